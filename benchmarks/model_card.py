@@ -12,9 +12,9 @@ from human_figures import worth
 from purposes import purpose
 
 from treelm.corpora.catalog import corpus_entry
-from treelm.corpora.inputs import read_json
+from treelm.io.atomic import write_atomically
+from treelm.io.json import encode_json, read_json
 from treelm.models.base import LanguageModel
-from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.persistence.storage import load_model
 from treelm.training.recipe import Recipe
 from treelm.training.run import load_run_recipe

@@ -30,8 +30,8 @@ from syntax_figures import pairs_text
 
 from treelm import __version__
 from treelm.cli.arguments import Positional
-from treelm.corpora.inputs import file_hash
 from treelm.errors import InputError, choose_from
+from treelm.io.files import file_hash
 from treelm.models.base import LanguageModel
 from treelm.models.persistence.storage import WEIGHTS, load_model
 from treelm.training.run import load_run_recipe

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Annotated
 
 from treelm.cli.arguments import Positional, parse
-from treelm.corpora.outputs import replacing
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
+from treelm.io.atomic import open_atomic
 from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import keep_words
 from treelm.trees.tree import Tree
@@ -62,7 +62,7 @@ def in_plain_marks(sentence: Sentence) -> tuple[Tree, list[str]]:
 def main(options: Arguments) -> int:
     """Write the file."""
     options.to.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(options.to, "w", encoding="utf-8") as out:
+    with open_atomic(options.to, "w", encoding="utf-8") as out:
         for file in options.files:
             for sentence in read_sentences(file, format="brackets"):
                 out.write(format_tree(*in_plain_marks(sentence)) + "\n")

@@ -12,7 +12,7 @@ that machine, --set data.corpus=NAME says by which name users know the corpus; -
 evaluates on the first sentences of each split, for a model that searches a large corpus (those of open-english are of
 one source, so such figures compare only with each other). A model whose card has no curve gets
 one by --curve, from a run of its recipe that came to the same weights. A new model of a companion is named in
-treelm.corpora.companions; then model_figures.py measures it and writes it into docs/pretrained.md.
+treelm.corpora.data_packages; then model_figures.py measures it and writes it into docs/pretrained.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from run_recipes import about_recipe, origin_in_words, without_paths
 from shipping import CARD, Origin, add_curve, differences, ship
 
 from treelm.cli.arguments import Positional
-from treelm.corpora.companions import COMPANIONS
+from treelm.corpora.data_packages import DATA_PACKAGES
 from treelm.errors import InputError
 from treelm.models.persistence.shipped import FOLDER
 from treelm.models.persistence.storage import load_model
@@ -44,7 +44,7 @@ OWN = ("lstm-gum-open", "ngram-gum-open", "rnng-gum-open")
 """What examples, tutorials and the tests of treelm alone need: with more, its wheel would not stay under 10 MB."""
 HOMES = {name: FOLDER for name in OWN} | {
     name: ROOT / "packages" / one.distribution / "src" / one.module / FOLDER.name
-    for one in COMPANIONS
+    for one in DATA_PACKAGES
     for name in one.models
 }
 """The models that are shipped, each with the folder of its distribution in this checkout."""

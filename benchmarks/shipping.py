@@ -15,13 +15,13 @@ from model_card import CARD, CORPORA, EXPECTED, read_figures, write_figures
 
 from treelm import __version__
 from treelm.corpora.data_config import DataConfig, example_sentences, prepared_split
-from treelm.corpora.inputs import read_json
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
+from treelm.io.atomic import write_atomically
+from treelm.io.json import encode_json, read_json
 from treelm.models.base import EstimatedLM, LanguageModel
-from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.storage import load_model, read_reading, save_model
 from treelm.models.persistence.tensors import FloatType

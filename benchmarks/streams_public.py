@@ -30,12 +30,12 @@ from public_codes import detached, import_public
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.corpora.inputs import read_text
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing, bracketing_of
 from treelm.evaluation.span_protocols import WSJ10, WSJ40, score_spans
+from treelm.io.files import read_text
 from treelm.trees.distances import tree_from_distances
 
 FOLDERS = {"awd-lstm": "awd-lstm-lm", "on-lstm": "Ordered-Neurons", "prpn": "PRPN"}

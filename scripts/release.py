@@ -1,4 +1,4 @@
-"""Builds treelm and its companions, checks and signs them, in ``dist/VERSION/``: ``make release``. Uploads nothing.
+"""Builds treelm and its data packages, checks and signs them, in ``dist/VERSION/``: ``make release``. Uploads nothing.
 
 Refuses a working tree with changes, a version that is not the same everywhere, a changelog without an entry for it,
 missing project URLs, a system without a run in ``tests/legacy``, and a version that was built before. Signs with

@@ -1,4 +1,4 @@
-"""Installs the wheels of treelm and its companions under several Pythons, and tries them out: ``make try-wheel``.
+"""Installs the wheels of treelm and its data packages under several Pythons, and tries them out: ``make try-wheel``.
 
 Of each Python, the processor time of the first surprisals by models of treelm-english, then the pages for beginners, in
 empty folders. Nothing of the checkout is imported: what runs is what somebody has who installed the packages. Each
@@ -147,7 +147,7 @@ def main() -> int:
     """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pythons", nargs="+", metavar="PYTHON", help="a program, such as python3.12, or a path")
-    help_text = "a wheel, first treelm's; without it, those of treelm and its companions are built of the checkout"
+    help_text = "a wheel, first treelm's; without it, those of treelm and its data packages are built of the checkout"
     parser.add_argument("--wheel", type=Path, action="append", help=help_text)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

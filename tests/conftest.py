@@ -14,7 +14,7 @@ from hypothesis import settings
 from tests.durations import LIST, Recorder, names_of, read_slow
 from tests.made_once import made_once
 from tests.preloaded import programs
-from treelm.corpora.outputs import CACHE_VARIABLE
+from treelm.io.files import CACHE_VARIABLE
 from treelm.models.layers.devices import find_device
 
 # No test asserts a time, and continuous integration should not fail at random.

@@ -1,4 +1,4 @@
-"""Models of companions, without which treelm's own tests pass: those that need one are skipped."""
+"""Models of data packages, without which treelm's own tests pass: those that need one are skipped."""
 
 from __future__ import annotations
 

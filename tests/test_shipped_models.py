@@ -1,4 +1,4 @@
-"""Models that come with treelm and its companions: each scores as it did when it was made, and the wheel is small."""
+"""Models that come with treelm and its data packages: each scores as when it was made; the wheel is small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from model_card import FIGURES
 from pretrain import HOMES, OWN
 from shipping import CARD, EXPECTED, differences
 
-from treelm.corpora.companions import COMPANIONS, Companion
+from treelm.corpora.data_packages import DATA_PACKAGES, DataPackage
 from treelm.models.persistence.shipped import FOLDER, shipped_folder, shipped_names
 from treelm.models.persistence.storage import CONFIG, VOCABULARY, WEIGHTS, load_model
 from treelm.training.recipe import load_recipe, recipe_names
@@ -34,10 +34,10 @@ def test_a_model_is_complete_and_scores_as_it_did(name: str) -> None:
     assert load_run_recipe(name).data.corpus in CORPORA
 
 
-@pytest.mark.parametrize("companion", COMPANIONS, ids=lambda companion: companion.distribution)
-def test_a_companion_has_the_models_that_treelm_says_it_has(companion: Companion) -> None:
-    folder = ROOT / "packages" / companion.distribution / "src" / companion.module / FOLDER.name
-    assert sorted(path.name for path in folder.iterdir()) == list(companion.models)
+@pytest.mark.parametrize("package", DATA_PACKAGES, ids=lambda package: package.distribution)
+def test_a_data_package_has_the_models_that_treelm_says_it_has(package: DataPackage) -> None:
+    folder = ROOT / "packages" / package.distribution / "src" / package.module / FOLDER.name
+    assert sorted(path.name for path in folder.iterdir()) == list(package.models)
     assert sum(path.stat().st_size for path in folder.glob("*/*")) <= 60_000_000
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Treelm
-from treelm.corpora import mapping
 from treelm.inference import processes
 from treelm.inference.processes import Sentences
 from treelm.inference.surprisal_table import SurprisalTable
+from treelm.io import workers
 from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore
 
@@ -165,7 +165,7 @@ def test_a_cluster_that_cannot_be_had_is_one_line(
     project: Path, treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch, given: str, found: str
 ) -> None:
     monkeypatch.chdir(text.parent)
-    monkeypatch.setattr(mapping, "_CONNECT_SECONDS", 1)
+    monkeypatch.setattr(workers, "_CONNECT_SECONDS", 1)
     outcome = treelm("parse", project / "run", text, "--cluster", given)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert found in outcome.err

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from tests.shipped import need
-from treelm.corpora.tables import binary_table
+from treelm.io.tables import binary_table
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ OF_OTHERS = {
     "training/placement.py": {"--ntasks-per-node"},  # of srun
     "cli/arguments.py": {"--no"},  # begins the names of options that switch off
     "cli/options.py": {"--out"},  # the old name of --output
-    "corpora/companions.py": {"--upgrade"},  # of pip
+    "corpora/data_packages.py": {"--upgrade"},  # of pip
     "corpora/mapping.py": {"--scheduler-file"},  # of dask
     "papers/data.py": {"--data"},  # of treelm reproduce
     "evaluation/human/natural_stories.py": {"--data"},  # of treelm reading, as that of the next one

@@ -18,7 +18,7 @@ from tests.papers.conftest import paper
 from treelm import cli
 from treelm.cli import EXIT_STOPPED
 from treelm.cli import run as run_treelm
-from treelm.models.persistence.files import hold_folder
+from treelm.io.atomic import hold_folder
 
 __all__ = ["paper"]
 

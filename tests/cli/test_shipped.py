@@ -26,7 +26,7 @@ def package(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     shutil.copytree(project / "run", folder / "tiny", ignore=shutil.ignore_patterns("checkpoints", "metrics.jsonl"))
     (folder / "tiny" / "README.md").write_text("# tiny\n")
     monkeypatch.setattr(shipped, "FOLDER", folder)
-    monkeypatch.setattr(shipped, "COMPANIONS", ())
+    monkeypatch.setattr(shipped, "DATA_PACKAGES", ())
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
@@ -91,6 +91,6 @@ def test_a_shipped_model_is_not_resumed_but_finetuned(package: Path, project: Pa
 
 def test_without_any_model_the_message_does_not_speak_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipped, "FOLDER", tmp_path)
-    monkeypatch.setattr(shipped, "COMPANIONS", ())
+    monkeypatch.setattr(shipped, "DATA_PACKAGES", ())
     with pytest.raises(InputError, match=r"give the folder that training wrote, or hf:NAME of the Hugging Face hub$"):
         find_run("nowhere")

@@ -137,9 +137,9 @@ def test_a_signal_leaves_nothing_half_written(name: str, tmp_path: Path) -> None
 import signal, sys, types
 from pathlib import Path
 import treelm.cli
-from treelm.corpora.outputs import replacing
+from treelm.io.atomic import open_atomic
 def main(arguments):
-    with replacing(Path("out.txt")):
+    with open_atomic(Path("out.txt")):
         try:
             signal.raise_signal(signal.{name})
         finally:

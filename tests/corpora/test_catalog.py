@@ -5,8 +5,8 @@ import pytest
 from treelm.corpora import catalog
 from treelm.corpora.catalog import corpus_entry, corpus_names, show
 from treelm.corpora.data_config import DataConfig, locate_split, prepared_split, with_its_words
-from treelm.corpora.downloads import Download
 from treelm.errors import InputError
+from treelm.io.downloads import Download
 
 HASH = "0" * 64
 
@@ -15,7 +15,7 @@ HASH = "0" * 64
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TREELM_CATALOG", str(tmp_path / "catalog.toml"))
-    monkeypatch.setattr(catalog, "COMPANIONS", ())  # whatever is installed beside the package
+    monkeypatch.setattr(catalog, "DATA_PACKAGES", ())  # whatever is installed beside the package
 
 
 def write_catalog(directory: Path, text: str) -> None:

@@ -13,12 +13,12 @@ import treelm
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.catalog import corpus_entry
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.inputs import read_bytes, require_regular
 from treelm.corpora.preparing import prepared
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_parameters
 from treelm.inference.loading import run_beam
+from treelm.io.files import read_bytes, require_regular
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
 

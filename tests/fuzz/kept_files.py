@@ -10,7 +10,7 @@ from tests.fuzz.harness import Reader
 from treelm.evaluation.comparison.kept_metrics import KeptMetrics
 from treelm.evaluation.syntaxgym.scoring import KeptScores, ScoredText
 from treelm.inference.annotation_journal import Journal, Progress
-from treelm.models.persistence.files import encode_json, sealed, sealed_line, unsealed_line
+from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, with_checksum
 
 _SETTINGS = {"parser": "toy", "seed": 1}
 _STATES = (
@@ -20,13 +20,14 @@ _STATES = (
 )
 _ERRORS: tuple[list[str], ...] = ([], ["in.txt:3: too long"], [])
 _JOURNAL = b"".join(
-    sealed_line({"progress": asdict(state), "errors": errors}) for state, errors in zip(_STATES, _ERRORS, strict=True)
+    line_with_checksum({"progress": asdict(state), "errors": errors})
+    for state, errors in zip(_STATES, _ERRORS, strict=True)
 )
 _SCORES = tuple(
     ScoredText(text=text, spans=((0, 3), (4, 8)), surprisal_bits=(1.25, bits), is_unk=(False, True), end_bits=0.5)
     for text, bits in (("The dogs", 3.5), ("The cats", 4.75))
 )
-_KEPT_SCORES = b"".join(b"\n" + sealed_line(asdict(one)) for one in _SCORES)
+_KEPT_SCORES = b"".join(b"\n" + line_with_checksum(asdict(one)) for one in _SCORES)
 _FIGURES: dict[str, Any] = {"perplexity": 101.5, "by_length": {"10": [1, 2.5]}}
 _ORIGIN: dict[str, Any] = {"weights": "abc", "beam": 10}
 
@@ -46,8 +47,8 @@ def read_scores(path: Path) -> None:
     """Damaged lines are left out, and scored again."""
     found = KeptScores(path).read()
     assert set(found.values()) <= set(_SCORES)
-    whole = {line for line in path.read_bytes().splitlines(keepends=True) if unsealed_line(line) is not None}
-    assert len(found) == len({str(unsealed_line(line)) for line in whole})
+    whole = {line for line in path.read_bytes().splitlines(keepends=True) if line_without_checksum(line) is not None}
+    assert len(found) == len({str(line_without_checksum(line)) for line in whole})
 
 
 def read_figures(path: Path) -> None:
@@ -70,6 +71,6 @@ READERS = (
         name="kept figures",
         file="figures.json",
         read=read_figures,
-        seeds=lambda: (encode_json(sealed({"origin": _ORIGIN, "figures": _FIGURES})),),
+        seeds=lambda: (encode_json(with_checksum({"origin": _ORIGIN, "figures": _FIGURES})),),
     ),
 )

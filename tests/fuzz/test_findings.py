@@ -18,7 +18,6 @@ from tests.legacy.make import HERE as RUNS
 from treelm.corpora.arrays import map_array
 from treelm.corpora.catalog import corpus_entry
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.downloads import Download
 from treelm.corpora.preparing import prepare, split_text8
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.vocabularies import load_vocabulary
@@ -29,7 +28,8 @@ from treelm.evaluation.syntaxgym.formula import parse_formula
 from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.inference.loading import run_beam
-from treelm.models.persistence.files import write_atomically
+from treelm.io.atomic import write_atomically
+from treelm.io.downloads import Download
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.persistence.tensors import read_tensors
 from treelm.training.checkpoints import Checkpoint, Checkpoints
@@ -125,7 +125,7 @@ def test_damaged_gzip_is_refused_by_whoever_reads_a_file_whole(tmp_path: Path, p
 
 
 def test_gzip_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treelm.corpora.inputs._MOST_UNPACKED", 1000)
+    monkeypatch.setattr("treelm.io.files._MOST_UNPACKED", 1000)
     with pytest.raises(InputError, match="more than 512 MiB"):
         list(read_pairs(written(tmp_path, "bomb.gz", gzip.compress(b"a" * 1001))))
 

@@ -8,13 +8,13 @@ import pytest
 
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.tables import Cell, Row
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams, lagged
 from treelm.inference.processes import here, score
 from treelm.inference.stimuli import Columns, Stimulus, check_documents, read_table, stimulus
 from treelm.inference.surprisal_table import NamedModel, SourceNames, SurprisalTable, TableSettings
+from treelm.io.tables import Cell, Row
 from treelm.models.entropies import ENTROPY, start_entropy
 
 TABLE = "story,item,rt,form\na,1,300,I\na,1,310,think\na,2,200,The\na,2,220,city\na,2,240,was\nb,1,99,Old\n"

@@ -27,7 +27,8 @@ from tests.training.kill_driver import fork
 from tests.training.treebanks import write_treebank
 from treelm.cli import demo
 from treelm.cli import run as run_treelm
-from treelm.models.persistence import files, storage
+from treelm.io import atomic
+from treelm.models.persistence import storage
 from treelm.models.persistence.storage import load_model
 from treelm.training import checkpoints, estimation, loop, run, session
 
@@ -53,7 +54,7 @@ POINTS: tuple[tuple[Any, str], ...] = (
     (run, "save_recipe"),
     (run, "load_model"),
     (run, "load_run_recipe"),
-    (files, "_acquire"),
+    (atomic, "_acquire"),
     (loop, "Session"),
     (estimation, "save_model"),
     (session, "save_model"),

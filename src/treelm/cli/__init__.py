@@ -82,7 +82,7 @@ def main() -> None:
     is_program = True
     _unwind_on_signals()
     if parent := os.environ.pop(PARENT_VARIABLE, None):  # not for those that this process starts
-        from treelm.corpora.lifetimes import save_and_end_with
+        from treelm.io.watchdog import save_and_end_with
 
         save_and_end_with(int(parent))
     if sys.stderr is None:  # closed by whoever started it: what is written for people goes nowhere
@@ -132,8 +132,9 @@ def _unwind_on_signals() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one subcommand and return the exit code."""
-    from treelm.corpora.outputs import naming, note
     from treelm.errors import InputError
+    from treelm.io.atomic import path_in_errors
+    from treelm.io.terminal import log
 
     subcommand, *arguments = arguments or ["--help"]
 
@@ -142,11 +143,11 @@ def run(arguments: list[str]) -> int:
     try:
         code = _call(subcommand, arguments)
         if sys.stdout is not None:
-            with naming("standard output"):
+            with path_in_errors("standard output"):
                 sys.stdout.flush()  # here, where a full disk or a closed pipe still gets an answer
         return code
     except InputError as error:
-        note(f"treelm {subcommand}: {error}")
+        log(f"treelm {subcommand}: {error}")
         return EXIT_BAD_INPUT
     except BrokenPipeError:
         # The reader of our output has gone (`treelm ... | head`): not an error, and nothing is left to say.
@@ -154,7 +155,7 @@ def run(arguments: list[str]) -> int:
         return 0
     except OSError as error:
         _drop_output()
-        note(f"treelm {subcommand}: {_describe(error)}")
+        log(f"treelm {subcommand}: {_describe(error)}")
         return EXIT_BAD_INPUT
     except SystemExit:
         raise
@@ -162,7 +163,7 @@ def run(arguments: list[str]) -> int:
         if isinstance(error, KeyboardInterrupt) or _ended_by:
             number = signal.Signals(_ended_by or signal.SIGINT)
             words = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
-            note(f"treelm {subcommand}: {words}")
+            log(f"treelm {subcommand}: {words}")
             return _code_of_signal([subcommand])
         return _fail(subcommand, arguments, error)
 
@@ -192,15 +193,15 @@ def _call(subcommand: str, arguments: list[str]) -> int:
 
 def _fail(subcommand: str, arguments: list[str], error: BaseException) -> int:
     """Say in one line what nobody foresaw, and keep the traceback in a file; the exit code."""
-    from treelm.corpora.outputs import note
     from treelm.errors import OutOfMemory, is_out_of_memory
+    from treelm.io.terminal import log
 
     if is_out_of_memory(error):
-        note(f"treelm {subcommand}: {OutOfMemory()}")
+        log(f"treelm {subcommand}: {OutOfMemory()}")
         return EXIT_BAD_INPUT
     from treelm.failures import EXIT_FAILED, explain
 
-    note(f"treelm {subcommand}: {explain(error, subcommand, arguments)}")
+    log(f"treelm {subcommand}: {explain(error, subcommand, arguments)}")
     return EXIT_FAILED
 
 

@@ -67,10 +67,10 @@ def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "treelm data annotate", arguments)
     from treelm import __version__
-    from treelm.corpora.inputs import STDIN
     from treelm.corpora.lines import format_of
     from treelm.inference.annotation import AnnotationSettings, annotate, describe
     from treelm.inference.tree_parsers import ParserSettings
+    from treelm.io.files import STDIN
 
     if options.batch_size < 1:
         raise InputError(f"batch_size = {options.batch_size}", remedy="give 1 or more")

@@ -20,10 +20,11 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from treelm.corpora.outputs import note as note
 from treelm.errors import InputError, nearest
+from treelm.io.terminal import log
 
 Arguments = TypeVar("Arguments")
+note = log  # the name under which subcommands import it
 
 
 @dataclass(frozen=True)

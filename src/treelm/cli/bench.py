@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from treelm.cli.arguments import Named, Positional, note, parse
 from treelm.cli.files import open_output
 from treelm.cli.options import refuse_lost
-from treelm.corpora.outputs import json_text
 from treelm.errors import InputError, check_positive
+from treelm.io.json import json_text
 from treelm.models import BENCHMARKED
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "treelm bench", arguments)
-    from treelm.corpora.consoles import OutputConsole
-    from treelm.corpora.outputs import check_place
+    from treelm.io.atomic import check_output_path
+    from treelm.io.terminal import stdout_console
     from treelm.models import system_class
     from treelm.models.streams import StreamLM
 
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
         note("--rounds is deprecated and has no effect; benchmarks/som_forms.py of the source compares SOM's forms")
     check_positive(sentences=options.sentences)
     if options.output:
-        check_place(options.output)
+        check_output_path(options.output)
     system = system_class(options.system)
     if issubclass(system, StreamLM):
         refuse_lost(options, _OF_TREES, f"with {options.system}", remedy="leave it out: it reads streams")
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
     beams = [_beam(text) for text in options.beams] if system.searches() else []
     sentences = _sentences(options) if beams else []  # what is wrong with them is told before minutes of measuring
     training = _measure_training(options)
-    console = OutputConsole(width=None if OutputConsole().is_terminal else 140)
+    console = stdout_console(width=None if stdout_console().is_terminal else 140)
     if training:
         console.print(_table(training, "Training, updates of the weights included"))
     searches = _measure_search(options, beams, sentences)

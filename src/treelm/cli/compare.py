@@ -86,10 +86,10 @@ class Arguments(ModelOptions, PairOptions, WideTables):
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "treelm compare", arguments)
-    from treelm.corpora.inputs import require_rereadable
     from treelm.corpora.readers import read_sentences
     from treelm.evaluation.comparison.compare import compare
     from treelm.evaluation.comparison.metrics import FILE_NAME
+    from treelm.io.files import require_rereadable
     from treelm.models.persistence.shipped import check_given
 
     out = Path(options.out) if options.out else None
@@ -219,7 +219,7 @@ def _suites(names: tuple[str, ...]) -> tuple[str, ...]:
 def write_files(comparison: Comparison, folder: Path) -> None:
     """The comparison in every format."""
     from treelm.evaluation.comparison.metrics import FILE_NAME
-    from treelm.models.persistence.files import write_atomically
+    from treelm.io.atomic import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)
     comparison.save(folder / FILE_NAME)

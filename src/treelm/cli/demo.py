@@ -15,8 +15,8 @@ from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import how_called, note, parse
 from treelm.cli.options import OutputPath
 from treelm.cli.side_by_side import run_side_by_side
-from treelm.corpora.mapping import usable_cores
 from treelm.errors import InputError
+from treelm.io.workers import usable_cores
 
 if TYPE_CHECKING:
     from treelm.evaluation.comparison.metrics import Comparison
@@ -194,15 +194,15 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
 
 def _show(options: Arguments, runs: list[Path], command: list[str]) -> None:
     from treelm.cli.compare import write_files, write_page
-    from treelm.corpora.consoles import OutputConsole
     from treelm.figures.demo import seen_in_sentence, what_next
     from treelm.figures.report.analyse import kept_sentences
     from treelm.figures.tables import comparison_tables, print_table
+    from treelm.io.terminal import stdout_console
 
     report = _folder(options) / "report.html"
     comparison = write_page(_compare(options, runs), report, command)
     write_files(comparison, _folder(options) / "comparison")
-    console = OutputConsole()
+    console = stdout_console()
     print_table(*comparison_tables(comparison))
     words = next((one.words for one in kept_sentences(comparison)), ())
     for drawing in seen_in_sentence(runs[0], words) if words else ():

@@ -18,9 +18,9 @@ from treelm.cli.options import (
     note_lost_widths,
     refuse_lost,
 )
-from treelm.corpora.outputs import check_place
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
+from treelm.io.atomic import check_output_path
 from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
@@ -122,10 +122,10 @@ def _evaluate_files(options: Arguments) -> int:
 
 
 def _evaluate_run(options: Arguments) -> int:
-    from treelm.corpora.consoles import OutputConsole
     from treelm.evaluation.evaluate import evaluate_run
     from treelm.evaluation.report import as_table, check_suffix, summary_table, write_summary
     from treelm.evaluation.span_protocols import find_protocol
+    from treelm.io.terminal import stdout_console
     from treelm.models import system_class
     from treelm.training.run import recipe_of_model
 
@@ -165,7 +165,7 @@ def _evaluate_run(options: Arguments) -> int:
         print_json([result.to_json() for result in results])
     else:
         layout = as_table if len(results) <= MOST_COLUMNS else summary_table
-        OutputConsole().print(layout(results, title=f"{options.run}: {results[0].system}"))
+        stdout_console().print(layout(results, title=f"{options.run}: {results[0].system}"))
     return report_skipped(skipped)
 
 
@@ -237,7 +237,7 @@ def _check_outputs(recipe: Recipe, options: Arguments) -> None:
     if options.trees and Path(options.trees).exists() and not Path(options.trees).is_dir():
         raise InputError("not a folder", where=options.trees, remedy="give the name of a folder")
     if options.summary:
-        check_place(options.summary)
+        check_output_path(options.summary)
     own = (recipe.data.train, recipe.data.dev, recipe.data.test)
     check_not_input([options.summary, *trees], options.data or filter(None, own))
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.options import OutputPath, RunFolder
-from treelm.corpora.outputs import check_place
 from treelm.errors import InputError
+from treelm.io.atomic import check_output_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     if out.exists():
         raise InputError("there is something already", where=options.output, remedy="give another name, or remove it")
     if options.to == "arpa":
-        check_place(out)
+        check_output_path(out)
     lm = load(options.run)
     if options.to == "arpa":
         lm.write_arpa(out)

@@ -15,18 +15,10 @@ from typing import IO, Any
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note
 from treelm.corpora.lines import REST_LOST
-from treelm.corpora.outputs import check_place, json_text, naming, replacing
-from treelm.corpora.tables import (
-    SEPARATORS,
-    Row,
-    Table,
-    binary_table,
-    check_table_name,
-    is_binary,
-    stacked,
-    text_writer,
-)
 from treelm.errors import InputError
+from treelm.io.atomic import check_output_path, open_atomic, path_in_errors
+from treelm.io.json import json_text
+from treelm.io.tables import SEPARATORS, Row, Table, binary_table, check_table_name, is_binary, stacked, text_writer
 
 SECONDS_BETWEEN_NOTES = 30.0  # of progress, where there is no terminal
 SECONDS_BEFORE_BAR = 2.0
@@ -43,20 +35,20 @@ def open_output(path: str) -> Iterator[IO[str]]:
             raise InputError("standard output is closed", remedy="open it, or give --output FILE")
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        with naming("standard output"):
+        with path_in_errors("standard output"):
             yield sys.stdout
             sys.stdout.flush()
         return
     target = Path(path)
-    check_place(path, instead=", or write to -")
+    check_output_path(path, instead=", or write to -")
     if target.suffix.lower() == ".gz":
         raise InputError("cannot write packed files", where=path, remedy="leave .gz away and pack it afterwards")
     if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would end it
-        with naming(path), target.open("w", encoding="utf-8", newline="\n") as stream:
+        with path_in_errors(path), target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
     # Only the name of a file can hold what UTF-8 cannot write.
-    with replacing(target, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+    with open_atomic(target, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
         yield stream
 
 
@@ -76,7 +68,7 @@ def check_items(path: str, inputs: Iterable[str | Path]) -> None:
     if path:
         check_not_input([path], inputs)
         check_table_name(path)
-        check_place(path)
+        check_output_path(path)
 
 
 def write_items(path: str, tables: Mapping[str, Table]) -> None:
@@ -146,9 +138,9 @@ def progress_bar(
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from treelm.corpora.consoles import notes_console
+    from treelm.io.terminal import stderr_console
 
-    console = notes_console()
+    console = stderr_console()
     if shares_terminal and sys.stdout is not None and sys.stdout.isatty():
         yield lambda: None
         return

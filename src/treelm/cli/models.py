@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 def _row(folder: Path) -> tuple[str, str, str]:
     """Name, system, and size of all its files."""
-    from treelm.corpora.inputs import read_json
+    from treelm.io.json import read_json
     from treelm.models.persistence.hub import CONFIG
 
     system = read_json(folder / CONFIG, remedy="install the package again")["system"]

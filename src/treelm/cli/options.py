@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from treelm.cli.arguments import Named, Positional, note
-from treelm.corpora.inputs import STDIN
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, choose_from
+from treelm.io.files import STDIN
 from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from treelm.cli.options import (
     read_input,
     workers,
 )
-from treelm.corpora.outputs import check_place
 from treelm.errors import InputError
+from treelm.io.atomic import check_output_path
 
 if TYPE_CHECKING:
     from treelm.models.base import LanguageModel
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
     if options.figure and not options.figure.endswith(".svg"):
         raise InputError(f"cannot draw into {options.figure}", remedy="end its name in .svg")
     if options.figure:
-        check_place(options.figure)
+        check_output_path(options.figure)
     check_not_input((options.output, options.figure), [options.file])
     lm, _ = load_with_beam(options.run, options)
     lm.require_trees()
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
 
 def _draw(path: str, lm: LanguageModel, tree: Tree, gold: Tree | None) -> None:
     from treelm.figures.pictures import picture
-    from treelm.models.persistence.files import write_atomically
+    from treelm.io.atomic import write_atomically
 
     try:
         drawing = picture(lm, tree, gold)

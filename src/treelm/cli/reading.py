@@ -149,7 +149,7 @@ def main(arguments: list[str]) -> int:
 def _write_residuals(regression: Regression, path: Path) -> None:
     from treelm.evaluation.human.diagnostics import diagnose
     from treelm.figures.report.residuals import residuals_page
-    from treelm.models.persistence.files import write_atomically
+    from treelm.io.atomic import write_atomically
 
     found = [diagnose(regression, name) for name in regression.models]
     title = f"Residuals: {regression.corpus.name}, {regression.response}"

@@ -106,7 +106,7 @@ def _do(options: Arguments, plan: Plan, root: DataRoot) -> int:
 
 def _run(options: Arguments, plan: Plan, arguments: list[str]) -> dict[str, int]:
     """Do all jobs that are not done, each in a process of its own; exit codes other than 0, by name."""
-    from treelm.models.persistence.files import hold_folder
+    from treelm.io.atomic import hold_folder
     from treelm.papers.work import is_done
 
     todo = [name for name, job in plan.jobs.items() if not is_done(job, Path(options.out))]
@@ -128,11 +128,11 @@ def _run(options: Arguments, plan: Plan, arguments: list[str]) -> dict[str, int]
 
 def _show(plan: Plan, out: Path, paper: str, failed: dict[str, int], not_yet: str) -> None:
     """Print all tables and write their files."""
-    from treelm.corpora.consoles import OutputConsole
+    from treelm.io.terminal import stdout_console
     from treelm.papers.output import LEGEND, as_text, write_files
     from treelm.papers.results import gather
 
-    console = OutputConsole()
+    console = stdout_console()
     for planned in plan.tables:
         result = gather(planned, out, failed, not_yet=not_yet)
         console.print(as_text(result), markup=False, highlight=False)

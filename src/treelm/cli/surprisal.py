@@ -27,9 +27,8 @@ from treelm.cli.options import (
     said_impossible,
     workers,
 )
-from treelm.corpora.table_rows import TABLES
-from treelm.corpora.tables import SEPARATORS, check_table_name
 from treelm.errors import InputError
+from treelm.io.tables import SEPARATORS, TABLES, check_table_name
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
@@ -260,8 +259,8 @@ def _read(
 
 def _with_words(sentences: Iterable[Sentence], file: str) -> Iterator[Sentence]:
     """The same sentences, of which empty ones divide documents; raises ``InputError`` if no other are there."""
-    from treelm.corpora.inputs import name_of
     from treelm.corpora.readers import no_sentences
+    from treelm.io.files import name_of
 
     coming, held = iter(sentences), []
     for sentence in coming:

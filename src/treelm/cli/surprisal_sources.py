@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from treelm.cli.arguments import Positional, note
 from treelm.cli.files import progress_bar
 from treelm.cli.options import ModelOptions, WorkerOptions, in_words, load_adaptive, reference_names, require_words
-from treelm.corpora.table_rows import TABLES
 from treelm.errors import InputError
+from treelm.io.tables import TABLES
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.material import Material, Surprisals

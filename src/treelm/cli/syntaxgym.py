@@ -25,8 +25,8 @@ from treelm.cli.options import (
     said_impossible,
     workers,
 )
-from treelm.corpora.tables import joined
 from treelm.errors import InputError
+from treelm.io.tables import joined
 
 if TYPE_CHECKING:
     from treelm.evaluation.syntaxgym.results import Reference

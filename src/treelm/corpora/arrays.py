@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import DTypeLike, NDArray
 
-from treelm.corpora.outputs import naming
+from treelm.io.atomic import path_in_errors
 
 _HEADER_SIZE = 128  # what NumPy writes for one dimension of any length: it leaves room to grow
 
@@ -55,18 +55,18 @@ class FileSink:
         data = np.ascontiguousarray(values, dtype=self._dtype).tobytes()
         self._length += len(values)
         self._hash.update(data)
-        with naming(self._path):
+        with path_in_errors(self._path):
             self._stream.write(data)
 
     def abandon(self) -> None:
         """Close the file of an array that will not be finished."""
-        with naming(self._path):
+        with path_in_errors(self._path):
             self._stream.close()
 
     def close(self) -> NDArray[Any]:
         """Fill in the header, and return the whole array, memory-mapped."""
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)}
-        with naming(self._path):
+        with path_in_errors(self._path):
             self._stream.seek(0)
             npy_format.write_array_header_1_0(self._stream, header)
             assert self._stream.tell() == _HEADER_SIZE, "the header does not fit its place"

@@ -15,12 +15,11 @@ from typing import Any, Literal, get_args
 
 import platformdirs
 
-from treelm.corpora.companions import COMPANIONS, companion_of_corpus, companion_of_made_corpus
-from treelm.corpora.downloads import Download, Progress, fetch
-from treelm.corpora.inputs import read_bytes
+from treelm.corpora.data_packages import DATA_PACKAGES, package_of_corpus, package_of_made_corpus
 from treelm.corpora.lines import SUFFIXES, Format
-from treelm.corpora.outputs import cache_directory
 from treelm.errors import InputError, nearest
+from treelm.io.downloads import Download, Progress, fetch
+from treelm.io.files import cache_directory, read_bytes
 
 CATALOG_VARIABLE = "TREELM_CATALOG"
 Split = Literal["train", "dev", "test"]
@@ -81,7 +80,7 @@ class CorpusEntry:
 def corpus_names() -> list[str]:
     """The names that ``corpus_entry`` knows: packaged corpora, then those of the user's catalogue."""
     known = [PACKAGED]
-    for one in COMPANIONS:
+    for one in DATA_PACKAGES:
         if (folder := one.folder) is not None:
             known += [*one.corpora, *(name for name in one.made_corpora if (folder / name).is_dir())]
     return list(dict.fromkeys([*known, *_user_entries()]))
@@ -89,11 +88,11 @@ def corpus_names() -> list[str]:
 
 def is_corpus_name(text: str) -> bool:
     """Tell whether a text is the name of a corpus, also of one that is not here, and no path."""
-    return _is_packaged(text) or companion_of_made_corpus(text) is not None or text in corpus_names()
+    return _is_packaged(text) or package_of_made_corpus(text) is not None or text in corpus_names()
 
 
 def _is_packaged(name: str) -> bool:
-    return name == PACKAGED or companion_of_corpus(name) is not None
+    return name == PACKAGED or package_of_corpus(name) is not None
 
 
 def corpus_entry(name: str) -> CorpusEntry:
@@ -103,21 +102,21 @@ def corpus_entry(name: str) -> CorpusEntry:
     """
     if name == PACKAGED:
         return _gum_open()
-    companion = companion_of_corpus(name)
-    if companion is not None:
-        if companion.folder is None:
-            raise InputError(f"corpus {name!r} is not installed", remedy=companion.install)
-        return _companion_entry(name, companion.folder / name)
+    package = package_of_corpus(name)
+    if package is not None:
+        if package.folder is None:
+            raise InputError(f"corpus {name!r} is not installed", remedy=package.install)
+        return _packaged_entry(name, package.folder / name)
     entries = _user_entries()
     if name in entries:
         return _parse_entry(name, entries[name])
-    maker = companion_of_made_corpus(name)
+    maker = package_of_made_corpus(name)
     if maker is not None:
         if maker.folder is None:
             raise InputError(f"corpus {name!r} is not installed", remedy=maker.install)
         how = f"make it as the README of packages/{maker.distribution} says, and name its files in {user_catalog()}"
         if (maker.folder / name).is_dir():
-            return replace(_companion_entry(name, maker.folder / name), how_made=how)
+            return replace(_packaged_entry(name, maker.folder / name), how_made=how)
         raise InputError(f"corpus {name!r} is not shipped", remedy=how)
     if Path(name).is_dir():
         return _directory_entry(Path(name))
@@ -154,7 +153,7 @@ def _gum_open() -> CorpusEntry:
     )
 
 
-def _companion_entry(name: str, folder: Path) -> CorpusEntry:
+def _packaged_entry(name: str, folder: Path) -> CorpusEntry:
     """Read a folder whose notice has the description on its first line and the licence on its second."""
     description, licence, notice = (folder / _NOTICE).read_text(encoding="utf-8").split("\n", 2)
     documents = folder / _DOCUMENTS

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from treelm.corpora.arrays import FileSink, MemorySink, Strings, hash_array, map_array
 from treelm.corpora.building import DTYPES, Bounds, CorpusBuilder, SentenceBlock
-from treelm.corpora.inputs import read_json
-from treelm.corpora.outputs import naming
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import FormCounts
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+from treelm.io.atomic import path_in_errors
+from treelm.io.json import read_json
 from treelm.trees.transitions import FIRST_NT, Order, from_actions
 
 META = "meta.json"
@@ -262,7 +262,7 @@ def _write_meta(corpus: PreparedCorpus, builder: CorpusBuilder, directory: Path)
         "arrays": arrays,
         "identity": _identity(corpus.labels, {name: array["hash"] for name, array in arrays.items()}),
     }
-    with naming(directory / META):
+    with path_in_errors(directory / META):
         (directory / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from treelm.corpora.catalog import SPLITS, Split, corpus_entry, corpus_names
-from treelm.corpora.companions import text_of_made_corpus
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.downloads import Progress
+from treelm.corpora.data_packages import text_of_made_corpus
 from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_choice
+from treelm.io.downloads import Progress
 
 UnknownLabels = Literal["raise", "drop"]
 _EXAMPLES: dict[str, Sequence[str]] = {

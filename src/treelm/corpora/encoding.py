@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from treelm.corpora.arrays import gather_indices, hash_array, map_array, offsets_of
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.outputs import making_folder, remove_abandoned
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.errors import InputError
+from treelm.io.atomic import atomic_directory, remove_stale
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
 _CHUNK = 1 << 22  # words or actions that are looked at together
@@ -314,8 +314,8 @@ def _encode_all(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
 def _keep(pieces: Pieces, place: Path) -> None:
     """Write both arrays in a new directory that appears when it is complete."""
     place.parent.mkdir(exist_ok=True)
-    remove_abandoned(place.parent)
-    with making_folder(place) as writing:
+    remove_stale(place.parent)
+    with atomic_directory(place) as writing:
         np.save(writing / "ids.npy", pieces.ids)
         np.save(writing / "offsets.npy", pieces.offsets)
         (writing / _HASH).write_text(_hash_pieces(pieces))

@@ -15,8 +15,8 @@ from itertools import islice, starmap
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
-from treelm.corpora.inputs import BYTE_ORDER_MARK, STDIN, check_is_file, unreadable
 from treelm.errors import InputError
+from treelm.io.files import BYTE_ORDER_MARK, STDIN, check_is_file, unreadable
 
 Format = Literal["brackets", "conllu", "text"]
 SUFFIXES: dict[str, Format] = {

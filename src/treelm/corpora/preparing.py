@@ -14,13 +14,22 @@ from typing import Literal, NamedTuple, get_args
 from treelm.corpora.arrays import FileSink
 from treelm.corpora.building import DTYPES, CorpusBuilder, SentenceBlock
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
-from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes, read_whole
 from treelm.corpora.lines import Format, Stretch, cut, numbered_lines, only_text
-from treelm.corpora.mapping import Map, mapping, usable_cores
-from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, making_folder, remove_abandoned, replacing
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, OnError, check_choice, check_positive
+from treelm.io.atomic import atomic_directory, open_atomic, remove_stale
+from treelm.io.files import (
+    CACHE_VARIABLE,
+    STDIN,
+    cache_directory,
+    check_is_file,
+    file_hash,
+    name_of,
+    open_bytes,
+    read_whole,
+)
+from treelm.io.workers import Map, mapping, usable_cores
 
 Text8Parts = Literal["90-5-5", "99-1"]
 TEXT8_PARTS: Mapping[Text8Parts, Mapping[str, tuple[int, int]]] = {
@@ -81,7 +90,7 @@ def _prepare(
         raise InputError("a corpus of no files", remedy="give at least one file")
     check_choice("on_error", on_error, get_args(OnError))
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with making_folder(directory) as building:
+    with atomic_directory(directory) as building:
         builder = CorpusBuilder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
         try:
             with mapping(_num_workers(sources, workers), **_WORKER) as computed:
@@ -118,7 +127,7 @@ def prepared(
     )
     if directory.exists():
         return PreparedCorpus.open(directory)
-    remove_abandoned(directory.parent)
+    remove_stale(directory.parent)
     try:
         check = partial(_check_same, sources, hashes)
         return _prepare(sources, directory, options, on_error, max_sentences, workers, check=check, on_block=on_block)
@@ -268,7 +277,7 @@ def split_text8(file: Path, folder: Path, parts: Text8Parts = "90-5-5") -> dict[
     counts = {}
     for name, (first, last) in TEXT8_PARTS[parts].items():
         part = text[len(text) * first // 100 : len(text) * last // 100]
-        with replacing(folder / f"{name}.txt") as out:
+        with open_atomic(folder / f"{name}.txt") as out:
             out.writelines(line + b"\n" for line in _lines(part))
         counts[name] = len(part)
     return counts

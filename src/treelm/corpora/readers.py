@@ -8,11 +8,11 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Literal, get_args
 
-from treelm.corpora.inputs import decoded, name_of, open_bytes
 from treelm.corpora.lines import Format, Stretch, cut, format_of, numbered_lines, only_text
 from treelm.corpora.sentence import Preprocessing, Sentence, preprocess
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_choice, check_on_error, without_errors
+from treelm.io.files import decoded, name_of, open_bytes
 from treelm.trees.bracket_reader import BracketedTree, BracketReader, Normalisation
 from treelm.trees.dependencies import iter_dependencies, to_constituency
 from treelm.trees.tree import Tree

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from treelm.corpora.catalog import SPLITS, Split
-from treelm.corpora.inputs import open_bytes
 from treelm.corpora.lines import cut, numbered_lines
-from treelm.corpora.outputs import json_text, replacing
 from treelm.corpora.readers import ReadOptions, StretchParser
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
+from treelm.io.atomic import open_atomic
+from treelm.io.files import open_bytes
+from treelm.io.json import json_text
 
 Treebank = Literal["ptb", "bllip"]
 DESCRIPTION = "sections.json"
@@ -127,7 +128,7 @@ def write_splits(folder: Path, splits: NamedSplits, out: Path, *, partial: bool 
     reports: dict[Split, SplitReport] = {}
     with ExitStack() as stack:
         for split, parts in chosen.items():
-            stream = stack.enter_context(replacing(out / f"{split}.ptb"))
+            stream = stack.enter_context(open_atomic(out / f"{split}.ptb"))
             reports[split] = SplitReport(
                 file=f"{split}.ptb",
                 num_trees=sum(_copy(paths, stream, splits.first.get(split)) for paths in parts.values()),
@@ -137,7 +138,7 @@ def write_splits(folder: Path, splits: NamedSplits, out: Path, *, partial: bool 
             )
             if not partial:
                 _check_number(split, reports[split], splits, folder)
-        description = stack.enter_context(replacing(out / DESCRIPTION, "w", encoding="utf-8", newline="\n"))
+        description = stack.enter_context(open_atomic(out / DESCRIPTION, "w", encoding="utf-8", newline="\n"))
         description.write(f"{json_text(_described(splits, reports))}\n")
     return reports
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.inputs import read_json, read_text
 from treelm.errors import InputError
+from treelm.io.files import read_text
+from treelm.io.json import read_json
 
 TOKENIZER, VOCABULARY, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
 REMEDY = f"give a {TOKENIZER}, or a folder with it or with {VOCABULARY} and {MERGES}"

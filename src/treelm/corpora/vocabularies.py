@@ -10,12 +10,12 @@ from typing import Any, Literal, get_args
 
 from treelm.corpora.affix_vocabulary import AffixVocabulary
 from treelm.corpora.character_vocabulary import CharacterVocabulary
-from treelm.corpora.inputs import read_json
-from treelm.corpora.outputs import replacing
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fingerprint_of
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError, check_choice, check_positive
+from treelm.io.atomic import open_atomic
+from treelm.io.json import read_json
 
 Kind = Literal["word", "character", "subword", "tokenizer", "affixes", "saved"]
 FILE_NAME = "vocabulary.json"
@@ -135,7 +135,7 @@ def _read_subwords(content: dict[str, Any]) -> Vocabulary:
 
 def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
     """Write one JSON file with the content and its fingerprint, atomically."""
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         file.write(encode_vocabulary(vocabulary))
 
 

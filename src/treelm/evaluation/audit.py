@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from treelm.corpora.outputs import finite
 from treelm.errors import InputError
 from treelm.inference.surprisal import CONVERGED
+from treelm.io.json import finite
 from treelm.models.base import IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.layers.dropout import evaluating
 from treelm.models.scores import NoLogProbability

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from treelm.corpora.inputs import is_gzip, read_bytes, whole_text
 from treelm.errors import InputError
+from treelm.io.files import is_gzip, read_bytes, whole_text
 from treelm.trees.bracket_reader import TOKEN
 from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.table_rows import read_rows, table_text
-from treelm.corpora.tables import Table, apart
 from treelm.corpora.tokens import Tokenisation, words_of
 from treelm.errors import InputError, nearest
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, here
+from treelm.io.tables import Table, deduplicate_names, read_rows, table_text
 from treelm.models.scores import NATS_PER_BIT
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class MinimalPairResult:
             )
             for number, one in enumerate(self.items, start=1)
         ]
-        return Table(names=("pair", *apart(groups, taken=PAIR_COLUMNS), *PAIR_COLUMNS[1:]), rows=rows)
+        return Table(names=("pair", *deduplicate_names(groups, taken=PAIR_COLUMNS), *PAIR_COLUMNS[1:]), rows=rows)
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """Return ``table`` as a data frame of pandas, or of another library."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.outputs import finite
 from treelm.errors import InputError
+from treelm.io.json import finite
 from treelm.models.configs import NULL as _NULL
 
 if TYPE_CHECKING:

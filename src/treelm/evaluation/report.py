@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treelm.corpora.outputs import json_text
 from treelm.errors import InputError
 from treelm.evaluation.evalb import BracketingResult, SentenceRow, Status, Total, percentage
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.span_protocols import BINARISED, NO_PUNCTUATION, SpanResult
 from treelm.evaluation.tables import Table
 from treelm.evaluation.trivial_baselines import Baseline
-from treelm.models.persistence.files import write_atomically
+from treelm.io.atomic import write_atomically
+from treelm.io.json import json_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -16,11 +16,11 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
-from treelm.corpora.lifetimes import end_with
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.inference.loading import load
+from treelm.io.watchdog import end_with
 from treelm.models import system_class
 from treelm.models.base import EstimatedLM, LanguageModel
 from treelm.models.layers.devices import process_peak_mb, restart_peak

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from treelm.corpora.tables import MISSING, tsv_row
 from treelm.explorer.reading import Look, Step, Words
 from treelm.figures.markup import Markup, element, join, size_of, svg_file
 from treelm.figures.report.beams import share_text
 from treelm.figures.report.parts import NUM_COLOURS, colour_class, text_width
 from treelm.figures.report.structures import PICTURES
 from treelm.figures.report.trees import TreeColumns, draw_tree
+from treelm.io.tables import MISSING, tsv_row
 from treelm.trees.tree import MAX_SVG_HEIGHT
 
 COLUMNS = ("model", "system", "sentence_id", "word_id", "word", "surprisal_bits", "is_unk", "unk_class")

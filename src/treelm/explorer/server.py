@@ -17,7 +17,6 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from treelm.corpora.outputs import json_text
 from treelm.errors import InputError
 from treelm.explorer.files import Reading, picture, surprisal_table
 from treelm.explorer.page import page, script, style
@@ -25,6 +24,7 @@ from treelm.explorer.panels import cards_of
 from treelm.explorer.reading import Reader, Step, Words
 from treelm.explorer.text import Limits, sentences_of
 from treelm.failures import explain
+from treelm.io.json import json_text
 
 Event = dict[str, Any]
 Put = Callable[[Event], Awaitable[None]]

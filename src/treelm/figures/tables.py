@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from treelm.corpora.consoles import OutputConsole
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.statistics import CorpusStatistics, Distribution, corpus_statistics
 from treelm.evaluation.comparison.frame import HUMAN, METRICS, SPEED, SYNTAX, ComparisonFrame
@@ -20,6 +19,7 @@ from treelm.evaluation.syntaxgym.results import (
     overall_score,
 )
 from treelm.evaluation.tables import Row, Table
+from treelm.io.terminal import stdout_console
 from treelm.models.structures import UsedRule
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ _TITLES = {
 
 def print_table(*parts: Printed, wide: bool = False) -> None:
     """Print tables and lines on standard output, tables no wider than the terminal unless they shall be ``wide``."""
-    console = OutputConsole()
-    tables = OutputConsole(width=_WIDEST) if wide else console
+    console = stdout_console()
+    tables = stdout_console(width=_WIDEST) if wide else console
     for part in parts:
         if isinstance(part, str):
             console.print(Text(part))

@@ -9,8 +9,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treelm.corpora.outputs import making_folder
 from treelm.errors import InputError
+from treelm.io.atomic import atomic_directory
 from treelm.models.persistence.hub import save_parts
 
 if TYPE_CHECKING:
@@ -39,5 +39,5 @@ def export_model(lm: LanguageModel, folder: Path) -> None:
     """
     network, tokenizer = TreelmForCausalLM.of(lm), TreelmTokenizer.of(lm.vocabulary)
     path = Path(folder)
-    with nullcontext(path) if path.is_dir() else making_folder(path) as new:
+    with nullcontext(path) if path.is_dir() else atomic_directory(path) as new:
         save_parts(network, tokenizer, new)

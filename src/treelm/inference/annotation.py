@@ -11,12 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from treelm.corpora.inputs import STDIN, name_of, open_bytes
 from treelm.corpora.lines import Format, Stretch, cut, numbered_lines, only_text
-from treelm.corpora.mapping import mapping
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.tables import tsv_row
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_begun, is_finishing
@@ -30,7 +27,10 @@ from treelm.inference.tree_parsers import (
     parser_has_confidence,
     parser_version,
 )
-from treelm.models.persistence.files import hold_folder
+from treelm.io.atomic import hold_folder
+from treelm.io.files import STDIN, name_of, open_bytes
+from treelm.io.tables import tsv_row
+from treelm.io.workers import mapping
 from treelm.models.scores import Confidence
 from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import UNPARSED

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from treelm.corpora.inputs import read_json, require_regular
-from treelm.corpora.outputs import naming
 from treelm.errors import InputError
-from treelm.models.persistence.files import encode_json, flush_directory, sealed_line, unsealed_line, write_atomically
+from treelm.io.atomic import flush_directory, path_in_errors, write_atomically
+from treelm.io.files import require_regular
+from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, read_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class Journal:
             for number, line in enumerate(stream, start=1):
                 if not line.endswith(b"\n"):
                     return
-                entry = unsealed_line(line)
+                entry = line_without_checksum(line)
                 if entry is None:
                     raise self._damaged(f"{self._lines}:{number}", "damaged or altered")
                 yield entry, len(line)
@@ -145,7 +145,7 @@ class Journal:
             num_table_bytes=self.progress.num_table_bytes + len(table),
         )
         entry = {"progress": asdict(self.progress), "errors": [str(error) for error in errors]}
-        _append(self._lines, sealed_line(entry))
+        _append(self._lines, line_with_checksum(entry))
 
     def errors(self) -> Iterator[str]:
         """Errors so far, in input order."""
@@ -197,7 +197,7 @@ class InputHash:
 
 def _append(path: Path, content: bytes) -> None:
     stream: IO[bytes]
-    with naming(path), path.open("ab") as stream:
+    with path_in_errors(path), path.open("ab") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())

@@ -9,13 +9,13 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from treelm.corpora.tables import Cell, Row, apart, import_extra
 from treelm.errors import InputError
 from treelm.inference.predictors import UNIGRAM, Frequencies, Unigrams
 from treelm.inference.stimuli import Columns, PlacedRow, Punctuation, check_documents, table_stimuli
 from treelm.inference.stimulus_advice import Advice
 from treelm.inference.stimulus_scores import Context
 from treelm.inference.surprisal_table import MODEL, NamedModel, Shape, SourceNames, SurprisalTable, TableSettings
+from treelm.io.tables import Cell, Row, deduplicate_names, import_extra
 from treelm.models.base import LanguageModel
 
 _SOURCE = "data frame"
@@ -102,7 +102,7 @@ def _rows(frame: Any) -> Iterator[PlacedRow]:
 def _beside(narwhals: Any, frame: Any, table: SurprisalTable, rows: Sequence[Row], *, shown: Sequence[str]) -> Any:
     """The frame with the columns of the table that it does not show itself; of a long table, once for each model."""
     places = {name: place for place, name in enumerate(table.names) if name not in shown}
-    frame = frame.rename(dict(zip(frame.columns, apart(frame.columns, taken=list(places)), strict=True)))
+    frame = frame.rename(dict(zip(frame.columns, deduplicate_names(frame.columns, taken=list(places)), strict=True)))
     types = {name: _type_of(narwhals, [row[place] for row in rows]) for name, place in places.items()}
 
     def beside(own: Sequence[Row]) -> Any:

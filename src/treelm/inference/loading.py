@@ -6,8 +6,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treelm.corpora.inputs import file_hash, read_bytes
 from treelm.errors import InputError
+from treelm.io.files import file_hash, read_bytes
 from treelm.models.base import LanguageModel
 from treelm.models.persistence.shipped import find_run
 
@@ -56,7 +56,7 @@ def model_hash(run: str | Path) -> str:
 
     Raises ``InputError`` for a run that is not there.
     """
-    from treelm.models.persistence.files import json_hash
+    from treelm.io.json import json_hash
     from treelm.models.persistence.storage import read_reading, weight_files
 
     folder = find_run(run)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from unicodedata import category, normalize
 
-from treelm.corpora.table_rows import read_table
 from treelm.errors import InputError
+from treelm.io.tables import read_table
 
 Value = TypeVar("Value")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any, NamedTuple, TypeVar
 
-from treelm.corpora.mapping import mapping, usable_cores
 from treelm.errors import InputError
 from treelm.inference.loading import load, model_hash
+from treelm.io.workers import mapping, usable_cores
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.layers.devices import DeviceName, device_of
 from treelm.models.persistence.hub import PREFIX

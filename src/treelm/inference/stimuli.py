@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
-from treelm.corpora.inputs import read_text
 from treelm.corpora.running_text import sentence_ends
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.table_rows import DECIMAL_COMMA, read_rows, table_text
-from treelm.corpora.tables import Cell
 from treelm.corpora.tokens import BLANKS, words_of
 from treelm.errors import InputError, choose_from
+from treelm.io.files import read_text
+from treelm.io.tables import DECIMAL_COMMA, Cell, read_rows, table_text
 
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
 """Treatment of punctuation and clitics that are written together with a word, as in ``dog,``."""

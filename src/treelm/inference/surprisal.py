@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-from treelm.corpora.outputs import finite
 from treelm.corpora.sentence import Sentence
+from treelm.io.json import finite
 from treelm.models.scores import SentenceSurprisal
 
 COLUMNS = (

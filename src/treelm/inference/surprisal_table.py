@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import tee
 from typing import Literal, NamedTuple
 
-from treelm.corpora.tables import Cell, Row, apart
 from treelm.errors import InputError, choose_from
 from treelm.inference.predictors import (
     DOCUMENT_POSITION,
@@ -29,6 +28,7 @@ from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.stimulus_scores import Context, ScoredStimulus, score_stimuli
 from treelm.inference.surprisal import CONVERGED, END_OF_SENTENCE, Totals, word_offsets
+from treelm.io.tables import Cell, Row, deduplicate_names
 from treelm.models.base import LanguageModel
 from treelm.models.entropies import ENTROPY, start_entropy
 from treelm.models.scores import SentenceScore, WordSurprisal
@@ -178,7 +178,7 @@ class SurprisalTable:
         self._views = [range(len(models))] if settings.shape == "wide" else [[number] for number in range(len(models))]
         columns = self._columns()
         taken = [column.name for column in columns if column.name != WORD_ID]
-        own = apart([name for name in source.kept], taken=taken)
+        own = deduplicate_names([name for name in source.kept], taken=taken)
         columns = [column for column in columns if column.name not in own]  # a word_id of the source's own
         kept = [_Column(name, _kept(place), name) for place, name in enumerate(own)]
         shown = source.shows_document and source.document not in source.keys

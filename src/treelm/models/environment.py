@@ -19,9 +19,9 @@ import torch
 from packaging.requirements import Requirement
 
 from treelm.corpora.catalog import user_catalog
-from treelm.corpora.companions import COMPANIONS
-from treelm.corpora.mapping import usable_cores
-from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory
+from treelm.corpora.data_packages import DATA_PACKAGES
+from treelm.io.files import CACHE_VARIABLE, cache_directory
+from treelm.io.workers import usable_cores
 from treelm.models.layers.devices import physical_memory
 from treelm.models.layers.precision import rounds_operands
 
@@ -151,7 +151,7 @@ def _extras() -> dict[str, dict[str, str | None]]:
         extra: {one.name: _version(one.name) for one in _requirements(extra) if one not in always}
         for extra in _metadata("Provides-Extra")
     }
-    return {**extras, **{one.distribution: {one.distribution: _version(one.distribution)} for one in COMPANIONS}}
+    return {**extras, **{one.distribution: {one.distribution: _version(one.distribution)} for one in DATA_PACKAGES}}
 
 
 def _unmet_requirements() -> Iterator[str]:

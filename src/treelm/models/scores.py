@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.corpora.tables import Cell, to_frame
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
+from treelm.io.tables import Cell, to_frame
 from treelm.trees.tree import Tree
 
 NATS_PER_BIT = math.log(2.0)
@@ -154,7 +154,7 @@ class SentenceSurprisal:
         return math.fsum([*(word.surprisal_bits for word in self.words), self.end_surprisal_bits])
 
     def to_frame(self, backend: str = "pandas") -> Any:
-        """Return a data frame with a row a word, without the end (``corpora.tables.Table.to_frame``)."""
+        """Return a data frame with a row a word, without the end (``io.tables.Table.to_frame``)."""
         columns: dict[str, list[Cell]] = {
             name: [getattr(word, name) for word in self.words]
             for name in ("word", "surprisal_bits", "is_unk", "unk_class", "num_pieces")

@@ -10,8 +10,8 @@ from typing import Any
 
 from treelm.corpora.catalog import PACKAGED, SPLITS, corpus_names
 from treelm.corpora.data_config import DataConfig
-from treelm.corpora.inputs import read_text
 from treelm.errors import InputError
+from treelm.io.files import read_text
 from treelm.models.configs import from_plain
 from treelm.training.recipe import parse_toml
 

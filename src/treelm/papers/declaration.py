@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from treelm.corpora.inputs import read_text
 from treelm.errors import InputError
+from treelm.io.files import read_text
 from treelm.models.configs import from_plain
 from treelm.papers.data import FOLDER, DataSet
 from treelm.papers.measures import KINDS, Measure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from treelm.evaluation.intervals import CONFIDENCE, spread_text
 from treelm.evaluation.tables import Row, Table, latex_text
 from treelm.figures.panels import Dot, Line, dot_panels, line_panel
-from treelm.models.persistence.files import write_atomically
+from treelm.io.atomic import write_atomically
 from treelm.papers.measures import PICTURE
 from treelm.papers.paired import PairedDifference
 from treelm.papers.plan import Job

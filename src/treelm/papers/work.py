@@ -12,8 +12,9 @@ from treelm import __version__
 from treelm.corpora.vocabularies import save_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.comparison.kept_metrics import KeptMetrics
+from treelm.io.atomic import write_atomically
+from treelm.io.json import encode_json
 from treelm.models.configs import from_plain, to_plain
-from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.persistence.storage import VOCABULARY, save_model
 from treelm.papers.data import DataRoot
 from treelm.papers.measures import Measure, Measured, Subject

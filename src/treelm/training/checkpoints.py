@@ -23,10 +23,10 @@ from typing import Any
 
 from torch import Tensor
 
-from treelm.corpora.inputs import read_bytes, read_json
-from treelm.corpora.outputs import finite
 from treelm.errors import InputError, OutOfMemory
-from treelm.models.persistence.files import encode_json, flush_directory, hold_folder, json_hash, write_durably
+from treelm.io.atomic import flush_directory, hold_folder, write_durably
+from treelm.io.files import read_bytes
+from treelm.io.json import encode_json, finite, json_hash, read_json
 from treelm.models.persistence.storage import WEIGHTS
 from treelm.models.persistence.tensors import encode_tensors, read_tensors
 

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from treelm.corpora.lifetimes import save_and_end_with
-from treelm.corpora.mapping import usable_cores
-from treelm.corpora.outputs import note
 from treelm.errors import InputError
+from treelm.io.terminal import log
+from treelm.io.watchdog import save_and_end_with
+from treelm.io.workers import usable_cores
 from treelm.training.signals import EXIT_INTERRUPTED, handling
 
 EXIT_LOST, EXIT_AGAIN = 71, 75  # see outcomes.ProcessLost and outcomes.TrainingInterrupted
@@ -152,4 +152,4 @@ def _outcome(codes: Sequence[int], signals: Sequence[int]) -> int:
 
 
 def _say(what: str) -> None:
-    note(f"treelm train: {what}; resume to continue from the last checkpoint")
+    log(f"treelm train: {what}; resume to continue from the last checkpoint")

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.inputs import read_bytes
-from treelm.corpora.outputs import json_text, naming
 from treelm.errors import InputError
+from treelm.io.atomic import path_in_errors
+from treelm.io.files import read_bytes
+from treelm.io.json import json_text
 from treelm.models.base import Losses
 
 FILE_NAME = "metrics.jsonl"
@@ -100,12 +101,12 @@ class MetricsLog:
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line; readers see it at once. JSON has no infinity: a value that is not finite becomes null."""
-        with naming(self._path), self._path.open("ab") as file:
+        with path_in_errors(self._path), self._path.open("ab") as file:
             file.write(f"{json_text(values, indent=None)}\n".encode())
 
     def flush_to_disk(self) -> int:
         """Wait until the disk has every line; returns the length in bytes."""
-        with naming(self._path), self._path.open("ab") as file:
+        with path_in_errors(self._path), self._path.open("ab") as file:
             os.fsync(file.fileno())
             return file.tell()
 

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from treelm.corpora.consoles import notes_console
+from treelm.io.terminal import stderr_console
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step
 from treelm.training.metrics import LossSum, perplexity
@@ -26,7 +26,7 @@ def show_progress(
 
     In a file or a pipe there is no bar, only the lines. Without dev (``evaluates``) the end of each epoch has one.
     """
-    console = notes_console(stream)
+    console = stderr_console(stream)
     bar = Progress(
         TextColumn("epoch {task.fields[epoch]}"),
         BarColumn(),

@@ -16,15 +16,15 @@ import tomli_w
 from treelm.corpora.catalog import is_corpus_name
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.grouping import BatchesConfig
-from treelm.corpora.inputs import read_bytes
 from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.errors import InputError, check_choice, nearest
+from treelm.io.atomic import write_atomically
+from treelm.io.files import read_bytes
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
 from treelm.models.configs import NONE as _NONE
 from treelm.models.configs import from_plain, to_toml_values
-from treelm.models.persistence.files import write_atomically
 from treelm.models.persistence.shipped import check_given, is_shipped_name
 from treelm.models.search.settings import BEAM, SearchName, SearchPrecision
 from treelm.training.config import TrainingConfig, without_removed

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from treelm.corpora.outputs import finite
 from treelm.errors import InputError
+from treelm.io.json import finite
 from treelm.models.configs import from_plain
 from treelm.models.persistence.tensors import check_finite_tensors, check_same_tensors
 from treelm.training.checkpoints import REMEDY, Checkpoint

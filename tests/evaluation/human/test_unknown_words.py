@@ -9,7 +9,7 @@ import pytest
 
 from tests.evaluation.human.test_corpora import folder
 from tests.shipped import need
-from treelm.corpora.companions import COMPANIONS
+from treelm.corpora.data_packages import DATA_PACKAGES
 from treelm.corpora.running_text import normalise
 from treelm.evaluation.human import natural_stories, sap, ucl
 from treelm.evaluation.human.material import Material, score_material
@@ -17,7 +17,7 @@ from treelm.inference.processes import here
 from treelm.models.persistence.storage import load_model
 from treelm.models.scores import SentenceScore
 
-NAMES = [name for one in COMPANIONS for name in one.models if name.endswith("-open-english")]
+NAMES = [name for one in DATA_PACKAGES for name in one.models if name.endswith("-open-english")]
 CORPORA = {natural_stories.NAME: natural_stories.load, ucl.NAME: ucl.load}
 
 

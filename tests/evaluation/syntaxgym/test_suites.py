@@ -11,7 +11,6 @@ from tests.evaluation.toys import ToyLM
 from tests.legacy.make import HERE as RUNS
 from treelm import load as load_run
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.tables import text_writer
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.results import (
@@ -28,6 +27,7 @@ from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suit
 from treelm.figures.tables import circuit_table
 from treelm.inference.stimuli import stimulus
 from treelm.inference.surprisal_table import NamedModel, Shape, SurprisalTable, TableSettings
+from treelm.io.tables import text_writer
 
 
 def suite_values(**changes: Any) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.inputs import read_json
 from treelm.errors import InputError
-from treelm.models.persistence.files import encode_json, json_hash, sealed, unsealed, write_atomically
+from treelm.io.atomic import write_atomically
+from treelm.io.json import encode_json, json_hash, read_json, with_checksum, without_checksum
 
 
 class KeptMetrics:
@@ -25,14 +25,16 @@ class KeptMetrics:
             kept = read_json(self.path(part, origin), remedy="remove it")
         except InputError:
             return None  # it is measured again, and replaced
-        metrics = (unsealed(kept) or {}).get("figures")
+        metrics = (without_checksum(kept) or {}).get("figures")
         return metrics if isinstance(metrics, dict) else None
 
     def put(self, part: str, origin: dict[str, Any], metrics: dict[str, Any]) -> None:
         """Keep metrics, in one piece."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": metrics})))
+            write_atomically(
+                self.path(part, origin), encode_json(with_checksum({"origin": origin, "figures": metrics}))
+            )
 
     def path(self, part: str, origin: dict[str, Any]) -> Path:
         """The place of metrics of an origin, whether they are there or not."""

@@ -19,7 +19,6 @@ import torch
 
 from treelm import __version__
 from treelm.corpora.data_config import locate_split
-from treelm.corpora.inputs import file_hash
 from treelm.corpora.lines import Format
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation
@@ -50,6 +49,7 @@ from treelm.evaluation.syntaxgym.suites import Suite, load_suites
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched
 from treelm.inference.loading import load, model_hash
+from treelm.io.files import file_hash
 from treelm.models.base import LanguageModel
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import DeviceName, find_device

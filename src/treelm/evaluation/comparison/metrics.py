@@ -9,16 +9,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from treelm.corpora.inputs import read_json
-from treelm.corpora.outputs import finite
 from treelm.errors import InputError
 from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingMetrics
 from treelm.evaluation.minimal_pairs import MinimalPairResult
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import Baseline
+from treelm.io.atomic import write_atomically
+from treelm.io.json import encode_json, finite, read_json
 from treelm.models.configs import NULL, from_plain, to_plain
-from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
 from treelm.training.checkpoints import check_name
 from treelm.training.metrics import FILE_NAME as METRICS

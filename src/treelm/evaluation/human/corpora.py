@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from treelm.corpora.inputs import file_hash
-from treelm.corpora.outputs import cache_directory
 from treelm.errors import InputError
 from treelm.evaluation.human.material import MISSING, Bools, Floats, Material, Surprisals
+from treelm.io.files import cache_directory, file_hash
 
 if TYPE_CHECKING:
     import pandas as pd

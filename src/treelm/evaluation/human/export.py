@@ -19,7 +19,7 @@ import numpy as np
 
 from treelm.errors import InputError
 from treelm.evaluation.human.reading import Regression
-from treelm.models.persistence.files import write_atomically
+from treelm.io.atomic import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelm.corpora.tables import Table
 from treelm.evaluation.human.material import Surprisals
 from treelm.evaluation.human.sap import EFFECTS, REGIONS, SUBSETS, Effect, human_effects, items
+from treelm.io.tables import Table
 
 ITEM_COLUMNS = ("effect", "region", "item", "bits", "people_ms", "people_ms_low", "people_ms_high")
 LOST = "beam_loss_bits"

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.table_rows import DECIMAL_COMMA, read_table, with_point
 from treelm.errors import InputError
 from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.stimulus_scores import Context, score_stimuli
+from treelm.io.tables import DECIMAL_COMMA, read_table, with_point
 from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore, WordSurprisal
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from treelm.corpora.inputs import read_text
 from treelm.errors import InputError, check_choice
 from treelm.evaluation.human.corpora import (
     END,
@@ -26,6 +25,7 @@ from treelm.evaluation.human.corpora import (
     read_columns,
 )
 from treelm.evaluation.human.material import Surprisals
+from treelm.io.files import read_text
 
 if TYPE_CHECKING:
     import pandas as pd

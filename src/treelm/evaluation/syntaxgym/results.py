@@ -12,12 +12,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from treelm.corpora.table_rows import read_table, with_point
-from treelm.corpora.tables import MISSING
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.scoring import SuiteResult, TokensOf
 from treelm.evaluation.syntaxgym.suites import PACKAGED, Suite
+from treelm.io.tables import MISSING, read_table, with_point
 
 USUAL_REFERENCES = ("rnng/bllip-lg", "ordered-neurons/bllip-lg", "vanilla/bllip-lg", "ngram/bllip-lg")
 """Names of the published models that stand beside results unless others are asked for."""

@@ -14,8 +14,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from treelm.corpora.outputs import cache_directory
-from treelm.corpora.tables import Table
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.formula import Formula, Region
@@ -23,7 +21,9 @@ from treelm.evaluation.syntaxgym.regions import RegionTokens, ScoredToken, align
 from treelm.evaluation.syntaxgym.suites import Item, Suite
 from treelm.inference.batching import batched
 from treelm.inference.loading import BEAM, SEARCH
-from treelm.models.persistence.files import sealed_line, unsealed_line
+from treelm.io.files import cache_directory
+from treelm.io.json import line_with_checksum, line_without_checksum
+from treelm.io.tables import Table
 from treelm.models.scores import sentence_surprisal
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class KeptScores:
             return {}
         found = {}
         for line in self.path.read_bytes().splitlines(keepends=True):
-            if (values := unsealed_line(line)) is not None:
+            if (values := line_without_checksum(line)) is not None:
                 spans = tuple((start, end) for start, end in values["spans"])
                 found[values["text"]] = ScoredText(
                     text=values["text"],
@@ -348,7 +348,7 @@ class KeptScores:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as stream:  # a line end first: the line before may not be whole
-                stream.write(b"\n" + b"".join(sealed_line(asdict(one)) for one in scored))
+                stream.write(b"\n" + b"".join(line_with_checksum(asdict(one)) for one in scored))
         except OSError:
             return
 

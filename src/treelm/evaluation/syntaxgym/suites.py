@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from treelm.corpora.inputs import read_bytes, unpacked
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, nearest
 from treelm.evaluation.syntaxgym.formula import Compatibility, Formula, parse_formula
+from treelm.io.files import read_bytes, unpacked
 
 Metric = Literal["sum", "mean", "median", "range", "max", "min"]
 PACKAGED = files("treelm") / "data" / "syntaxgym"

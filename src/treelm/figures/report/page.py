@@ -9,7 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 
 import treelm
-from treelm.corpora.outputs import check_place
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained, notes_on
 from treelm.evaluation.comparison.frame import ComparisonFrame
@@ -22,7 +21,7 @@ from treelm.figures.report.parts import Section, details
 from treelm.figures.report.results import table_section, training_section
 from treelm.figures.report.sentences import sentence_sections
 from treelm.figures.report.syntax_tests import pairs_section, syntaxgym_section
-from treelm.models.persistence.files import write_atomically
+from treelm.io.atomic import check_output_path, write_atomically
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # browsers fetch nothing and run nothing, whatever is in it
 
@@ -43,7 +42,7 @@ def check_path(path: Path, *, to_come: Path | None = None) -> None:
     """
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report into {path}", remedy="end its name in .html")
-    check_place(path, to_come=to_come)
+    check_output_path(path, to_come=to_come)
 
 
 def report_page(comparison: Comparison, *, title: str = "") -> str:

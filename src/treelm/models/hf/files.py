@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.inputs import read_json
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+from treelm.io.json import read_json
 from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, hub_name, quiet
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")

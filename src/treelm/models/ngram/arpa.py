@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from treelm.corpora.inputs import read_text
-from treelm.corpora.outputs import replacing
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import SINGLE, WordVocabulary
 from treelm.errors import InputError
+from treelm.io.atomic import open_atomic
+from treelm.io.files import read_text
 from treelm.models.ngram.kneser_ney import Floats, Ints
 
 BEGIN, END = "<s>", "</s>"
@@ -33,7 +33,7 @@ def write_levels(path: Path, levels: list[Level], vocabulary: Vocabulary) -> Non
         found = f"a token {wrong!r}, which has a blank" if wrong is not None else "tokens that are written alike"
         raise InputError(found, remedy="export a model of words")
     has_unknown, base = SINGLE in names, len(names)
-    with replacing(path, "w", encoding="utf-8") as file:
+    with open_atomic(path, "w", encoding="utf-8") as file:
         file.write("\\data\\\n")
         for length, (keys, _, _) in enumerate(levels, start=1):
             file.write(f"ngram {length}={len(keys) + (length == 1 and not has_unknown)}\n")

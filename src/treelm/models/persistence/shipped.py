@@ -1,4 +1,4 @@
-"""Models that come with the package or a companion, by name: wherever a run folder is accepted, so is such a name."""
+"""Models that come with the package or a data package, by name: accepted wherever a run folder is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 
-from treelm.corpora.companions import COMPANIONS
+from treelm.corpora.data_packages import DATA_PACKAGES
 from treelm.errors import InputError, nearest
 from treelm.models import FILES
 from treelm.models.persistence.hub import CONFIG, PREFIX, hub_folder
@@ -21,13 +21,13 @@ def shipped_names() -> list[str]:
 
 
 def missing_models() -> dict[str, str]:
-    """The names of models of companions that are not here, with what to do to have them."""
+    """The names of models of data packages that are not here, with what to do to have them."""
     here = _folders()
-    return {name: one.install for one in COMPANIONS for name in one.models if name not in here}
+    return {name: one.install for one in DATA_PACKAGES for name in one.models if name not in here}
 
 
 def is_shipped_name(text: str) -> bool:
-    """Tell whether a text is the name of such a model, here or in a companion that is not installed, and no path."""
+    """Tell whether a text is the name of such a model, here or in a data package that is not installed, and no path."""
     return text in _folders() or text in missing_models()
 
 
@@ -50,7 +50,7 @@ def shipped_folder(name: str) -> Path:
 
 def _folders() -> dict[str, Path]:
     """The folder of each model, by name."""
-    places = [FOLDER, *(one.folder / FOLDER.name for one in COMPANIONS if one.folder is not None)]
+    places = [FOLDER, *(one.folder / FOLDER.name for one in DATA_PACKAGES if one.folder is not None)]
     found = [path.parent for place in places for path in place.glob(f"*/{CONFIG}")]
     return {folder.name: folder for folder in found if not folder.name.startswith(".")}  # that is one in the making
 
@@ -67,7 +67,7 @@ def find_run(run: str | Path, *, published: Iterable[str] = ()) -> Path:
     Or a file that another program keeps a model in (``treelm.models.FILES``).
 
     A folder of that name comes first. Raises ``InputError`` that lists the shipped models when there is none,
-    that says what to install for one of a companion, and for the empty text. ``published`` are names of published
+    that says what to install for one of a data package, and for the empty text. ``published`` are names of published
     models that may be given as well: they are only listed.
     """
     check_given(run)

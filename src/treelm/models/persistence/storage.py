@@ -20,14 +20,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from treelm import __version__
-from treelm.corpora.inputs import read_json
-from treelm.corpora.outputs import finite
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+from treelm.io.atomic import hold_folder, write_atomically
+from treelm.io.json import encode_json, finite, json_hash, read_json
 from treelm.models import FILES, FOREIGN, config_class, system_class
 from treelm.models.configs import from_plain, to_plain
-from treelm.models.persistence.files import encode_json, hold_folder, json_hash, write_atomically
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import find_run, is_shipped_name
 from treelm.models.persistence.tensors import (

@@ -18,8 +18,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from treelm.corpora.inputs import read_bytes, require_regular
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+from treelm.io.files import read_bytes, require_regular
 
 FloatType = Literal["float32", "float16", "bfloat16"]
 NARROWED = "narrowed"

@@ -25,7 +25,8 @@ from treelm.evaluation.structure import (
     kept_spans,
 )
 from treelm.evaluation.trivial_baselines import BUILDERS, TreeBuilder
-from treelm.models.persistence.files import json_hash, write_atomically
+from treelm.io.atomic import write_atomically
+from treelm.io.json import json_hash
 from treelm.papers.data import DataRoot
 from treelm.papers.measures.base import Measured, OnTreebank, Subject
 from treelm.papers.measures.evaluation import trivial_names

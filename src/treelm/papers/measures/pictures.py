@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treelm.figures.pictures import picture
-from treelm.models.persistence.files import write_atomically
+from treelm.io.atomic import write_atomically
 from treelm.papers.measures.base import Measured, OfRuns, Subject
 
 PICTURE = "picture.svg"

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from treelm.corpora.mapping import mapping
 from treelm.errors import InputError, OutOfMemory
+from treelm.io.workers import mapping
 
 REPOSITORY = Path(__file__).parents[2]
 LOST = {"what": "a process that counts", "remedy": "count yourself"}
 START = """
 import threading
-from tests.corpora import test_mapping
-from treelm.corpora.mapping import mapping
+from tests.io import test_workers
+from treelm.io.workers import mapping
 
 with mapping(2, what="a process", remedy="") as computed:
-    list(computed(test_mapping.{work}, range(2)))
+    list(computed(test_workers.{work}, range(2)))
 """
 
 

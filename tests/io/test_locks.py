@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from treelm.errors import InputError
-from treelm.models.persistence import files
-from treelm.models.persistence.files import hold_folder
+from treelm.io import atomic
+from treelm.io.atomic import hold_folder
 
 BUSY = {"found": "busy", "remedy": "wait"}
 
@@ -58,7 +58,7 @@ def test_a_folder_that_was_replaced_before_it_could_be_held_is_not_taken_for_the
         def __getattr__(self, name: str) -> object:
             return open_and_replace if name == "open" else getattr(os, name)
 
-    monkeypatch.setattr(files, "os", Watched())
+    monkeypatch.setattr(atomic, "os", Watched())
     with hold_folder(folder, **BUSY):
         monkeypatch.undo()
         assert len(opened) == 2

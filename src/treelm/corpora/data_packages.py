@@ -1,4 +1,4 @@
-"""Distributions beside treelm's, with corpora and models too large for the package: used where they are installed."""
+"""Data packages: distributions with corpora and models too large for treelm itself, used where they are installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Companion:
+class DataPackage:
     """A distribution with a folder for each corpus in its module, and one for its models."""
 
     distribution: str
@@ -38,8 +38,8 @@ class Companion:
         return f"pip install {'' if self.folder is None else '--upgrade '}{self.distribution}"
 
 
-COMPANIONS = (
-    Companion(
+DATA_PACKAGES = (
+    DataPackage(
         distribution="treelm-english",
         module="treelm_english",
         corpora=("open-english",),
@@ -61,17 +61,17 @@ COMPANIONS = (
 )
 
 
-def companion_of_corpus(name: str) -> Companion | None:
+def package_of_corpus(name: str) -> DataPackage | None:
     """The distribution that has a corpus of this name."""
-    return next((one for one in COMPANIONS if name in one.corpora), None)
+    return next((one for one in DATA_PACKAGES if name in one.corpora), None)
 
 
 def text_of_made_corpus(name: str) -> str | None:
     """The corpus that has the sentences of a made one, without its trees."""
-    maker = companion_of_made_corpus(name)
+    maker = package_of_made_corpus(name)
     return None if maker is None else maker.made_corpora[name]
 
 
-def companion_of_made_corpus(name: str) -> Companion | None:
+def package_of_made_corpus(name: str) -> DataPackage | None:
     """The distribution of whose text a corpus of this name is made."""
-    return next((one for one in COMPANIONS if name in one.made_corpora), None)
+    return next((one for one in DATA_PACKAGES if name in one.made_corpora), None)

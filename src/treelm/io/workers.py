@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import treelm
-from treelm.corpora.lifetimes import end_with
 from treelm.errors import InputError, OutOfMemory, check_positive, is_out_of_memory
+from treelm.io.watchdog import end_with
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

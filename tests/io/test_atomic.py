@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from treelm.corpora.inputs import read_json
 from treelm.errors import InputError
-from treelm.models.persistence.files import encode_json, write_atomically, write_durably
+from treelm.io.atomic import write_atomically, write_durably
+from treelm.io.json import encode_json, read_json
 
 
 def test_a_crash_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

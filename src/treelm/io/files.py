@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import json
 import os
 import re
 import stat
@@ -18,10 +17,13 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
+
+import platformdirs
 
 from treelm.errors import InputError
 
+CACHE_VARIABLE = "TREELM_CACHE"
 STDIN = "-"
 _CHECK = "check the path"
 BYTE_ORDER_MARK = BOM_UTF8
@@ -32,6 +34,12 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"  # also of workbooks and of documents of text programs
 _MOST_UNPACKED = 1 << 29  # bytes of a file that is read whole; a few kilobytes of gzip can hold any number of them
 _DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has opened: <(command), or a pipe
+
+
+def cache_directory() -> Path:
+    """The directory of downloads and prepared corpora: ``TREELM_CACHE``, else the user's cache directory."""
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given).expanduser() if given else Path(platformdirs.user_cache_dir("treelm"))
 
 
 def check_is_file(path: str) -> None:
@@ -180,19 +188,6 @@ def read_text(path: str | Path) -> str:
     """
     content = sys.stdin.buffer.read() if path == STDIN else read_bytes(Path(path), remedy=_CHECK, may_be_pipe=True)
     return whole_text(content, name=name_of(path))
-
-
-def read_json(path: Path, *, remedy: str) -> dict[str, Any]:
-    """A JSON object from a file, or ``InputError`` with the remedy when it is missing or damaged."""
-    content = read_bytes(path, remedy=remedy)
-    try:
-        values = json.loads(content)
-    except (ValueError, RecursionError) as error:  # ValueError covers bad JSON and bad UTF-8
-        reason = str(error) if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        raise InputError(f"not valid JSON ({reason})", where=str(path), remedy=remedy) from None
-    if not isinstance(values, dict):
-        raise InputError("not a JSON object", where=str(path), remedy=remedy)
-    return values
 
 
 def file_hash(path: Path, *, remedy: str) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from treelm.corpora.data_config import DataConfig, prepared_split
-from treelm.corpora.downloads import Download, fetch
 from treelm.errors import InputError
+from treelm.io.downloads import Download, fetch
 
 TREE = b"(S (NP (D the) (N dog)) (VP (V barks)))\n"
 CONTENT = TREE * 5000

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from treelm import LanguageModel, load
-from treelm.corpora import companions
+from treelm.corpora import data_packages
 from treelm.corpora.catalog import corpus_entry, corpus_names, is_corpus_name, show
 from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.readers import read_sentences
@@ -34,7 +34,7 @@ TABLE = "".join("\t".join(row) + "\n" for row in [COLUMNS, *ROWS])
 
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(companions, "find_spec", lambda name: None)
+    monkeypatch.setattr(data_packages, "find_spec", lambda name: None)
 
 
 @pytest.fixture

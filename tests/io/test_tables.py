@@ -10,9 +10,8 @@ import pandas
 import polars
 import pytest
 
-from treelm.corpora.table_rows import read_rows, read_table
-from treelm.corpora.tables import Table, binary_table, cell_text, check_table_name, text_writer, typed
 from treelm.errors import InputError
+from treelm.io.tables import Table, binary_table, cell_text, check_table_name, read_rows, read_table, text_writer, typed
 
 NAMES = ("word", "bits", "count", "item", "rt")
 ROWS = [
