@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.harness import Reader
-from treelm.evaluation.comparison.kept_metrics import KeptMetrics
+from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.syntaxgym.scoring import KeptScores, ScoredText
 from treelm.inference.annotation_journal import Journal, Progress
 from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, with_checksum
@@ -53,7 +53,7 @@ def read_scores(path: Path) -> None:
 
 def read_figures(path: Path) -> None:
     """Damaged figures are measured again."""
-    kept = KeptMetrics(path.parent)
+    kept = MetricCache(path.parent)
     path.replace(kept.path("part", _ORIGIN))
     assert kept.get("part", _ORIGIN) in (None, _FIGURES)
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from treelm.evaluation.comparison.kept_metrics import KeptMetrics
+from treelm.evaluation.comparison.cache import MetricCache
 from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Row, Table
@@ -36,7 +36,7 @@ def keep(planned: PlannedTable, row: str, column: str, values: Mapping[int, floa
         if job.run is not None and job.run.seed in values:
             measured = Measured(values={cell.metric: values[job.run.seed]})
             assert isinstance(cell.measure, Evaluate)
-            KeptMetrics(out / FOLDER / job.name / KEPT).put("measure", origin_of(cell.measure), to_plain(measured))
+            MetricCache(out / FOLDER / job.name / KEPT).put("measure", origin_of(cell.measure), to_plain(measured))
 
 
 def gathered(table: Table, root: DataRoot, out: Path) -> Result:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from treelm.evaluation.comparison.kept_metrics import KeptMetrics
+from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.intervals import interval
 from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot
@@ -64,7 +64,7 @@ def result(plan: Plan, table: Table, tmp_path: Path) -> Result:
 
     def keep(job: str, measure: object, measured: Measured) -> None:
         assert isinstance(measure, Evaluate | Training)
-        KeptMetrics(tmp_path / FOLDER / job / KEPT).put("measure", origin_of(measure), to_plain(measured))
+        MetricCache(tmp_path / FOLDER / job / KEPT).put("measure", origin_of(measure), to_plain(measured))
 
     for job, value in zip(whole.jobs, (100.0, 102.0), strict=True):
         keep(job.name, words, Measured(values={"perplexity_per_word_with_end": value}))

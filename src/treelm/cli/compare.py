@@ -13,28 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.files import check_not_input, print_json, progress_bar
-from treelm.cli.options import (
-    FileFormat,
-    ModelOptions,
-    OutputPath,
-    PairOptions,
-    SpanProtocol,
-    WideTables,
-    refuse_lost,
-)
-from treelm.errors import InputError
+from treelm.cli.options import OutputPath, PairOptions, WideTables, refuse_lost
+from treelm.evaluation.comparison.settings import Settings
 from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
-    from treelm.evaluation.comparison.measure import Settings
     from treelm.evaluation.comparison.metrics import Comparison
 
 FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, PairOptions, WideTables):
+class Arguments(Settings, WideTables):
     """Several runs in one table: sizes, perplexity, F1, tests of syntax, speed; every metric measured the same way.
 
     What takes long is kept (in --output, or in each run folder), so that a comparison that was interrupted goes on.
@@ -49,28 +40,6 @@ class Arguments(ModelOptions, PairOptions, WideTables):
 
     runs: Annotated[tuple[str, ...], Positional("RUN")]
     """Folders of trained models, or comparison.json files of comparisons made before."""
-    split: Literal["train", "dev", "test"] = "test"
-    """Split of each run's own corpus."""
-    data: str = ""
-    """A treebank file instead, the same for all."""
-    data_format: FileFormat = "auto"
-    """Format of the file of --data. auto: by its name."""
-    max_sentences: int | None = None
-    """Only the first sentences; without it, as in each run's recipe (so also the beam)."""
-    protocol: tuple[SpanProtocol, ...] = ("plain",)
-    """Protocols of unlabelled F1."""
-    syntaxgym: tuple[str, ...] = ("none",)
-    """Test suites of SyntaxGym: all, none, or names and files."""
-    pairs: tuple[str, ...] = ()
-    """Files of minimal pairs, such as BLiMP's. --good, --bad and --group-by hold for all of them."""
-    reading: Literal["none", "natural-stories", "ucl"] = "none"
-    """Corpus of reading times, as in treelm reading."""
-    reading_data: str = ""
-    """Folder of that corpus."""
-    gardenpath: bool = False
-    """Garden paths and other effects in bits, as in treelm gardenpath."""
-    tokenisation: Literal["treebank", "blanks"] = "treebank"
-    """Cut of suites and pairs into words, as in treelm surprisal."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
     """Form of the table that is printed."""
     out: OutputPath = ""
@@ -103,7 +72,7 @@ def main(arguments: list[str]) -> int:
     check_not_input(_outputs(options), (options.data, options.sentences, *options.pairs, *options.syntaxgym))
     for run in options.runs:
         check_given(run)
-    comparison = compare([Path(run) for run in options.runs], settings_of(options), show_progress, keep_in=out)
+    comparison = compare([Path(run) for run in options.runs], options, show_progress, keep_in=out)
     if given_search(options) and not any(row.search for row in comparison.runs):
         note("none of these models searches, so the beam that was given changes nothing")
     if out is not None:
@@ -183,37 +152,6 @@ def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     with progress_bar(what, total) as advance:
         yield advance
     note(f"{what}: done in {perf_counter() - begin:.0f} s")
-
-
-def settings_of(options: Arguments) -> Settings:
-    """The settings of measuring that the options name."""
-    from treelm.evaluation.comparison.measure import Settings
-
-    return Settings(
-        split=options.split,
-        data=options.data,
-        data_format=options.data_format,
-        max_sentences=options.max_sentences,
-        protocols=options.protocol,
-        suites=_suites(options.syntaxgym),
-        pairs=options.pairs,
-        good=options.good,
-        bad=options.bad,
-        group_by=options.group_by,
-        max_pairs_per_group=options.max_pairs_per_group,
-        reading="" if options.reading == "none" else options.reading,
-        reading_data=options.reading_data,
-        garden_paths=options.gardenpath,
-        tokenisation=options.tokenisation,
-        **given_search(options),
-        device=options.device,
-    )
-
-
-def _suites(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(names) > 1 and {"all", "none"} & set(names):
-        raise InputError("all or none beside names of suites", remedy="give all, none, or names")
-    return () if names == ("none",) else names
 
 
 def write_files(comparison: Comparison, folder: Path) -> None:

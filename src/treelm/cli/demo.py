@@ -186,10 +186,9 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
     """Measure what is not kept in the run folders yet."""
     from treelm.cli.compare import show_progress
     from treelm.evaluation.comparison.compare import compare
-    from treelm.evaluation.comparison.measure import Settings
+    from treelm.evaluation.comparison.settings import Settings
 
-    suites = _suites(options)
-    return compare(runs, Settings(suites=() if suites == ("none",) else suites), show_progress)
+    return compare(runs, Settings(syntaxgym=_suites(options)), show_progress)
 
 
 def _show(options: Arguments, runs: list[Path], command: list[str]) -> None:

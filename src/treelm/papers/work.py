@@ -11,7 +11,7 @@ from typing import Any
 from treelm import __version__
 from treelm.corpora.vocabularies import save_vocabulary
 from treelm.errors import InputError
-from treelm.evaluation.comparison.kept_metrics import KeptMetrics
+from treelm.evaluation.comparison.cache import MetricCache
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json
 from treelm.models.configs import from_plain, to_plain
@@ -41,7 +41,7 @@ def do_job(job: Job, out: Path, root: DataRoot, train: Train) -> int:
             found = (
                 measure.of_data(root, job.data) if job.run is None else measure.of_run(Subject(folder, root, job.data))
             )
-            KeptMetrics(folder / KEPT).put("measure", origin_of(measure), to_plain(found))
+            MetricCache(folder / KEPT).put("measure", origin_of(measure), to_plain(found))
     return 0
 
 
@@ -59,7 +59,7 @@ def is_finished(folder: Path) -> bool:
 
 def kept(folder: Path, measure: Measure) -> Measured | None:
     """What was measured of a run before; None if it was not."""
-    values = KeptMetrics(folder / KEPT).get("measure", origin_of(measure))
+    values = MetricCache(folder / KEPT).get("measure", origin_of(measure))
     return None if values is None else from_plain(Measured, values, where=str(folder), null=math.nan)
 
 

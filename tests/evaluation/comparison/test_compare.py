@@ -11,10 +11,10 @@ import pytest
 from tests.evaluation.comparison.test_metrics import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison import measure
+from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
-from treelm.evaluation.comparison.kept_metrics import KeptMetrics
-from treelm.evaluation.comparison.measure import Settings
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics, training_metrics
+from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.figures.report.page import report_page
 from treelm.training.recipe import load_recipe
@@ -76,9 +76,9 @@ def test_rows_are_named_by_as_many_folders_as_tell_them_apart(tmp_path: Path) ->
 
 
 def test_kept_figures_are_those_of_the_same_origin_and_damage_is_measured_again(tmp_path: Path) -> None:
-    kept = KeptMetrics(tmp_path / "measured")
+    kept = MetricCache(tmp_path / "measured")
     kept.put("part", {"weights": "a"}, {"value": 1.5})
-    assert KeptMetrics(tmp_path / "measured").get("part", {"weights": "a"}) == {"value": 1.5}
+    assert MetricCache(tmp_path / "measured").get("part", {"weights": "a"}) == {"value": 1.5}
     assert kept.get("part", {"weights": "b"}) is None
     (file,) = (tmp_path / "measured").iterdir()
     file.write_text(file.read_text()[:-5])

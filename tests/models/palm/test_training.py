@@ -17,7 +17,7 @@ import torch
 from tests.training.treebanks import DATA, STREAM
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import compare, notes_on
-from treelm.evaluation.comparison.measure import Settings
+from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models.palm.network import PaLM
@@ -178,7 +178,7 @@ def test_a_run_with_given_trees_is_evaluated_and_compared_with_the_trees_of_the_
     assert GIVEN_TREES in judgement.result.all_notes()
     with pytest.raises(InputError, match=r"dev\.txt:1: a sentence without a tree"):
         evaluate_run(tmp_path / "run", recipe, files=(str(tmp_path / "dev.txt"),))
-    (row,) = compare([tmp_path / "run"], Settings(split="dev", suites=("number_prep",)), silent).runs
+    (row,) = compare([tmp_path / "run"], Settings(split="dev", syntaxgym=("number_prep",)), silent).runs
     assert row.perplexity is not None
     assert row.perplexity.value == pytest.approx(alone.value)
     assert row.needs_trees

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.human import load_corpus
-from treelm.evaluation.comparison.kept_metrics import KeptMetrics
-from treelm.evaluation.comparison.measure import FOLDER, Settings, ShowProgress, check_data, measure
+from treelm.evaluation.comparison.cache import MetricCache
+from treelm.evaluation.comparison.measure import FOLDER, ShowProgress, check_data, measure
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
+from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models import FILES
 from treelm.models.persistence import shipped
@@ -37,13 +37,9 @@ def compare(
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
-    _check_pairs(settings)
     if keep_in is not None and keep_in.exists() and not keep_in.is_dir():
         raise InputError("not a folder", where=str(keep_in), remedy="give the name of a folder")
-    if settings.suites:
-        settings.load_suites()  # says what is wrong with them before anything is measured
-    if settings.reading:
-        load_corpus(settings.reading, settings.reading_data)  # says what is missing before anything is measured
+    settings.check()
     sources = [_found(source) for source in sources]
     for source in sources:
         if not _is_comparison(source):
@@ -59,24 +55,10 @@ def compare(
         else:
             is_ours = not shipped.is_shipped_folder(source) and not is_foreign(source)
             folder = keep_in or (source if is_ours else None)
-            kept = KeptMetrics(folder and folder / FOLDER)
+            kept = MetricCache(folder and folder / FOLDER)
             rows.append(measure(source, names[source], settings, kept, show))
     rows = _named_apart(rows)
     return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)), made=made)
-
-
-def _check_pairs(settings: Settings) -> None:
-    """Refuse, before anything is measured, files that cannot be read, and two of one name."""
-    most = settings.max_pairs_per_group
-    if most is not None and most < 1:
-        raise InputError(f"max_pairs_per_group = {most}", remedy="give 1 or more, or leave it out")
-    names = [Path(file).name for file in settings.pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"two files of pairs named {name}", remedy="rename one")
-    for file in settings.pairs:
-        for _ in settings.read_pairs(file):
-            pass  # a line that is wrong is told now
 
 
 def _named_apart(rows: Sequence[RunMetrics]) -> list[RunMetrics]:

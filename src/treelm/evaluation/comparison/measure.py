@@ -8,21 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import torch
 
 from treelm import __version__
 from treelm.corpora.data_config import locate_split
-from treelm.corpora.lines import Format
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.tokens import Tokenisation
 from treelm.errors import InputError
+from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.human import (
     GardenPathMetrics,
     ReadingMetrics,
@@ -30,7 +29,6 @@ from treelm.evaluation.comparison.human import (
     load_corpus,
     reading_metrics,
 )
-from treelm.evaluation.comparison.kept_metrics import KeptMetrics
 from treelm.evaluation.comparison.metrics import (
     FORMAT_VERSION,
     F1Metric,
@@ -40,21 +38,22 @@ from treelm.evaluation.comparison.metrics import (
     SyntaxGymMetrics,
     training_metrics,
 )
+from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_run
-from treelm.evaluation.minimal_pairs import MinimalPair, first_of_groups, read_pairs, score_pairs
+from treelm.evaluation.minimal_pairs import first_of_groups, score_pairs
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.scoring import KeptScores, score_suites, write_sentences
-from treelm.evaluation.syntaxgym.suites import Suite, load_suites
+from treelm.evaluation.syntaxgym.suites import Suite
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched
 from treelm.inference.loading import load, model_hash
 from treelm.io.files import file_hash
 from treelm.models.base import LanguageModel
 from treelm.models.configs import from_plain, to_plain
-from treelm.models.layers.devices import DeviceName, find_device
+from treelm.models.layers.devices import find_device
 from treelm.models.persistence.storage import read_data_identity
-from treelm.models.search.settings import GivenSearch, given_search, search_in_words
+from treelm.models.search.settings import given_search, search_in_words
 from treelm.training.recipe import EvaluationConfig, Recipe, encode_recipe
 from treelm.training.run import recipe_of_model
 
@@ -64,57 +63,7 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[],
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
 RULES = 4  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(GivenSearch):
-    """Settings of what is measured, the same for every run."""
-
-    split: Literal["train", "dev", "test"] = "test"
-    """Split of the run's own corpus."""
-    data: str = ""
-    """File to evaluate instead of a split."""
-    data_format: Format | Literal["auto"] = "auto"
-    """Format of the file ``data``; by default its name tells."""
-    max_sentences: int | None = None
-    """Number of the first sentences to take; None: as the run's recipe says."""
-    protocols: tuple[str, ...] = ("plain",)
-    """Protocols of unlabelled F1, by name."""
-    suites: tuple[str, ...] = ()
-    """Names of packaged suites of SyntaxGym, or files; ``all``: all packaged ones."""
-    pairs: tuple[str, ...] = ()
-    """Files of minimal pairs."""
-    good: str = ""
-    """Column of the grammatical sentences of pairs; without it, that of a known format."""
-    bad: str = ""
-    """Column of the ungrammatical sentences of pairs."""
-    group_by: tuple[str, ...] = ()
-    """Columns by which accuracies on pairs are grouped."""
-    max_pairs_per_group: int | None = None
-    """Number of the first pairs of each group to take; None: all."""
-    reading: str = ""
-    """Corpus of reading times, by name; without it, none."""
-    reading_data: str = ""
-    """Folder of that corpus; without it, the cache."""
-    garden_paths: bool = False
-    """Whether effects of the SAP benchmark are measured."""
-    tokenisation: Tokenisation = "treebank"
-    """The way in which suites and pairs are cut into words."""
-    device: DeviceName = "cpu"
-    """Device that models compute on; no metric but those of time should depend on it."""
-
-    def read_pairs(self, file: str) -> Iterator[MinimalPair]:
-        """The pairs of a file, by the columns that were named."""
-        return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by)
-
-    def load_suites(self) -> list[Suite]:
-        """The suites that are named. Raises ``InputError`` as the function of that name does."""
-        return load_suites(() if self.suites == ("all",) else self.suites)
-
-    def pair_columns(self) -> dict[str, Any]:
-        """The columns of pairs that were named, as part of what metrics follow from."""
-        named = {"good": self.good, "bad": self.bad, "group_by": list(self.group_by)}
-        return {name: value for name, value in named.items() if value}
+Record = TypeVar("Record")
 
 
 def check_data(run: Path, settings: Settings) -> None:
@@ -124,20 +73,20 @@ def check_data(run: Path, settings: Settings) -> None:
         raise InputError(f"the recipe has no {settings.split} data", where=str(run), remedy=remedy)
 
 
-def measure(run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> RunMetrics:
-    """Measure a run by the settings; what ``kept`` has is not measured again.
+def measure(run: Path, name: str, settings: Settings, cache: MetricCache, show: ShowProgress) -> RunMetrics:
+    """Measure a run by the settings; what ``cache`` has is not measured again.
 
     Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
     """
-    return _Measuring(run, name, settings, kept, show).metrics()
+    return _Measuring(run, name, settings, cache, show).metrics()
 
 
 class _Measuring:
     """One run, its model (loaded when something is to be measured) and what its metrics follow from."""
 
-    def __init__(self, run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> None:
+    def __init__(self, run: Path, name: str, settings: Settings, cache: MetricCache, show: ShowProgress) -> None:
         """Read the run's recipe; the model is not loaded yet."""
-        self._run, self._name, self._settings, self._kept, self._show = run, name, settings, kept, show
+        self._run, self._name, self._settings, self._cache, self._show = run, name, settings, cache, show
         self._recipe = _with_settings(recipe_of_model(run), settings)
         self._lm: LanguageModel | None = None
         beam = self._recipe.evaluation.beam
@@ -148,9 +97,9 @@ class _Measuring:
 
     def metrics(self) -> RunMetrics:
         """Measure everything; the parts that take long are kept one by one."""
-        metrics = self._evaluated()
+        metrics, settings = self._evaluated(), self._settings
         seconds, words_per_second, curve = training_metrics(self._run)
-        return replace(
+        metrics = replace(
             metrics,
             name=self._name,
             run=str(self._run),
@@ -158,16 +107,16 @@ class _Measuring:
             training_seconds=seconds,
             training_words_per_second=words_per_second,
             loss_curve=curve,
-            syntaxgym=self._syntaxgym() if self._settings.suites and self._scores_words(metrics) else None,
-            pairs=tuple(map(self._pairs, self._settings.pairs)) if self._scores_words(metrics) else (),
-            reading=self._reading() if self._settings.reading and self._scores_words(metrics) else None,
-            garden_paths=self._garden_paths() if self._settings.garden_paths and self._scores_words(metrics) else None,
         )
-
-    @staticmethod
-    def _scores_words(metrics: RunMetrics) -> bool:
-        """Tell whether words alone, without trees, are enough for the run's probabilities."""
-        return bool(metrics.perplexities) and not metrics.needs_trees
+        if not metrics.perplexities or metrics.needs_trees:
+            return metrics  # words alone, without trees, are not enough for its probabilities
+        return replace(
+            metrics,
+            syntaxgym=self._syntaxgym() if settings.load_suites() else None,
+            pairs=tuple(map(self._pairs, settings.pairs)),
+            reading=self._reading() if settings.reading != "none" else None,
+            garden_paths=self._garden_paths() if settings.gardenpath else None,
+        )
 
     def _model(self) -> LanguageModel:
         if self._lm is None:
@@ -182,6 +131,14 @@ class _Measuring:
             remedy = "wait until its training is over, then compare again"
             raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
 
+    def _measured(self, part: str, kind: type[Record], origin: dict[str, Any], measure: Callable[[], Record]) -> Record:
+        """A part of the metrics that follows from ``origin``: as it was kept, or measured now, and kept."""
+        kept = self._cache.get(part, origin)
+        if kept is None:
+            kept = to_plain(measure())
+            self._cache.put(part, origin, kept)
+        return from_plain(kind, kept, where=f"kept {part} of {self._run}", null=math.nan)
+
     def _evaluated(self) -> RunMetrics:
         path, format = self._data()
         origin = {
@@ -189,7 +146,7 @@ class _Measuring:
             "name": self._settings.data or self._settings.split,
             "rules": RULES,
             "data": _hash_of(path),
-            "protocols": list(self._settings.protocols),
+            "protocols": list(self._settings.protocol),
             "reading": to_plain(self._recipe.data),
             "evaluation": to_plain(self._recipe.evaluation),
         }
@@ -197,12 +154,8 @@ class _Measuring:
             origin["data_format"] = self._settings.data_format
         if (parser := parser_of(path)) is not None:
             origin["parser"] = parser  # whose trees F1 is against, which notes say
-        kept = self._kept.get("evaluation", origin)
-        if kept is None:
-            gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"
-            kept = to_plain(self._evaluate(gold))
-            self._kept.put("evaluation", origin, kept)
-        return from_plain(RunMetrics, kept, where=f"kept metrics of {self._run}", null=math.nan)
+        gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"
+        return self._measured("evaluation", RunMetrics, origin, lambda: self._evaluate(gold))
 
     def _data(self) -> tuple[Path, str]:
         """The file that is evaluated, and its format."""
@@ -213,7 +166,7 @@ class _Measuring:
         return path, self._recipe.data.read_options(format).format_for(str(path))
 
     def _evaluate(self, gold: GoldTrees) -> RunMetrics:
-        protocols = [find_protocol(one) for one in self._settings.protocols]
+        protocols = [find_protocol(one) for one in self._settings.protocol]
         files = (self._settings.data,) if self._settings.data else ()
         with self._show(f"{self._name}: {self._settings.data or self._settings.split}", None) as advance:
             (evaluated,) = evaluate_run(
@@ -248,12 +201,12 @@ class _Measuring:
         """Score what is not kept: accuracies of suites here, and the sentences of any scoring of them in the cache."""
         suites = self._settings.load_suites()
         origin = {**self._origin, "tokenisation": self._settings.tokenisation}
-        done: dict[str, Any] = self._kept.get("syntaxgym", origin) or {}
+        done: dict[str, Any] = self._cache.get("syntaxgym", origin) or {}
         missing = [suite for suite in suites if done.get(suite.name, {}).get("suite") != _suite_hash(suite)]
         if missing:
             done |= self._score_suites(missing)
-            done = {**(self._kept.get("syntaxgym", origin) or {}), **done}  # others may measure it too
-            self._kept.put("syntaxgym", origin, done)
+            done = {**(self._cache.get("syntaxgym", origin) or {}), **done}  # others may measure it too
+            self._cache.put("syntaxgym", origin, done)
         accuracies = {suite.name: float(done[suite.name]["accuracy"]) for suite in suites}
         known = {suite.name: done[suite.name]["without_unknown"] for suite in suites}
         return SyntaxGymMetrics.of(accuracies, known)
@@ -274,40 +227,39 @@ class _Measuring:
         }
 
     def _pairs(self, file: str) -> PairMetrics:
-        most = self._settings.max_pairs_per_group
-        settings = {"tokenisation": self._settings.tokenisation, "most": most, **self._settings.pair_columns()}
-        origin = {**self._origin, **settings, "name": Path(file).name, "file": _hash_of(Path(file))}
-        kept = self._kept.get("pairs", origin)
-        if kept is None:
-            pairs = list(self._settings.read_pairs(file))
+        settings, name = self._settings, Path(file).name
+        named = {"good": settings.good, "bad": settings.bad, "group_by": list(settings.group_by)}
+        columns = {option: value for option, value in named.items() if value}
+        most = settings.max_pairs_per_group
+        origin = {**self._origin, "tokenisation": settings.tokenisation, "most": most, **columns}
+
+        def score() -> PairMetrics:
+            pairs = list(settings.read_pairs(file))
             pairs = pairs if most is None else first_of_groups(pairs, most)
             total = len({text for pair in pairs for text in (pair.good, pair.bad)})
             with self._show(f"{self._name}: pairs of {file}", total) as advance:
-                result = score_pairs(
-                    self._model(), pairs, tokenisation=self._settings.tokenisation, on_sentence=advance
-                )
-            kept = to_plain(PairMetrics.of(Path(file).name, result))
-            self._kept.put("pairs", origin, kept)
-        return from_plain(PairMetrics, kept, where=f"kept pairs of {self._run}", null=math.nan)
+                result = score_pairs(self._model(), pairs, tokenisation=settings.tokenisation, on_sentence=advance)
+            return PairMetrics.of(name, result)
+
+        return self._measured("pairs", PairMetrics, {**origin, "name": name, "file": _hash_of(Path(file))}, score)
 
     def _reading(self) -> ReadingMetrics:
         name = self._settings.reading
         corpus = load_corpus(name, self._settings.reading_data)
-        origin = {**self._origin, "corpus": name, "data": corpus.content_hash()}
-        kept = self._kept.get("reading", origin)
-        if kept is None:
+
+        def score() -> ReadingMetrics:
             with self._show(f"{self._name}: {name}", len(set(corpus.sentences))) as advance:
-                kept = to_plain(reading_metrics(self._model(), self._name, corpus, advance))
-            self._kept.put("reading", origin, kept)
-        return from_plain(ReadingMetrics, kept, where=f"kept reading times of {self._run}", null=math.nan)
+                return reading_metrics(self._model(), self._name, corpus, advance)
+
+        origin = {**self._origin, "corpus": name, "data": corpus.content_hash()}
+        return self._measured("reading", ReadingMetrics, origin, score)
 
     def _garden_paths(self) -> GardenPathMetrics:
-        kept = self._kept.get("garden_paths", self._origin)
-        if kept is None:
+        def score() -> GardenPathMetrics:
             with self._show(f"{self._name}: garden paths", None) as advance:
-                kept = to_plain(garden_path_metrics(self._model(), self._name, advance))
-            self._kept.put("garden_paths", self._origin, kept)
-        return from_plain(GardenPathMetrics, kept, where=f"kept garden paths of {self._run}", null=math.nan)
+                return garden_path_metrics(self._model(), self._name, advance)
+
+        return self._measured("garden_paths", GardenPathMetrics, self._origin, score)
 
 
 def _hash_of(path: Path) -> str:

@@ -10,7 +10,7 @@ from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, json_hash, read_json, with_checksum, without_checksum
 
 
-class KeptMetrics:
+class MetricCache:
     """One JSON file for each part of a run's metrics, named by a hash of all that the metrics follow from."""
 
     def __init__(self, folder: Path | None) -> None:

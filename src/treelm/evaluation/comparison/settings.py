@@ -1,0 +1,87 @@
+"""What a comparison measures, and how: the same for every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from treelm.errors import InputError
+from treelm.models.search.settings import GivenSearch
+
+if TYPE_CHECKING:
+    from treelm.evaluation.minimal_pairs import MinimalPair
+    from treelm.evaluation.syntaxgym.suites import Suite
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(GivenSearch):
+    """Settings of what is measured; ``treelm compare`` has an option for each."""
+
+    split: Literal["train", "dev", "test"] = "test"
+    """Split of each run's own corpus."""
+    data: str = ""
+    """A treebank file instead, the same for all."""
+    data_format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    """Format of the file of --data. auto: by its name."""
+    max_sentences: int | None = None
+    """Only the first sentences; without it, as in each run's recipe (so also the beam)."""
+    protocol: tuple[Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ("plain",)
+    """Protocols of unlabelled F1."""
+    syntaxgym: tuple[str, ...] = ("none",)
+    """Test suites of SyntaxGym: all, none, or names and files."""
+    pairs: tuple[str, ...] = ()
+    """Files of minimal pairs, such as BLiMP's. --good, --bad and --group-by hold for all of them."""
+    good: str = ""
+    """Of pairs: column of the grammatical sentences; without it, that of BLiMP or of Marvin & Linzen."""
+    bad: str = ""
+    """Of pairs: column of the ungrammatical sentences."""
+    group_by: tuple[str, ...] = ()
+    """Of pairs: columns to group by; without it, those of BLiMP or of Marvin & Linzen."""
+    max_pairs_per_group: int | None = None
+    """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
+    reading: Literal["none", "natural-stories", "ucl"] = "none"
+    """Corpus of reading times, as in treelm reading."""
+    reading_data: str = ""
+    """Folder of that corpus."""
+    gardenpath: bool = False
+    """Garden paths and other effects in bits, as in treelm gardenpath."""
+    tokenisation: Literal["treebank", "blanks"] = "treebank"
+    """Cut of suites and pairs into words, as in treelm surprisal."""
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    """Device that computes. auto: on a GPU if there is one."""
+
+    def read_pairs(self, file: str) -> Iterator[MinimalPair]:
+        """Read the pairs of a file, by the columns that were named."""
+        from treelm.evaluation.minimal_pairs import read_pairs
+
+        return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by)
+
+    def load_suites(self) -> list[Suite]:
+        """Load the suites that are named. Raises ``InputError`` as the function of that name does."""
+        from treelm.evaluation.syntaxgym.suites import load_suites
+
+        if len(self.syntaxgym) > 1 and {"all", "none"} & set(self.syntaxgym):
+            raise InputError("all or none beside names of suites", remedy="give all, none, or names")
+        if self.syntaxgym == ("none",):
+            return []
+        return load_suites(() if self.syntaxgym == ("all",) else self.syntaxgym)
+
+    def check(self) -> None:
+        """Raise ``InputError`` for suites, pairs and corpora that cannot be read, and for two files of one name."""
+        from treelm.evaluation.comparison.human import load_corpus
+
+        self.load_suites()
+        if self.reading != "none":
+            load_corpus(self.reading, self.reading_data)
+        most = self.max_pairs_per_group
+        if most is not None and most < 1:
+            raise InputError(f"max_pairs_per_group = {most}", remedy="give 1 or more, or leave it out")
+        names = [Path(file).name for file in self.pairs]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"two files of pairs named {name}", remedy="rename one")
+        for file in self.pairs:
+            for _ in self.read_pairs(file):
+                pass  # every line is checked
