@@ -66,7 +66,10 @@ def score(lm: Any, sentences: Sequence[Sequence[str]]) -> Any:
 
 def score_text(lm: Any, sentences: Sequence[Sequence[str]]) -> Any:
     """The same of sentences that follow one another."""
-    return [_score(one) for one in lm.score_text(sentences, entropies=True)]
+    from treelm.models.measures import MEASURES, score_with_measures
+
+    entropy = MEASURES["next_entropy_bits"]
+    return [_score(one) for one in score_with_measures(lm, sentences, [entropy], in_document=True)]
 
 
 def score_given(lm: Any, path: Path) -> Any:

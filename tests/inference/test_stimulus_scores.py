@@ -12,7 +12,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.inference.stimuli import Stimulus, stimulus
 from treelm.inference.stimulus_scores import ScoredStimulus, gather, score_stimuli
 from treelm.models import SYSTEMS, system_class
-from treelm.models.entropies import ENTROPY
+from treelm.models.measures import ENTROPY, MEASURES
 from treelm.models.scores import Gathering, SentenceSurprisal, WordSurprisal
 from treelm.models.streams import StreamLM, score_text
 
@@ -86,7 +86,7 @@ def test_a_system_of_whole_sentences_begins_each_from_nothing_and_says_so() -> N
 @pytest.mark.parametrize("system", ["lstm", "ngram", "rnng", "som"])
 def test_entropy_is_that_of_the_next_token_after_the_word(system: str) -> None:
     lm, words = build(system, "subword"), TEXTS[1].split()
-    (found,) = score_stimuli(lm, stimuli(TEXTS[1]), entropies=True)
+    (found,) = score_stimuli(lm, stimuli(TEXTS[1]), measures=[MEASURES[ENTROPY]])
     state = lm.start(1)
     for word, said in zip(words, found.scored.surprisal.words, strict=True):
         state = lm.extend(state, [word])
@@ -101,6 +101,7 @@ COLUMNS: dict[str, Gathering] = {
     "beam_loss_bits": "sum",
     "open_nodes": "last",
     "beam_converged": "least",
+    "other": "last",
 }
 
 

@@ -15,7 +15,7 @@ from treelm.inference.processes import here, score
 from treelm.inference.stimuli import Columns, Stimulus, check_documents, read_table, stimulus
 from treelm.inference.surprisal_table import NamedModel, SourceNames, SurprisalTable, TableSettings
 from treelm.io.tables import Cell, Row
-from treelm.models.entropies import ENTROPY, start_entropy
+from treelm.models.measures import ENTROPY, value_at_start
 
 TABLE = "story,item,rt,form\na,1,300,I\na,1,310,think\na,2,200,The\na,2,220,city\na,2,240,was\nb,1,99,Old\n"
 
@@ -108,7 +108,7 @@ def test_reductions_of_entropy_add_up(models: list[NamedModel]) -> None:
     settings = TableSettings(columns=(ENTROPY, "next_entropy_reduction_bits", "entropy_bits", "entropy_reduction_bits"))
     names, rows = made([models[1]], settings)
     rows = rows[2:5]  # the second sentence
-    total = start_entropy(models[1].lm) - column(names, rows, ENTROPY)[-1]  # type: ignore[operator]
+    total = value_at_start(models[1].lm, ENTROPY) - column(names, rows, ENTROPY)[-1]  # type: ignore[operator]
     assert sum(column(names, rows, "next_entropy_reduction_bits")) == pytest.approx(total)  # type: ignore[arg-type]
     last = column(names, rows, "entropy_bits")[-1]
     assert sum(column(names, rows, "entropy_reduction_bits")) == pytest.approx(-last)  # type: ignore[arg-type, operator]

@@ -35,6 +35,7 @@ from treelm.inference.stimulus_scores import score_stimuli
 from treelm.models import config_class, system_class
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.documents import DocumentEncoder
+from treelm.models.measures import MEASURES, score_with_measures
 from treelm.models.scores import SentenceScore
 from treelm.models.search.enumeration import enumerate_mass
 from treelm.models.search.settings import Search
@@ -238,7 +239,7 @@ def test_parts_of_a_batch_keep_what_precedes_their_sentences(system: str) -> Non
 @every_system
 def test_entropies_of_a_text_are_those_of_the_distributions_that_follow(system: str) -> None:
     model = build(system, Tokens(8))
-    (_, second) = model.score_text(DOCUMENT[:2], entropies=True)
+    (_, second) = score_with_measures(model, DOCUMENT[:2], [MEASURES["next_entropy_bits"]], in_document=True)
     state = model.extend_tokens(model.start_after(DOCUMENT[:1]), [7])
     log_probs = model.next_word_log_probs(state)[0]
     share = (log_probs - log_probs.logsumexp(0)).exp()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -83,10 +84,10 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
     documents; columns document_id and context say what a system did. Documents of text are divided by empty lines, and
     read by this process alone."""
     columns: tuple[str, ...] = ()
-    """Further columns. Of every model: next_entropy_bits, next_entropy_reduction_bits, word_length, zipf_frequency,
-    unigram_surprisal_bits, word_position, document_position; of an RNNG, entropy_bits, entropy_reduction_bits,
-    open_nodes, num_actions, num_reduces, search_actions, lexical_bits, syntactic_bits, beam_loss_bits and
-    beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot;
+    """Further columns. Of every model: next_entropy_bits, next_entropy_reduction_bits, next_rank, word_length,
+    zipf_frequency, unigram_surprisal_bits, word_position, document_position; of an RNNG, entropy_bits,
+    entropy_reduction_bits, open_nodes, num_actions, num_reduces, search_actions, lexical_bits, syntactic_bits,
+    beam_loss_bits and beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot;
     of PaLM, attended_length and attention_entropy_bits; of a Transformer, attention_entropy."""
     frequencies: str = ""
     """Of zipf_frequency: wordfreq:en (or another language; pip install 'treelm[wordfreq]'), or a table with the columns
@@ -185,10 +186,10 @@ def _computing(
     stack: ExitStack, options: Arguments, run: str, model: NamedModel, settings: TableSettings
 ) -> NamedModel:
     """The model with how its scores are computed: here, by other processes, or on a cluster."""
-    from treelm.inference.processes import computing, score
-    from treelm.inference.stimulus_scores import score_with_entropies
+    from treelm.inference.processes import computing
+    from treelm.models.measures import score_with_measures
 
-    job = score_with_entropies if settings.needs_entropies else score
+    job = partial(score_with_measures, measures=settings.measures)
     compute = stack.enter_context(computing(job, model.lm, **workers(options, run)))
     return replace(model, compute=compute)
 

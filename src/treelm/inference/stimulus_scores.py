@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Literal
@@ -12,11 +12,11 @@ from typing import Literal
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute, here, score
+from treelm.inference.processes import Compute, here
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.surprisal import ScoredSentence, word_offsets
 from treelm.models.base import LanguageModel
-from treelm.models.entropies import ENTROPY, next_entropies
+from treelm.models.measures import MEASURES, Measure, score_with_measures
 from treelm.models.scores import Gathering, SentenceScore, SentenceSurprisal, WordSurprisal, sentence_surprisal
 
 Context = Literal["sentence", "document"]
@@ -44,7 +44,7 @@ def score_stimuli(
     stimuli: Iterable[Stimulus],
     *,
     context: Context = "sentence",
-    entropies: bool = False,
+    measures: Sequence[Measure] = (),
     batch_size: int = 16,
     skipped: list[InputError] | None = None,
     compute: Compute[SentenceScore] | None = None,
@@ -52,13 +52,13 @@ def score_stimuli(
     """Score stimuli in their order; ``skipped`` collects those that cannot be (see ``in_batches``).
 
     With ``context="document"`` a model that can (``keeps_context``) reads the sentences of a document in a row;
-    any other begins every sentence from nothing, and each result says so. ``entropies`` adds the column ``ENTROPY``.
-    ``compute`` (see ``computing``, with ``score`` or ``score_with_entropies``) scores sentences in other processes.
+    any other begins every sentence from nothing, and each result says so. ``measures`` add a column each. ``compute``
+    (see ``computing``, with ``score_with_measures``) scores sentences in other processes.
     """
     if context == "document" and lm.keeps_context:
         for _, group in groupby(stimuli, key=lambda one: one.document):
             document = list(group)
-            scores = lm.score_text([one.as_read.words for one in document], entropies=entropies)
+            scores = score_with_measures(lm, [one.as_read.words for one in document], measures, in_document=True)
             for one, read in zip(document, scores, strict=True):
                 yield _gathered(lm, one, read, "document")
         return
@@ -69,28 +69,20 @@ def score_stimuli(
             waiting.append(one)
             yield one.as_read
 
-    compute = compute or here(partial(score_with_entropies if entropies else score, lm))
+    compute = compute or here(partial(score_with_measures, lm, measures=measures))
     for _, found in in_batches(as_read(), compute, batch_size=batch_size, skipped=skipped):
         one = waiting.popleft()
         if found is not None:
             yield _gathered(lm, one, found, "sentence")
 
 
-def score_with_entropies(lm: LanguageModel, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-    """Scores with the column ``ENTROPY`` (a ``Job``)."""
-    if lm.keeps_context:
-        return [one for sentence in sentences for one in lm.score_text([sentence], entropies=True)]
-    return [
-        replace(one, columns={**one.columns, ENTROPY: values})
-        for one, values in zip(lm.score(sentences), next_entropies(lm, sentences), strict=True)
-    ]
-
-
 def _gathered(lm: LanguageModel, stimulus: Stimulus, score: SentenceScore, context: Context) -> ScoredStimulus:
     tokens = sentence_surprisal(stimulus.as_read.words, score, lm.vocabulary)
     scored = ScoredSentence(
         sentence=stimulus.sentence,
-        surprisal=gather(stimulus, tokens, lm.word_columns),
+        surprisal=gather(
+            stimulus, tokens, {**{one.name: one.gathering for one in MEASURES.values()}, **lm.word_columns}
+        ),
         offsets=word_offsets(stimulus.sentence),
     )
     return ScoredStimulus(stimulus=stimulus, scored=scored, context=context)
@@ -99,7 +91,7 @@ def _gathered(lm: LanguageModel, stimulus: Stimulus, score: SentenceScore, conte
 def gather(stimulus: Stimulus, tokens: SentenceSurprisal, columns: Mapping[str, Gathering]) -> SentenceSurprisal:
     """Make the values of the experimenter's words from those of the tokens that were read in their place.
 
-    ``columns`` says how, as ``word_columns`` does; of others, such as ``ENTROPY``, it is the value of the last token.
+    ``columns`` says how, as ``word_columns`` does.
     """
     remaining = iter(tokens.words)
     words = []
@@ -120,7 +112,6 @@ def _word(
         unk_class=unknown[0] if unknown else None,
         num_pieces=sum(token.num_pieces for token in counted),
         columns={
-            name: _GATHERED[columns.get(name, "last")]([token.columns[name] for token in counted])
-            for name in tokens[0].columns
+            name: _GATHERED[columns[name]]([token.columns[name] for token in counted]) for name in tokens[0].columns
         },
     )

@@ -30,7 +30,7 @@ from treelm.inference.stimulus_scores import Context, ScoredStimulus, score_stim
 from treelm.inference.surprisal import CONVERGED, END_OF_SENTENCE, Totals, word_offsets
 from treelm.io.tables import Cell, Row, deduplicate_names
 from treelm.models.base import LanguageModel
-from treelm.models.entropies import ENTROPY, start_entropy
+from treelm.models.measures import ENTROPY, MEASURES, Measure, value_at_start
 from treelm.models.scores import SentenceScore, WordSurprisal
 
 Shape = Literal["plain", "wide", "long"]
@@ -68,9 +68,10 @@ class TableSettings:
     batch_size: int = 16
 
     @property
-    def needs_entropies(self) -> bool:
-        """Tell whether entropies of the next word are to be computed."""
-        return not {ENTROPY, ENTROPY_REDUCTION}.isdisjoint(self.columns)
+    def measures(self) -> list[Measure]:
+        """The measures over the next word that are to be computed."""
+        needed = {_REDUCED_FROM.get(name, name) for name in self.columns}
+        return [one for name, one in MEASURES.items() if name in needed]
 
     @property
     def follows_documents(self) -> bool:
@@ -94,7 +95,7 @@ def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> 
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise InputError(f"the column {twice[0]!r} twice", remedy="name each once")
-    known = dict.fromkeys((ENTROPY, *sorted(name for lm in models.values() for name in columns_of(lm)), *PREDICTORS))
+    known = dict.fromkeys((*MEASURES, *sorted(name for lm in models.values() for name in columns_of(lm)), *PREDICTORS))
     for name in names:
         if name not in known:
             systems = dict.fromkeys(lm.system for lm in models.values())
@@ -103,8 +104,8 @@ def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> 
 
 def columns_of(lm: LanguageModel) -> tuple[str, ...]:
     """Name the columns that a model's table can have besides those of every table and ``PREDICTORS``."""
-    reduced = [name for name, column in _REDUCED_FROM.items() if column in (ENTROPY, *lm.word_columns)]
-    return (ENTROPY, *sorted(lm.word_columns), *reduced)
+    reduced = [name for name, column in _REDUCED_FROM.items() if column in (*MEASURES, *lm.word_columns)]
+    return (*MEASURES, *sorted(lm.word_columns), *reduced)
 
 
 @dataclass(kw_only=True)
@@ -241,7 +242,7 @@ class SurprisalTable:
             return lambda row: _unigram_bits(row, number)
         if name in _REDUCED_FROM:
             return lambda row: self._reduction(row, number, _REDUCED_FROM[name])
-        if name == CONVERGED:
+        if name == CONVERGED or (name in MEASURES and MEASURES[name].is_whole):
             return lambda row: _of(row.word(number), lambda word: _whole(word.columns.get(name)))
         return lambda row: _of(row.word(number), lambda word: word.columns.get(name))
 
@@ -259,7 +260,7 @@ class SurprisalTable:
             return None
         model = row.models[number]
         if model.name not in self._start_entropies:
-            self._start_entropies[model.name] = start_entropy(model.lm)
+            self._start_entropies[model.name] = value_at_start(model.lm, ENTROPY)
         return self._start_entropies[model.name] - word.columns[column]
 
     def _predictor(self, name: str) -> _Column:
@@ -341,7 +342,7 @@ class SurprisalTable:
                 model.lm,
                 own,
                 context=self.settings.context,
-                entropies=self.settings.needs_entropies,
+                measures=self.settings.measures,
                 batch_size=self.settings.batch_size,
                 skipped=skipped,
                 compute=model.compute,

@@ -21,6 +21,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
+from treelm.models.measures import chosen_measures, read_word_by_word, score_with_measures
 from treelm.models.persistence.storage import Pretrained
 from treelm.models.scores import (
     Analysis,
@@ -251,11 +252,10 @@ class LanguageModel(Pretrained, ABC):
         return self.score([sentence.words for sentence in sentences])
 
     @takes_texts
-    def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+    def score_text(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Score sentences that follow one another; only the first has nothing before it.
 
-        With ``entropies`` there is a column ``next_entropy_bits``: the entropy of what follows each word (a token or
-        the end). Raises ``InputError`` of a system that does not keep its context.
+        Raises ``InputError`` of a system that does not keep its context.
         """
         raise InputError(f"{self.system} reads each sentence by itself", remedy="take score")
 
@@ -311,9 +311,10 @@ class LanguageModel(Pretrained, ABC):
         return {}
 
     @takes_texts
-    def surprisal(self, sentences: Sequence[Sequence[str]]) -> list[SentenceSurprisal]:
-        """Surprisal in bits of every word and of the end."""
-        pairs = zip(sentences, self.score(sentences), strict=True)
+    def surprisal(self, sentences: Sequence[Sequence[str]], *, measures: Sequence[str] = ()) -> list[SentenceSurprisal]:
+        """Surprisal in bits of every word and of the end; ``measures`` (``treelm.models.measures``) are columns."""
+        scores = score_with_measures(self, sentences, chosen_measures(measures))
+        pairs = zip(sentences, scores, strict=True)
         return [sentence_surprisal(sentence, score, self.vocabulary) for sentence, score in pairs]
 
     def surprisal_table(self, frame: Any, **settings: Any) -> Any:
@@ -387,6 +388,21 @@ class LanguageModel(Pretrained, ABC):
     @abstractmethod
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (num_sentences, len(vocabulary) + 1); the last column is the end of sentence."""
+
+    def reduce_next_log_probs(
+        self,
+        sentences: Sequence[Sequence[str]],
+        reduce: Callable[[Tensor, Tensor], Tensor],
+        *,
+        in_document: bool = False,
+    ) -> list[NDArray[np.float64]]:
+        """Reduce the distributions before each word and before the end to k numbers each: (num_words + 1, k).
+
+        ``reduce`` takes log p (n, V + 1) of what may come at n places and the tokens (n,) that come there, and gives
+        (n, k), as ``treelm.models.measures`` does. Sentences stand by themselves, or in a row as in ``score_text``.
+        Here they are read word by word; systems that see all places of a sentence at once override this.
+        """
+        return read_word_by_word(self, sentences, reduce, self.start(len(sentences)))
 
     @abstractmethod
     def partial_trees(self, state: IncrementalState) -> list[Tree]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -22,8 +22,8 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
 from treelm.models.base import IncrementalState, LanguageModel, SentenceScore, takes_texts
 from treelm.models.bounds import CheckedConfig
-from treelm.models.entropies import ENTROPY, next_entropies
 from treelm.models.layers.documents import DocumentEncoder
+from treelm.models.measures import read_word_by_word
 
 ContextKind = Literal["sentence", "document"]
 
@@ -93,24 +93,31 @@ class DocumentReader(LanguageModel):
         return None if self.documents is None else self.documents.of_batch(self.token_vectors, batch)
 
     @takes_texts
-    def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+    def score_text(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Score sentences of one document, each given the ``context_tokens`` tokens before it; the first as by itself.
 
-        With ``entropies`` there is a column ``next_entropy_bits``: the entropy of what follows each word (a token or
-        the end). Raises ``InputError`` of a model that was trained without context.
+        Raises ``InputError`` of a model that was trained without context.
         """
         if not self.keeps_context:
-            return super().score_text(sentences, entropies=entropies)
-        if not sentences:
-            return []
+            return super().score_text(sentences)
+        return self.score_from(sentences, self._starts_in_document(sentences)) if sentences else []
+
+    def reduce_next_log_probs(
+        self,
+        sentences: Sequence[Sequence[str]],
+        reduce: Callable[[Tensor, Tensor], Tensor],
+        *,
+        in_document: bool = False,
+    ) -> list[NDArray[np.float64]]:
+        """Reduce the distributions before each word, of sentences that stand by themselves or in a document."""
+        if not in_document:
+            return super().reduce_next_log_probs(sentences, reduce)
+        return read_word_by_word(self, sentences, reduce, self.start_from(self._starts_in_document(sentences)))
+
+    def _starts_in_document(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """What each sentence (n, E) of a document begins from."""
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
-        starts = self._summaries(preceding(batch, len(self.vocabulary), self.num_preceding))
-        scores = self.score_from(sentences, starts)
-        if not entropies:
-            return scores
-        found = next_entropies(self, sentences, self.start_from(starts))
-        pairs = zip(scores, found, strict=True)
-        return [replace(score, columns={**score.columns, ENTROPY: values}) for score, values in pairs]
+        return self._summaries(preceding(batch, len(self.vocabulary), self.num_preceding))
 
     @takes_texts
     def start_after(self, sentences: Sequence[Sequence[str]]) -> IncrementalState:

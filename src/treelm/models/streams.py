@@ -5,10 +5,8 @@ Shapes: T steps, B rows, E size of what the decoder reads, V tokens of the vocab
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,15 +24,16 @@ from treelm.models.base import IncrementalState, LanguageModel, takes_texts
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.measures import word_boundaries
 from treelm.models.readings import Carried, Reading, StreamState, WordMetric, check_carried, score_of, to_host
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.structures import Distances, Structure, tokens_of_words
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
-_ROWS = 64  # sentences that are scored side by side
+_ROWS = 64  # sentences that are scored, and distributions that are looked at, side by side
 _STEPS = 256  # of a text, read at a time; changes no value
-_LOG_PROBS, _ENTROPY = "log_probs", "next_entropy_bits"
+_LOG_PROBS = "log_probs"
 
 
 class StreamLM(LanguageModel):
@@ -199,9 +198,46 @@ class StreamLM(LanguageModel):
         return [score for score in scores if score is not None]
 
     @takes_texts
-    def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+    def score_text(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Score sentences in a row, with their ends, as ``treelm.models.streams.score_text`` does."""
-        return score_text(self, sentences, entropies=entropies)
+        return score_text(self, sentences)
+
+    @torch.no_grad()
+    def reduce_next_log_probs(
+        self,
+        sentences: Sequence[Sequence[str]],
+        reduce: Callable[[Tensor, Tensor], Tensor],
+        *,
+        in_document: bool = False,
+    ) -> list[NDArray[np.float64]]:
+        """Reduce the distributions before each word, all places of a sentence, or of a document, together."""
+        found: list[NDArray[np.float64]] = [np.zeros(0)] * len(sentences)
+        if in_document:
+            batch = encode_words(sentences, self.vocabulary)
+            read = list(read_in_a_row(self, batch))
+            outputs, targets = (torch.cat(parts) for parts in zip(*((r.outputs, t) for r, t in read), strict=True))
+            for row, start in enumerate(starts_in_a_row(batch)):
+                places = start + word_boundaries(batch.tokens_of(row), self.vocabulary)
+                found[row] = self._reduce(outputs[places, 0], targets[places, 0], reduce)
+            return found
+        for numbers, batch, reading, targets in self._read_sentences(sentences):
+            for row, number in enumerate(numbers):
+                places = word_boundaries(batch.tokens_of(row), self.vocabulary)
+                found[number] = self._reduce(reading.outputs[places, row], targets[places, row], reduce)
+        return found
+
+    def _reduce(
+        self, hidden: Tensor, targets: Tensor, reduce: Callable[[Tensor, Tensor], Tensor]
+    ) -> NDArray[np.float64]:
+        """(m, k) from what the decoder reads at m places (m, E) and what comes there (m,)."""
+        parts = [slice(start, start + _ROWS) for start in range(0, len(targets), _ROWS)]
+        return torch.cat([reduce(self._log_probs(hidden[part]), targets[part]) for part in parts]).cpu().numpy()
+
+    def _log_probs(self, hidden: Tensor) -> Tensor:
+        """log p(next token) (n, V + 1), float64, from what the decoder reads (n, E)."""
+        exact = self.exact()
+        weight = exact.decoder_weight
+        return functional.linear(hidden.to(weight.dtype), weight, exact.decoder_bias).double().log_softmax(1)
 
     def scores_of(self, batch: SentenceBatch, reading: Reading, targets: Tensor) -> list[SentenceScore]:
         """The score of every sentence of a batch, from its reading and its targets (T, B)."""
@@ -337,9 +373,7 @@ class StreamLM(LanguageModel):
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
-        exact = self.exact()
-        hidden = StreamState.own(state).hidden
-        return functional.linear(hidden, exact.decoder_weight, exact.decoder_bias).double().log_softmax(1)
+        return self._log_probs(StreamState.own(state).hidden)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The trees over the words read so far. Raises ``InputError`` before the first word."""
@@ -358,49 +392,47 @@ def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 @torch.no_grad()
-def score_text(lm: StreamLM, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+def score_text(lm: StreamLM, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
     """Log probability of every token and end, given all tokens and ends before it, back to the first sentence.
 
-    Only the first sentence begins from the zero state, so one alone has the scores that ``lm.score`` gives it. With
-    ``entropies`` there is a column ``next_entropy_bits``: the entropy of what follows each word (a token or the end).
+    Only the first sentence begins from the zero state, so one alone has the scores that ``lm.score`` gives it.
     """
-    if not sentences:
-        return []
+    batch, parts = encode_words(sentences, lm.vocabulary), list[dict[str, WordMetric]]()
     exact = lm.exact()
-    batch = encode_words(sentences, lm.vocabulary)
-    stream = np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
-    tokens = torch.from_numpy(stream).to(exact.decoder_weight.device)
-    carried, parts = exact.begin(1), list[dict[str, WordMetric]]()
-    steps = _STEPS if carried else len(stream)  # what carries nothing knows of a text what it reads at once
-    for start in range(0, len(stream) - 1, steps):
-        inputs = tokens[start : start + steps][: len(stream) - 1 - start, None]
-        targets = tokens[start + 1 : start + 1 + len(inputs), None]
-        reading = exact.read(inputs, carried)
-        carried = reading.carried
+    for reading, targets in read_in_a_row(lm, batch):
         metrics = exact.word_metrics(reading)
         predicted = exact.target_log_probs(reading.outputs, targets)
         metrics[_LOG_PROBS] = WordMetric(to_host(predicted), predicts=True)
-        if entropies:
-            metrics[_ENTROPY] = WordMetric(to_host(_entropies(exact, reading.outputs)), predicts=False)
         parts.append(metrics)
+    if not sentences:
+        return []
     metrics = {
         name: WordMetric(np.concatenate([part[name].values for part in parts]), predicts=one.predicts)
         for name, one in parts[0].items()
     }
-    log_probs, following = metrics.pop(_LOG_PROBS).values, metrics.pop(_ENTROPY, None)
-    scores = []
-    for row in range(len(batch)):
-        start = int(batch.token_offsets[row]) + row  # the end before the sentence: it predicts the first token
-        words = word_of_token(batch.tokens_of(row), lm.vocabulary.ends_word)
-        score = score_of(words, log_probs, metrics, start=start)
-        if following is not None:  # of what follows a word: at the step that reads its last token
-            last = start + 1 + np.flatnonzero(np.diff(words, append=-1))
-            score = replace(score, columns={**score.columns, _ENTROPY: following.values[last, 0]})
-        scores.append(score)
-    return scores
+    log_probs = metrics.pop(_LOG_PROBS).values
+    return [
+        score_of(word_of_token(batch.tokens_of(row), lm.vocabulary.ends_word), log_probs, metrics, start=start)
+        for row, start in enumerate(starts_in_a_row(batch))
+    ]
 
 
-def _entropies(exact: StreamLM, outputs: Tensor) -> Tensor:
-    weight = exact.decoder_weight
-    log_probs = functional.linear(outputs.to(weight.dtype), weight, exact.decoder_bias).double().log_softmax(-1)
-    return -(log_probs.exp() * log_probs).nan_to_num(0.0).sum(-1) / math.log(2)
+@torch.no_grad()
+def read_in_a_row(lm: StreamLM, batch: SentenceBatch) -> Iterator[tuple[Reading, Tensor]]:
+    """Read sentences as one stream, with an end before, between and after them: readings, and targets (T, 1)."""
+    exact = lm.exact()
+    stream = np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
+    tokens = torch.from_numpy(stream).to(exact.decoder_weight.device)
+    carried = exact.begin(1)
+    steps = _STEPS if carried else len(stream)  # what carries nothing knows of a text what it reads at once
+    for start in range(0, len(stream) - 1, steps):
+        inputs = tokens[start : start + steps][: len(stream) - 1 - start, None]
+        reading = exact.read(inputs, carried)
+        carried = reading.carried
+        yield reading, tokens[start + 1 : start + 1 + len(inputs), None]
+
+
+def starts_in_a_row(batch: SentenceBatch) -> list[int]:
+    """The step of a stream at which each sentence begins: that of the end before it, which predicts its first token."""
+    starts: list[int] = (batch.token_offsets[:-1] + np.arange(len(batch))).tolist()
+    return starts

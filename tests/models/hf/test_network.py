@@ -15,6 +15,7 @@ from treelm import load
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.base import LanguageModel
+from treelm.models.measures import MEASURES, score_with_measures
 
 from . import plain
 
@@ -79,7 +80,7 @@ def test_states_never_change_and_texts_may_wait(lm: LanguageModel) -> None:
 def test_a_text_of_sentences_is_one_text(lm: LanguageModel) -> None:
     lm.double()
     (whole,) = lm.score([[word for words in SENTENCES[:2] for word in words]])
-    first, second = lm.score_text(SENTENCES[:2], entropies=True)
+    first, second = score_with_measures(lm, SENTENCES[:2], [MEASURES["next_entropy_bits"]], in_document=True)
     chained = np.concatenate([first.log_probs[:-1], second.log_probs])
     np.testing.assert_allclose(chained, whole.log_probs, atol=1e-6)
     assert first.log_probs[-1] == 0

@@ -9,8 +9,7 @@ text. ``CausalVocabulary`` makes the end of a word a token of its own, so that e
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,7 +32,6 @@ from treelm.trees.tree import Tree
 
 _LOGITS = 1 << 27  # numbers that a batch may compute, half a gigabyte
 _ROWS = 64  # distributions that are looked at together
-_ENTROPY = "next_entropy_bits"
 _CACHE = "past_key_values"
 """Name under which models give and take what they have read; state-space models have others, and read all again."""
 
@@ -161,35 +159,30 @@ class CausalLM(LanguageModel):
         return [self._score(own, log_probs) for own, log_probs in zip(tokens, self._log_probs(tokens), strict=True)]
 
     @takes_texts
-    def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+    def score_text(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token, given all before it, back to the first sentence: they are one text.
 
         Only the last sentence has an end (of the text); that of any other is no event to the model, and has the log
-        probability 0. With ``entropies`` there is a column ``next_entropy_bits``, of what follows each word.
+        probability 0.
         """
         words = [word for sentence in sentences for word in sentence]
         if not sentences:
             return []
         batch = encode_words([words], self.vocabulary)
         self._check_segmentation([words], [batch.tokens])
-        bits = [np.zeros(0)] if entropies else None
-        (log_probs,) = self._log_probs([batch.tokens], entropies=bits)
+        (log_probs,) = self._log_probs([batch.tokens])
         word_of = word_of_token(batch.tokens, self.vocabulary.ends_word)
         scores, first = list[SentenceScore](), 0
         for number, sentence in enumerate(sentences, start=1):
             start, stop = np.searchsorted(word_of, [first, first + len(sentence)]).tolist()
             end = log_probs[-1:] if number == len(sentences) else np.zeros(1)
-            columns = {} if bits is None else {_ENTROPY: bits[0][first : first + len(sentence)]}
-            own = np.concatenate([log_probs[start:stop], end])
-            scores.append(self._score(batch.tokens[start:stop], own, columns))
+            scores.append(self._score(batch.tokens[start:stop], np.concatenate([log_probs[start:stop], end])))
             first += len(sentence)
         return scores
 
-    def _score(
-        self, tokens: NDArray[np.int64], log_probs: NDArray[np.float64], columns: dict[str, Any] | None = None
-    ) -> SentenceScore:
+    def _score(self, tokens: NDArray[np.int64], log_probs: NDArray[np.float64]) -> SentenceScore:
         words = word_of_token(tokens, self.vocabulary.ends_word)
-        return SentenceScore(log_probs=log_probs, word_of_token=words, is_lower_bound=False, columns=columns or {})
+        return SentenceScore(log_probs=log_probs, word_of_token=words, is_lower_bound=False)
 
     def _check_segmentation(self, sentences: Sequence[Sequence[str]], tokens: Sequence[NDArray[np.int64]]) -> None:
         """Raise ``InputError`` where a text has other tokens than its words have by themselves."""
@@ -202,12 +195,51 @@ class CausalLM(LanguageModel):
         """The model's own tokens, without the ends of words."""
         return [token for token in tokens if token != self.tokens.end_of_word]
 
-    def _log_probs(
-        self, sentences: Sequence[NDArray[np.int64]], *, entropies: list[NDArray[np.float64]] | None = None
+    @torch.no_grad()
+    def reduce_next_log_probs(
+        self,
+        sentences: Sequence[Sequence[str]],
+        reduce: Callable[[Tensor, Tensor], Tensor],
+        *,
+        in_document: bool = False,
     ) -> list[NDArray[np.float64]]:
-        """log p of every token and of the end of each text; ``entropies`` gets those of what follows each word."""
+        """Reduce the distributions before each word, of texts that are one sentence each, or one document."""
+        texts = [[word for sentence in sentences for word in sentence]] if in_document else sentences
+        batch = encode_words(texts, self.vocabulary)
+        tokens = [batch.tokens_of(row) for row in range(len(batch))]
+        own = [self._own(one.tolist()) for one in tokens]
+        places = [
+            np.append(0, np.cumsum(one != self.tokens.end_of_word)[self.vocabulary.ends_word[one]]) for one in tokens
+        ]
+        parts: list[dict[int, Tensor]] = [{} for _ in own]
+        for number, place, logits in self._predictions(own):
+            here = [one for one in places[number].tolist() if place <= one < place + len(logits)]
+            for start in range(0, len(here), _ROWS):
+                rows = here[start : start + _ROWS]
+                log_probs = logits[[one - place for one in rows]].double().log_softmax(1)
+                following = [own[number][one] if one < len(own[number]) else len(self.vocabulary) for one in rows]
+                chosen = torch.tensor(following, device=log_probs.device)
+                parts[number][rows[0]] = reduce(self._at_boundary(log_probs, rows[0]), chosen)
+        found = [torch.cat([values[first] for first in sorted(values)]).cpu().numpy() for values in parts]
+        if not in_document:
+            return found
+        stops = np.cumsum(list(map(len, sentences)))
+        return [found[0][stop - len(one) : stop + 1] for stop, one in zip(stops.tolist(), sentences, strict=True)]
+
+    def _at_boundary(self, log_probs: Tensor, place: int) -> Tensor:
+        """log p (m, V + 2) of what begins a word or ends the text, from rows (m, V), the first at a place of a text."""
+        allowed = self._begins.expand_as(log_probs).clone()
+        if place == 0:
+            allowed[0] = self._begins_text
+        found = (log_probs - self._boundary(log_probs, place)[:, None]).masked_fill(~allowed, -torch.inf)
+        end = found[:, self.tokens.end_of_text].clone()
+        found[:, self.tokens.end_of_text] = -torch.inf
+        return torch.cat([found, torch.full_like(end, -torch.inf)[:, None], end[:, None]], 1)
+
+    def _log_probs(self, sentences: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
+        """log p of every token and of the end of each text."""
         own = [self._own(tokens.tolist()) for tokens in sentences]
-        tables = [np.zeros((len(text) + 1, 4)) for text in own]  # of each place: token, B, end, entropy
+        tables = [np.zeros((len(text) + 1, 3)) for text in own]  # of each place: token, B, end
         for number, place, logits in self._predictions(own):
             targets = [*own[number], self.tokens.end_of_text][place : place + len(logits)]
             for start in range(0, len(logits), _ROWS):
@@ -215,7 +247,6 @@ class CausalLM(LanguageModel):
                 first, chosen = place + start, torch.tensor(targets[start : start + _ROWS], device=rows.device)
                 total = self._boundary(rows, first)
                 values = [rows.gather(1, chosen[:, None])[:, 0], total, rows[:, self.tokens.end_of_text]]
-                values.append(torch.zeros_like(total) if entropies is None else self._entropies(rows, total, first))
                 tables[number][first : first + len(rows)] = torch.stack(values, 1).cpu().numpy()
         found = []
         for number, tokens in enumerate(sentences):
@@ -229,9 +260,6 @@ class CausalLM(LanguageModel):
                 begins = token == self.tokens.end_of_word
             log_probs.append(table[place, 2] - table[place, 1])
             found.append(np.array(log_probs))
-            if entropies is not None:
-                last = np.cumsum(tokens != self.tokens.end_of_word)[tokens == self.tokens.end_of_word]
-                entropies[number] = table[last, 3]
         return found
 
     def _boundary(self, log_probs: Tensor, place: int) -> Tensor:
@@ -240,14 +268,6 @@ class CausalLM(LanguageModel):
         if place == 0:
             total[0] = log_probs[0].masked_fill(~self._begins_text, -torch.inf).logsumexp(0)
         return total
-
-    def _entropies(self, log_probs: Tensor, total: Tensor, place: int) -> Tensor:
-        """Bits of what begins a word, or ends the text, at each of these places (m, V)."""
-        allowed = self._begins.expand_as(log_probs).clone()
-        if place == 0:
-            allowed[0] = self._begins_text
-        given = (log_probs - total[:, None]).masked_fill(~allowed, -torch.inf)
-        return -(given.exp() * given).nan_to_num(0.0).sum(1) / math.log(2)
 
     def _start(self, num_read: int) -> int:
         """The first token of a text that is still seen when so many have been read: half of a full context is kept."""
@@ -309,17 +329,12 @@ class CausalLM(LanguageModel):
         own = CausalState.own(state)
         found = []
         for tokens, row in zip(own.tokens, own.rows, strict=True):
-            is_within = bool(tokens) and tokens[-1] != self.tokens.end_of_word
-            total = self._boundary(row.log_probs[None], len(row.own))
-            if is_within:
-                log_probs = row.log_probs.masked_fill(self._begins, -torch.inf)
-                ends = torch.stack([total[0], torch.full_like(total[0], -torch.inf)])
-            else:
-                allowed = self._begins if row.own else self._begins_text
-                log_probs = (row.log_probs - total).masked_fill(~allowed, -torch.inf)
-                ends = torch.stack([torch.full_like(total[0], -torch.inf), log_probs[self.tokens.end_of_text]])
-                log_probs[self.tokens.end_of_text] = -torch.inf
-            found.append(torch.cat([log_probs, ends]))
+            if not tokens or tokens[-1] == self.tokens.end_of_word:
+                found.append(self._at_boundary(row.log_probs[None], len(row.own))[0])
+                continue
+            total = self._boundary(row.log_probs[None], len(row.own))[0]
+            within = row.log_probs.masked_fill(self._begins, -torch.inf)
+            found.append(torch.cat([within, torch.stack([total, torch.full_like(total, -torch.inf)])]))
         return torch.stack(found)
 
     def _further(self, row: _Row, token: int) -> _Row:

@@ -1,0 +1,164 @@
+"""Measures over the next-word distribution: entropy, rank, and any that you add.
+
+A measure is a function of what a model expects at a place between words, and of what came there:
+
+    measure(log_probs, next_token) -> values
+
+    log_probs   (n, V + 1) float64, nats: log p of each token of the vocabulary and, last, of the end of the sentence.
+                The probabilities of a row sum to 1, also where a search that prunes has lost some of them.
+    next_token  (n,) the token that came: the first one of the next word, or V, the end.
+    values      (n,)
+
+Registered by ``measure``, it is a column of every table and of every system that predicts words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.encoding import encode_words
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError, choose_from
+from treelm.models.scores import Gathering, SentenceScore
+from treelm.models.states import IncrementalState
+
+if TYPE_CHECKING:
+    from treelm.models.base import LanguageModel
+
+Function = Callable[[Tensor, Tensor], Tensor]
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A measure, and in which row its values stand."""
+
+    name: str
+    function: Function
+    at: Literal["before", "after"]
+    """The place that a word's value is from: that before the word, where ``next_token`` is its first token; or that
+    after the word, where ``next_token`` is the first token of the word after it, or the end."""
+    is_whole: bool
+    """True if values are whole numbers."""
+
+    @property
+    def gathering(self) -> Gathering:
+        """How a word of several tokens gets its value: what its first token was, or what comes after its last."""
+        return "first" if self.at == "before" else "last"
+
+
+MEASURES: dict[str, Measure] = {}
+"""All measures by the names of their columns."""
+
+
+def measure(name: str, *, at: Literal["before", "after"], is_whole: bool = False) -> Callable[[Function], Function]:
+    """Register a function as the measure of this name (see ``Measure``)."""
+
+    def register(function: Function) -> Function:
+        MEASURES[name] = Measure(name=name, function=function, at=at, is_whole=is_whole)
+        return function
+
+    return register
+
+
+def chosen_measures(names: Sequence[str]) -> list[Measure]:
+    """The measures of these names. Raises ``InputError`` for a name that none has."""
+    for name in names:
+        if name not in MEASURES:
+            raise InputError(f"no measure {name!r}", remedy=choose_from(name, MEASURES))
+    return [MEASURES[name] for name in names]
+
+
+ENTROPY = "next_entropy_bits"
+
+
+@measure(ENTROPY, at="after")
+def entropy(log_probs: Tensor, next_token: Tensor) -> Tensor:
+    """Entropy in bits of what comes next."""
+    terms: Tensor = torch.special.entr(log_probs.exp())
+    return terms.sum(1) / math.log(2)
+
+
+@measure("next_rank", at="before", is_whole=True)
+def rank(log_probs: Tensor, next_token: Tensor) -> Tensor:
+    """Rank of what came among all tokens that might have come: 1 and the number of those that are more probable."""
+    return (log_probs > log_probs.gather(1, next_token[:, None])).sum(1) + 1
+
+
+def score_with_measures(
+    lm: LanguageModel,
+    sentences: Sequence[Sequence[str]],
+    measures: Sequence[Measure] = (),
+    *,
+    in_document: bool = False,
+) -> list[SentenceScore]:
+    """Scores of sentences, by themselves or as a document in a row, with a column for each measure."""
+    scores = lm.score_text(sentences) if in_document else lm.score(sentences)
+    if not measures:
+        return scores
+    found = lm.reduce_next_log_probs(sentences, partial(apply_measures, measures), in_document=in_document)
+    return [
+        replace(
+            score, columns={**score.columns, **{m.name: _of_words(values[:, i], m) for i, m in enumerate(measures)}}
+        )
+        for score, values in zip(scores, found, strict=True)
+    ]
+
+
+def _of_words(values: Values, measure: Measure) -> Values:
+    """From the values of all places (num_words + 1,) those of the words."""
+    return values[:-1] if measure.at == "before" else values[1:]
+
+
+def value_at_start(lm: LanguageModel, name: str) -> float:
+    """The value of a measure before the first word, if the sentence ended there."""
+    (values,) = lm.reduce_next_log_probs([()], partial(apply_measures, [MEASURES[name]]))
+    return float(values[0, 0])
+
+
+def apply_measures(measures: Sequence[Measure], log_probs: Tensor, next_token: Tensor) -> Tensor:
+    """The values (n, num_measures), float64, of log p (n, V + 1); not a number where nothing may come."""
+    total = log_probs.logsumexp(1)
+    log_probs = log_probs - total[:, None]
+    found = torch.stack([one.function(log_probs, next_token).double() for one in measures], 1)
+    return found.masked_fill(~total.isfinite()[:, None], torch.nan)
+
+
+def word_boundaries(tokens: NDArray[np.int64], vocabulary: Vocabulary) -> NDArray[np.int64]:
+    """(num_words + 1,) the numbers of tokens before each word of a sentence and before its end."""
+    return np.append(0, 1 + np.flatnonzero(vocabulary.ends_word[tokens]))
+
+
+@torch.no_grad()
+def read_word_by_word(
+    lm: LanguageModel, sentences: Sequence[Sequence[str]], reduce: Function, state: IncrementalState
+) -> list[Values]:
+    """``LanguageModel.reduce_next_log_probs`` from the state before the sentences, token by token."""
+    batch = encode_words(sentences, lm.vocabulary)
+    tokens = [batch.tokens_of(number) for number in range(len(batch))]
+    boundaries = [set(word_boundaries(own, lm.vocabulary).tolist()) for own in tokens]
+    longest = max(map(len, tokens), default=0)
+    coming = np.full((longest + 1, len(tokens)), len(lm.vocabulary))
+    for number, own in enumerate(tokens):
+        coming[: len(own), number] = own
+    found: list[list[Tensor]] = [[] for _ in tokens]
+    for position, row in enumerate(coming):
+        numbers = [number for number, places in enumerate(boundaries) if position in places]
+        if numbers:
+            log_probs = lm.next_word_log_probs(state)[numbers]
+            values = reduce(log_probs, torch.from_numpy(row[numbers]).to(log_probs.device))
+            for number, value in zip(numbers, values.cpu(), strict=True):
+                found[number].append(value)
+        if position < longest:
+            read = [int(row[number]) if position < len(own) else None for number, own in enumerate(tokens)]
+            state = lm.extend_tokens(state, read)
+    return [torch.stack(values).numpy() for values in found]
