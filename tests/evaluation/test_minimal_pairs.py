@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.evaluation.toys import ToyLM
 from treelm.errors import InputError
-from treelm.evaluation.minimal_pairs import MinimalPair, PairCounts, first_of_groups, read_pairs, score_pairs
+from treelm.evaluation.minimal_pairs import MinimalPair, compare_log_probs, first_of_groups, read_pairs, score_pairs
 
 BLIMP_LINE = {
     "sentence_good": "a b",
@@ -104,17 +105,16 @@ def test_first_of_groups() -> None:
     assert [one.groups["kind"] for one in first_of_groups(pairs, 2)] == ["x", "x", "y", "y"]
 
 
-def test_tie_is_relative_to_the_size() -> None:
-    counts = PairCounts()
-    counts.add(1e-5, 100.0)
-    counts.add(1e-3, 100.0)
-    assert (counts.ties, counts.correct) == (1, 1)
-
-
-def test_an_impossible_sentence_is_no_tie_but_with_another() -> None:
-    counts = PairCounts()
-    counts.add(math.inf, math.inf)
-    counts.add(-math.inf, math.inf)
-    assert (counts.ties, counts.correct, counts.total) == (0, 1, 2)
-    counts.add(math.nan, math.inf)
-    assert (counts.ties, counts.correct, counts.total) == (1, 1, 3)
+@pytest.mark.parametrize(
+    ("good", "bad", "is_correct", "is_tie"),
+    [
+        (-100.0, -100.00001, False, True),  # relative to the size
+        (-100.0, -100.001, True, False),
+        (-100.0, -math.inf, True, False),
+        (-math.inf, -100.0, False, False),
+        (-math.inf, -math.inf, False, True),
+    ],
+)
+def test_ties_and_impossible_sentences(good: float, bad: float, is_correct: bool, is_tie: bool) -> None:
+    found = compare_log_probs(np.array([good]), np.array([bad]))
+    assert (found["is_correct"].tolist(), found["is_tie"].tolist()) == ([is_correct], [is_tie])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from rich.cells import cell_len
 
@@ -49,6 +50,7 @@ def suites(share: int) -> list[SuiteResult]:
                 for number in range(len(suite.formulas))
                 for item in range(1, 11)
             ),
+            regions=pd.DataFrame(),
         )
         for name, suite in packaged_suites().items()
     ]

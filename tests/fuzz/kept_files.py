@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.fuzz.harness import Reader
 from treelm.evaluation.comparison.cache import MetricCache
-from treelm.evaluation.syntaxgym.scoring import KeptScores, ScoredText
+from treelm.evaluation.syntaxgym.scoring import ScoreCache, ScoredText
 from treelm.inference.annotation_journal import Journal, Progress
 from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, with_checksum
 
@@ -45,7 +45,7 @@ def read_journal(path: Path) -> None:
 
 def read_scores(path: Path) -> None:
     """Damaged lines are left out, and scored again."""
-    found = KeptScores(path).read()
+    found = ScoreCache(path).read()
     assert set(found.values()) <= set(_SCORES)
     whole = {line for line in path.read_bytes().splitlines(keepends=True) if line_without_checksum(line) is not None}
     assert len(found) == len({str(line_without_checksum(line)) for line in whole})

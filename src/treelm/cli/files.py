@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note
@@ -18,7 +18,10 @@ from treelm.corpora.lines import REST_LOST
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path, open_atomic, path_in_errors
 from treelm.io.json import json_text
-from treelm.io.tables import SEPARATORS, Row, Table, binary_table, check_table_name, is_binary, stacked, text_writer
+from treelm.io.tables import SEPARATORS, Row, binary_table, check_table_name, is_binary, text_writer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SECONDS_BETWEEN_NOTES = 30.0  # of progress, where there is no terminal
 SECONDS_BEFORE_BAR = 2.0
@@ -71,12 +74,14 @@ def check_items(path: str, inputs: Iterable[str | Path]) -> None:
         check_output_path(path)
 
 
-def write_items(path: str, tables: Mapping[str, Table]) -> None:
+def write_items(path: str, tables: Mapping[str, pd.DataFrame]) -> None:
     """Write the items of every model into one table, which says in a column whose they are; nothing without a path."""
     if path:
-        table = stacked(tables)
-        with open_table(path, table.names, SEPARATORS.get(Path(path).suffix.lower(), "")) as write:
-            write(table.rows)
+        import pandas as pd
+
+        table = pd.concat(tables, names=["model"]).reset_index("model")
+        with open_table(path, list(table), SEPARATORS.get(Path(path).suffix.lower(), "")) as write:
+            write(table.itertuples(index=False, name=None))
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:

@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
     if not models:
         raise InputError("nothing to measure", remedy="give RUN, a table, or a published model")
     results = [measure_effects(model, options.subsets) for model in models]
-    write_items(options.items, {result.name: result.table() for result in results})
+    write_items(options.items, {result.name: result.to_frame() for result in results})
     if options.json:
         from treelm.models.configs import to_plain
 

@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     results = {
         name: _score(options, run, lm, beam, pairs) for name, run, (lm, beam) in zip(names, runs, loaded, strict=True)
     }
-    write_items(options.items, {name: result.table() for name, result in results.items()})
+    write_items(options.items, {name: result.to_frame() for name, result in results.items()})
     if options.json:
         found = {name: result.to_json() for name, result in results.items()}
         print_json(found[names[0]] if len(runs) == 1 else {"models": found})

@@ -26,7 +26,6 @@ from treelm.cli.options import (
     workers,
 )
 from treelm.errors import InputError
-from treelm.io.tables import joined
 
 if TYPE_CHECKING:
     from treelm.evaluation.syntaxgym.results import Reference
@@ -89,8 +88,10 @@ def main(arguments: list[str]) -> int:
     published = references()
     beside = [published[name] for name in reference_names(options.references, published, USUAL_REFERENCES)]
     results, titles = _of_table(options, suites) if options.surprisals else _of_runs(options, suites)
-    tables = {name: joined(result.table() for result in own) for name, own in results.items()}
-    write_items(options.items, tables)
+    if options.items:
+        import pandas as pd
+
+        write_items(options.items, {name: pd.concat(one.to_frame() for one in own) for name, own in results.items()})
     if options.json:
         found = {name: {"title": titles[name], **as_json(own, beside)} for name, own in results.items()}
         print_json(next(iter(found.values())) if len(found) == 1 else {"models": found})
@@ -129,12 +130,12 @@ def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
 def _evaluate(
     options: Arguments, run: str, lm: LanguageModel, widths: dict[str, Any], suites: list[Suite]
 ) -> list[SuiteResult]:
-    from treelm.evaluation.syntaxgym.scoring import KeptScores, score_suites, write_sentences
+    from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, write_sentences
     from treelm.inference.processes import in_groups, score
 
-    kept = KeptScores.of(lm, widths, tokenisation=options.tokenisation)
+    cache = ScoreCache.of(lm, widths, tokenisation=options.tokenisation)
     if options.fresh:
-        kept.forget()
+        cache.forget()
     score_groups = partial(in_groups, score, lm, **workers(options, run))
     with progress_bar("scoring", len(write_sentences(suites))) as advance:
         results = score_suites(
@@ -145,7 +146,7 @@ def _evaluate(
             batch_size=options.batch_size,
             on_sentence=advance,
             score_groups=score_groups,
-            kept=kept,
+            cache=cache,
         )
     if num_impossible := sum(result.num_impossible for result in results):
         number = f"{num_impossible} of {sum(result.num_items for result in results)} items"

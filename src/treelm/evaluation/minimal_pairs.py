@@ -7,21 +7,25 @@ columns of sentences and columns to group by. gzip too.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation, words_of
 from treelm.errors import InputError, nearest
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, here
-from treelm.io.tables import Table, deduplicate_names, read_rows, table_text
+from treelm.io.tables import deduplicate_names, read_rows, table_text
 from treelm.models.scores import NATS_PER_BIT
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from treelm.models.base import LanguageModel
     from treelm.models.scores import SentenceScore
 
@@ -53,112 +57,95 @@ class MinimalPair:
     where: str
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PairCounts:
     """Pairs of a group. A tie is not correct."""
 
-    correct: int = 0
-    ties: int = 0
-    total: int = 0
+    correct: int
+    ties: int
+    total: int
 
-    def add(self, difference: float, scale: float) -> None:
-        """Take in a pair: log p of the good sentence minus that of the bad one, and their size."""
-        tie = _is_tie(difference, scale)
-        self.correct += difference > 0 and not tie
-        self.ties += tie
-        self.total += 1
+    @classmethod
+    def of(cls, items: pd.DataFrame) -> PairCounts:
+        """Count rows of ``MinimalPairResult.items``."""
+        return cls(correct=int(items["is_correct"].sum()), ties=int(items["is_tie"].sum()), total=len(items))
 
     @property
     def accuracy(self) -> float:
         """Share of pairs whose grammatical sentence is the more probable one."""
         return self.correct / self.total
 
-
-@dataclass(frozen=True, kw_only=True)
-class ScoredPair:
-    """A pair with log p of both sentences, their ends included, in nats."""
-
-    pair: MinimalPair
-    good: float
-    bad: float
-    has_unknown: bool  # whether one of the sentences holds an unknown word
-
-    @property
-    def is_tie(self) -> bool:
-        """Tell whether the sentences are equally probable."""
-        return _is_tie(self.good - self.bad, max(abs(self.good), abs(self.bad)))
-
-    @property
-    def is_correct(self) -> bool:
-        """Tell whether the grammatical sentence is the more probable one."""
-        return self.good > self.bad and not self.is_tie
+    def to_json(self) -> dict[str, Any]:
+        """The counts and the accuracy, null of no pairs."""
+        accuracy = self.accuracy if self.total else None
+        return {"accuracy": accuracy, "correct": self.correct, "ties": self.ties, "pairs": self.total}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MinimalPairResult:
     """Counts over all pairs and by every grouping (such as UID: the paradigms of BLiMP)."""
 
-    overall: PairCounts
-    groups: Mapping[str, Mapping[str, PairCounts]]
-    num_with_unknown: int  # pairs with an unknown word in one of the sentences
-    without_unknown: PairCounts
+    items: pd.DataFrame
+    """A row a pair: its number, its groups, both sentences, their surprisals in bits and what follows (PAIR_COLUMNS)"""
+    groupings: Mapping[str, str]
+    """The column of each grouping."""
     is_lower_bound: bool  # whether log probabilities are lower bounds, by a search that prunes
-    notes: tuple[str, ...] = field(default=())
-    items: tuple[ScoredPair, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def overall(self) -> PairCounts:
+        """All pairs."""
+        return PairCounts.of(self.items)
+
+    @property
+    def without_unknown(self) -> PairCounts:
+        """The pairs without unknown words in the sentences."""
+        return PairCounts.of(self.items[self.items["has_unk"] == 0])
+
+    @property
+    def num_with_unknown(self) -> int:
+        """Number of pairs with an unknown word in one of the sentences."""
+        return int(self.items["has_unk"].sum())
+
+    @property
+    def groups(self) -> dict[str, dict[str, PairCounts]]:
+        """The pairs of each group, by grouping."""
+        return {
+            grouping: {str(group): PairCounts.of(own) for group, own in self.items.groupby(column, sort=False)}
+            for grouping, column in self.groupings.items()
+        }
 
     @property
     def num_impossible(self) -> int:
         """Number of pairs with a sentence of probability 0, by the model or because its search kept nothing."""
-        return sum(math.isinf(one.good) or math.isinf(one.bad) for one in self.items)
+        return int(np.isinf(self.items[["good_surprisal_bits", "bad_surprisal_bits"]]).any(axis=1).sum())
 
-    def table(self) -> Table:
-        """A row a pair: its number, its groups, both sentences, their surprisal in bits and what follows from it."""
-        groups = tuple(dict.fromkeys(name for one in self.items for name in one.pair.groups))
-        rows = [
-            (
-                number,
-                *(one.pair.groups.get(name) for name in groups),
-                one.pair.good,
-                one.pair.bad,
-                -one.good / NATS_PER_BIT,
-                -one.bad / NATS_PER_BIT,
-                (one.good - one.bad) / NATS_PER_BIT,
-                int(one.is_correct),
-                int(one.is_tie),
-                int(one.has_unknown),
-            )
-            for number, one in enumerate(self.items, start=1)
-        ]
-        return Table(names=("pair", *deduplicate_names(groups, taken=PAIR_COLUMNS), *PAIR_COLUMNS[1:]), rows=rows)
-
-    def to_frame(self, backend: str = "pandas") -> Any:
-        """Return ``table`` as a data frame of pandas, or of another library."""
-        return self.table().to_frame(backend)
+    def to_frame(self) -> pd.DataFrame:
+        """A row a pair, as ``items``."""
+        return self.items
 
     def to_json(self) -> dict[str, Any]:
         """All metrics as JSON values."""
         return {
-            "overall": _counts_json(self.overall),
-            "without_unknown_words": _counts_json(self.without_unknown),
+            "overall": self.overall.to_json(),
+            "without_unknown_words": self.without_unknown.to_json(),
             "num_pairs_with_unknown_words": self.num_with_unknown,
             "num_pairs_with_impossible_sentences": self.num_impossible,
             "log_probabilities_are_lower_bounds": self.is_lower_bound,
             "groups": {
-                grouping: {group: _counts_json(counts) for group, counts in members.items()}
+                grouping: {group: counts.to_json() for group, counts in members.items()}
                 for grouping, members in self.groups.items()
             },
             "notes": list(self.notes),
         }
 
 
-def _is_tie(difference: float, scale: float) -> bool:
-    """Tell whether two sentences are equally probable; of two impossible ones the difference is no number."""
-    return math.isnan(difference) or (math.isfinite(difference) and abs(difference) <= TIE * scale)
-
-
-def _counts_json(counts: PairCounts) -> dict[str, Any]:
-    accuracy = counts.accuracy if counts.total else None
-    return {"accuracy": accuracy, "correct": counts.correct, "ties": counts.ties, "pairs": counts.total}
+def compare_log_probs(good: NDArray[np.float64], bad: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
+    """``is_correct`` and ``is_tie`` of pairs by log p of both sentences in nats; two impossible ones are a tie."""
+    with np.errstate(invalid="ignore"):
+        difference, scale = good - bad, np.maximum(np.abs(good), np.abs(bad))
+        is_tie = np.isnan(difference) | (np.isfinite(difference) & (np.abs(difference) <= TIE * scale))
+    return {"is_correct": (good > bad) & ~is_tie, "is_tie": is_tie}
 
 
 def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[str] = ()) -> Iterator[MinimalPair]:
@@ -186,7 +173,7 @@ def _read_json_lines(text: str, source: str, good: str, bad: str, group_by: Sequ
             reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
             raise InputError(f"not JSON ({reason})", where=where, remedy="correct this line") from None
         if not isinstance(values, dict):
-            raise InputError("no JSON object", where=where, remedy="give one object a line")
+            raise InputError("not a JSON object", where=where, remedy="give one object a line")
         groups = group_by or tuple(name for name in BLIMP_GROUPS if name in values)
         yield _pair(values, good, bad, groups, where)
 
@@ -215,7 +202,7 @@ def _pair(values: Mapping[str, Any], good: str, bad: str, groups: Sequence[str],
             raise _no_column(name, values, where)
     for name in (good, bad):
         if not isinstance(values[name], str):
-            raise InputError(f"{name!r} is no text", where=where, remedy="correct this pair")
+            raise InputError(f"{name!r} is not text", where=where, remedy="correct this pair")
         if not words_of(values[name], where=where):
             raise InputError("an empty sentence", where=where, remedy="leave this pair out")
         if any("\ud800" <= character <= "\udfff" for character in values[name]):
@@ -260,10 +247,12 @@ def score_pairs(
     """
     if not pairs:
         raise InputError("no pairs", remedy="give a file with at least one pair")
+    import pandas as pd
+
     texts = {text: pair.where for pair in reversed(pairs) for text in (pair.good, pair.bad)}
     sentences = [_sentence(text, where, tokenisation) for text, where in texts.items()]
     log_probs: dict[str, float] = {}
-    unknown: set[str] = set()
+    unknown: dict[str, bool] = {}
     is_lower_bound = False
     for sentence, score in in_batches(sentences, compute or here(lm.score), batch_size=batch_size):
         assert score is not None
@@ -271,46 +260,32 @@ def score_pairs(
         log_probs[sentence.text] = float(score.log_probs.sum())
         is_lower_bound |= score.is_lower_bound
         known = (lm.vocabulary.unknown_class(w, sentence_initial=i == 0) for i, w in enumerate(sentence.words))
-        if any(one is not None for one in known):
-            unknown.add(sentence.text)
+        unknown[sentence.text] = any(one is not None for one in known)
         on_sentence()
-    return _count(pairs, log_probs, unknown, is_lower_bound=is_lower_bound, notes=tuple(notes))
+    good, bad = (
+        np.array([log_probs[text] for text in side])
+        for side in zip(*((pair.good, pair.bad) for pair in pairs), strict=True)
+    )
+    groups = list(dict.fromkeys(name for pair in pairs for name in pair.groups))
+    columns = dict(zip(groups, deduplicate_names(groups, taken=("model", *PAIR_COLUMNS)), strict=True))
+    with np.errstate(invalid="ignore"):
+        difference = (good - bad) / NATS_PER_BIT
+    found = {
+        "pair": range(1, len(pairs) + 1),
+        **{column: [pair.groups.get(name) for pair in pairs] for name, column in columns.items()},
+        "good": [pair.good for pair in pairs],
+        "bad": [pair.bad for pair in pairs],
+        "good_surprisal_bits": -good / NATS_PER_BIT,
+        "bad_surprisal_bits": -bad / NATS_PER_BIT,
+        "difference_bits": difference,
+        **{name: values.astype(int) for name, values in compare_log_probs(good, bad).items()},
+        "has_unk": [int(unknown[pair.good] or unknown[pair.bad]) for pair in pairs],
+    }
+    return MinimalPairResult(
+        items=pd.DataFrame(found), groupings=columns, is_lower_bound=is_lower_bound, notes=tuple(notes)
+    )
 
 
 def _sentence(text: str, where: str, tokenisation: Tokenisation) -> Sentence:
     source, _, line = where.rpartition(":")
-    words = words_of(text, tokenisation)
-    if not words:
-        raise InputError("an empty sentence", where=where, remedy="leave this pair out")
-    return Sentence(words=words, text=text, identifier=line, source=source, line=int(line))
-
-
-def _count(
-    pairs: Sequence[MinimalPair],
-    log_probs: Mapping[str, float],
-    unknown: set[str],
-    *,
-    is_lower_bound: bool,
-    notes: tuple[str, ...],
-) -> MinimalPairResult:
-    overall, without_unknown = PairCounts(), PairCounts()
-    groups: dict[str, dict[str, PairCounts]] = {}
-    items = []
-    for pair in pairs:
-        good, bad = log_probs[pair.good], log_probs[pair.bad]
-        counts = [groups.setdefault(name, {}).setdefault(group, PairCounts()) for name, group in pair.groups.items()]
-        has_unknown = bool(unknown & {pair.good, pair.bad})
-        if not has_unknown:
-            counts.append(without_unknown)
-        for one in (overall, *counts):
-            one.add(good - bad, max(abs(good), abs(bad)))
-        items.append(ScoredPair(pair=pair, good=good, bad=bad, has_unknown=has_unknown))
-    return MinimalPairResult(
-        overall=overall,
-        groups=groups,
-        num_with_unknown=overall.total - without_unknown.total,
-        without_unknown=without_unknown,
-        is_lower_bound=is_lower_bound,
-        notes=notes,
-        items=tuple(items),
-    )
+    return Sentence(words=words_of(text, tokenisation), text=text, identifier=line, source=source, line=int(line))

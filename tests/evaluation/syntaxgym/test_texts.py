@@ -11,7 +11,7 @@ import pytest
 from tests.evaluation.toys import ToyLM
 from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Tokens, build_model
-from treelm.evaluation.syntaxgym.scoring import KeptScores, score_texts
+from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_texts
 
 TEXTS = ["b+d a c", "a c", "a b+d a", "a b+d", "c"]
 
@@ -42,13 +42,13 @@ def test_neighbours_are_scored_together_and_figures_are_those_of_the_model() -> 
 
 def test_what_was_scored_before_an_interrupt_is_not_scored_again(tmp_path: Path) -> None:
     lm, first, second = ToyLM(), list[str](), list[str]()
-    kept = KeptScores(tmp_path / "kept.jsonl")
+    cache = ScoreCache(tmp_path / "kept.jsonl")
     options: dict[str, Any] = {"tokenisation": "blanks", "group_size": 2}
     with pytest.raises(KeyboardInterrupt):
-        list(score_texts(lm, TEXTS, kept=kept, score_groups=counted(lm, first, 1), **options))
+        list(score_texts(lm, TEXTS, cache=cache, score_groups=counted(lm, first, 1), **options))
     with (tmp_path / "kept.jsonl").open("a") as stream:
         stream.write('\n{"text": "c", "spans": [[0')  # killed while it wrote
-    resumed = list(score_texts(lm, TEXTS, kept=kept, score_groups=counted(lm, second), **options))
+    resumed = list(score_texts(lm, TEXTS, cache=cache, score_groups=counted(lm, second), **options))
     assert (first, second) == (sorted(TEXTS)[:2], sorted(TEXTS)[2:])
     plain = list(score_texts(lm, TEXTS, **options))
     assert sorted(resumed, key=lambda one: one.text) == sorted(plain, key=lambda one: one.text)
@@ -56,28 +56,28 @@ def test_what_was_scored_before_an_interrupt_is_not_scored_again(tmp_path: Path)
 
 def test_what_was_cut_otherwise_is_scored_again(tmp_path: Path) -> None:
     lm, seen = ToyLM(), list[str]()
-    kept = KeptScores(tmp_path / "kept.jsonl")
+    cache = ScoreCache(tmp_path / "kept.jsonl")
     of_other_words = list(score_texts(lm, ["a cc"], tokenisation="blanks", group_size=2))
-    kept.add([replace(one, text=text) for one, text in zip(of_other_words * 2, ("a c c", "a cc"), strict=True)])
+    cache.add([replace(one, text=text) for one, text in zip(of_other_words * 2, ("a c c", "a cc"), strict=True)])
     options: dict[str, Any] = {"tokenisation": "blanks", "group_size": 2}
-    found = list(score_texts(lm, ["a c c", "a cc"], kept=kept, score_groups=counted(lm, seen), **options))
+    found = list(score_texts(lm, ["a c c", "a cc"], cache=cache, score_groups=counted(lm, seen), **options))
     assert seen == ["a c c"]
     assert {one.text: len(one.spans) for one in found} == {"a c c": 3, "a cc": 2}
 
 
 def test_impossible_words_stay_so_when_they_are_kept(tmp_path: Path) -> None:
-    kept = KeptScores(tmp_path / "kept.jsonl")
+    cache = ScoreCache(tmp_path / "kept.jsonl")
     (scored,) = score_texts(ToyLM(), ["a c"], tokenisation="blanks", group_size=2)
     scored = replace(scored, surprisal_bits=(1.0, math.inf), end_bits=math.inf)
-    kept.add([scored])
-    assert kept.read() == {"a c": scored}
+    cache.add([scored])
+    assert cache.read() == {"a c": scored}
 
 
 def test_another_beam_other_words_or_other_weights_keep_their_scores_apart() -> None:
     beam = {"action_beam": 1, "word_beam": 1, "fast_track": 1}
     lm, other = (build_model(Tokens(5), seed=seed) for seed in (1, 2))
     kept = [
-        KeptScores.of(model, settings, tokenisation=how)
+        ScoreCache.of(model, settings, tokenisation=how)
         for model, settings, how in (
             (lm, beam, "blanks"),
             (lm, beam, "treebank"),
@@ -87,6 +87,6 @@ def test_another_beam_other_words_or_other_weights_keep_their_scores_apart() -> 
     ]
     assert len({one.path for one in kept}) == 4
     for same in (beam, {**beam, "search": "beam", "search_seed": 0}):  # as recipes say it
-        assert KeptScores.of(lm, same, tokenisation="blanks").path == kept[0].path
+        assert ScoreCache.of(lm, same, tokenisation="blanks").path == kept[0].path
     lm = prpn()
-    assert KeptScores.of(lm, beam, tokenisation="blanks").path == KeptScores.of(lm, {}, tokenisation="blanks").path
+    assert ScoreCache.of(lm, beam, tokenisation="blanks").path == ScoreCache.of(lm, {}, tokenisation="blanks").path

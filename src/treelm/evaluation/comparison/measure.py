@@ -43,7 +43,7 @@ from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.minimal_pairs import first_of_groups, score_pairs
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import find_protocol
-from treelm.evaluation.syntaxgym.scoring import KeptScores, score_suites, write_sentences
+from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched
@@ -213,10 +213,10 @@ class _Measuring:
 
     def _score_suites(self, suites: Sequence[Suite]) -> dict[str, dict[str, Any]]:
         lm, tokenisation = self._model(), self._settings.tokenisation
-        kept = KeptScores.of(lm, self._recipe.evaluation.beam, tokenisation=tokenisation)
+        cache = ScoreCache.of(lm, self._recipe.evaluation.beam, tokenisation=tokenisation)
         what = f"{self._name}: {len(suites)} suites of SyntaxGym"
         with self._show(what, len(write_sentences(suites))) as advance:
-            results = score_suites(lm, suites, tokenisation=tokenisation, on_sentence=advance, kept=kept)
+            results = score_suites(lm, suites, tokenisation=tokenisation, on_sentence=advance, cache=cache)
         return {
             suite.name: {
                 "suite": _suite_hash(suite),

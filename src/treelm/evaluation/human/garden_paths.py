@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treelm.evaluation.human.material import Surprisals
 from treelm.evaluation.human.sap import EFFECTS, REGIONS, SUBSETS, Effect, human_effects, items
-from treelm.io.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ITEM_COLUMNS = ("effect", "region", "item", "bits", "people_ms", "people_ms_low", "people_ms_high")
 LOST = "beam_loss_bits"
@@ -44,16 +47,17 @@ class GardenPaths:
         """One effect at one region, if its subset was scored."""
         return next((one for one in self.effects if (one.effect, one.region) == (effect, region)), None)
 
-    def table(self) -> Table:
+    def to_frame(self) -> pd.DataFrame:
         """A row an item, effect and region: its bits, and what people took longer by, with a 95 % interval, in ms."""
+        import pandas as pd
+
         people = human_effects()
         rows = [
-            (one.effect, one.region, item, bits, its.ms, its.low, its.high)
+            (one.effect, one.region, item, bits, *people[one.effect, one.region, item])
             for one in self.effects
             for item, bits in one.by_item.items()
-            for its in (people[one.effect, one.region, item],)
         ]
-        return Table(names=ITEM_COLUMNS, rows=rows)
+        return pd.DataFrame(rows, columns=list(ITEM_COLUMNS))
 
 
 def measure_effects(surprisals: Surprisals, subsets: tuple[str, ...] = SUBSETS) -> GardenPaths:

@@ -6,18 +6,23 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from treelm.errors import InputError
+from treelm.evaluation.human.material import read_frame
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.scoring import SuiteResult, TokensOf
 from treelm.evaluation.syntaxgym.suites import PACKAGED, Suite
-from treelm.io.tables import MISSING, read_table, with_point
+from treelm.io.tables import MISSING, with_point
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+N = TypeVar("N", int, float)
 USUAL_REFERENCES = ("rnng/bllip-lg", "ordered-neurons/bllip-lg", "vanilla/bllip-lg", "ngram/bllip-lg")
 """Names of the published models that stand beside results unless others are asked for."""
 NEEDED = ("sentence", "char_start", "char_end", "surprisal_bits")
@@ -89,18 +94,18 @@ def read_surprisals(path: Path, *, with_end: bool = False) -> dict[str, TokensOf
     end counts with the last word if it is asked for. TSV or CSV with a header, quoted as R and pandas do. Raises
     ``InputError`` with file and line.
     """
-    names, rows, has_commas = read_table(path)
-    measures = [name for name in names if _MEASURE.fullmatch(name)]
-    if has_commas:
-        rows = ((where, {**row, **{name: with_point(row[name]) for name in measures}}) for where, row in rows)
-    if "sentence" not in names and set(names) >= _OURS:
-        return _of_surprisal_table(rows, measures, with_end=with_end)
-    missing = [name for name in NEEDED if name not in names]
+    table = read_frame(path)
+    measures = [name for name in table if _MEASURE.fullmatch(name)]
+    if table.attrs["has_decimal_commas"]:
+        table[measures] = table[measures].map(with_point)
+    if "sentence" not in table and set(table) >= _OURS:
+        return _of_surprisal_table(table, measures, with_end=with_end)
+    missing = [name for name in NEEDED if name not in table]
     if missing:
         found = f"no column {missing[0]!r}"
         raise InputError(found, where=f"{path}:1", remedy=f"give the columns {', '.join(NEEDED)}")
     tokens: dict[str, list[ScoredToken]] = {}
-    for where, row in rows:
+    for where, row in zip(table.index, table.to_dict("records"), strict=True):
         before, token = tokens.setdefault(row["sentence"], []), _token(row, where, row["sentence"])
         if before and token.start < before[-1].start:
             raise InputError("a token before the one above", where=where, remedy="give each sentence once, in order")
@@ -114,64 +119,52 @@ _OURS = {"word_id", "word", "char_start", "char_end"}
 _WIDEST_BLANK = 1000  # characters
 
 
-def _of_surprisal_table(
-    rows: Iterable[tuple[str, dict[str, str]]], measures: Sequence[str], *, with_end: bool
-) -> dict[str, TokensOf]:
+def _of_surprisal_table(table: pd.DataFrame, measures: Sequence[str], *, with_end: bool) -> dict[str, TokensOf]:
     """The tokens of a table of ``treelm surprisal``, wide or long, whose sentences are made again of their words."""
     tokens: dict[str, dict[str, list[ScoredToken]]] = {}
-    waiting: dict[str, tuple[list[str], list[tuple[str, dict[str, str]]]]] = {}
-
-    def finish(model: str) -> None:
-        text, own = waiting.pop(model, ([], []))
-        sentence = "".join(text)
-        for measure in measures if own else ():
-            name = model or measure.removeprefix(_BITS).removeprefix("_")
-            unknown = measure.replace(_BITS, "is_unk", 1)
-            found: list[ScoredToken] = []
-            for where, row in own:
-                cells = {**row, _BITS: row[measure], "is_unk": row.get(unknown, "0")}
-                if row["char_start"] != MISSING:
-                    found.append(_token(cells, where, sentence))
-                elif with_end and found:
-                    end = _token({**cells, "char_start": "0", "char_end": "0"}, where, sentence)
-                    found[-1] = replace(found[-1], surprisal_bits=found[-1].surprisal_bits + end.surprisal_bits)
-            tokens.setdefault(name, {})[sentence] = found
-
-    for where, row in rows:
-        model = row.get("model", "")
-        if row["word_id"] == "1":
-            finish(model)
-        text, own = waiting.setdefault(model, ([], []))
-        own.append((where, row))
-        if row["char_start"] != MISSING:
-            start = _token({**row, _BITS: "0", "char_end": row["char_start"]}, where, None).start
-            blank = start - sum(map(len, text))
-            if not 0 <= blank <= _WIDEST_BLANK:
-                found = f"a word at character {start} after {start - blank} characters"
-                raise InputError(found, where=where, remedy="keep the rows and columns that treelm surprisal wrote")
-            text += [" " * blank, row["word"]]
-    for model in list(waiting):
-        finish(model)
+    table = table if "model" in table else table.assign(model="")
+    for model, rows in table.groupby("model", sort=False):
+        for _, own in rows.groupby((rows["word_id"] == "1").cumsum()):
+            is_end = own["char_start"] == MISSING
+            text = ""
+            for where, row in own[~is_end].iterrows():
+                start = _number(int, row["char_start"], str(where))
+                blank = start - len(text)
+                if not 0 <= blank <= _WIDEST_BLANK:
+                    found = f"a word at character {start} after {blank} characters"
+                    raise InputError(found, where=str(where), remedy="keep the rows and columns of treelm surprisal")
+                text += " " * blank + row["word"]
+            for measure in measures:
+                unknown = measure.replace(_BITS, "is_unk", 1)
+                cells = own.assign(**{_BITS: own[measure], "is_unk": own.get(unknown, "0")})
+                scored = [_token(row, str(where), text) for where, row in cells[~is_end].iterrows()]
+                if with_end and scored:
+                    bits = [_number(float, cell, str(where)) for where, cell in cells.loc[is_end, _BITS].items()]
+                    scored[-1] = replace(scored[-1], surprisal_bits=sum(bits, scored[-1].surprisal_bits))
+                name = str(model) or measure.removeprefix(_BITS).removeprefix("_")
+                tokens.setdefault(name, {})[text] = scored
     return dict(tokens)
 
 
-def _token(row: Mapping[str, str], where: str, sentence: str | None) -> ScoredToken:
-    try:
-        bits = float(row["surprisal_bits"])
-        token = ScoredToken(
-            start=int(row["char_start"]),
-            end=int(row["char_end"]),
-            surprisal_bits=bits,
-            is_unk=row.get("is_unk") in ("1", "True", "TRUE", "true"),
-        )
-    except (TypeError, ValueError):
-        raise InputError("a cell that is no number", where=where, remedy="give numbers in all needed columns") from None
-    if sentence is not None and not 0 <= token.start <= token.end <= len(sentence):
-        found = f"characters {token.start} to {token.end} of a sentence of {len(sentence)}"
+def _token(row: Mapping[str, str], where: str, sentence: str) -> ScoredToken:
+    start, end = (_number(int, row[name], where) for name in ("char_start", "char_end"))
+    if not 0 <= start <= end <= len(sentence):
+        found = f"characters {start} to {end} of a sentence of {len(sentence)}"
         raise InputError(found, where=where, remedy="count characters of the sentence from 0")
-    if math.isnan(bits):
-        raise InputError("a surprisal that is not a number", where=where, remedy="correct this row")
-    return token
+    is_unknown = row.get("is_unk") in ("1", "True", "TRUE", "true")
+    return ScoredToken(
+        start=start, end=end, surprisal_bits=_number(float, row["surprisal_bits"], where), is_unk=is_unknown
+    )
+
+
+def _number(kind: Callable[[str], N], cell: str, where: str) -> N:
+    try:
+        value = kind(cell)
+        if not math.isnan(value):
+            return value
+    except ValueError:
+        pass
+    raise InputError(f"{cell!r} is not a number", where=where, remedy="give numbers in all needed columns")
 
 
 def check_complete(suites: Sequence[Suite], tokens: TokensOf, *, where: str) -> None:

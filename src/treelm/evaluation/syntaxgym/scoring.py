@@ -1,6 +1,6 @@
 """Accuracy on test suites: of a model, or of surprisals from any other program.
 
-A model scores the sentences of suites with neighbours together, and they are kept as they come.
+A model scores the sentences of suites with neighbours together, and they are cached as they come.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
-from treelm.evaluation.syntaxgym.formula import Formula, Region
+from treelm.evaluation.syntaxgym.formula import Formula
 from treelm.evaluation.syntaxgym.regions import RegionTokens, ScoredToken, align
 from treelm.evaluation.syntaxgym.suites import Item, Suite
 from treelm.inference.batching import batched
 from treelm.inference.loading import BEAM, SEARCH
 from treelm.io.files import cache_directory
 from treelm.io.json import line_with_checksum, line_without_checksum
-from treelm.io.tables import Table
 from treelm.models.scores import sentence_surprisal
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from treelm.models.base import LanguageModel
     from treelm.models.scores import SentenceScore
 
@@ -45,28 +48,7 @@ class Outcome:
     has_unknown: bool  # whether a region that the formula names holds an unknown word, in any of its conditions
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegionValue:
-    """Value of a region of a condition of an item, by the suite's metric."""
-
-    item: int
-    condition: str
-    region: int
-    content: str
-    value: float  # of an empty region 0 or not a number, as the metric has it
-    has_unknown: bool
-
-
-REGION_COLUMNS = (
-    "suite",
-    "item",
-    "condition",
-    "region",
-    "content",
-    "surprisal_bits",
-    "has_unk",
-    "is_correct",
-)
+REGION_COLUMNS = ("suite", "item", "condition", "region", "content", "surprisal_bits", "has_unk", "is_correct")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,29 +62,13 @@ class SuiteResult:
     suite: str
     formulas: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
-    regions: tuple[RegionValue, ...] = ()
+    regions: pd.DataFrame
+    """A row (``REGION_COLUMNS``) for each region of each condition of each item. ``surprisal_bits`` is its value by the
+    suite's metric, of an empty region 0 or not a number; ``is_correct`` is of the item, by the first prediction."""
 
-    def table(self) -> Table:
-        """A row a region of each condition of each item; ``is_correct`` is of the item, by the first prediction."""
-        holds = {one.item: one.holds for one in self.outcomes if one.prediction == 0}
-        rows = [
-            (
-                self.suite,
-                one.item,
-                one.condition,
-                one.region,
-                one.content,
-                one.value,
-                int(one.has_unknown),
-                int(holds[one.item]),
-            )
-            for one in self.regions
-        ]
-        return Table(names=REGION_COLUMNS, rows=rows)
-
-    def to_frame(self, backend: str = "pandas") -> Any:
-        """Return ``table`` as a data frame of pandas, or of another library."""
-        return self.table().to_frame(backend)
+    def to_frame(self) -> pd.DataFrame:
+        """A row a region, as ``regions``."""
+        return self.regions
 
     def accuracy(self, prediction: int = 0) -> float:
         """Share of items of which a prediction holds."""
@@ -126,46 +92,43 @@ class SuiteResult:
     @property
     def num_impossible(self) -> int:
         """Number of items with a region of probability 0, by the model or because its search kept nothing."""
-        return len({one.item for one in self.regions if math.isinf(one.value)})
+        return int(self.regions.loc[np.isinf(self.regions["surprisal_bits"]), "item"].nunique())
 
 
 def evaluate_suite(suite: Suite, tokens: TokensOf) -> SuiteResult:
     """Evaluate each prediction of each item. Raises ``InputError`` for a sentence whose tokens do not fit it."""
+    import pandas as pd
+
     outcomes: list[Outcome] = []
-    values: list[RegionValue] = []
+    rows = []
     for item in suite.items:
-        regions = _regions(suite, item, tokens)
-        outcomes += _evaluate_item(suite, item, regions)
-        values += [
-            RegionValue(
-                item=item.number,
-                condition=condition.name,
-                region=number,
-                content=content,
-                value=regions[condition.name, number].value(suite.metric),
-                has_unknown=regions[condition.name, number].has_unknown,
-            )
+        regions = {
+            (condition.name, number): region
             for condition in item.conditions
-            for number, content in condition.regions
-        ]
-    return SuiteResult(suite=suite.name, formulas=suite.formulas, outcomes=tuple(outcomes), regions=tuple(values))
+            for number, region in align(
+                condition, tokens[condition.text], where=f"{suite.name}, item {item.number}, {condition.name}"
+            ).items()
+        }
+        values = {place: region.value(suite.metric) for place, region in regions.items()}
+        own = list(_outcomes(suite, item, regions, values))
+        outcomes += own
+        for condition in item.conditions:
+            for number, content in condition.regions:
+                place = (condition.name, number)
+                about = (suite.name, item.number, condition.name, number, content)
+                rows.append((*about, values[place], int(regions[place].has_unknown), int(own[0].holds)))
+    return SuiteResult(
+        suite=suite.name,
+        formulas=suite.formulas,
+        outcomes=tuple(outcomes),
+        regions=pd.DataFrame(rows, columns=list(REGION_COLUMNS)),
+    )
 
 
-_Regions = dict[tuple[str, int], RegionTokens]  # by condition and number
-
-
-def _regions(suite: Suite, item: Item, tokens: TokensOf) -> _Regions:
-    return {
-        (condition.name, number): region
-        for condition in item.conditions
-        for number, region in align(
-            condition, tokens[condition.text], where=f"{suite.name}, item {item.number}, {condition.name}"
-        ).items()
-    }
-
-
-def _evaluate_item(suite: Suite, item: Item, regions: _Regions) -> Iterable[Outcome]:
-    values = {place: region.value(suite.metric) for place, region in regions.items()}
+def _outcomes(
+    suite: Suite, item: Item, regions: Mapping[tuple[str, int], RegionTokens], values: Mapping[tuple[str, int], float]
+) -> Iterator[Outcome]:
+    """Evaluate the predictions of an item; ``values`` are those of the regions, by condition and number."""
     for number, formula in enumerate(suite.predictions):
         _check_values(formula, values, where=f"{suite.name}, item {item.number}", metric=suite.metric)
         yield Outcome(
@@ -173,7 +136,12 @@ def _evaluate_item(suite: Suite, item: Item, regions: _Regions) -> Iterable[Outc
             item=item.number,
             prediction=number,
             holds=bool(formula(values)),
-            has_unknown=_has_unknown(formula, regions),
+            has_unknown=any(
+                tokens.has_unknown
+                for named in formula.regions()
+                for (condition, region), tokens in regions.items()
+                if condition == named.condition and named.number in (None, region)
+            ),
         )
 
 
@@ -185,15 +153,6 @@ def _check_values(formula: Formula, values: Mapping[tuple[str, int], float], *, 
                 raise InputError(found, where=where, remedy='use metric "sum", by which an empty region is 0')
 
 
-def _has_unknown(formula: Formula, regions: Mapping[tuple[str, int], RegionTokens]) -> bool:
-    def concerned(region: Region) -> Iterable[RegionTokens]:
-        if region.number is not None:
-            return (regions[region.condition, region.number],)
-        return (tokens for (condition, _), tokens in regions.items() if condition == region.condition)
-
-    return any(tokens.has_unknown for region in formula.regions() for tokens in concerned(region))
-
-
 def score_suites(
     lm: LanguageModel,
     suites: Sequence[Suite],
@@ -203,18 +162,18 @@ def score_suites(
     batch_size: int = 16,
     on_sentence: Callable[[], None] = lambda: None,
     score_groups: ScoreGroups | None = None,
-    kept: KeptScores | None = None,
+    cache: ScoreCache | None = None,
 ) -> list[SuiteResult]:
     """Score every sentence once and evaluate the suites.
 
     ``with_end`` adds the surprisal of the sentence's end to its last token, as the released tool does for models that
     predict an end. ``score_groups`` scores in another way than ``lm.score``, such as by several processes
-    (``inference.processes.in_groups``). What ``kept`` holds is not scored again, and what is scored is kept at once.
+    (``inference.processes.in_groups``). What is in ``cache`` is not scored again, and what is scored is written there.
     """
     texts = write_sentences(suites)
     found: dict[str, ScoredText] = {}
     groups = score_texts(
-        lm, texts, tokenisation=tokenisation, group_size=4 * batch_size, score_groups=score_groups, kept=kept
+        lm, texts, tokenisation=tokenisation, group_size=4 * batch_size, score_groups=score_groups, cache=cache
     )
     for scored in groups:
         found[scored.text] = scored
@@ -261,47 +220,39 @@ def score_texts(
     tokenisation: Tokenisation,
     group_size: int,
     score_groups: ScoreGroups | None = None,
-    kept: KeptScores | None = None,
+    cache: ScoreCache | None = None,
 ) -> Iterator[ScoredText]:
     """Score different texts, in an order of its own: groups of neighbours in the dictionary's order.
 
-    A search then does what they begin with once. In ``kept`` each group is written down before it is given.
+    A search then does what they begin with once. Each group is written into ``cache`` before it is given.
     """
-    cut = {text: tuple(token_spans(text, tokenisation)) for text in texts}
-    found_before = kept.read() if kept else {}
-    known = {text: one for text, one in found_before.items() if cut.get(text) == one.spans}  # cut as it is today
-    yield from (known[text] for text in texts if text in known)
-    spans = {text: places for text, places in cut.items() if text not in known}
-    words = {text: tuple(text[start:end] for start, end in places) for text, places in spans.items()}
+    spans = {text: tuple(token_spans(text, tokenisation)) for text in texts}
+    cached = cache.read() if cache else {}
+    known = {text for text in texts if text in cached and cached[text].spans == spans[text]}  # split as it is today
+    yield from (cached[text] for text in texts if text in known)
+    words = {text: tuple(text[start:end] for start, end in spans[text]) for text in texts if text not in known}
     groups = list(batched(sorted(words, key=lambda text: words[text]), group_size))
     sentences = ([words[text] for text in group] for group in groups)
     scores = score_groups(sentences) if score_groups else map(lm.score, sentences)
     for group, found in zip(groups, scores, strict=True):
-        scored = [_scored(lm, text, spans[text], words[text], score) for text, score in zip(group, found, strict=True)]
-        if kept:
-            kept.add(scored)
+        scored = []
+        for text, score in zip(group, found, strict=True):
+            surprisal = sentence_surprisal(words[text], score, lm.vocabulary)
+            scored.append(
+                ScoredText(
+                    text=text,
+                    spans=spans[text],
+                    surprisal_bits=tuple(word.surprisal_bits for word in surprisal.words),
+                    is_unk=tuple(word.is_unk for word in surprisal.words),
+                    end_bits=surprisal.end_surprisal_bits,
+                )
+            )
+        if cache:
+            cache.add(scored)
         yield from scored
 
 
-def _scored(
-    lm: LanguageModel, text: str, spans: tuple[tuple[int, int], ...], words: Words, score: SentenceScore
-) -> ScoredText:
-    surprisal = sentence_surprisal(words, score, lm.vocabulary)
-    return ScoredText(
-        text=text,
-        spans=spans,
-        surprisal_bits=tuple(word.surprisal_bits for word in surprisal.words),
-        is_unk=tuple(word.is_unk for word in surprisal.words),
-        end_bits=surprisal.end_surprisal_bits,
-    )
-
-
-def _infinite(bits: float | None) -> float:
-    """Bits from JSON, where null stands for those of what the model holds impossible."""
-    return math.inf if bits is None else bits
-
-
-class KeptScores:
+class ScoreCache:
     """Scored sentences in a file of JSON lines. A stopped program loses the group that it was scoring, no more."""
 
     def __init__(self, path: Path) -> None:
@@ -309,10 +260,10 @@ class KeptScores:
         self.path = path
 
     @classmethod
-    def of(cls, lm: LanguageModel, settings: Mapping[str, Any], *, tokenisation: Tokenisation) -> KeptScores:
+    def of(cls, lm: LanguageModel, settings: Mapping[str, Any], *, tokenisation: Tokenisation) -> ScoreCache:
         """Find the place in the cache of treelm for the scores of this model under these settings of its search.
 
-        It is one place for settings that are said and that are not, and for all of those of a model without a search.
+        It is one place for settings that are given and that are not, and for all of those of a model without a search.
         """
         from treelm import __version__
         from treelm.models.persistence.storage import describe_model
@@ -327,7 +278,7 @@ class KeptScores:
         return cls(cache_directory() / "syntaxgym" / f"{digest.hexdigest()[:32]}.jsonl")
 
     def read(self) -> dict[str, ScoredText]:
-        """Read what is kept, by text; a line that is not as it was written is left out."""
+        """Read what is cached, by text; a line that is not as it was written is left out. Infinity is null in JSON."""
         if not self.path.is_file():
             return {}
         found = {}
@@ -337,9 +288,9 @@ class KeptScores:
                 found[values["text"]] = ScoredText(
                     text=values["text"],
                     spans=spans,
-                    surprisal_bits=tuple(map(_infinite, values["surprisal_bits"])),
+                    surprisal_bits=tuple(math.inf if bits is None else bits for bits in values["surprisal_bits"]),
                     is_unk=tuple(values["is_unk"]),
-                    end_bits=_infinite(values["end_bits"]),
+                    end_bits=math.inf if values["end_bits"] is None else values["end_bits"],
                 )
         return found
 
@@ -353,5 +304,5 @@ class KeptScores:
             return
 
     def forget(self) -> None:
-        """Delete what was kept before."""
+        """Delete what was cached before."""
         self.path.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from treelm.corpora.data_config import locate_split
 from treelm.errors import check_positive
 from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
-from treelm.evaluation.syntaxgym.scoring import KeptScores, score_suites
+from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.models.search.settings import GivenSearch, given_search
 from treelm.papers.measures.base import Measured, OfRuns, Subject
@@ -39,8 +39,8 @@ class SyntaxGym(GivenSearch, OfRuns):
         """Score the suites, but for sentences that any scoring of them has left in the cache."""
         given = given_search(self)
         lm = subject.model(given)
-        kept = KeptScores.of(lm, subject.search(given), tokenisation="treebank")
-        found = accuracies(score_suites(lm, load_suites(self._suites()), kept=kept))
+        cache = ScoreCache.of(lm, subject.search(given), tokenisation="treebank")
+        found = accuracies(score_suites(lm, load_suites(self._suites()), cache=cache))
         score = overall_score(found)
         values = {} if score is None else {"sg_score": 100 * score}
         values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
