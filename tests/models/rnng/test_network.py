@@ -61,13 +61,15 @@ def gradients(model: RNNG, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     return dict(zip(names, found, strict=True))
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("count", [1, 7, 64])
 @pytest.mark.parametrize(("order", "composition", "num_layers", "num_unfinished"), VARIANTS)
 def test_loss_and_gradients_equal_the_step_by_step_form(
-    order: str, composition: str, num_layers: int, num_unfinished: int, count: int
+    order: str, composition: str, num_layers: int, num_unfinished: int, count: int, packed: bool
 ) -> None:
     vocabulary = Tokens(9, num_unfinished)
     model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers)
+    model.packed = packed
     trees = random_trees(vocabulary, count)
     losses = model.losses(as_batch(trees, vocabulary))
     action, word = plain_losses(model, trees)
@@ -81,13 +83,21 @@ def test_loss_and_gradients_equal_the_step_by_step_form(
 
 @pytest.mark.parametrize(("order", "composition", "num_layers", "num_unfinished"), VARIANTS)
 @pytest.mark.parametrize("unit", ["type", "token"])
+@pytest.mark.parametrize("packed", [False, True])
 def test_dropout_stands_where_the_plain_form_has_it(
-    order: str, composition: str, num_layers: int, num_unfinished: int, unit: str, monkeypatch: pytest.MonkeyPatch
+    order: str,
+    composition: str,
+    num_layers: int,
+    num_unfinished: int,
+    unit: str,
+    packed: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With every dropout replaced by a factor, the two forms agree only if the factors stand at the same places."""
     vocabulary = Tokens(9, num_unfinished)
     variant = {"order": order, "composition": composition, "num_layers": num_layers, "embedding_dropout_by": unit}
     model = build_model(vocabulary, dropout=0.5, **variant)
+    model.packed = packed
     monkeypatch.setattr(RNNG, "_drop", lambda self, units: 0.7 * units)
     monkeypatch.setattr(RNNG, "_mask", lambda self, rows, size: self.word_bias.new_full((rows, size), 0.7))
     trees = random_trees(vocabulary, 7)

@@ -23,6 +23,7 @@ from treelm.models.rnng.attention import AttentionComposition, Dropped, attentio
 from treelm.models.rnng.composition import Composition, LSTMComposition, NoComposition, compose
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
 from treelm.models.rnng.machine import StackMachine
+from treelm.models.rnng.packed import StackLevels, compose_by_height, stack_lstm
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
 from treelm.models.rnng.weights import AttentionWeights, SearchWeights, affine
@@ -42,6 +43,8 @@ class RNNG(GenerativeParser, DocumentReader):
     """
 
     system: ClassVar[str] = "rnng"
+    packed: bool | None = None
+    """Whether losses are computed in few large calls (``packed.py``); None: on a GPU, not on a CPU."""
     has_released_search: ClassVar[bool] = True
 
     def __init__(self, config: RNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
@@ -122,6 +125,7 @@ class RNNG(GenerativeParser, DocumentReader):
             device,
             by_type=self._shares_vectors,
             one_start=self._shares_vectors and not self.keeps_context,
+            packed=device.type == "cuda" if self.packed is None else self.packed,
         )
 
     @property
@@ -134,12 +138,18 @@ class RNNG(GenerativeParser, DocumentReader):
         vectors = self._vectors(plan, word_vectors, starts)
         if isinstance(self.composition, AttentionComposition):
             return self._attention_outputs(plan, vectors)
-        if self._shares_vectors:
-            hidden = sweep_lstm(vectors, self.stack_layers[0], plan.tree, plan.vectors)
+        tree = plan.tree
+        if isinstance(tree, StackLevels):
+            hidden = stack_lstm(vectors.index_select(0, plan.vectors), self.stack_layers[0], tree)
+            for lstm in self.stack_layers[1:]:
+                hidden = stack_lstm(self._drop(hidden), lstm, tree)
         else:
-            hidden = sweep_lstm(vectors.index_select(0, plan.vectors), self.stack_layers[0], plan.tree)
-        for lstm in self.stack_layers[1:]:
-            hidden = sweep_lstm(self._drop(hidden), lstm, plan.tree)
+            if self._shares_vectors:
+                hidden = sweep_lstm(vectors, self.stack_layers[0], tree, plan.vectors)
+            else:
+                hidden = sweep_lstm(vectors.index_select(0, plan.vectors), self.stack_layers[0], tree)
+            for lstm in self.stack_layers[1:]:
+                hidden = sweep_lstm(self._drop(hidden), lstm, tree)
         return linear(self._drop(hidden), self.output.weight, self.output.bias).relu()
 
     def _attention_outputs(self, plan: BatchPlan, vectors: Tensor) -> Tensor:
@@ -167,6 +177,8 @@ class RNNG(GenerativeParser, DocumentReader):
         vectors = self._drop(torch.cat(given))
         if isinstance(self.composition, LSTMComposition) and plan.lstm is not None:
             kept = self._mask(plan.num_reduce, 2 * self.config.embedding_size) if self._drops else None
+            if isinstance(plan.lstm, list):
+                return compose_by_height(vectors, self.composition, kept, plan.lstm)
             return compose(vectors, self.composition, kept, plan.lstm)
         return vectors
 

@@ -16,6 +16,7 @@ from treelm.models.layers.lstm import Predecessors, plan_tree
 from treelm.models.rnng import attention, composition
 from treelm.models.rnng.attention import build_graph, plan_attention
 from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.packed import StackLevels, TreeLevel, order_by_height, plan_stack, plan_trees
 from treelm.models.rnng.structure import (
     StackSchedule,
     chain_local_trees,
@@ -47,13 +48,13 @@ class BatchPlan:
     given: Given
     num_reduce: int  # R, constituents that are composed
     vectors: Tensor  # (T,) the vector of the top item
-    tree: Predecessors  # the context right below every context
+    tree: Predecessors | StackLevels  # the context right below every context
     actions: Tensor  # (T,) what comes next
     valid: Tensor  # (T, num_actions) what may come next
     shifts: Tensor  # (W,) contexts in which a word comes next
     words: Tensor  # (W,) which word it is
     sentence: Tensor  # (T,)
-    lstm: composition.ChainPlan | None = None
+    lstm: composition.ChainPlan | list[TreeLevel] | None = None
     attention: attention.AttentionPlan | None = None
 
 
@@ -66,11 +67,13 @@ def plan_batch(
     *,
     by_type: bool,
     one_start: bool,
+    packed: bool,
 ) -> BatchPlan:
     """Plan the losses of a batch: one given vector ``by_type``, for all actions that push the same, or one an action.
 
-    All sentences have ``one_start``, the same initial vector, or one each. Raises ``InputError`` for a tree that the
-    model cannot build.
+    All sentences have ``one_start``, the same initial vector, or one each. ``packed`` plans few large calls
+    (``packed.py``); with attention composition, where stack and constituents wait for each other, there are none.
+    Raises ``InputError`` for a tree that the model cannot build.
     """
 
     derivations = derive(config, batch, ends_word, num_labels)
@@ -79,8 +82,14 @@ def plan_batch(
     is_label = (derivations.actions >= FIRST_NT) & (derivations.actions < FIRST_NT + num_labels)
     pushes = ~np.roll(derivations.is_start, -1)
     local_trees = select_local_trees(derivations.local_trees, pushes[derivations.local_trees.reduce])
-    chains = chain_local_trees(local_trees, len(pushes)) if config.composition == "lstm" else None
-    composed = local_trees.reduce[chains.local_trees] if chains else local_trees.reduce
+    packed = packed and config.composition != "attention"
+    chains, counts, order_of_trees = None, list[int](), np.arange(len(local_trees.reduce))
+    if config.composition == "lstm" and packed:
+        order_of_trees, counts = order_by_height(local_trees, len(pushes))
+    elif config.composition == "lstm":
+        chains = chain_local_trees(local_trees, len(pushes))
+        order_of_trees = chains.local_trees
+    composed = local_trees.reduce[order_of_trees]
     num_initial = 1 if one_start else derivations.num_sentences
     given, vector_of_action = _number_vectors(
         config, derivations, batch.tokens, is_label, composed, by_type, num_initial
@@ -93,6 +102,11 @@ def plan_batch(
         labels = derivations.actions - FIRST_NT
         attention = plan_attention(graph, vector_of_context, vector_of_action, labels)
         order = np.arange(len(order))
+    lstm: composition.ChainPlan | list[TreeLevel] | None = None
+    if chains:
+        lstm = composition.plan_composition(chains, local_trees, vector_of_action, device)
+    elif config.composition == "lstm":
+        lstm = plan_trees(local_trees, order_of_trees, counts, vector_of_action)
     actions = derivations.actions[order]
     shifts = np.flatnonzero(actions == SHIFT)
     word_index = np.cumsum(derivations.actions == SHIFT) - 1
@@ -100,13 +114,15 @@ def plan_batch(
         given=given,
         num_reduce=len(local_trees.reduce),
         vectors=torch.from_numpy(vector_of_context[order]),
-        tree=plan_tree(stacks.below, stacks.schedule.offsets, device),
+        tree=plan_stack(stacks.below, stacks.schedule)
+        if packed
+        else plan_tree(stacks.below, stacks.schedule.offsets, device),
         actions=torch.from_numpy(actions),
         valid=torch.from_numpy(valid[order]),
         shifts=torch.from_numpy(shifts),
         words=torch.from_numpy(batch.tokens[word_index[order[shifts]]]),
         sentence=torch.from_numpy(derivations.sentence[order]),
-        lstm=composition.plan_composition(chains, local_trees, vector_of_action, device) if chains else None,
+        lstm=lstm,
         attention=attention,
     )
     return plan_to_device(plan, device)
