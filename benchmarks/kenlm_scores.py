@@ -24,7 +24,7 @@ from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models.base import LanguageModel
-from treelm.training.run import load_run_recipe
+from treelm.training.run_folder import load_run_recipe
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from treelm.io.json import encode_json, read_json
 from treelm.models.base import LanguageModel
 from treelm.models.persistence.storage import load_model
 from treelm.training.recipe import Recipe
-from treelm.training.run import load_run_recipe
+from treelm.training.run_folder import load_run_recipe
 
 CARD, EXPECTED, FIGURES = "README.md", "expected.json", "figures.json"
 TAUGHT = ("rnng", "transformer-grammar", "pushdown", "som", "shift-reduce", "chart", "pcfg")

@@ -34,7 +34,7 @@ from treelm.errors import InputError, choose_from
 from treelm.io.files import file_hash
 from treelm.models.base import LanguageModel
 from treelm.models.persistence.storage import WEIGHTS, load_model
-from treelm.training.run import load_run_recipe
+from treelm.training.run_folder import load_run_recipe
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (ROOT / "src" / "treelm" / "pretrained", *sorted(ROOT.glob("packages/*/src/*/pretrained")))

@@ -37,7 +37,8 @@ from treelm.models.persistence.shipped import FOLDER
 from treelm.models.persistence.storage import load_model
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
 from treelm.training.recipe import load_recipe
-from treelm.training.run import has_run, is_estimated, load_run_recipe, train
+from treelm.training.run_folder import has_run, is_estimated, load_run_recipe
+from treelm.training.trainer import train
 
 ROOT = Path(__file__).parents[1]
 OWN = ("lstm-gum-open", "ngram-gum-open", "rnng-gum-open")

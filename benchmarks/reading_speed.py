@@ -23,7 +23,7 @@ from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference.loading import load
-from treelm.training.run import load_run_recipe
+from treelm.training.run_folder import load_run_recipe
 
 _WARM_UP = 2  # sentences that are read before, so that what is made once is there
 

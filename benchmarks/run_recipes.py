@@ -15,7 +15,7 @@ import tomli_w
 from treelm.errors import InputError
 from treelm.models.configs import to_plain
 from treelm.training.recipe import FILE_NAME, SECTIONS, Recipe, load_recipe, parse_override, recipe_names
-from treelm.training.run import load_run_recipe
+from treelm.training.run_folder import load_run_recipe
 
 NAMES = (
     *(("data", name) for name in ("corpus", "train", "dev", "test")),

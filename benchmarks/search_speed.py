@@ -22,8 +22,8 @@ import torch
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.models.layers.devices import process_peak_mb, restart_peak
+from treelm.training.prepare import set_up
 from treelm.training.recipe import load_recipe
-from treelm.training.run import set_up
 
 _SHARE = 10  # words that are kept between words are a tenth of those between actions
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from model_card import CARD, CORPORA, EXPECTED, read_figures, write_figures
 
 from treelm import __version__
@@ -26,12 +25,14 @@ from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.storage import load_model, read_reading, save_model
 from treelm.models.persistence.tensors import FloatType
 from treelm.training.config import TrainingConfig
-from treelm.training.dev import evaluate
+from treelm.training.distributed import ProcessGroup
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.metrics import read_metrics
+from treelm.training.prepare import dev_batches
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe
-from treelm.training.run import dev_batches, load_run_recipe
+from treelm.training.run_folder import load_run_recipe
+from treelm.training.trainer import dev_loss
 
 __all__ = ["CARD", "EXPECTED", "Origin", "add_curve", "differences", "ship"]
 
@@ -132,7 +133,8 @@ def dev_nats_per_word(lm: LanguageModel, recipe: Recipe) -> float:
     """The loss that training minimises, on dev; NaN without dev data."""
     has_dev = recipe.data.has_split("dev")
     batches = dev_batches(prepared_split(recipe.data, "dev"), lm, recipe) if has_dev else ()
-    loss = evaluate(Fabric(accelerator="cpu", devices=1), lm, batches, TrainingConfig())
+    config = TrainingConfig(device="cpu")
+    loss = dev_loss(lm, batches, config, ProcessGroup(config))
     lm.eval()
     return loss.nats_per_word
 

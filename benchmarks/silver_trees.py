@@ -24,7 +24,7 @@ from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import bracketing_of
 from treelm.inference.loading import load
 from treelm.models.scores import ParsedSentence
-from treelm.training.run import load_run_recipe
+from treelm.training.run_folder import load_run_recipe
 
 QUARTERS, BLOCKS = 4, (64, 512, 4096)
 

@@ -26,8 +26,8 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import LanguageModel
 from treelm.models.transformer.network import Transformer
 from treelm.training.numerics import numerics
+from treelm.training.prepare import set_up
 from treelm.training.recipe import build_recipe
-from treelm.training.run import set_up
 
 UNCOUNTED = -100
 

@@ -48,8 +48,8 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
 from treelm.training.numerics import numerics
+from treelm.training.prepare import set_up
 from treelm.training.recipe import load_recipe
-from treelm.training.run import set_up
 
 RECIPES = {"pushdown": "pushdown-gum-open", "transformer-grammar": "tg-gum-open"}
 FOLDERS = {"pushdown": public_pushdown.FOLDER, "transformer-grammar": public_transformer_grammar.FOLDER}

@@ -33,9 +33,9 @@ lm.score(sentences[:1])
 """
 WORK = {
     "training: 30 updates of the demo's RNNG, fp32": """
-from treelm.training.loop import fit
+from treelm.training.trainer import fit
 from treelm.training.recipe import load_recipe
-from treelm.training.run import set_up
+from treelm.training.prepare import set_up
 recipe = load_recipe("demo", ["training.precision=fp32", "training.threads=1", "training.max_steps=40"])
 setup = set_up(recipe)
 steps = fit(setup.model, setup.batches, setup.dev, recipe.training, tempfile.mkdtemp() + "/run")

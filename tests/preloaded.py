@@ -58,7 +58,7 @@ def _programs(folder: Path, address: str) -> Iterator[Path]:
 
 
 def _serve(address: str) -> NoReturn:
-    for name in ("treelm.inference.loading", "treelm.training.run", "torch._dynamo"):  # the last for optimisers
+    for name in ("treelm.inference.loading", "treelm.training.trainer", "torch._dynamo"):  # the last for optimisers
         import_module(name)
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries what has ended

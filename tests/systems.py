@@ -15,8 +15,8 @@ from typing import Any
 from tests.training.treebanks import write_treebank
 from treelm.models import system_class
 from treelm.models.base import EstimatedLM
+from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import Recipe, build_recipe
-from treelm.training.run import Setup, set_up
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,11 +29,11 @@ from treelm.models.layers.dropout import dropout_off
 from treelm.models.persistence.storage import WEIGHTS, load_model, save_model
 from treelm.models.scores import NoLogProbability
 from treelm.models.streams import StreamLM
-from treelm.training.checkpoints import Checkpoints
+from treelm.training.checkpoint import newest_checkpoint
 from treelm.training.data import Batch, part_of
-from treelm.training.loop import fit
 from treelm.training.outcomes import NonFiniteError
 from treelm.training.recipe import save_recipe
+from treelm.training.trainer import fit
 from treelm.trees.tree import Tree
 
 SENTENCES = [text.split() for text in ("the cat sees a dog", "a bird", "fish", "the zebra hears the fish of a bird")]
@@ -338,9 +338,9 @@ def test_a_run_that_is_resumed_is_the_run_that_never_stopped(name: str, tmp_path
             steps = list(fit(setup.model, setup.batches, setup.dev, config, run, resume=stop != stops[0]))
             assert steps[-1].step == stop
         weights.append((run / WEIGHTS).read_bytes())
-        checkpoint = Checkpoints(run / "checkpoints", keep=2).newest()
+        checkpoint = newest_checkpoint(run)
         assert checkpoint is not None
-        weights.append(b"".join(tensor.numpy().tobytes() for tensor in checkpoint.file("weights").values()))
+        weights.append(b"".join(tensor.numpy().tobytes() for tensor in checkpoint.tensors["weights"].values()))
     assert weights[:2] == weights[2:]
 
 

@@ -18,7 +18,7 @@ from treelm.corpora.data_packages import DATA_PACKAGES, DataPackage
 from treelm.models.persistence.shipped import FOLDER, shipped_folder, shipped_names
 from treelm.models.persistence.storage import CONFIG, VOCABULARY, WEIGHTS, load_model
 from treelm.training.recipe import load_recipe, recipe_names
-from treelm.training.run import load_run_recipe
+from treelm.training.run_folder import load_run_recipe
 
 ROOT = Path(__file__).parent.parent
 FILES = {CARD, CONFIG, EXPECTED, FIGURES, VOCABULARY, WEIGHTS, "recipe.toml"}

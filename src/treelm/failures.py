@@ -16,7 +16,7 @@ from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 EXIT_FAILED = 70  # EX_SOFTWARE of sysexits.h
 VARIABLE = "TREELM_TRACEBACK"
 """The environment variable with which developers see tracebacks on standard error instead."""
-_PACKAGES = ("treelm", "torch", "numpy", "safetensors", "lightning-fabric")
+_PACKAGES = ("treelm", "torch", "numpy", "safetensors")
 _WHAT_IS_IN_IT = """\
 It holds versions, the names of options, and the traceback: places in programs, no values of variables and no content of
 your files, but for what the error message in its last line may quote. Paths in your home folder begin with ~.

@@ -22,7 +22,8 @@ from treelm.corpora.catalog import CATALOG_VARIABLE
 from treelm.models.persistence.shipped import FOLDER
 from treelm.models.persistence.storage import load_model
 from treelm.training.recipe import load_recipe, recipe_names
-from treelm.training.run import load_run_recipe, train
+from treelm.training.run_folder import load_run_recipe
+from treelm.training.trainer import train
 
 NAME = "rnng-open-english"
 SIZES = ("embedding_size", "hidden_size", "num_layers")

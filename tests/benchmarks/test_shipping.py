@@ -19,7 +19,7 @@ from tests.cli.conftest import RECIPE, TREES
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.training.recipe import load_recipe
-from treelm.training.run import train
+from treelm.training.trainer import train
 
 ORIGIN = Origin(about="A toy.", commit="abc", command="make it")
 FILES = {

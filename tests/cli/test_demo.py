@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import RECIPE, TREES, Treelm
 from treelm.cli.arguments import how_called
 from treelm.figures.demo import what_next
-from treelm.training.checkpoints import lock_folder
+from treelm.training.run_folder import lock_folder
 
 SOM = '[model]\nsystem = "som"\nsize = 12\ndropout = 0.0\n'
 PARSER = '[model]\nsystem = "shift-reduce"\nsize = 12\nlanguage_model = false\n'

@@ -16,7 +16,8 @@ from treelm.inference.loading import THRESHOLD
 from treelm.models.persistence import shipped
 from treelm.models.persistence.shipped import find_run, shipped_names
 from treelm.training.recipe import load_recipe
-from treelm.training.run import load_run_recipe, train
+from treelm.training.run_folder import load_run_recipe
+from treelm.training.trainer import train
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.streams import StreamLM
-from treelm.training.run import set_up
+from treelm.training.prepare import set_up
 
 END = 5  # unknown, a, b, c, d
 Row = tuple[int, int]  # places in the corpus' tokens, ends included

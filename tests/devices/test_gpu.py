@@ -17,8 +17,8 @@ from treelm.models.layers.dropout import dropout_off
 from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.layers.precision import column_sums
 from treelm.training.config import Precision
-from treelm.training.loop import fit
 from treelm.training.optimizers import build_optimizer
+from treelm.training.trainer import fit
 
 pytestmark = pytest.mark.gpu
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 from tests.devices.pretended import DEVICE, Traffic, pretended_device
 from tests.devices.worlds import VARIANTS, World, build_world
 from treelm.models import SYSTEMS
-from treelm.training.config import Precision
+from treelm.training.config import Precision, TrainingConfig
+from treelm.training.distributed import ProcessGroup
 from treelm.training.numerics import numerics
-from treelm.training.updates import make_update
+from treelm.training.parts import ShardStates
+from treelm.training.trainer import update_weights
 
 WAITS = ("prpn sentences",)  # takes statistics of what a mask keeps, and only the device knows how much that is
 DECIDES = ("som", "som documents", "shift-reduce")  # step by step on the CPU, from what the device computes
@@ -22,15 +22,14 @@ DECIDES = ("som", "som documents", "shift-reduce")  # step by step on the CPU, f
 
 def train(world: World, device: torch.device) -> list[float]:
     """The losses and norms of gradients of two steps."""
-    precision: Any = "bf16-mixed" if world.config.precision == "bf16" else "32-true"
-    accelerator = "cuda" if device.type == "cuda" else "cpu"
-    fabric = Fabric(accelerator=accelerator, devices=1, precision=precision)
+    group = ProcessGroup(TrainingConfig(device="cpu"))
     model = world.model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)  # the fused one exists on real devices only
-    found, carried = [], None
+    found: list[float] = []
+    carried: ShardStates = {}
     with numerics(world.config):
         for number, batch in enumerate(world.batches, 1):
-            update = make_update(fabric, model, optimizer, batch, world.config, number, carried=carried)
+            update = update_weights(model, optimizer, batch, world.config, number, group, carried)
             carried = update.carried
             found += [update.loss.nats_per_word, update.gradient_norm]
     return found

@@ -26,7 +26,7 @@ from treelm.models.lstm.network import LSTM, LSTMConfig
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM
 from treelm.training.recipe import load_recipe
-from treelm.training.run import train
+from treelm.training.trainer import train
 
 LINES = ["the dog barks", "a cat", "the cat sees the dog", "dogs", "the dog sees a cat and a dog"]
 WORDS = ["the", "dog", "barks", "a", "cat", "sees"]

@@ -44,10 +44,9 @@ from treelm.inference.stimuli import read_table as read_stimuli
 from treelm.models.persistence.storage import load_model
 from treelm.papers.data import FOLDER, data_sets
 from treelm.papers.declaration import load_table
-from treelm.training.checkpoints import Checkpoints
+from treelm.training import checkpoint
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
-from treelm.training.state import read_state
 from treelm.trees.bracket_reader import unescape
 from treelm.trees.brackets import format_tree, parse_tree
 
@@ -317,9 +316,7 @@ def read_tokenizer(path: Path) -> None:
 
 
 def read_checkpoint(path: Path) -> None:
-    directory = path.parent.parent
-    checkpoint = Checkpoints(directory, keep=1)._read(path.parent)
-    read_state(checkpoint)
+    checkpoint.read_checkpoint(path.parent)
 
 
 def read_evalb_parameters(path: Path) -> None:

@@ -32,7 +32,7 @@ from treelm.io.atomic import write_atomically
 from treelm.io.downloads import Download
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.persistence.tensors import read_tensors
-from treelm.training.checkpoints import Checkpoint, Checkpoints
+from treelm.training.checkpoint import newest_checkpoint
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe, parse_override
 
@@ -441,24 +441,27 @@ def test_an_array_of_objects_is_not_opened(tmp_path: Path) -> None:
     assert not (tmp_path / "harm").exists()
 
 
-@pytest.mark.parametrize("change_of", [("tensors", ["../../weights"]), ("tensors", 7), ("format_version", 99)])
+@pytest.mark.parametrize(
+    "change_of",
+    [("tensors", ["../../weights"]), ("tensors", 7), ("format_version", 99), ("state", 7), ("state", {"step": "20"})],
+)
 def test_a_state_that_vouches_for_itself_but_is_no_state_is_refused(tmp_path: Path, change_of: tuple[str, Any]) -> None:
-    step = tmp_path / "step-00000020.0"
+    step = tmp_path / "checkpoints" / "step-00000020.0"
     shutil.copytree(RUNS / "lstm" / "checkpoints" / step.name, step)
     change(step / "state.json", change_of)
     (step / "state.json").write_bytes(seeds.seal_state((step / "state.json").read_bytes()))
     with pytest.raises(InputError, match="none of 1 checkpoints is usable"):
-        Checkpoints(tmp_path, keep=1).newest()
+        newest_checkpoint(tmp_path)
 
 
 def test_a_checkpoint_that_is_damaged_twice_is_put_aside_twice(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, keep=2)
+    step = tmp_path / "checkpoints" / "step-00000020.0"
     for _ in range(2):
-        checkpoints.save(1, Checkpoint(tensors={}, values={}))
-        (tmp_path / "step-00000001.0" / "state.json").write_text("{}")
+        shutil.copytree(RUNS / "lstm" / "checkpoints" / step.name, step)
+        (step / "state.json").write_text("{}")
         with pytest.raises(InputError, match="none of 1"):
-            checkpoints.newest()
-    assert len(list(tmp_path.glob("damaged-*"))) == 2
+            newest_checkpoint(tmp_path)
+    assert len(list(step.parent.glob("damaged-*"))) == 2
 
 
 @pytest.mark.parametrize(

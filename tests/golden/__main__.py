@@ -64,7 +64,7 @@ def _write(out: Path, parts: list[str], processes: int) -> int:
     import torch
 
     import treelm.inference.loading
-    import treelm.training.run  # noqa: F401
+    import treelm.training.trainer  # noqa: F401
 
     torch.set_num_threads(1)
     context, waiting, running, failed = multiprocessing.get_context("fork"), list(parts), {}, 0

@@ -104,7 +104,7 @@ def describe(run: Path) -> dict[str, Any]:
 def make(name: str) -> None:
     """Train a run and keep what a run folder needs; checkpoints only where they are tried."""
     from treelm.training.recipe import build_recipe
-    from treelm.training.run import train
+    from treelm.training.trainer import train
 
     run = HERE / name
     shutil.rmtree(run, ignore_errors=True)

@@ -13,7 +13,8 @@ from treelm.errors import InputError
 from treelm.inference.loading import run_beam
 from treelm.models.persistence.storage import CONFIG, FORMAT_VERSION
 from treelm.training.metrics import FILE_NAME as METRICS
-from treelm.training.run import load_run_recipe, train
+from treelm.training.run_folder import load_run_recipe
+from treelm.training.trainer import train
 
 TOLERANCE = 1e-5  # nats
 MOST_BYTES = 1 << 20

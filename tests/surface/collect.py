@@ -56,9 +56,9 @@ MODULES = (
     "treelm.models.base",
     "treelm.models.persistence.storage",
     "treelm.training.config",
-    "treelm.training.loop",
+    "treelm.training.prepare",
     "treelm.training.recipe",
-    "treelm.training.run",
+    "treelm.training.trainer",
     "treelm.trees.brackets",
     "treelm.trees.distances",
     "treelm.trees.transforms",
@@ -205,7 +205,7 @@ def keys(folder: Path) -> Iterator[str]:
 def _keys_of_runs(folder: Path) -> Iterator[str]:
     from tests.legacy.make import recipe_values
     from treelm.training.recipe import build_recipe
-    from treelm.training.run import train
+    from treelm.training.trainer import train
 
     for name in ("lstm", "rnng", "ngram"):
         values = recipe_values(name)

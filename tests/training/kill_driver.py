@@ -28,9 +28,9 @@ from tests.training.toys import ToyBatches, toy_model
 from tests.training.treebanks import write_treebank
 from treelm import models
 from treelm.training.config import TrainingConfig
-from treelm.training.loop import fit
-from treelm.training.run import has_run
-from treelm.training.run import train as train_recipe
+from treelm.training.run_folder import has_run
+from treelm.training.trainer import fit
+from treelm.training.trainer import train as train_recipe
 
 CONFIG = TrainingConfig(
     epochs=24,
@@ -52,7 +52,7 @@ def train_toy(directory: Path) -> None:
 
 
 def train_system(name: str, directory: Path) -> None:
-    recipe = recipe_of(name, directory.parent.parent, noisy=True, devices=1)
+    recipe = recipe_of(name, directory.parent.parent, noisy=True)
     changes = {"epochs": 6, "shards": None, "checkpoint_every_steps": 1, "batch_size": 5, "bptt": 5}
     recipe = replace(recipe, training=replace(recipe.training, **changes))
     train_recipe(recipe, directory, resume=has_run(directory, recipe), on_terminal=False)

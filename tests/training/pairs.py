@@ -1,6 +1,6 @@
 """Every system on toy data, trained in one process or in two; what came of it is written into a file.
 
-``python -m tests.training.pairs FOLDER`` is one of two processes; ``start_pair`` starts both.
+``python -m tests.training.pairs FOLDER`` is one of two processes, which torchrun starts.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import socket
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +19,10 @@ from safetensors.torch import save_file
 
 from tests.systems import SMALL, small_recipe
 from treelm.models import SYSTEMS, config_class, system_class
-from treelm.training.loop import fit
-from treelm.training.ranks import Ranks
+from treelm.training.distributed import ProcessGroup
+from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe
-from treelm.training.run import set_up, train
+from treelm.training.trainer import fit, train
 
 REPOSITORY = Path(__file__).parents[2]
 # Batches of 12 sentences, or 5 rows, so that the two shards of a stream are not equal.
@@ -48,7 +46,7 @@ CASES = [(name, noisy) for name in CHANGES for noisy in (False, True) if noisy o
 unsupervised RNNG always samples, and other trees in other shards."""
 
 
-def recipe_of(name: str, folder: Path, *, noisy: bool, devices: int) -> Recipe:
+def recipe_of(name: str, folder: Path, *, noisy: bool) -> Recipe:
     small, changes = SMALL[name], CHANGES[name]
     noise = {"recurrent_dropout": 0.2, "oracle": "dynamic"} if noisy else {"recurrent_dropout": 0.0, "oracle": "static"}
     fields = config_class(system_class(small.system)).__dataclass_fields__
@@ -60,7 +58,6 @@ def recipe_of(name: str, folder: Path, *, noisy: bool, devices: int) -> Recipe:
         "log_every_steps": 1,
         "learning_rate": 0.02,
         "timeout_minutes": 10.0,
-        "devices": devices,
         "shards": 2 if noisy else None,
         **(STREAM if small.training.get("batches") == "stream" else SENTENCES),
         **changes.get("training", {}),
@@ -68,9 +65,11 @@ def recipe_of(name: str, folder: Path, *, noisy: bool, devices: int) -> Recipe:
     return small_recipe(name, folder, {**changes, "model": {**model, **changes.get("model", {})}, "training": training})
 
 
-def train_one(folder: Path, run: Path, name: str, *, noisy: bool, ranks: Ranks, **training: Any) -> list[list[float]]:
+def train_one(
+    folder: Path, run: Path, name: str, *, noisy: bool, group: ProcessGroup, **training: Any
+) -> list[list[float]]:
     """Train in float64; returns the loss a word of every step, the norm of its gradient, and the dev loss."""
-    recipe = recipe_of(name, folder, noisy=noisy, devices=ranks.number)
+    recipe = recipe_of(name, folder, noisy=noisy)
     setup = set_up(replace(recipe, training=replace(recipe.training, **training)))
     setup.model.double()
     resume = (run / "checkpoints").exists()
@@ -80,47 +79,40 @@ def train_one(folder: Path, run: Path, name: str, *, noisy: bool, ranks: Ranks, 
         setup.dev,
         setup.recipe.training,
         run,
-        resume=ranks.from_main(resume),
+        resume=group.on_main(lambda: resume),
         dev_trees=setup.dev_trees,
-        ranks=ranks,
+        group=group,
     )
     curve = [
         [one.loss.nats_per_word, one.gradient_norm, -1.0 if one.dev is None else one.dev.nats_per_word] for one in steps
     ]
-    if ranks.is_main:
+    if group.is_main:
         save_file({key: value.clone() for key, value in setup.model.state_dict().items()}, run / "final.safetensors")
     return curve
 
 
-def train_all(folder: Path, runs: Path, ranks: Ranks) -> dict[str, list[list[float]]]:
+def train_all(folder: Path, runs: Path, group: ProcessGroup) -> dict[str, list[list[float]]]:
     """All cases; in two processes also what one process goes on with, and what it has begun."""
     curves = {}
     for name, noisy in CASES:
-        curves[f"{name} {noisy}"] = train_one(folder, runs / f"{name} {noisy}", name, noisy=noisy, ranks=ranks)
+        curves[f"{name} {noisy}"] = train_one(folder, runs / f"{name} {noisy}", name, noisy=noisy, group=group)
     return curves
 
 
-def train_ngram(folder: Path, run: Path, devices: int) -> None:
-    train(small_recipe("ngram", folder, {"training": {"devices": devices}}), run, on_terminal=False)
+def train_ngram(folder: Path, run: Path) -> None:
+    train(small_recipe("ngram", folder, {}), run, on_terminal=False)
 
 
-def start_pair(module: str, *arguments: str | Path) -> list[subprocess.Popen[str]]:
-    """Two processes that run a module and find each other."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def torchrun(*arguments: str | Path, devices: int = 2) -> list[str]:
+    """The command that runs a module with its arguments in so many processes."""
+    options = ["--standalone", "--nproc-per-node", str(devices), "-m"]
+    return [sys.executable, "-m", "torch.distributed.run", *options, *map(str, arguments)]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of processes that find the package and the tests."""
     paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "src")])
-    common = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return [
-        subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, arguments)],
-            env={**os.environ, **common, "LOCAL_RANK": str(rank), "NODE_RANK": "0"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
+    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **changes}
 
 
 def main(folder: Path) -> None:
@@ -128,14 +120,13 @@ def main(folder: Path) -> None:
     left = folder / f"left-{os.environ['LOCAL_RANK']}"
     # Handlers run in reverse order: this one sees what those that connecting registers have done.
     atexit.register(lambda: left.write_text("connected" if distributed.is_initialized() else "disconnected"))
-    ranks = Ranks.connect(recipe_of("lstm", folder, noisy=False, devices=2).training)
-    curves = train_all(folder, folder / "two", ranks)
+    group = ProcessGroup(recipe_of("lstm", folder, noisy=False).training)
+    curves = train_all(folder, folder / "two", group)
     for name in ("lstm", "rnng"):  # begun by one process
-        case = {"noisy": True, "ranks": ranks}
-        curves[f"{name} from one"] = train_one(folder, folder / f"{name} from one", name, **case)
-        train_one(folder, folder / f"{name} from two", name, **case, max_steps=2)
-    train_ngram(folder, folder / "ngram two", 2)
-    (folder / f"curves-{ranks.rank}.json").write_text(json.dumps(curves))
+        curves[f"{name} from one"] = train_one(folder, folder / f"{name} from one", name, noisy=True, group=group)
+        train_one(folder, folder / f"{name} from two", name, noisy=True, group=group, max_steps=2)
+    train_ngram(folder, folder / "ngram two")
+    (folder / f"curves-{group.rank}.json").write_text(json.dumps(curves))
 
 
 if __name__ == "__main__":

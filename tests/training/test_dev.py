@@ -14,9 +14,12 @@ from treelm.evaluation.evalb_files import bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, score_spans
 from treelm.models.base import LanguageModel
 from treelm.models.persistence.storage import load_model
-from treelm.training.dev import DevTrees
+from treelm.training import trainer
+from treelm.training.config import TrainingConfig
+from treelm.training.distributed import ProcessGroup
+from treelm.training.prepare import read_dev_trees
 from treelm.training.recipe import load_recipe
-from treelm.training.run import train
+from treelm.training.trainer import dev_f1, train
 from treelm.trees.tree import Tree
 from treelm.trees.trivial import right_branching
 
@@ -46,23 +49,23 @@ def test_f1_is_that_of_the_evaluation() -> None:
     predicted = [bracketing_of(right_branching(tree.words())) for tree in gold]
     expected = score_spans([bracketing_of(tree) for tree in gold], predicted, protocol).sentence_f1
     assert 0 < expected < 100
-    assert DevTrees(gold).unlabeled_f1(model) == pytest.approx(expected)
+    assert dev_f1(model, gold, ProcessGroup(TrainingConfig())) == pytest.approx(expected)
 
 
 def test_sentences_without_a_tree_do_not_choose_the_model(tmp_path: Path) -> None:
     (tmp_path / "dev.ptb").write_text("(S (X a) (X b))\n(UNPARSED (X a) (X b))\n(S (X c) (X d))\n")
-    found = DevTrees.read(DataConfig(train="none", dev=str(tmp_path / "dev.ptb")))
-    assert [tree.words() for tree in found.trees] == [["a", "b"], ["c", "d"]]
+    found = read_dev_trees(DataConfig(train="none", dev=str(tmp_path / "dev.ptb")))
+    assert [tree.words() for tree in found] == [["a", "b"], ["c", "d"]]
     (tmp_path / "dev.ptb").write_text("(UNPARSED (X a) (X b))\n")
     with pytest.raises(InputError, match=r"dev\.ptb: a dev sentence without a tree"):
-        DevTrees.read(DataConfig(train="none", dev=str(tmp_path / "dev.ptb")))
+        read_dev_trees(DataConfig(train="none", dev=str(tmp_path / "dev.ptb")))
 
 
 def test_the_model_with_the_best_f1_is_kept_though_another_has_the_best_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = iter([10.0, 30.0, 20.0])
-    monkeypatch.setattr(DevTrees, "unlabeled_f1", lambda self, model, ranks: next(figures))
+    monkeypatch.setattr(trainer, "dev_f1", lambda model, trees, group: next(figures))
     recipe = load_recipe(write_treebank(tmp_path), ["training.select_by=unlabeled_f1"])
     model = train(recipe, tmp_path / "run", on_terminal=False)
     lines = dev_lines(tmp_path / "run")
@@ -82,7 +85,11 @@ def test_real_trees_are_parsed_on_dev_and_training_is_the_same(tmp_path: Path) -
         load_recipe(path, [*settings, "training.select_by=unlabeled_f1"]), tmp_path / "by-f1", on_terminal=False
     )
     (line,) = dev_lines(tmp_path / "by-f1")
-    expected = DevTrees.read(DataConfig(dev=str(tmp_path / "dev.ptb"))).unlabeled_f1(load_model(tmp_path / "by-f1"))
+    expected = dev_f1(
+        load_model(tmp_path / "by-f1"),
+        read_dev_trees(DataConfig(dev=str(tmp_path / "dev.ptb"))),
+        ProcessGroup(TrainingConfig()),
+    )
     assert line["unlabeled_f1"] == pytest.approx(expected)
     for name, tensor in plain.state_dict().items():
         assert tensor.equal(chosen.state_dict()[name])
@@ -94,4 +101,4 @@ def test_systems_and_data_without_trees_are_refused(tmp_path: Path) -> None:
         train(load_recipe("ngram-demo", [setting, "data.max_sentences=50"]), tmp_path / "run", on_terminal=False)
     (tmp_path / "dev.txt").write_text("a b\n")
     with pytest.raises(InputError, match=r"dev.txt:1: .*without a tree"):
-        DevTrees.read(DataConfig(dev=str(tmp_path / "dev.txt")))
+        read_dev_trees(DataConfig(dev=str(tmp_path / "dev.txt")))

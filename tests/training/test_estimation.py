@@ -11,7 +11,8 @@ import pytest
 from treelm.errors import InputError
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.training.recipe import load_recipe
-from treelm.training.run import load_run_recipe, train
+from treelm.training.run_folder import load_run_recipe
+from treelm.training.trainer import train
 
 
 @pytest.fixture(autouse=True)

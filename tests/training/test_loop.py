@@ -14,8 +14,8 @@ from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.persistence.storage import load_model
 from treelm.training.config import TrainingConfig
-from treelm.training.loop import Step, fit
 from treelm.training.outcomes import NonFiniteError
+from treelm.training.trainer import Step, fit
 
 
 @pytest.fixture(autouse=True)
@@ -134,8 +134,7 @@ def test_plateau_lowers_the_learning_rate_when_dev_is_worse(tmp_path: Path) -> N
 def away(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock on which a second passes whenever training looks at it; gives the seconds that pass besides."""
     looks, away = iter(range(10**6)), [0.0]
-    for module in ("loop", "session"):
-        monkeypatch.setattr(f"treelm.training.{module}.perf_counter", lambda: next(looks) + away[0])
+    monkeypatch.setattr("treelm.training.trainer.perf_counter", lambda: next(looks) + away[0])
     return away
 
 

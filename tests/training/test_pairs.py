@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import torch
 from safetensors.torch import load_file
 
 from tests.made_once import made_once
-from tests.training.pairs import CASES, recipe_of, start_pair, train_all, train_ngram, train_one
+from tests.training.pairs import CASES, environment, recipe_of, torchrun, train_all, train_ngram, train_one
 from tests.training.treebanks import write_treebank
-from treelm.training.ranks import Ranks
+from treelm.training.distributed import ProcessGroup
 
 pytestmark = pytest.mark.timeout(1200)  # all trainings are in one fixture; seconds on an idle machine
 TOLERANCE = 1e-9  # in float64; asked for is 1e-6
@@ -30,16 +31,18 @@ def _train(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TREELM_CACHE", str(folder / "cache"))
         write_treebank(folder)
-        ranks = Ranks.connect(recipe_of("lstm", folder, noisy=False, devices=1).training)
+        group = ProcessGroup(recipe_of("lstm", folder, noisy=False).training)
         for name in ("lstm", "rnng"):
-            train_one(folder, folder / f"{name} from one", name, noisy=True, ranks=ranks, max_steps=2)
-        pair = start_pair("tests.training.pairs", folder)
-        curves = train_all(folder, folder / "one", ranks)
-        outputs = [process.communicate(timeout=900) for process in pair]
-        assert [process.returncode for process in pair] == [0, 0], outputs
+            train_one(folder, folder / f"{name} from one", name, noisy=True, group=group, max_steps=2)
+        with subprocess.Popen(
+            torchrun("tests.training.pairs", folder), env=environment(), stderr=subprocess.PIPE, text=True
+        ) as pair:
+            curves = train_all(folder, folder / "one", group)
+            _, error = pair.communicate(timeout=900)
+        assert pair.returncode == 0, error
         for name in ("lstm", "rnng"):
-            curves[f"{name} from two"] = train_one(folder, folder / f"{name} from two", name, noisy=True, ranks=ranks)
-        train_ngram(folder, folder / "ngram one", 1)
+            curves[f"{name} from two"] = train_one(folder, folder / f"{name} from two", name, noisy=True, group=group)
+        train_ngram(folder, folder / "ngram one")
     (folder / "curves.json").write_text(json.dumps(curves))
 
 

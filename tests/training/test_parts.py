@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 from tests.training.test_streams import prepare
 from tests.training.toys import ToyBatches, ToyLM, toy_model
@@ -17,8 +16,7 @@ from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import Losses
 from treelm.training import parts as parts_module
 from treelm.training.config import TrainingConfig
-from treelm.training.loop import fit
-from treelm.training.ranks import Ranks
+from treelm.training.trainer import fit
 
 CPU_MESSAGE = (
     "[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8"
@@ -29,9 +27,9 @@ CONFIG = TrainingConfig(epochs=2, batch_size=8, learning_rate=0.1, threads=1, de
 @pytest.fixture(autouse=True)
 def fresh_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-    parts_module._report.cache_clear()
+    parts_module._warn_of_memory.cache_clear()
     yield
-    parts_module._report.cache_clear()
+    parts_module._warn_of_memory.cache_clear()
 
 
 def limit_memory(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception, kind: type = ToyLM) -> None:
@@ -140,9 +138,3 @@ def test_rows_of_a_stream_are_split_with_what_they_carry(tmp_path: Path, monkeyp
 )
 def test_memory_that_cuda_itself_lacks_is_memory(message: str) -> None:
     assert is_out_of_memory(RuntimeError(message))
-
-
-def test_memory_that_is_exhausted_while_gradients_are_added_up_is_no_lost_process() -> None:
-    ranks = Ranks(Fabric(accelerator="cpu", devices=1))
-    with pytest.raises(torch.OutOfMemoryError), ranks._listening():
-        raise torch.OutOfMemoryError("CUDA out of memory")

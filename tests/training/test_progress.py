@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TextIO
 
 import pytest
 
 from treelm.training.config import TrainingConfig
-from treelm.training.loop import Step
 from treelm.training.metrics import LossSum
-from treelm.training.progress import fraction_done, show_progress
+from treelm.training.progress import Progress, fraction_done
+from treelm.training.trainer import Step
+
+CONFIG = TrainingConfig()
 
 
 def steps() -> Iterator[Step]:
@@ -37,22 +40,23 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_steps_pass_unchanged() -> None:
-    assert list(show_progress(steps(), TrainingConfig(), stream=io.StringIO())) == list(steps())
+def show(steps: Iterable[Step], stream: TextIO, *, config: TrainingConfig = CONFIG, evaluates: bool = True) -> None:
+    with Progress(config, 2, evaluates=evaluates, stream=stream) as progress:
+        for step in steps:
+            progress.show(step)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="errors of POSIX")
-def test_steps_pass_when_nobody_reads_what_is_told_of_them() -> None:
+def test_nothing_comes_of_it_when_nobody_reads_what_is_shown() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb", buffering=0) as pipe:
-        stream = io.TextIOWrapper(pipe, encoding="utf-8", write_through=True)
-        assert list(show_progress(steps(), TrainingConfig(), stream=stream)) == list(steps())
+        show(steps(), io.TextIOWrapper(pipe, encoding="utf-8", write_through=True))
 
 
 def test_a_file_gets_one_line_an_evaluation() -> None:
     stream = io.StringIO()
-    list(show_progress(steps(), TrainingConfig(), stream=stream))
+    show(steps(), stream)
     assert stream.getvalue().splitlines() == [
         "epoch 1 · step 2 · 2 s · train 2.0000 nats/word (loss perplexity 7.4)"
         " · dev 1.0000 nats/word (loss perplexity 2.7) · best so far",
@@ -64,7 +68,7 @@ def test_a_file_gets_one_line_an_evaluation() -> None:
 def test_without_dev_the_end_of_an_epoch_has_its_line() -> None:
     stream = io.StringIO()
     unseen = (replace(step, dev=None, is_best=True) for step in steps())  # the newest is kept
-    list(show_progress(unseen, TrainingConfig(), evaluates=False, stream=stream))
+    show(unseen, stream, evaluates=False)
     assert stream.getvalue().splitlines() == [
         "epoch 1 · step 2 · 2 s · train 2.0000 nats/word (loss perplexity 7.4)",
         "epoch 2 · step 4 · 4 s · train 2.0000 nats/word (loss perplexity 7.4) · end: epochs = 2 are done",
@@ -74,7 +78,7 @@ def test_without_dev_the_end_of_an_epoch_has_its_line() -> None:
 def test_a_terminal_gets_a_bar_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    list(show_progress(steps(), TrainingConfig(epochs=2), steps_per_epoch=2, stream=stream))
+    show(steps(), stream, config=TrainingConfig(epochs=2))
     assert "100%" in stream.getvalue()
     assert "best so far" in stream.getvalue()
 

@@ -16,8 +16,8 @@ from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.training.config import TrainingConfig
-from treelm.training.loop import Step, fit
 from treelm.training.outcomes import TrainingInterrupted
+from treelm.training.trainer import Step, fit
 
 TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
 

@@ -18,11 +18,11 @@ from tests.training.treebanks import DATA, STREAM, write_treebank
 from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model, read_data_identity
-from treelm.training import run as run_module
-from treelm.training.checkpoints import lock_folder
-from treelm.training.loop import fit
+from treelm.training import trainer
+from treelm.training.prepare import resolve_bounds, set_up
 from treelm.training.recipe import Recipe, load_recipe, save_recipe
-from treelm.training.run import load_run_recipe, resolve_bounds, set_up, train
+from treelm.training.run_folder import load_run_recipe, lock_folder
+from treelm.training.trainer import fit, train
 
 
 @pytest.fixture(autouse=True)
@@ -224,7 +224,7 @@ def test_a_folder_in_which_another_process_trains_is_not_even_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = load_recipe(write_treebank(tmp_path))
-    monkeypatch.setattr("treelm.training.run.set_up", lambda *_, **__: pytest.fail("prepared data for nothing"))
+    monkeypatch.setattr("treelm.training.trainer.set_up", lambda *_, **__: pytest.fail("prepared data for nothing"))
     with lock_folder(tmp_path / "run"), pytest.raises(InputError, match="another process is training in this folder"):
         train(recipe, tmp_path / "run", on_terminal=False)
 
@@ -246,7 +246,7 @@ def test_the_folder_is_held_from_before_data_are_read_until_the_model_is_loaded(
 
     names = ("set_up", "save_vocabulary", "save_recipe", "load_model")
     for name in names:
-        monkeypatch.setattr(run_module, name, watched(getattr(run_module, name)))
+        monkeypatch.setattr(trainer, name, watched(getattr(trainer, name)))
     train(recipe, tmp_path / "run", on_terminal=False)
     assert len(seen) == len(names)
     with lock_folder(tmp_path / "run"):
@@ -350,31 +350,11 @@ def test_the_data_in_config_cannot_be_altered_unseen(begun: Path) -> None:
         load_model(begun / "run")
 
 
-def test_a_checkpoint_holds_the_vocabulary_and_the_recipe_of_its_run(begun: Path) -> None:
-    (checkpoint,) = sorted((begun / "run" / "checkpoints").glob("step-00000001.*"))
-    before = contents(begun / "run")
-    for name in ("vocabulary.json", "recipe.toml"):
-        assert (checkpoint / name).read_bytes() == (begun / "run" / name).read_bytes()
+def test_vocabulary_of_another_run_is_refused_on_resume(begun: Path) -> None:
     train(load_recipe(begun / "my.toml", ["vocabulary.max_size=5"]), begun / "other", on_terminal=False)
-    for name in ("vocabulary.json", "recipe.toml"):  # as another run would have left them
-        shutil.copyfile(begun / "other" / name, begun / "run" / name)
-    with pytest.raises(
-        InputError, match=r"run/vocabulary\.json: not the vocabulary that this run was begun with; copy"
-    ):
+    shutil.copyfile(begun / "other" / "vocabulary.json", begun / "run" / "vocabulary.json")
+    with pytest.raises(InputError, match=r"run/vocabulary\.json: not the vocabulary that this run was begun with"):
         go_on(begun)
-    shutil.copyfile(checkpoint / "vocabulary.json", begun / "run" / "vocabulary.json")
-    with pytest.raises(InputError, match=r"run/recipe\.toml: vocabulary: max_size = 5 now, but the run was started"):
-        go_on(begun)
-    shutil.copyfile(checkpoint / "recipe.toml", begun / "run" / "recipe.toml")
-    assert {name: before[name] for name in before if name != "metrics.jsonl"}.items() <= contents(begun / "run").items()
-    go_on(begun)
-
-
-def test_a_damaged_recipe_of_a_checkpoint_is_found(begun: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (checkpoint,) = sorted((begun / "run" / "checkpoints").glob("step-00000001.*"))
-    (checkpoint / "recipe.toml").write_text("")
-    go_on(begun)  # from the checkpoint before it
-    assert "recipe.toml: damaged or altered" in caplog.text
 
 
 def test_a_dev_tree_beyond_the_bounds_is_named_before_training(tmp_path: Path) -> None:

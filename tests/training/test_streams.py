@@ -18,11 +18,11 @@ from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
-from treelm.training.loop import Step, fit
 from treelm.training.optimizers import WeightAverages, build_optimizer, parameter_groups
+from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe, save_recipe
-from treelm.training.run import Setup, set_up, train
 from treelm.training.schedules import AveragingStart
+from treelm.training.trainer import Step, fit, train
 
 TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
 RECIPE = f"""{DATA.replace(".ptb", ".txt")}

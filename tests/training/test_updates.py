@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 from tests.models.prpn.worlds import prpn
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError
 from treelm.models.layers import graphs
 from treelm.training.config import TrainingConfig
-from treelm.training.updates import check_graphs, make_update
+from treelm.training.distributed import ProcessGroup
+from treelm.training.trainer import check_graphs, update_weights
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -25,9 +25,9 @@ def test_an_update_captures_graphs_only_if_the_recipe_says_so(wanted: bool, monk
         return losses(self, batch)
 
     monkeypatch.setattr(ToyLM, "losses", watched)
-    model, fabric = toy_model(), Fabric(accelerator="cpu", devices=1)
+    model, config = toy_model(), TrainingConfig(cuda_graphs=wanted)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    make_update(fabric, model, optimizer, next(iter(ToyBatches())), TrainingConfig(cuda_graphs=wanted), 1)
+    update_weights(model, optimizer, next(iter(ToyBatches())), config, 1, ProcessGroup(config), {})
     assert seen == [wanted]
     assert not graphs._wanted.get()
 

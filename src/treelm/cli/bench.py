@@ -179,7 +179,7 @@ def _measure_search(
     options: Arguments, beams: Sequence[BeamWidths], sentences: Sequence[Sequence[str]]
 ) -> list[dict[str, Any]]:
     from treelm.evaluation.speed import compare_beams
-    from treelm.training.run import train
+    from treelm.training.trainer import train
 
     if not beams:
         return []

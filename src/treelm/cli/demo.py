@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
 def _throw_away(runs: list[Path]) -> None:
     """Empty run folders; none of them while another process trains in one. By the recipe, which goes last, they are
     known if this is ended in between."""
-    from treelm.training.checkpoints import lock_folder
+    from treelm.training.run_folder import lock_folder
 
     with ExitStack() as stack:
         for run in runs:
@@ -160,7 +160,7 @@ def _train(options: Arguments, recipe: str, run: Path) -> int:
     """Train, or go on with a demo that was stopped, through the subcommand that users will use next."""
     from treelm.cli.train import main as train
     from treelm.training.recipe import load_recipe
-    from treelm.training.run import has_run, is_estimated
+    from treelm.training.run_folder import has_run, is_estimated
 
     loaded = load_recipe(recipe)
     if is_estimated(run, loaded):

@@ -127,7 +127,7 @@ def _evaluate_run(options: Arguments) -> int:
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.io.terminal import stdout_console
     from treelm.models import system_class
-    from treelm.training.run import recipe_of_model
+    from treelm.training.run_folder import recipe_of_model
 
     if options.summary:
         check_suffix(Path(options.summary))

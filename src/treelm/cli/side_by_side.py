@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from threading import RLock, Timer
 from time import perf_counter
 from types import MappingProxyType
 
 from treelm.cli import EXIT_STOPPED, PARENT_VARIABLE
 from treelm.cli.arguments import note
-from treelm.training.signals import handling
 
 
 def run_side_by_side(
@@ -34,7 +34,7 @@ def run_side_by_side(
     """
     processes = _Processes(after)
     with ExitStack() as at_end:
-        at_end.enter_context(handling(lambda *_: processes.stop()))
+        at_end.enter_context(_on_signals(processes.stop))
         if seconds is not None:
             timer = Timer(seconds, processes.stop)
             timer.start()
@@ -45,6 +45,19 @@ def run_side_by_side(
         for code in as_completed(codes.values()):
             code.result()  # raises what went wrong here, whatever is still running
         return {name: code.result() for name, code in codes.items()}
+
+
+@contextmanager
+def _on_signals(act: Callable[[], object]) -> Iterator[None]:
+    """Act at each signal that asks for an end, while the block runs."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # Windows lacks the last two
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, lambda *_: act()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 class _Processes:

@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> int:
 def _read(options: Arguments, skipped: list[InputError]) -> list[Sentence]:
     from treelm.corpora.data_config import locate_split
     from treelm.corpora.readers import read_sentences
-    from treelm.training.run import load_run_recipe
+    from treelm.training.run_folder import load_run_recipe
 
     if options.data:
         refuse_lost(options, ("split",), "with --data", remedy="leave one of them out")

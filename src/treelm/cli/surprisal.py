@@ -172,7 +172,7 @@ def _unigrams(run: str) -> Unigrams:
     """Counts of the words that a run was trained on."""
     from treelm.corpora.data_config import prepared_split, with_its_words
     from treelm.inference.predictors import UNIGRAM, Unigrams
-    from treelm.training.run import load_run_recipe
+    from treelm.training.run_folder import load_run_recipe
 
     try:
         counts = prepared_split(with_its_words(load_run_recipe(run).data), "train").form_counts()

@@ -10,7 +10,6 @@ from treelm import cli
 from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.options import OutputPath
 from treelm.errors import InputError
-from treelm.training.signals import quit_on_signals
 
 if TYPE_CHECKING:
     from treelm.training.recipe import Recipe
@@ -26,7 +25,7 @@ class Arguments:
 
     Example: treelm train demo --output runs/first --set training.epochs=20 model.dropout=0.2
     Example: treelm train --resume runs/first
-    Example: treelm train demo --output runs/first --resume-if-present --devices 4
+    Example: torchrun --nproc-per-node 4 -m treelm train demo --output runs/first --resume-if-present
     """
 
     recipe: Annotated[str, Positional("RECIPE")] = ""
@@ -37,10 +36,6 @@ class Arguments:
     """Run folder to go on with, by the recipe that is kept there."""
     resume_if_present: bool = False
     """Go on with the run in --output if there is one, else begin it: one command for jobs that are requeued."""
-    devices: int | None = None
-    """Processes of this machine that share every batch, one a GPU or a share of the cores, as training.devices."""
-    nodes: int | None = None
-    """Machines, as training.num_nodes. Under torchrun or srun leave both out."""
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE, as many as you like; no value unsets a field. When resuming: only longer training."""
     quiet: bool = False
@@ -51,64 +46,42 @@ def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "treelm train", arguments)
     _check(options)
-    from treelm.training.launch import end_with_launcher, launch
-    from treelm.training.placement import is_alone_but_should_not_be, is_first_process
-    from treelm.training.run import is_estimated
+    from treelm.training.distributed import rank_and_size
+    from treelm.training.outcomes import NonFiniteError, ProcessLost, TrainingInterrupted
+    from treelm.training.run_folder import is_estimated
+    from treelm.training.trainer import train
 
-    end_with_launcher()
-    with quit_on_signals(cli.EXIT_STOPPED, to_the_end=cli.is_program):
-        try:
-            run, recipe, resume = _what_to_train(options)
-            if options.resume_if_present and is_estimated(run, recipe):
-                note(f"the model is in {run}")
-                return 0
-            config = recipe.training
-            if is_alone_but_should_not_be(config):
-                return launch(["train", *arguments], devices=config.devices, nodes=config.num_nodes)
-            return _train(recipe, run, resume=resume, on_terminal=not options.quiet)
-        except (InputError, OSError):
-            if is_first_process():
-                raise
-            return cli.EXIT_BAD_INPUT  # the first process has the same error, and says so
+    is_main = rank_and_size()[0] == 0
+    try:
+        run, recipe, resume = _what_to_train(options)
+        if not (options.resume_if_present and is_estimated(run, recipe)):
+            train(recipe, run, resume=resume, on_terminal=not options.quiet)
+    except (InputError, OSError):
+        if is_main:
+            raise
+        return cli.EXIT_BAD_INPUT  # the first process has the same error, and says so
+    except (TrainingInterrupted, NonFiniteError, ProcessLost) as stopped:
+        if is_main:
+            note(f"treelm train: {stopped}")
+            if isinstance(stopped, TrainingInterrupted):  # what was no number would be none again
+                note(f"to continue: treelm train --resume {quote(str(run))}")
+        return stopped.exit_code
+    if is_main:
+        note(f"the model is in {run}; next: treelm evaluate {quote(str(run))}")
+    return 0
 
 
 def _what_to_train(options: Arguments) -> tuple[str, Recipe, bool]:
     """The run folder, the recipe, and whether it is resumed."""
     from treelm.training.recipe import load_recipe
-    from treelm.training.run import has_run, load_run_recipe
+    from treelm.training.run_folder import has_run, load_run_recipe
 
-    given = {"devices": options.devices, "num_nodes": options.nodes}
-    overrides = (*options.set, *(f"training.{name}={value}" for name, value in given.items() if value is not None))
     if options.resume:
-        return options.resume, load_run_recipe(options.resume, overrides), True
-    recipe = load_recipe(options.recipe, overrides)
+        return options.resume, load_run_recipe(options.resume, options.set), True
+    recipe = load_recipe(options.recipe, options.set)
     if options.resume_if_present and has_run(options.out, recipe):
-        return options.out, load_run_recipe(options.out, overrides, same_as=recipe), True
+        return options.out, load_run_recipe(options.out, options.set, same_as=recipe), True
     return options.out, recipe, False
-
-
-def _train(recipe: Recipe, run: str, *, resume: bool, on_terminal: bool) -> int:
-    from treelm.training.launch import is_launched
-    from treelm.training.outcomes import NonFiniteError, ProcessLost, TrainingInterrupted
-    from treelm.training.placement import is_first_process
-    from treelm.training.run import train
-
-    speaks = is_first_process()
-    try:
-        train(recipe, run, resume=resume, on_terminal=on_terminal)
-    except ProcessLost as stopped:
-        if not is_launched():  # else the launcher knows more
-            note(f"treelm train: {stopped}")
-        return stopped.exit_code
-    except (TrainingInterrupted, NonFiniteError) as stopped:
-        if speaks:
-            note(f"treelm train: {stopped}")
-            if isinstance(stopped, TrainingInterrupted):  # what was no number would be none again
-                note(f"to continue: treelm train --resume {quote(str(run))}")
-        return stopped.exit_code
-    if speaks:
-        note(f"the model is in {run}; next: treelm evaluate {quote(str(run))}")
-    return 0
 
 
 def _check(options: Arguments) -> None:

@@ -28,13 +28,13 @@ from treelm.models.search.settings import SearchPrecision
 from treelm.models.streams import StreamLM
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.data import Batch
+from treelm.training.distributed import ProcessGroup
 from treelm.training.numerics import numerics
 from treelm.training.optimizers import build_optimizer
 from treelm.training.parts import ShardStates
-from treelm.training.placement import build_fabric
+from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe, build_recipe, load_recipe
-from treelm.training.run import set_up
-from treelm.training.updates import Update, make_update
+from treelm.training.trainer import Update, update_weights
 
 WARM_UP_STEPS = 2
 Result = TypeVar("Result")
@@ -81,13 +81,12 @@ def endless_updates(recipe: Recipe) -> Iterator[Iterator[tuple[Batch, Update]]]:
 
 
 def _updates(model: LanguageModel, config: TrainingConfig, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Update]]:
-    fabric = build_fabric(config)
+    group = ProcessGroup(config)
+    model.to(group.device).train()
     optimizer = build_optimizer(model, config, epoch=0)
-    fabric.setup(model, optimizer)
-    model.train()
     carried: ShardStates = {}
     for step, batch in enumerate(batches):
-        update = make_update(fabric, model, optimizer, batch, config, step=step, carried=carried)
+        update = update_weights(model, optimizer, batch, config, step, group, carried)
         carried = update.carried
         yield batch, update
 

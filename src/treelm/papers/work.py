@@ -19,9 +19,9 @@ from treelm.models.persistence.storage import VOCABULARY, save_model
 from treelm.papers.data import DataRoot
 from treelm.papers.measures import Measure, Measured, Subject
 from treelm.papers.plan import Job, Run, describe
-from treelm.training.checkpoints import lock_folder
+from treelm.training.prepare import set_up
 from treelm.training.recipe import FILE_NAME, load_recipe, save_recipe
-from treelm.training.run import set_up
+from treelm.training.run_folder import lock_folder
 
 FOLDER, FINISHED, KEPT = "runs", "finished.json", "reproduced"
 Train = Callable[[list[str]], int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,17 +30,11 @@ class Batches(Protocol):
         """Go back to a position."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PositionedBatch:
-    """A batch, the position behind it, and whether the epoch ends with it."""
+def read_epoch(batches: Batches) -> Iterator[tuple[Batch, dict[str, Any], bool]]:
+    """The rest of an epoch: each batch, the position behind it, and whether the epoch ends with it.
 
-    batch: Batch
-    position: dict[str, Any]
-    ends_epoch: bool
-
-
-def read_epoch(batches: Batches) -> Iterator[PositionedBatch]:
-    """The rest of an epoch, read one batch ahead so that its end is known; raises ``InputError`` if it is empty."""
+    Read one batch ahead, so that the end is known. Raises ``InputError`` if there is none.
+    """
     iterator = iter(batches)
     batch = next(iterator, None)
     if batch is None:
@@ -49,8 +43,7 @@ def read_epoch(batches: Batches) -> Iterator[PositionedBatch]:
     while batch is not None:
         position = batches.state()
         following = next(iterator, None)
-        ends_epoch = following is None
-        yield PositionedBatch(batch=batch, position=batches.state() if ends_epoch else position, ends_epoch=ends_epoch)
+        yield batch, batches.state() if following is None else position, following is None
         batch = following
 
 

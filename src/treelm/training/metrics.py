@@ -47,6 +47,14 @@ class LossSum:
         for name, (value, count) in other.terms.items():
             self._add_term(name, value, count)
 
+    @classmethod
+    def sum(cls, losses: Iterable[LossSum]) -> LossSum:
+        """The sum of all of them, added up in this order."""
+        total = cls()
+        for loss in losses:
+            total.merge(loss)
+        return total
+
     def _add_term(self, name: str, value: float, count: float) -> None:
         sums = self.terms.setdefault(name, [0.0, 0])
         sums[0] += value
@@ -64,14 +72,6 @@ class LossSum:
         return metrics | {
             f"{name}_nats_per_decision": total / count for name, (total, count) in self.terms.items() if count
         }
-
-
-def sum_of(losses: Iterable[LossSum]) -> LossSum:
-    """The sum of all of them, added up in this order."""
-    total = LossSum()
-    for loss in losses:
-        total.merge(loss)
-    return total
 
 
 def perplexity(nats_per_word: float) -> float:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.utils.deterministic
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.models.layers.devices import allow_determinism, find_device, keep_freed_memory
 from treelm.models.layers.precision import float32_products, matmul_precision, recurrent_tf32
-from treelm.training.checkpoints import REMEDY
+from treelm.training.checkpoint import REMEDY
 from treelm.training.config import TrainingConfig
 
 
@@ -54,20 +52,17 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
 
 
 @contextmanager
-def low_precision(fabric: Fabric, config: TrainingConfig) -> Iterator[None]:
+def low_precision(device: Literal["cuda", "cpu"], config: TrainingConfig) -> Iterator[None]:
     """The forward pass in the precision of the config: autocast, and its like for hand-written gradients."""
-    with fabric.autocast(), matmul_precision("bf16" if config.precision == "bf16" else "fp32"):
+    is_low = config.precision == "bf16"
+    with torch.autocast(device, torch.bfloat16, enabled=is_low), matmul_precision("bf16" if is_low else "fp32"):
         yield
 
 
-def describe_machine(fabric: Fabric) -> dict[str, Any]:
+def describe_machine(device: torch.device, *, processes: int) -> dict[str, Any]:
     """The properties of this machine that the last bits of a result depend on, besides the config."""
-    return {
-        "torch": torch.__version__,
-        "device": fabric.device.type,
-        "threads": torch.get_num_threads(),
-        "processes": fabric.world_size,
-    }
+    threads = torch.get_num_threads()
+    return {"torch": torch.__version__, "device": device.type, "threads": threads, "processes": processes}
 
 
 def seed_everything(seed: int) -> None:
@@ -107,30 +102,18 @@ def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def restore_random_state(tensors: Mapping[str, Tensor], values: Mapping[str, Any], *, where: str) -> None:
     """The inverse of ``random_state``; raises ``InputError`` for what it did not give."""
-    generators = {"torch": _restore_torch, "numpy": _restore_numpy, "python": _restore_python}
-    for name, restore in generators.items():
-        try:
-            restore(tensors, values)
-        except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, AttributeError):
-            found = f"random {name}: not the state of a generator of random numbers"
-            raise InputError(found, where=where, remedy=REMEDY) from None
-
-
-def _restore_torch(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-    torch.set_rng_state(tensors["torch"])
-    for index in range(torch.cuda.device_count()):
-        if f"cuda.{index}" in tensors:
-            torch.cuda.set_rng_state(tensors[f"cuda.{index}"], index)
-
-
-def _restore_numpy(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-    name, position, has_gauss, cached = values["numpy"]
-    keys = tensors["numpy"].numpy().astype(np.uint32)
-    if not 0 <= position <= len(keys) or has_gauss not in (0, 1) or not math.isfinite(cached):
-        raise ValueError  # NumPy would believe it
-    np.random.set_state((name, keys, position, has_gauss, cached))
-
-
-def _restore_python(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-    version, internal, gauss = values["python"]
-    random.setstate((version, tuple(internal), None if gauss is None else float(gauss)))
+    try:
+        torch.set_rng_state(tensors["torch"])
+        for index in range(torch.cuda.device_count()):
+            if f"cuda.{index}" in tensors:
+                torch.cuda.set_rng_state(tensors[f"cuda.{index}"], index)
+        name, position, has_gauss, cached = values["numpy"]
+        keys = tensors["numpy"].numpy().astype(np.uint32)
+        if not 0 <= position <= len(keys):
+            raise ValueError(position)  # NumPy would believe it, and read beyond its keys
+        np.random.set_state((name, keys, position, has_gauss, cached))
+        version, internal, gauss = values["python"]
+        random.setstate((version, tuple(internal), gauss))
+    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, AttributeError):
+        found = "random: not the state of generators of random numbers"
+        raise InputError(found, where=where, remedy=REMEDY) from None

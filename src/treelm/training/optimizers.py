@@ -13,13 +13,13 @@ from torch.optim import SGD, Optimizer
 
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
-from treelm.models.persistence.tensors import check_finite_tensors, check_same_tensors
-from treelm.training.checkpoints import REMEDY, Checkpoint
+from treelm.models.persistence.tensors import check_same_tensors
+from treelm.training.checkpoint import REMEDY, Checkpoint, TrainingState
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch
-from treelm.training.state import TrainingState, optimizer_tensors, restore_optimizer
 
-_OPTIMIZER, _AVERAGES = "optimizer", "averages"
+_OPTIMIZER, _AVERAGES = "optimizer", "averages"  # files of a checkpoint
+_MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig, *, epoch: int) -> Optimizer:
@@ -77,14 +77,6 @@ class WeightAverages:
             else:
                 self.means[name].lerp_(parameter.detach(), 1 / self.num_steps)
 
-    def restore(self, model: nn.Module, tensors: Mapping[str, Tensor], num_steps: int, *, where: str) -> None:
-        """Go on from saved means; raises ``InputError`` unless they are those of this model."""
-        own = {name: parameter.detach() for name, parameter in model.named_parameters()}
-        check_same_tensors(tensors, own, where=where, remedy="resume with the model that was trained")
-        check_finite_tensors(tensors, where=where, remedy=REMEDY)
-        self.means = {name: tensor.to(own[name].device, copy=True) for name, tensor in tensors.items()}
-        self.num_steps = num_steps
-
     @contextmanager
     def in_place(self, model: nn.Module) -> Iterator[None]:
         """Within this context the model has the mean weights, if there are any; afterwards its own again."""
@@ -105,22 +97,22 @@ def _fill(model: nn.Module, values: Mapping[str, Tensor]) -> None:
         parameter.copy_(values[name])
 
 
-class Stepping:
-    """Follows the counters of a ``TrainingState``, which it never changes but for the beginning of the averages."""
+class ScheduledOptimizer:
+    """The optimizer of the present phase, with its learning rate and the averages of weights.
+
+    It follows the counters of a ``TrainingState``, which it never changes but for the beginning of the averages.
+    """
 
     def __init__(self, model: nn.Module, config: TrainingConfig, state: TrainingState) -> None:
-        """The optimiser that the state's epoch calls for; raises ``InputError`` for patterns that fit no parameter."""
+        """The optimizer that the state's epoch calls for; raises ``InputError`` for patterns that fit no parameter."""
         self._model, self._config, self._state = model, config, state
         self.optimizer = build_optimizer(model, config, epoch=state.epoch)
         self.averages = WeightAverages()
+        if config.optimizer == "asgd":  # averages from the first step
+            state.averaging.begin(0)
 
-    def begin(self) -> None:
-        """A new run: ``asgd`` averages from the first step."""
-        if self._config.optimizer == "asgd":
-            self._state.averaging.begin(0)
-
-    def before(self, batch: Batch) -> None:
-        """Make ready for a step: go from Adam to ASGD where it is time, set the learning rate."""
+    def before_step(self, batch: Batch) -> None:
+        """Go from Adam to ASGD where it is time, and set the learning rate."""
         state, config = self._state, self._config
         is_late = config.optimizer == "adam-then-asgd" and not uses_adam(config, state.epoch)
         if is_late:
@@ -132,8 +124,8 @@ class Stepping:
         for group in self.optimizer.param_groups:
             group["lr"] = state.learning_rate.at(state.step + 1, config, peak=peak) * scale
 
-    def after(self) -> None:
-        """Take the weights of a step that was made."""
+    def after_step(self) -> None:
+        """Average in the weights of a step that was made."""
         if self._state.averaging.after_step is not None:
             self.averages.add(self._model)
 
@@ -143,17 +135,35 @@ class Stepping:
         return float(self.optimizer.param_groups[0]["lr"])
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
-        """Tensors of optimiser and averages for a checkpoint."""
-        tensors: dict[str, Mapping[str, Tensor]] = {_OPTIMIZER: optimizer_tensors(self._model, self.optimizer)}
-        if self.averages.num_steps:
-            tensors[_AVERAGES] = self.averages.means
-        return tensors
+        """Moments (``exp_avg/stack.0.bias`` and so on) and averages of weights, for a checkpoint."""
+        names, state = self._parameter_names(), self.optimizer.state_dict()["state"]
+        moments = {f"{key}/{names[index]}": value for index, values in state.items() for key, value in values.items()}
+        means = {_AVERAGES: self.averages.means} if self.averages.num_steps else {}
+        return {_OPTIMIZER: moments, **means}
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """The inverse of ``tensors``, for the same counters."""
-        where = checkpoint.where
+        """The inverse of ``tensors``, for the same counters; raises ``InputError`` for tensors of another model."""
+        weights = {name: parameter.detach() for name, parameter in self._model.named_parameters()}
         if not isinstance(self.optimizer, SGD):  # without momentum it has no state
-            restore_optimizer(self._model, self.optimizer, checkpoint.file(_OPTIMIZER), where=where)
+            tensors, names = checkpoint.tensors[_OPTIMIZER], self._parameter_names()
+            used = [name for name in names if f"step/{name}" in tensors]  # the others never had a gradient
+            expected = {f"{moment}/{name}": weights[name] for moment in _MOMENTS for name in used}
+            expected |= {f"step/{name}": torch.zeros(()) for name in used}
+            check_same_tensors(tensors, expected, where=f"{checkpoint.where} optimizer", remedy=REMEDY)
+            state = {
+                index: {key: tensors[f"{key}/{name}"] for key in ("step", *_MOMENTS)}
+                for index, name in enumerate(names)
+                if name in used
+            }
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
         begun = self._state.averaging.after_step
         if begun is not None and self._state.step > begun:
-            self.averages.restore(self._model, checkpoint.file(_AVERAGES), self._state.step - begun, where=where)
+            means = checkpoint.tensors[_AVERAGES]
+            check_same_tensors(means, weights, where=f"{checkpoint.where} averages", remedy=REMEDY)
+            self.averages.means = {name: means[name].to(own.device, copy=True) for name, own in weights.items()}
+            self.averages.num_steps = self._state.step - begun
+
+    def _parameter_names(self) -> list[str]:
+        """Names of the parameters in the order in which the optimizer numbers them: group after group."""
+        names = {parameter: name for name, parameter in self._model.named_parameters()}
+        return [names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]]

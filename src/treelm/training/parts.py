@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 import torch
-from lightning_fabric import Fabric
 
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import LanguageModel, Losses
+from treelm.models.layers.devices import device_of
 from treelm.models.readings import Carried
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
@@ -20,50 +20,54 @@ from treelm.training.data import Batch, part_of
 from treelm.training.metrics import LossSum
 from treelm.training.numerics import low_precision
 
-ShardStates = dict[int, Carried]
-"""Hidden states of a stream's rows by shard, for the next segment; a process has those of its own shards."""
 _logger = logging.getLogger(__name__)
 
 
-def compute_in_parts(
-    fabric: Fabric,
+ShardStates = dict[int, Carried]
+"""Hidden states of a stream's rows by shard, for the next segment; a process has those of its own shards."""
+
+
+def losses_in_parts(
     model: LanguageModel,
     batch: Batch,
     config: TrainingConfig,
     *,
     shards: Mapping[int, slice],
     carried: ShardStates,
-    size: int | None = None,
-    begin: Callable[[], None] = lambda: None,
-    random_numbers: Callable[[int], AbstractContextManager[object]] = nullcontext,
-    take: Callable[[Losses, Batch], None] = lambda losses, part: None,
+    draws: Callable[[int], AbstractContextManager[object]] = nullcontext,
+    backward: Callable[[Losses, Batch], None] | None = None,
 ) -> tuple[LossSum, ShardStates]:
-    """Compute the rows of a batch that ``shards`` names, ``size`` sentences or rows at once (None: a shard at once).
+    """The losses of the rows of a batch that ``shards`` names, and the hidden states of a stream after them.
 
-    Each shard is computed within its ``random_numbers``, and ``take`` gets the losses of each part. When memory is
-    exhausted everything is done again from ``begin`` on, in parts of half the size. Returns the sum of the losses and
-    the hidden states of a stream's rows. Raises ``InputError`` for a single row that does not fit into memory, for a
-    batch that does not and cannot be split, and for a stream that the system does not read.
+    Each shard is computed within its random ``draws``, and ``backward`` gets the losses of each part. When memory is
+    exhausted, all is done again in parts of half the size. Raises ``InputError`` for a single row that does not fit
+    into memory, and for a batch that does not and cannot be split.
     """
+    size, device = config.micro_batch_size if backward else None, device_of(model)
     while True:
-        begin()
+        if backward:
+            model.zero_grad(set_to_none=True)
         loss, following, part = LossSum(), ShardStates(), batch
         losses: Losses | None = None
         try:
             for shard, rows in shards.items():
-                with random_numbers(shard):
+                with draws(shard):
                     states: list[Carried] = []
                     for start in range(rows.start, rows.stop, size or len(batch)):
                         here = slice(start, min(start + (size or len(batch)), rows.stop))
                         part = part_of(batch, here, model.vocabulary.ends_word)
-                        with low_precision(fabric, config):
+                        with low_precision(device, config):
                             if isinstance(part, StreamBatch):
-                                before = _rows(carried.get(shard), rows, here)
-                                losses, after = _stream_model(model).stream_losses(part, before)
+                                assert isinstance(model, StreamLM)  # checked before training
+                                own = slice(here.start - rows.start, here.stop - rows.start)
+                                before = carried.get(shard)
+                                before = before and {name: tensor[own] for name, tensor in before.items()}
+                                losses, after = model.stream_losses(part, before)
                                 states.append(after)
                             else:
                                 losses = model.losses(part)
-                        take(losses, part)
+                        if backward:
+                            backward(losses, part)
                         loss.add(losses)
                         losses = None
                 if states:
@@ -76,22 +80,9 @@ def compute_in_parts(
         size = _half(part, splits=not (model.training and model.couples_sentences))
 
 
-def _rows(carried: Carried | None, rows: slice, here: slice) -> Carried | None:
-    """Hidden states that some rows of a batch begin with, cut from those of their shard."""
-    own = slice(here.start - rows.start, here.stop - rows.start)
-    return None if carried is None else {name: tensor[own] for name, tensor in carried.items()}
-
-
 def join_rows(parts: Sequence[Carried]) -> Carried:
     """Join the hidden states of several parts' rows along the rows."""
     return parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-
-def _stream_model(model: LanguageModel) -> StreamLM:
-    if not isinstance(model, StreamLM):
-        remedy = 'set batches = "sentences"'
-        raise InputError(f"{model.system} reads whole sentences, not streams", where="[training]", remedy=remedy)
-    return model
 
 
 def _half(part: Batch, *, splits: bool) -> int:
@@ -103,11 +94,11 @@ def _half(part: Batch, *, splits: bool) -> int:
         what = "one sentence or row does" if size == 1 else f"a batch of {size}, which cannot be split, does"
         remedy = "lower batch_size, max_actions or bptt, or the sizes of [model]"
         raise InputError(f"{what} not fit into memory", where=part.names[0], remedy=remedy)
-    _report(size, -(-size // 2))
+    _warn_of_memory(size, -(-size // 2))
     return -(-size // 2)
 
 
 @cache
-def _report(size: int, half: int) -> None:
+def _warn_of_memory(size: int, half: int) -> None:
     """Warn once for each size."""
     _logger.warning("out of memory with %d sentences or rows at once: computed in parts of %d", size, half)

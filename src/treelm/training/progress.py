@@ -2,53 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
-from typing import TextIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from treelm.io.terminal import stderr_console
 from treelm.training.config import TrainingConfig
-from treelm.training.loop import Step
 from treelm.training.metrics import LossSum, perplexity
 
+if TYPE_CHECKING:
+    from treelm.training.trainer import Step
 
-def show_progress(
-    steps: Iterator[Step],
-    config: TrainingConfig,
-    *,
-    steps_per_epoch: int | None = None,
-    evaluates: bool = True,
-    stream: TextIO | None = None,
-) -> Iterator[Step]:
-    """Pass steps on and show them on ``stream`` (standard error): a bar in a terminal, and one line an evaluation.
+
+class Progress:
+    """Shows steps on a stream (standard error): a bar in a terminal, and one line an evaluation.
 
     In a file or a pipe there is no bar, only the lines. Without dev (``evaluates``) the end of each epoch has one.
     """
-    console = stderr_console(stream)
-    bar = Progress(
-        TextColumn("epoch {task.fields[epoch]}"),
-        BarColumn(),
-        TextColumn("{task.percentage:3.0f}%"),
-        TextColumn("{task.fields[metrics]}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
-    since = LossSum()
-    with bar if console.is_terminal else nullcontext():  # older releases of rich end even a disabled bar by a line
-        task = bar.add_task("training", total=1.0, epoch=1, metrics="")
-        for step in steps:
-            since.merge(step.loss)
-            done = fraction_done(step, config, steps_per_epoch)
-            bar.update(task, completed=done, epoch=step.epoch + 1, metrics=_metrics(step))
-            is_end = step.step_in_epoch == 0 or step.stopped_because is not None
-            if step.dev is not None or (is_end and not evaluates):
-                console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
-                since = LossSum()
-            yield step
+
+    def __init__(
+        self, config: TrainingConfig, steps_per_epoch: int | None, *, evaluates: bool, stream: TextIO | None = None
+    ) -> None:
+        """Show nothing yet; use it as a context manager."""
+        self._config, self._steps_per_epoch, self._evaluates = config, steps_per_epoch, evaluates
+        self._console = stderr_console(stream)
+        self._bar = Bar(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f}%"),
+            TextColumn("{task.fields[metrics]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("training", total=1.0, epoch=1, metrics="")
+        self._since = LossSum()
+
+    def __enter__(self) -> Self:
+        """Begin the bar."""
+        if self._console.is_terminal:  # older releases of rich end even a disabled bar by a line
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the bar."""
+        if self._console.is_terminal:
+            self._bar.stop()
+
+    def show(self, step: Step) -> None:
+        """Show one more step."""
+        self._since.merge(step.loss)
+        done = fraction_done(step, self._config, self._steps_per_epoch)
+        rate = f"learning rate {step.learning_rate:.2g}"
+        metrics = f"step {step.step}, loss {step.loss.nats_per_word:.3f} nats/word, {rate}"
+        self._bar.update(self._task, completed=done, epoch=step.epoch + 1, metrics=metrics)
+        is_end = step.step_in_epoch == 0 or step.stopped_because is not None
+        if step.dev is not None or (is_end and not self._evaluates):
+            self._console.print(describe(step, self._since), markup=False, highlight=False, soft_wrap=True)
+            self._since = LossSum()
 
 
 def describe(step: Step, train: LossSum) -> str:
@@ -64,10 +80,6 @@ def describe(step: Step, train: LossSum) -> str:
 
 def _loss(nats_per_word: float) -> str:
     return f"{nats_per_word:.4f} nats/word (loss perplexity {perplexity(nats_per_word):.1f})"
-
-
-def _metrics(step: Step) -> str:
-    return f"step {step.step}, loss {step.loss.nats_per_word:.3f} nats/word, learning rate {step.learning_rate:.2g}"
 
 
 def fraction_done(step: Step, config: TrainingConfig, steps_per_epoch: int | None) -> float:

@@ -24,7 +24,7 @@ from treelm.errors import InputError
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.network import ChartParser
 from treelm.models.persistence.storage import load_model, save_model
-from treelm.training.run import train
+from treelm.training.trainer import train
 from treelm.trees.tree import Tree
 
 SIZES = {"embedding_size": 6, "hidden_size": 5, "span_size": 7}

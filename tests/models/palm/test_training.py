@@ -22,9 +22,10 @@ from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models.palm.network import PaLM
 from treelm.models.persistence.storage import load_model
-from treelm.training.loop import Step, fit
+from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe
-from treelm.training.run import Setup, load_run_recipe, set_up, train
+from treelm.training.run_folder import load_run_recipe
+from treelm.training.trainer import Step, fit, train
 
 RECIPE = f"""{DATA}
 [model]

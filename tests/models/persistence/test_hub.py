@@ -7,7 +7,7 @@ from tests.training.toys import toy_model
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.base import LanguageModel
-from treelm.training.checkpoints import lock_folder
+from treelm.training.run_folder import lock_folder
 
 
 def test_saved_and_loaded_from_a_folder_it_is_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

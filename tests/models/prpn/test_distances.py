@@ -20,8 +20,8 @@ from treelm.corpora.encoding import encode_words
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.distances import DistanceShares, distance_shares
 from treelm.models.prpn.parsing import ParsingNetwork
-from treelm.training.loop import fit
 from treelm.training.recipe import load_recipe, recipe_names
+from treelm.training.trainer import fit
 
 RECIPES = tuple(name for name in recipe_names() if name.startswith("prpn-"))
 NUM_SEEDS, NUM_STEPS, NUM_ROWS = 20, 25, 2

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from treelm.errors import InputError
+from treelm.training.prepare import set_up
 from treelm.training.recipe import build_recipe
-from treelm.training.run import set_up
 
 TREES = "(S (NP (X the) (X cat)) (VP (X sees) (NP (X a) (X dog))))\n"
 

@@ -31,9 +31,9 @@ from treelm.models.rnng.inference_network import score_function_loss, tree_log_p
 from treelm.models.rnng.unsupervised import UnsupervisedRNNG
 from treelm.models.search.sentences import search_all
 from treelm.models.search.settings import Search
-from treelm.training.loop import fit
+from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe, save_recipe
-from treelm.training.run import set_up
+from treelm.training.trainer import fit
 from treelm.trees.tree import Tree
 
 SIZES = {"embedding_size": 4, "hidden_size": 3, "dropout": 0.0, "num_layers": 1, "max_open": 12, "max_consecutive": 12}

@@ -32,8 +32,8 @@ from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.network import Transformer
 from treelm.models.transformer.planting import planted_targets
 from treelm.models.transformer.treereg import scin_chart
-from treelm.training.loop import fit
-from treelm.training.run import set_up
+from treelm.training.prepare import set_up
+from treelm.training.trainer import fit
 
 WHOLE, PIECES = Tokens(8), Tokens(8, num_unfinished=3)
 TREEREG = {"auxiliary": "treereg", "treereg_layer": 1, "treereg_units": 5, "auxiliary_weight": 0.7}

@@ -18,7 +18,7 @@ from treelm.models import FILES
 from treelm.models.persistence import shipped
 from treelm.models.persistence.hub import name_parts
 from treelm.models.persistence.storage import is_foreign, weight_files
-from treelm.training.checkpoints import check_name
+from treelm.training.run_folder import check_name
 
 FEW_STEPS, FEW_SECONDS = 1000, 15.0
 """Below both, a model has hardly been trained: a trial, such as those of ``treelm demo --quick``."""

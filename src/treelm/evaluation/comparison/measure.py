@@ -55,7 +55,7 @@ from treelm.models.layers.devices import find_device
 from treelm.models.persistence.storage import read_data_identity
 from treelm.models.search.settings import given_search, search_in_words
 from treelm.training.recipe import EvaluationConfig, Recipe, encode_recipe
-from treelm.training.run import recipe_of_model
+from treelm.training.run_folder import recipe_of_model
 
 ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[], None]]]
 """Called with what is done and of how many sentences; gives what to call after each."""

@@ -19,9 +19,9 @@ from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, read_json
 from treelm.models.configs import NULL, from_plain, to_plain
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
-from treelm.training.checkpoints import check_name
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.metrics import read_metrics
+from treelm.training.run_folder import check_name
 
 FILE_NAME = "comparison.json"
 FORMAT_VERSION = 1

@@ -19,7 +19,7 @@ from treelm.inference.loading import load, model_hash
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.scores import sentence_surprisal
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
-from treelm.training.run import recipe_of_model
+from treelm.training.run_folder import recipe_of_model
 from treelm.trees.tree import Tree
 
 DECIMALS = 4  # of numbers that are only drawn

@@ -18,7 +18,7 @@ from treelm.inference.loading import load
 from treelm.models.base import LanguageModel
 from treelm.papers.data import DataRoot
 from treelm.training.recipe import Recipe
-from treelm.training.run import load_run_recipe
+from treelm.training.run_folder import load_run_recipe
 from treelm.trees.tree import Tree
 
 

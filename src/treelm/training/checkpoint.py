@@ -1,0 +1,196 @@
+"""Checkpoints of training: each a directory of JSON and safetensors that is renamed into place when it is complete.
+
+``checkpoints/step-00000120.0/`` holds ``state.json``, with a checksum of itself, and tensor files, each with a checksum
+of its content and that of the state it belongs to. Nothing is pickled. What is damaged is put aside, and the checkpoint
+before it is used.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from treelm.errors import InputError, OutOfMemory
+from treelm.io.atomic import atomic_directory, flush_directory, write_durably
+from treelm.io.json import encode_json, finite, json_hash, read_json
+from treelm.models.configs import from_plain
+from treelm.models.persistence.tensors import encode_tensors, read_tensors
+from treelm.training.config import TrainingConfig
+from treelm.training.metrics import LossSum
+from treelm.training.schedules import AveragingStart, LearningRate, Patience
+
+FOLDER = "checkpoints"  # of a run folder
+FORMAT_VERSION = 1
+REMEDY = "remove this checkpoint to go on from the one before it"
+_STATE = "state.json"
+_NAME = re.compile(r"step-(\d+)\.(\d+)")
+_logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Interval:
+    """Sums over the steps that the next line of ``metrics.jsonl`` averages."""
+
+    loss: LossSum = field(default_factory=LossSum)
+    gradient_norm: float = 0.0  # sum over steps
+    num_steps: int = 0
+    seconds: float = 0.0
+
+    def add(self, loss: LossSum, gradient_norm: float, seconds: float) -> None:
+        """Take in one more step."""
+        self.loss.merge(loss)
+        self.gradient_norm += gradient_norm
+        self.num_steps += 1
+        self.seconds += seconds
+
+
+@dataclass
+class TrainingState:
+    """Counters, schedule, best score, position in the data and in the log."""
+
+    step: int = 0
+    epoch: int = 0  # complete ones
+    step_in_epoch: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0  # processor time of updates
+    best_loss: float | None = None  # dev, nats a word
+    best_f1: float | None = None  # dev, if models are selected by it
+    learning_rate: LearningRate = field(default_factory=LearningRate)
+    early_stopping: Patience = field(default_factory=Patience)
+    averaging: AveragingStart = field(default_factory=AveragingStart)
+    interval: Interval = field(default_factory=Interval)
+    position: dict[str, Any] = field(default_factory=dict)
+    metrics_bytes: int = 0
+
+    def is_best(self, loss: float, f1: float | None) -> bool:
+        """Tell whether this dev loss, or F1 if there is one, is the best so far; keeps the best of both."""
+        better_loss = self.best_loss is None or loss < self.best_loss
+        better_f1 = f1 is not None and (self.best_f1 is None or f1 > self.best_f1)
+        if better_loss:
+            self.best_loss = loss
+        if better_f1:
+            self.best_f1 = f1
+        return better_loss if f1 is None else better_f1
+
+    def reason_to_stop(self, config: TrainingConfig) -> str | None:
+        """Reason why training is over, or None."""
+        if config.epochs is not None and self.epoch >= config.epochs:
+            return f"epochs = {config.epochs} are done"
+        if config.max_steps is not None and self.step >= config.max_steps:
+            return f"max_steps = {config.max_steps} are done"
+        if not self.step:  # however short the time: without a step there would be no model
+            return None
+        if config.max_minutes is not None and self.seconds >= 60 * config.max_minutes:
+            return f"max_minutes = {config.max_minutes} are over"
+        if config.max_cpu_minutes is not None and self.cpu_seconds >= 60 * config.max_cpu_minutes:
+            return f"max_cpu_minutes = {config.max_cpu_minutes} are over"
+        if config.stop_after is not None and self.early_stopping.num_worse >= config.stop_after:
+            return f"dev has not improved in {self.early_stopping.num_worse} evaluations"
+        return None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run, what it was begun with as JSON values, and tensors by the name of their file."""
+
+    state: TrainingState
+    values: Mapping[str, Any]
+    tensors: Mapping[str, Mapping[str, Tensor]]
+    where: str = "checkpoint"
+    """Name for messages: the file of the state, if it was read from one."""
+
+
+def checkpoint_paths(run: Path) -> list[Path]:
+    """Complete checkpoints of a run folder, oldest first."""
+    return sorted((path for path in run.glob(f"{FOLDER}/step-*") if _NAME.fullmatch(path.name)), key=_order)
+
+
+def save_checkpoint(run: Path, checkpoint: Checkpoint, *, keep: int) -> None:
+    """Write a checkpoint, and remove all but the ``keep`` newest; a crash leaves those before it as they were.
+
+    What was written of one that fails, such as on a full disk, is removed.
+    """
+    directory = run / FOLDER
+    directory.mkdir(parents=True, exist_ok=True)
+    for left in directory.glob(".*"):
+        shutil.rmtree(left)
+    header = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors)}
+    values = finite({**header, "state": asdict(checkpoint.state), **checkpoint.values})  # as it will be read again
+    checksum = json_hash(values)
+    names = (directory / f"step-{checkpoint.state.step:08d}.{number}" for number in count())
+    with atomic_directory(next(name for name in names if not name.exists())) as new:
+        for name, tensors in checkpoint.tensors.items():
+            write_durably(new / f"{name}.safetensors", encode_tensors(tensors, {"state": checksum}))
+        write_durably(new / _STATE, encode_json({**values, "sha256": checksum}))
+        flush_directory(new)
+    flush_directory(directory)
+    for path in checkpoint_paths(run)[:-keep]:
+        old = path.with_name(f".old-{path.name}")
+        path.rename(old)  # so that half of it is never taken for a checkpoint
+        shutil.rmtree(old)
+
+
+def newest_checkpoint(run: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole; damaged ones are reported and put aside. None if there never was one.
+
+    Raises ``InputError`` if all are damaged.
+    """
+    paths = checkpoint_paths(run)
+    for path in reversed(paths):
+        try:
+            return read_checkpoint(path)
+        except OutOfMemory:  # nothing is wrong with it
+            raise
+        except InputError as error:
+            reason = error
+            _logger.warning("%s: trying the checkpoint before it", error)
+        aside = path.with_name(f"damaged-{path.name}")
+        names = chain([aside], (aside.with_name(f"{aside.name}-{number}") for number in count(2)))
+        path.rename(next(name for name in names if not name.exists()))
+    if paths:
+        found = f"none of {len(paths)} checkpoints is usable (the last one: {reason.found})"
+        raise InputError(found, where=str(run / FOLDER), remedy="start again in a new run folder")
+    return None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint of a folder; raises ``InputError`` for one that is not as it was written."""
+    where = str(path / _STATE)
+    values = read_json(path / _STATE, remedy=REMEDY)
+    checksum = values.pop("sha256", None)
+    if checksum != json_hash(values):
+        raise InputError("damaged or altered", where=where, remedy=REMEDY)
+    if values.get("format_version") != FORMAT_VERSION:
+        found = f"format_version = {values.get('format_version')!r}, this treelm reads {FORMAT_VERSION}"
+        raise InputError(found, where=where, remedy="resume with the treelm that wrote it")
+    parts = [values.get(name) for name in ("state", "training", "model", "machine", "random")]
+    names = values.get("tensors")
+    if not all(isinstance(part, dict) for part in parts) or names != sorted(one.stem for one in path.glob("*.safe*")):
+        raise InputError("not the state of a training run and its files", where=where, remedy=REMEDY)
+    try:
+        state = from_plain(TrainingState, values["state"], where=where)
+    except InputError as error:  # what it advises is for files that people write
+        raise InputError(error.found, where=where, remedy=REMEDY) from None
+    if state.step != _order(path)[0]:
+        raise InputError(f"step = {state.step} in {path.name}", where=where, remedy=REMEDY)
+    tensors = {}
+    for name in values["tensors"]:
+        file = path / f"{name}.safetensors"
+        tensors[name], metadata = read_tensors(file, remedy=REMEDY)
+        if metadata.get("state") != checksum:
+            raise InputError("belongs to another checkpoint", where=str(file), remedy=REMEDY)
+    return Checkpoint(state=state, values=values, tensors=tensors, where=where)
+
+
+def _order(path: Path) -> tuple[int, int]:
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return int(match[1]), int(match[2])

@@ -1,0 +1,205 @@
+"""From a recipe to what is trained: prepared data, vocabulary, network and batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from treelm.corpora.batches import SentenceBatches
+from treelm.corpora.corpus import PreparedCorpus, merge_labels
+from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.grouping import BatchesConfig
+from treelm.corpora.packed_batches import PackedBatches
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.stream_batches import BPTTBatches
+from treelm.corpora.vocabularies import build_vocabulary
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError, is_out_of_memory
+from treelm.models import system_class
+from treelm.models.base import LanguageModel
+from treelm.models.bounds import InventoryConfig
+from treelm.models.persistence.shipped import find_run
+from treelm.models.persistence.storage import WEIGHTS, load_model, load_weights
+from treelm.models.streams import StreamLM
+from treelm.training.numerics import seed_everything
+from treelm.training.recipe import ModelConfig, Recipe
+from treelm.trees.transforms import UNPARSED
+from treelm.trees.tree import Tree
+
+_DEV_BATCH_SIZE, _DEV_ACTIONS = 64, 26_000  # whatever the batches of training: the loss is the same
+_logger = logging.getLogger(__name__)
+
+RecipeBatches = SentenceBatches | BPTTBatches | PackedBatches
+"""What ``training.batches`` of a recipe chooses from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """Everything that ``fit`` or ``estimate`` needs, made from a recipe whose bounds are now known."""
+
+    recipe: Recipe
+    model: LanguageModel
+    encoded: EncodedCorpus
+    batches: RecipeBatches
+    dev: RecipeBatches | None
+    dev_trees: list[Tree] | None = None
+    """Gold trees of dev, if models are selected by F1."""
+
+
+def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
+    """Prepare data, build the vocabulary (unless given) and the network; seeds the random generators.
+
+    With ``start_from``, vocabulary and weights are those of that run.
+
+    Raises ``InputError`` for a run to start from of another system, and for a vocabulary that the system cannot
+    predict.
+    """
+    start_from = None if vocabulary else recipe.training.start_from  # a run that is resumed has begun already
+    if start_from is not None:
+        start = load_model(start_from)
+        if start.system != recipe.model.system:
+            found = f"{start_from} is a {start.system}, and [model] a {recipe.model.system}"
+            raise InputError(found, where="[training] start_from", remedy="start from a run of the same system")
+        vocabulary = start.vocabulary
+    train_data = prepared_split(recipe.data, "train")
+    vocabulary = vocabulary or build_vocabulary(recipe.vocabulary, train_data.form_counts())
+    recipe = replace(recipe, model=resolve_bounds(recipe.model, train_data))
+    labels = merge_labels([train_data])
+    dev_data = prepared_split(recipe.data, "dev") if recipe.data.has_split("dev") else None
+    for corpus in (train_data, dev_data):
+        for error in corpus.skipped if corpus else ():  # by on_error = "skip"
+            _logger.warning("left out: %s", error)
+    seed_everything(recipe.training.seed)
+    model = _build(recipe.model, vocabulary, labels)
+    copy(model).set_beam(**recipe.evaluation.beam)  # a search that cannot be is refused now, not after training
+    splits = {"train": train_data, "dev": dev_data}
+    if model.predicts_words and not vocabulary.is_predictable:
+        found = f"vocabulary.kind = {vocabulary.kind!r} with {model.system}, which predicts words"
+        raise InputError(found, remedy='set vocabulary.kind = "word"')
+    model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
+    if start_from is not None:
+        load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
+    encoded = EncodedCorpus(train_data, vocabulary, labels, tags=model.tags, num_preceding=model.num_preceding)
+    model.check_corpus(encoded, trains=True)
+    batches = _train_batches(encoded, model, recipe)
+    dev = None if dev_data is None else dev_batches(dev_data, model, recipe)
+    dev_trees = None
+    if recipe.training.select_by == "unlabeled_f1" and dev_data is not None:
+        if not model.parses:
+            found = f'select_by = "unlabeled_f1", but {model.why_no_trees}'
+            raise InputError(found, where="[training]", remedy='set select_by = "loss"')
+        dev_trees = read_dev_trees(recipe.data)
+    return Setup(recipe=recipe, model=model, encoded=encoded, batches=batches, dev=dev, dev_trees=dev_trees)
+
+
+def read_dev_trees(data: DataConfig) -> list[Tree]:
+    """The trees of the dev split, without sentences that cannot be read. Raises ``InputError`` without trees."""
+    path, format = locate_split(data, "dev")
+    sentences = read_sentences(path, **vars(data.read_options(format)), on_error=data.on_error, skipped=[])
+    first = list(islice(sentences, data.max_sentences))
+    without = next((one.where for one in first if one.tree is None), None)
+    parsed = [one.tree for one in first if one.tree is not None and one.tree.label != UNPARSED]
+    if without is None and first and not parsed:
+        without = str(path)
+    if without is not None:
+        found = 'a dev sentence without a tree, which select_by = "unlabeled_f1" needs'
+        raise InputError(found, where=without, remedy='set select_by = "loss", or give dev data with trees')
+    return parsed
+
+
+def _train_batches(encoded: EncodedCorpus, model: LanguageModel, recipe: Recipe) -> RecipeBatches:
+    config = recipe.training
+    if config.batches == "sentences":
+        return SentenceBatches(
+            encoded,
+            batch_size=config.batch_size,
+            max_actions=config.max_actions,
+            config=recipe.batches,
+            seed=config.seed,
+        )
+    if not isinstance(model, StreamLM):
+        found = f'batches = "{config.batches}" with system {model.system!r}, which reads whole sentences'
+        raise InputError(found, where="[training]", remedy='set batches = "sentences"')
+    if recipe.batches != BatchesConfig():
+        found = f'settings of sentence batches with training.batches = "{config.batches}"'
+        raise InputError(found, where="[batches]", remedy="leave this section out")
+    model.check_stream(config.bptt, config.batch_size)
+    if config.batches == "packed":
+        return PackedBatches(
+            encoded,
+            batch_size=config.batch_size,
+            bptt=config.bptt,
+            seed=config.seed,
+            constituents=model.reads_constituents,
+        )
+    return BPTTBatches(
+        encoded,
+        batch_size=config.batch_size,
+        bptt=config.bptt,
+        random_length=config.bptt_random_length,
+        seed=config.seed,
+        sentence_ends=config.sentence_ends,
+        constituents=model.reads_constituents,
+        shuffle_documents=config.shuffle_documents,
+    )
+
+
+def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -> LanguageModel:
+    build: Any = system_class(config.system)
+    try:
+        model: LanguageModel = build(config=config.config, vocabulary=vocabulary, labels=labels)
+    except InputError as error:
+        raise InputError(error.found, where=error.where or "[model]", remedy=error.remedy) from error
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        found = "a network of these sizes does not fit into memory"
+        raise InputError(found, where="[model]", remedy="make its sizes smaller") from None
+    return model
+
+
+def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfig:
+    """The model with its bounds set to what training trees need plus the margin, its inventories to what they have."""
+    if isinstance(model.config, InventoryConfig):
+        return replace(model, config=model.config.taken_from(train_data))
+    if model.bounds_margin is None:
+        return model
+    return replace(model, config=model.config.fitted_to(train_data, model.bounds_margin), bounds_margin=None)
+
+
+def dev_batches(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe) -> RecipeBatches:
+    """The batches on which a recipe evaluates a model in training: sentences, or a stream."""
+    labels = model.labels if model.predicts_labels else merge_labels([corpus])  # else any label will do
+    unknown_labels = recipe.data.unknown_labels
+    encoded = EncodedCorpus(
+        corpus,
+        model.vocabulary,
+        labels,
+        tags=model.tags,
+        unknown_labels=unknown_labels,
+        num_preceding=model.num_preceding,
+    )
+    model.check_corpus(encoded, trains=False)
+    config = recipe.training
+    constituents = isinstance(model, StreamLM) and model.reads_constituents and corpus.has_trees
+    if config.batches == "packed":
+        return PackedBatches(
+            encoded, batch_size=config.dev_rows, bptt=config.bptt, shuffle=False, constituents=constituents
+        )
+    if config.batches == "stream":
+        return BPTTBatches(
+            encoded,
+            batch_size=config.dev_rows,
+            bptt=config.bptt,
+            sentence_ends=config.sentence_ends,
+            keep_rest=True,
+            constituents=constituents,
+        )
+    if encoded.num_dropped:
+        _logger.warning("%d dev sentences have labels that training lacks and are left out", encoded.num_dropped)
+    return SentenceBatches(encoded, batch_size=_DEV_BATCH_SIZE, max_actions=_DEV_ACTIONS, shuffle=False)

@@ -1,0 +1,172 @@
+"""Run folders: which one may be begun or resumed, its recipe, and whether what is resumed is the same run."""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from treelm.corpora.catalog import SPLITS
+from treelm.corpora.data_config import DataConfig, locate_split
+from treelm.errors import InputError
+from treelm.io.atomic import hold_folder
+from treelm.io.json import finite
+from treelm.models.base import LanguageModel
+from treelm.models.bounds import InventoryConfig
+from treelm.models.configs import plain_defaults, to_plain
+from treelm.models.persistence.shipped import find_run
+from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, describe_model, read_system, weight_files
+from treelm.training.checkpoint import FOLDER, checkpoint_paths
+from treelm.training.config import EXTENDABLE, TrainingConfig, without_removed
+from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, load_recipe
+
+_RESUME = "resume it, or give another run folder"
+_logger = logging.getLogger(__name__)
+
+
+def lock_folder(folder: Path) -> AbstractContextManager[None]:
+    """Hold a run folder, made if need be, for the block; raises ``InputError`` while another process holds it."""
+    remedy = "wait for it or end it, or give another run folder"
+    return hold_folder(folder, found="another process is training in this folder", remedy=remedy)
+
+
+def check_name(name: str) -> None:
+    """Raise ``InputError`` for the name of a run with a line end or another control character: it breaks tables."""
+    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in name):
+        raise InputError("a name with a line end or another control character", where=name, remedy="rename the folder")
+
+
+def check_new_run(folder: Path, recipe: Recipe | None = None) -> None:
+    """Raise ``InputError`` if a new run in this folder would write over anything trained, or has no good name."""
+    check_name(folder.resolve().name)
+    if checkpoint_paths(folder):
+        raise InputError("this folder already holds a run", where=str(folder), remedy=_RESUME)
+    if (folder / WEIGHTS).exists():
+        raise InputError("this folder already holds a model", where=str(folder), remedy="give another run folder")
+    if recipe and has_run(folder, recipe):
+        raise InputError("this folder already holds a run", where=str(folder), remedy=_RESUME)
+
+
+def check_resumable(folder: Path, recipe: Recipe) -> None:
+    """Raise ``InputError`` for a folder without a run, and for a model without checkpoints."""
+    if not (folder / FILE_NAME).exists():
+        remedy = "give the folder of a run; a model of the package can be finetuned: start_from in [training]"
+        raise InputError("no run to resume", where=str(folder), remedy=remedy)
+    if not recipe.model.is_estimated and (folder / WEIGHTS).exists() and not checkpoint_paths(folder):
+        remedy = f"restore them, or begin a new run from this model: training.start_from={folder}"
+        raise InputError(f"a model, but no {FOLDER} to resume from", where=str(folder), remedy=remedy)
+
+
+def has_run(run_directory: Path | str, recipe: Recipe) -> bool:
+    """Tell whether there is a run to go on with; systems that are estimated in one go begin again."""
+    return (Path(run_directory) / FILE_NAME).exists() and not recipe.model.is_estimated
+
+
+def is_estimated(run_directory: Path | str, recipe: Recipe) -> bool:
+    """Tell whether a system that is estimated in one go already is."""
+    return recipe.model.is_estimated and (Path(run_directory) / WEIGHTS).exists()
+
+
+def load_run_recipe(
+    run_directory: Path | str, overrides: tuple[str, ...] = (), *, same_as: Recipe | None = None
+) -> Recipe:
+    """The recipe of a run (a folder, or a model that ships with the package), for evaluating or resuming it.
+
+    With ``same_as``, training is as long, and on as many machines, as that recipe says. Raises ``InputError`` when the
+    folder holds no run, and for an override, or a recipe, by which its data or vocabulary would have been others.
+    """
+    path = find_run(run_directory) / FILE_NAME
+    if not path.exists():
+        raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
+    saved, recipe = load_recipe(path), load_recipe(path, overrides)
+    for present in (recipe, same_as or recipe):  # model and training are compared with the checkpoint
+        for section in ("data", "vocabulary", "batches"):
+            values = (to_plain(getattr(one, section)) for one in (saved, present))
+            check_unchanged(*values, what=section, where=str(path))
+    if same_as is None:
+        return recipe
+    _check_model(recipe.model, same_as.model, where=str(path))
+    return replace(recipe, training=same_as.training)
+
+
+def recipe_of_model(run: Path | str) -> Recipe:
+    """The recipe of a run, for evaluating it; that of a model which was not trained here has nothing but defaults.
+
+    Such a one has no data of its own: files must be given.
+    """
+    folder = find_run(run)
+    if (folder / FILE_NAME).exists() or not weight_files(folder):
+        return load_run_recipe(run)
+    return Recipe(data=DataConfig(), model=ModelConfig(system=read_system(folder).system, config=None))
+
+
+def _check_model(kept: ModelConfig, given: ModelConfig, *, where: str) -> None:
+    """Raise ``InputError`` unless a recipe's model is that of the run, but for bounds that the run has found."""
+    saved, present = (to_plain(one.config) for one in (kept, given))
+    if given.bounds_margin is not None:
+        for values in (saved, present):
+            for name in given.bounds:
+                values.pop(name, None)
+    if isinstance(given.config, InventoryConfig):
+        for name in given.config.inventories:
+            if not present[name]:  # it is found in the training data
+                del saved[name], present[name]
+    check_unchanged({"system": kept.system, **saved}, {"system": given.system, **present}, what="model", where=where)
+
+
+def check_same_run(
+    saved: Mapping[str, Any],
+    model: LanguageModel,
+    config: TrainingConfig,
+    run: Path,
+    recipe: Recipe | None,
+    *,
+    where: str,
+) -> None:
+    """Raise ``InputError`` unless data, vocabulary, network and training are those of a checkpoint's values.
+
+    Paths of the data may differ, their content may not. Fields that are newer than the checkpoint had their defaults.
+    """
+    before, now = dict(saved["model"]), describe_model(model)
+    data_before, data_now = before.pop("data_identity", {}), now.pop("data_identity", {})
+    if bool(data_before) != bool(data_now):
+        reason = "the run was begun" if data_now else "the model was made"
+        _logger.warning("%s: %s without noting its data: whether they changed is not known", run, reason)
+    else:
+        for split in SPLITS:
+            if data_before.get(split) != data_now.get(split):
+                place = locate_split(recipe.data, split)[0] if recipe and recipe.data.has_split(split) else run
+                found = f"the {split} data are not those that this run was begun with"
+                remedy = "put back the data as they were, or train on these in another run folder"
+                raise InputError(found, where=str(place), remedy=remedy)
+    if before.get("vocabulary") != now["vocabulary"]:
+        found, remedy = "not the vocabulary that this run was begun with", f"restore {VOCABULARY} of this run"
+        raise InputError(found, where=str(run / VOCABULARY), remedy=remedy)
+    before["config"] = {**plain_defaults(type(model.config)), **before.get("config", {})}
+    check_unchanged(before, now, what="model", where=where)
+    training = {**to_plain(TrainingConfig()), **without_removed(saved["training"])}
+    check_unchanged(training, to_plain(config), what="training", where=where)
+
+
+def check_unchanged(saved: Mapping[str, Any], present: Mapping[str, Any], *, what: str, where: str) -> None:
+    """Raise ``InputError`` at the first field that differs from the run's own, but for what may be extended."""
+    saved, present = finite(saved), finite(present)
+    for name in {**saved, **present}:
+        if name == "treelm" or (what == "training" and name in EXTENDABLE):
+            continue
+        before, now = saved.get(name), present.get(name)
+        if isinstance(before, dict) and isinstance(now, dict):
+            check_unchanged(before, now, what=f"{what} {name}", where=where)
+        elif before != now:
+            found = f"{what}: {name} = {_shorten(now)} now, but the run was started with {_shorten(before)}"
+            may = f" (only {', '.join(EXTENDABLE)} may change)" if what == "training" else ""
+            raise InputError(found, where=where, remedy=f"resume with the old value{may}, or start a new run")
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

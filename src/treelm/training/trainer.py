@@ -1,0 +1,656 @@
+"""Training by a recipe, from top to bottom: prepare, take steps, validate, and keep it all in a run folder."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from time import perf_counter, process_time
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch.optim import Optimizer
+
+from treelm.corpora.batches import SentenceBatches
+from treelm.corpora.stream_batches import StreamBatch
+from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
+from treelm.errors import InputError
+from treelm.models.base import EstimatedLM, LanguageModel, Losses
+from treelm.models.configs import to_plain
+from treelm.models.layers.dropout import shared_draws
+from treelm.models.layers.graphs import cuda_graphs, has_graphs
+from treelm.models.persistence.storage import VOCABULARY, describe_model, load_model, remove_leftovers, save_model
+from treelm.models.persistence.tensors import check_same_tensors
+from treelm.training.checkpoint import Checkpoint, Interval, TrainingState, newest_checkpoint, save_checkpoint
+from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
+from treelm.training.data import Batch, Batches, read_epoch, shard_rows
+from treelm.training.distributed import ProcessGroup
+from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
+from treelm.training.numerics import (
+    describe_machine,
+    numerics,
+    random_state,
+    restore_random_state,
+    seed_everything,
+    seed_shard,
+)
+from treelm.training.optimizers import ScheduledOptimizer
+from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
+from treelm.training.parts import ShardStates, join_rows, losses_in_parts
+from treelm.training.prepare import Setup, set_up
+from treelm.training.progress import Progress
+from treelm.training.recipe import FILE_NAME as RECIPE
+from treelm.training.recipe import Recipe, save_recipe
+from treelm.training.run_folder import check_new_run, check_resumable, check_same_run, lock_folder
+from treelm.trees.span_counts import inner_f1
+from treelm.trees.tree import Tree
+
+_PARSED_TOGETHER = 64  # sentences of dev
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # Windows lacks the last two
+_logger = logging.getLogger(__name__)
+
+
+def train(
+    recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on_terminal: bool = True
+) -> LanguageModel:
+    """Train by a recipe and return the best model, as it was saved in the run folder.
+
+    ``resume`` goes on with the run in ``run_directory``; use ``load_run_recipe`` to get its recipe. ``on_terminal``
+    shows progress on standard error; without it only warnings are logged, one of them when a limit of time ends it. Of
+    several processes the first one prepares data and vocabulary, writes and shows; they need a file system in common.
+    Raises what ``fit`` raises.
+    """
+    run = Path(run_directory)
+    group = ProcessGroup(recipe.training)
+    with ExitStack() as stack:  # from the first look at the folder to the last: what was seen there stays true
+        group.on_main(lambda: stack.enter_context(lock_folder(run)))
+        setup = _prepare(recipe, run, group, resume=resume)
+        model = setup.model
+        if isinstance(model, EstimatedLM):
+            group.on_main(partial(estimate, setup, run))
+            return load_model(run)
+        trainer = Trainer(
+            model, setup.batches, setup.dev, setup.recipe.training, run, resume, setup.dev_trees, group, setup.recipe
+        )
+        progress = Progress(setup.recipe.training, len(setup.batches), evaluates=setup.dev is not None)
+        with progress if on_terminal and group.is_main else nullcontext() as shown:
+            for step in trainer.steps():
+                if shown:
+                    shown.show(step)
+                elif (step.stopped_because or "").startswith(LIMITS_OF_TIME):
+                    _logger.warning("training ended after step %d: %s", step.step, step.stopped_because)
+        group.on_main(partial(_calibrate, setup, run))
+        return load_model(run)
+
+
+# Prepare.
+
+
+def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) -> Setup:
+    """The first process checks the folder and makes what is kept on disk; then the others find it there."""
+    setup: Setup | None = None
+
+    def first() -> None:
+        nonlocal setup
+        if resume:
+            check_resumable(run, recipe)
+        else:
+            check_new_run(run, recipe)
+        if not recipe.model.is_estimated and not recipe.data.has_split("dev"):
+            check_without_dev(recipe.training)  # before the folder holds anything
+        kept = run / VOCABULARY
+        setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
+        if isinstance(setup.model, EstimatedLM):
+            check_estimated(setup.model, recipe.training, resume=resume)
+        if not resume:
+            run.mkdir(parents=True, exist_ok=True)
+            save_vocabulary(setup.model.vocabulary, kept)
+            save_recipe(setup.recipe, run / RECIPE)
+
+    group.on_main(first)
+    with group.raise_together():
+        return setup or set_up(recipe, vocabulary=load_vocabulary(run / VOCABULARY))
+
+
+def check_without_dev(config: TrainingConfig) -> None:
+    """Raise ``InputError`` for what follows from dev losses."""
+    wants_dev = {
+        "stop_after": config.stop_after is not None,
+        'schedule = "plateau"': config.schedule == "plateau",
+        'optimizer = "nt-asgd"': config.optimizer == "nt-asgd",
+        'select_by = "unlabeled_f1"': config.select_by == "unlabeled_f1",
+    }
+    for name, wants in wants_dev.items():
+        if wants:
+            raise InputError(f"{name} without dev data", remedy="give dev data, or leave it out")
+
+
+def check_estimated(model: EstimatedLM, config: TrainingConfig, *, resume: bool) -> None:
+    """Raise ``InputError`` for what has no meaning without steps."""
+    if resume:
+        remedy = "train it anew, in another run folder"
+        raise InputError(f"{model.system} is estimated in one go: there is nothing to resume", remedy=remedy)
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if value != field.default and field.name not in ("devices", "num_nodes", "timeout_minutes"):
+            found = f"{field.name} = {value!r} for {model.system}, which is estimated, not optimised"
+            raise InputError(found, where="[training]", remedy="leave the section empty")
+
+
+def estimate(setup: Setup, run: Path) -> None:
+    """Train a system that is estimated from counts: one look at the data, no steps, nothing to resume."""
+    model, dev = setup.model, setup.dev
+    assert isinstance(model, EstimatedLM)
+    begin, cpu_begin = perf_counter(), process_time()
+    model.estimate(setup.encoded)
+    log, size = MetricsLog(run / FILE_NAME), len(setup.encoded)
+    times = {"elapsed_seconds": perf_counter() - begin, "cpu_seconds": process_time() - cpu_begin}
+    where = {"step": 0, "epoch": 1, **times}
+    log.write({"kind": "estimate", **where, "num_sentences": size, "num_words": int(setup.encoded.num_words.sum())})
+    if isinstance(dev, SentenceBatches):
+        loss = LossSum()
+        for batch in dev:
+            loss.add(model.losses(batch))
+        log.write({"kind": "dev", **where, **loss.named()})
+    save_model(model, run)
+
+
+def _calibrate(setup: Setup, run: Path) -> None:
+    """Let the model that was kept fit itself to dev, where its system does so."""
+    if type(setup.model).calibrate is LanguageModel.calibrate or not isinstance(setup.dev, SentenceBatches):
+        return
+    batches = list(setup.dev)
+    if batches:
+        model = load_model(run)
+        _logger.info("%s", model.calibrate(batches))
+        save_model(model, run)
+
+
+# Take steps.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One update of the weights, and the loss, norm and evaluation that belong to it."""
+
+    step: int  # updates so far
+    epoch: int  # complete passes so far
+    step_in_epoch: int
+    seconds: float  # of training so far, over all resumed parts
+    cpu_seconds: float  # processor time of updates so far
+    loss: LossSum  # of this batch, with dropout
+    gradient_norm: float  # before clipping
+    learning_rate: float
+    dev: LossSum | None  # if dev was evaluated after this step
+    is_best: bool  # whether the model in the run folder is now this one
+    stopped_because: str | None  # if this is the last step
+
+
+def fit(
+    model: LanguageModel,
+    batches: Batches,
+    dev: Iterable[Batch] | None,
+    config: TrainingConfig,
+    run_directory: Path | str,
+    *,
+    resume: bool = False,
+    dev_trees: list[Tree] | None = None,
+    group: ProcessGroup | None = None,
+    recipe: Recipe | None = None,
+) -> Iterator[Step]:
+    """Train a model; a generator that makes one step each time it is asked for one::
+
+        for step in fit(model, batches, dev, config, "runs/first"):
+            if step.is_best:
+                print(step.epoch, step.dev.nats_per_word)
+
+    The minimised loss is ``model.losses(batch).total``, a sum in nats, divided by the batch's words or sentences
+    (``config.normalise_loss``). ``dev`` is evaluated by the same total, per word, without dropout; the best model on
+    it is in ``run_directory`` (without dev, the last; with ``select_by = "unlabeled_f1"``, the one whose trees agree
+    best with ``dev_trees``). A checkpoint is there from the start. With ``resume``, a run
+    goes on from its newest checkpoint as if it had never stopped: the same weights bit for bit, given the same machine
+    and number of threads, and no use of the global random generators by the caller.
+
+    Started by torchrun or srun, every process calls this with the same arguments, and each gets all steps; only the
+    first one writes. ``group`` is for callers that have connected already. ``recipe`` is kept in the run folder when a
+    run is resumed with a longer one.
+
+    Raises ``InputError`` when the run cannot begin or resume, ``NonFiniteError`` before a bad update,
+    ``TrainingInterrupted`` after SIGINT, SIGTERM, SIGHUP or SIGUSR1, when the step is finished and saved, and
+    ``ProcessLost`` when another process is gone. Another SIGINT ends the process at once.
+    """
+    run = Path(run_directory)
+    group = group or ProcessGroup(config)
+    with ExitStack() as stack:
+        group.on_main(lambda: stack.enter_context(lock_folder(run)))
+        yield from Trainer(model, batches, dev, config, run, resume, dev_trees, group, recipe).steps()
+
+
+class Trainer:
+    """A run in progress: model, optimizer, counters, log and checkpoints, in a folder that the caller has locked."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        batches: Batches,
+        dev: Iterable[Batch] | None,
+        config: TrainingConfig,
+        run: Path,
+        resume: bool,
+        dev_trees: list[Tree] | None,
+        group: ProcessGroup,
+        recipe: Recipe | None,
+    ) -> None:
+        """Arguments as those of ``fit``. Raises ``InputError`` for a config that does not fit model, data or device."""
+        if dev is None:
+            check_without_dev(config)
+        if (config.select_by == "unlabeled_f1") != (dev_trees is not None):
+            remedy = "give dev_trees exactly when it needs them"
+            raise InputError(f"select_by = {config.select_by!r} and dev trees", remedy=remedy)
+        check_shards(model, config, group)
+        check_graphs(model, config, group.device)
+        self.model, self.batches, self.dev, self.dev_trees = model, batches, dev, dev_trees
+        self.config, self.run, self.resume, self.recipe, self.group = config, run, resume, recipe, group
+        self.carried: ShardStates = {}  # hidden states of a stream
+        self._clock = self._saved_after = 0.0
+
+    def steps(self) -> Iterator[Step]:
+        """Make one step each time one is asked for, as ``fit`` says."""
+        with numerics(self.config), stop_signals() as received:
+            self._begin()
+            config, state, group = self.config, self.state, self.group
+            reason = state.reason_to_stop(config)
+            if reason is not None:
+                _logger.warning("nothing left to do in %s: %s", self.run, reason)
+            while reason is None:
+                for batch, position, ends_epoch in read_epoch(self.batches):
+                    begin, cpu_begin = perf_counter(), process_time()
+                    if not state.step:
+                        self._warn_of_structure(batch)
+                    self.optimizer.before_step(batch)
+                    self.model.begin_update(state.step + 1)
+                    update = update_weights(
+                        self.model, self.optimizer.optimizer, batch, config, state.step + 1, group, self.carried
+                    )
+                    self.carried = update.carried if config.batches == "stream" else {}
+                    state.step += 1
+                    self.optimizer.after_step()
+                    state.step_in_epoch += 1
+                    state.position = position
+                    if ends_epoch:
+                        state.epoch, state.step_in_epoch = state.epoch + 1, 0
+                    # Losses, signals and limits of time are known to all, so that a run ends after the same step.
+                    self._tick()
+                    told = group.all_gather((update.loss, received[:1], process_time() - cpu_begin, state.seconds))
+                    loss, state.seconds = LossSum.sum(one for one, *_ in told), told[0][3]
+                    interrupted_by = next((names[0] for _, names, _, _ in told if names), None)
+                    state.cpu_seconds += sum(seconds for _, _, seconds, _ in told)
+                    state.interval.add(loss, update.gradient_norm, perf_counter() - begin)
+
+                    every = config.evaluate_every_steps
+                    by_plan = ends_epoch if every is None else state.step % every == 0
+                    reason = state.reason_to_stop(config)
+                    if by_plan or reason or state.interval.num_steps >= config.log_every_steps:
+                        self._log_interval()
+                    dev_loss, is_best = None, False
+                    if by_plan or reason:
+                        dev_loss, is_best = self.validate(batch, by_plan=by_plan)
+                        reason = reason or state.reason_to_stop(config)
+                    if reason or interrupted_by or ends_epoch or self._checkpoint_is_due():
+                        self.save()
+                    paused = perf_counter()
+                    yield Step(
+                        step=state.step,
+                        epoch=state.epoch,
+                        step_in_epoch=state.step_in_epoch,
+                        seconds=state.seconds,
+                        cpu_seconds=state.cpu_seconds,
+                        loss=loss,
+                        gradient_norm=update.gradient_norm,
+                        learning_rate=self.optimizer.learning_rate,
+                        dev=dev_loss,
+                        is_best=is_best,
+                        stopped_because=reason,
+                    )
+                    self._clock += perf_counter() - paused  # the caller's own time is not training
+                    if reason:  # a signal in the last step changes nothing: the run is finished
+                        break
+                    if interrupted_by:
+                        raise TrainingInterrupted(interrupted_by, state.step)
+
+    def _begin(self) -> None:
+        """Set up a new run, or restore the newest checkpoint of an old one."""
+        model, group = self.model, self.group
+        checkpoint = group.on_main(self._find_checkpoint)
+        self.state = checkpoint.state if checkpoint else TrainingState()
+        model.to(group.device)
+        self.optimizer = ScheduledOptimizer(model, self.config, self.state)
+        self._clock = perf_counter()
+        if checkpoint:
+            self._restore(checkpoint)
+        else:
+            seed_everything(self.config.seed)
+            self.state.position = self.batches.state()
+            group.broadcast_weights(model)
+        self.log = MetricsLog(self.run / FILE_NAME, offset=self.state.metrics_bytes) if group.is_main else None
+        self._saved_after = self.state.seconds
+        if checkpoint:
+            restore_random_state(checkpoint.tensors["random"], checkpoint.values["random"], where=checkpoint.where)
+            if self.recipe and group.is_main:
+                save_recipe(self.recipe, self.run / RECIPE)  # it was accepted, and may be longer than before
+        else:
+            self.save()
+        model.train()
+
+    def _find_checkpoint(self) -> Checkpoint | None:
+        checkpoint = newest_checkpoint(self.run) if self.resume else None
+        if checkpoint is None:  # resuming too begins anew if it was ended before the first one
+            check_new_run(self.run)
+        remove_leftovers(self.run)
+        return checkpoint
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        """Fill model, optimizer, hidden states and position; raises ``InputError`` unless it is the same run."""
+        group, where = self.group, checkpoint.where
+        check_same_run(checkpoint.values, self.model, self.config, self.run, self.recipe, where=where)
+        for name, value in describe_machine(group.device, processes=group.size).items():
+            before = checkpoint.values["machine"].get(name, 1 if name == "processes" else None)
+            if value != before:
+                _logger.warning("%s = %s now, but the run had %s: it goes on, but not bit for bit", name, value, before)
+        weights = checkpoint.tensors["weights"]
+        check_same_tensors(
+            weights, self.model.state_dict(), where=where, remedy="resume with the model that was trained"
+        )
+        self.model.load_state_dict(weights)
+        self.optimizer.restore(checkpoint)
+        if self.config.batches == "stream" and self.state.step:
+            rows_of_all = checkpoint.tensors["carried"]
+            num_rows = max(map(len, rows_of_all.values()), default=0)  # without memory nothing is carried
+            for shard, rows in own_shards(num_rows, self.config, group).items():
+                self.carried[shard] = {name: one[rows].to(group.device) for name, one in rows_of_all.items()}
+        self.batches.restore(self.state.position)
+
+    def _tick(self) -> None:
+        now = perf_counter()
+        self.state.seconds += now - self._clock
+        self._clock = now
+
+    # Validate.
+
+    def validate(self, batch: Batch, *, by_plan: bool) -> tuple[LossSum | None, bool]:
+        """Score dev; returns the loss and whether it is the best so far. The best model is saved to the run folder.
+
+        Without dev, the present model is saved. Schedule and early stopping see planned evaluations only, so that a
+        run that was extended is the same as one that was long from the start. Where weights are averaged, what is
+        scored and saved has their means. ``batch`` is the last one: what structure is found in it is looked at.
+        """
+        averages, state = self.optimizer.averages, self.state
+        with averages.in_place(self.model):
+            self._warn_of_structure(batch)
+            if self.dev is None:
+                self._save_model()
+                return None, True
+            begin = perf_counter()
+            loss = dev_loss(self.model, self.dev, self.config, self.group)
+            if not loss.num_words:
+                raise InputError("the dev data gives no words", remedy="check [data]: are all sentences filtered out?")
+            value = loss.nats_per_word
+            if not math.isfinite(value):
+                raise NonFiniteError(f"the dev loss is {value}", step=state.step)
+            f1 = None if self.dev_trees is None else dev_f1(self.model, self.dev_trees, self.group)
+            is_best = state.is_best(value, f1)
+            if is_best:
+                self._save_model()
+            if by_plan:
+                state.learning_rate.observe(value, self.config)
+                state.early_stopping.observe(value)
+                state.averaging.observe(value, state.step, self.config)
+            self._tick()
+            metrics = {**loss.named(), "is_best": is_best, "seconds": perf_counter() - begin}
+            if f1 is not None:
+                metrics["unlabeled_f1"] = f1
+            if averages.num_steps:
+                metrics["num_averaged_steps"] = averages.num_steps
+            self._write("dev", metrics)
+            return loss, is_best
+
+    def _warn_of_structure(self, batch: Batch) -> None:
+        """Say so if the structure that the model finds in a batch is of no use: perplexity does not."""
+        fault = self.model.structure_fault(batch) if self.group.is_main else None
+        if fault:
+            when = f"after step {self.state.step}" if self.state.step else "before training"
+            _logger.warning("%s, %s", when, fault)
+
+    def _save_model(self) -> None:
+        check_finite(self.model, step=self.state.step)
+        self.group.on_main(lambda: save_model(self.model, self.run, keep_reading=True))
+
+    # Keep.
+
+    def _log_interval(self) -> None:
+        """Write the averages of the steps since the last line."""
+        interval = self.state.interval
+        loss = interval.loss
+        metrics = {
+            **loss.named(),
+            "gradient_norm": interval.gradient_norm / interval.num_steps,
+            "learning_rate": self.optimizer.learning_rate,
+            "num_steps": interval.num_steps,
+            "num_words": loss.num_words,
+            "num_sentences": loss.num_sentences,
+            "words_per_second": loss.num_words / interval.seconds,
+            "sentences_per_second": loss.num_sentences / interval.seconds,
+        }
+        self.state.interval = Interval()
+        self._write("train", metrics)
+
+    def _write(self, kind: str, metrics: dict[str, Any]) -> None:
+        if self.log is not None:
+            state = self.state
+            times = {"elapsed_seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
+            self.log.write({"kind": kind, "step": state.step, "epoch": state.epoch, **times, **metrics})
+
+    def _checkpoint_is_due(self) -> bool:
+        steps, minutes = self.config.checkpoint_every_steps, self.config.checkpoint_every_minutes
+        by_steps = steps is not None and self.state.step % steps == 0
+        return by_steps or (minutes is not None and self.state.seconds - self._saved_after >= 60 * minutes)
+
+    def save(self) -> None:
+        """Write a checkpoint of everything that the rest of the run depends on."""
+        check_finite(self.model, step=self.state.step)
+        self._tick()
+        own = {shard: {name: rows.cpu() for name, rows in state.items()} for shard, state in self.carried.items()}
+        carried = {shard: state for part in self.group.gather(own) for shard, state in part.items()}
+        self.group.on_main(lambda: self._save(carried))
+        self._saved_after = self.state.seconds
+
+    def _save(self, carried: ShardStates) -> None:
+        assert self.log is not None
+        self.state.metrics_bytes = self.log.flush_to_disk()
+        random_tensors, random_values = random_state()
+        tensors: dict[str, Any] = {"weights": self.model.state_dict(), "random": random_tensors}
+        if carried:
+            tensors["carried"] = join_rows([carried[shard] for shard in sorted(carried)])
+        values = {
+            "training": to_plain(self.config),
+            "model": describe_model(self.model),
+            "machine": describe_machine(self.group.device, processes=self.group.size),
+            "random": random_values,
+        }
+        checkpoint = Checkpoint(self.state, values, {**tensors, **self.optimizer.tensors()})
+        save_checkpoint(self.run, checkpoint, keep=self.config.keep_checkpoints)
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[str]]:
+    """The names of the signals that have come while the block runs; what was ignored before stays so, as by nohup.
+
+    Another SIGINT does what it did before. Outside the main thread Python allows no handlers: nothing is watched.
+    """
+    received: list[str] = []
+    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        received.append(signal.Signals(number).name)
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, before[number])
+
+    watched = [number for number in numbers if before[number] != signal.SIG_IGN]
+    if threading.current_thread() is not threading.main_thread():
+        watched = []
+    for number in watched:
+        signal.signal(number, remember)
+    try:
+        yield received
+    finally:
+        for number in watched:
+            signal.signal(number, before[number])
+
+
+# One update.
+
+
+class Update(NamedTuple):
+    """Results of one update."""
+
+    loss: LossSum  # of this process' shards
+    gradient_norm: float  # before clipping
+    carried: ShardStates  # hidden states of a stream, for the next segment
+
+
+def update_weights(
+    model: LanguageModel,
+    optimizer: Optimizer,
+    batch: Batch,
+    config: TrainingConfig,
+    step: int,
+    group: ProcessGroup,
+    carried: ShardStates,
+) -> Update:
+    """Change the weights by the gradient of one batch.
+
+    The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches; of a segment of a
+    stream, divided by its targets. Of several processes each computes some shards of the batch. Raises
+    ``NonFiniteError``, the weights unchanged, when loss or gradient is not finite.
+    """
+    if isinstance(batch, StreamBatch):
+        divisor = batch.num_targets
+    else:
+        divisor = int(batch.num_words.sum()) if config.normalise_loss == "word" else len(batch)
+
+    def backward(losses: Losses, part: Batch) -> None:
+        if not torch.isfinite(losses.total):
+            raise NonFiniteError(f"the loss is {losses.total.item()}", step=step, names=part.names)
+        (losses.total / divisor).backward()  # type: ignore[no-untyped-call]
+
+    def draws(shard: int) -> AbstractContextManager[object]:
+        """Random numbers that belong to the shard; the whole batch of a single process goes on with the global ones."""
+        if config.shards is None and group.size == 1:
+            return nullcontext()
+        return shared_draws(seed_shard(config.seed, step, shard, next(model.parameters()).device))
+
+    shards = {shard: rows for shard, rows in own_shards(len(batch), config, group).items() if rows.start < rows.stop}
+    with cuda_graphs(wanted=config.cuda_graphs), group.raise_together():
+        loss, following = losses_in_parts(
+            model, batch, config, shards=shards, carried=carried, draws=draws, backward=backward
+        )
+    group.sum_gradients(model)
+    parameters = [parameter for one in optimizer.param_groups for parameter in one["params"]]
+    largest = math.inf if config.gradient_clip is None else config.gradient_clip
+    norm = torch.nn.utils.clip_grad_norm_(parameters, largest).item()
+    if not math.isfinite(norm):
+        raise NonFiniteError(f"the norm of the gradient is {norm}", step=step, names=batch.names)
+    optimizer.step()
+    return Update(loss, norm, following)
+
+
+def own_shards(num_rows: int, config: TrainingConfig, group: ProcessGroup) -> dict[int, slice]:
+    """Number and rows of the parts of a batch that this process computes."""
+    num_shards = config.shards or group.size
+    return {shard: shard_rows(num_rows, shard, num_shards) for shard in range(group.rank, num_shards, group.size)}
+
+
+def check_shards(model: LanguageModel, config: TrainingConfig, group: ProcessGroup) -> None:
+    """Raise ``InputError`` for shards that there cannot be."""
+    num_shards = config.shards or group.size
+    if num_shards < group.size:
+        remedy = "give each process a shard, or leave shards out"
+        raise InputError(f"shards = {num_shards} for {group.size} processes", where="[training]", remedy=remedy)
+    if config.batches == "stream" and config.batch_size < num_shards:
+        found = f"a stream of batch_size = {config.batch_size} rows for {num_shards} shards"
+        raise InputError(
+            found, where="[training]", remedy="raise batch_size, or lower shards or the number of processes"
+        )
+    if num_shards > 1 and model.couples_sentences:
+        found = f"{num_shards} shards of a batch that {model.system} normalises as a whole"
+        raise InputError(found, where="[training]", remedy='take one process, or norm = "layer" in [model]')
+
+
+def check_graphs(model: LanguageModel, config: TrainingConfig, device: torch.device) -> None:
+    """Raise ``InputError`` for CUDA graphs that there cannot be."""
+    if config.cuda_graphs and device.type != "cuda":
+        raise InputError("cuda_graphs = true without a GPU", where="[training]", remedy="leave it out")
+    if config.cuda_graphs and not has_graphs(model):
+        found = f"cuda_graphs = true for {model.system}, whose loops are others in every batch"
+        raise InputError(found, where="[training]", remedy="leave it out")
+
+
+def check_finite(model: LanguageModel, *, step: int) -> None:
+    """Raise ``NonFiniteError`` when a weight is not finite, so that it is never saved."""
+    for name, tensor in model.state_dict().items():
+        if not torch.isfinite(tensor).all():
+            raise NonFiniteError(f"weight {name!r} is not finite", step=step)
+
+
+# Scores of dev.
+
+
+@torch.no_grad()
+def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingConfig, group: ProcessGroup) -> LossSum:
+    """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
+
+    Of several processes each scores some of the batches, or of the rows of a stream; batches are added up in their
+    order, so the sum does not depend on who scored them. The model is in training mode again afterwards.
+    """
+    model.eval()
+    own: list[tuple[int, LossSum]] = []
+    carried: ShardStates = {}
+    with group.raise_together():
+        for number, batch in enumerate(batches):
+            if isinstance(batch, StreamBatch):
+                rows = shard_rows(len(batch), group.rank, group.size)
+            else:
+                rows = slice(0, len(batch) if number % group.size == group.rank else 0)
+            if rows.start < rows.stop:
+                loss, carried = losses_in_parts(model, batch, config, shards={0: rows}, carried=carried)
+                own.append((number, loss))
+    model.train()
+    numbered = sorted((pair for part in group.all_gather(own) for pair in part), key=lambda pair: pair[0])
+    return LossSum.sum(loss for _, loss in numbered)
+
+
+@torch.no_grad()
+def dev_f1(model: LanguageModel, trees: list[Tree], group: ProcessGroup) -> float:
+    """Unlabelled F1 of the model's trees of dev, the mean over sentences (``inner_f1``), 0..100.
+
+    Of several processes each parses some. The model is in training mode afterwards.
+    """
+    model.eval()
+    own: dict[int, list[float]] = {}
+    with group.raise_together():
+        for start in range(0, len(trees), _PARSED_TOGETHER)[group.rank :: group.size]:
+            gold = trees[start : start + _PARSED_TOGETHER]
+            parsed = model.parse([tree.words() for tree in gold])
+            own[start] = [inner_f1(one, found) for one, found in zip(gold, parsed, strict=True)]
+    model.train()
+    by_start = {start: scores for part in group.all_gather(own) for start, scores in part.items()}
+    scores = [f1 for start in sorted(by_start) for f1 in by_start[start]]
+    return sum(scores) / len(scores)
