@@ -59,7 +59,7 @@ def test_no_module_imports_a_system() -> None:
 
 def test_consoles_are_made_in_one_place() -> None:
     """Those that rich gives end the program by themselves when their reader has gone."""
-    text = "from rich.console import Console"
+    text = "from rich.console import Console\n"
     assert [path.name for path in PACKAGE.rglob("*.py") if text in path.read_text(encoding="utf-8")] == ["terminal.py"]
 
 

@@ -18,7 +18,7 @@ from treelm.corpora.lines import REST_LOST
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path, open_atomic, path_in_errors
 from treelm.io.json import json_text
-from treelm.io.tables import SEPARATORS, Row, binary_table, check_table_name, is_binary, text_writer
+from treelm.io.tables import SEPARATORS, Write, binary_table, check_table_name, is_binary, text_writer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ def open_output(path: str) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def open_table(path: str, names: Sequence[str], separator: str) -> Iterator[Callable[[Iterable[Row]], None]]:
+def open_table(path: str, names: Sequence[str], separator: str) -> Iterator[Write]:
     """Open what a table is written into, by its name, and give what writes rows: at once if it is a text."""
     if is_binary(path):
         with binary_table(path, names) as write:
@@ -81,7 +81,7 @@ def write_items(path: str, tables: Mapping[str, pd.DataFrame]) -> None:
 
         table = pd.concat(tables, names=["model"]).reset_index("model")
         with open_table(path, list(table), SEPARATORS.get(Path(path).suffix.lower(), "")) as write:
-            write(table.itertuples(index=False, name=None))
+            write(table)
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:

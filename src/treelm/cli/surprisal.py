@@ -29,7 +29,7 @@ from treelm.cli.options import (
     workers,
 )
 from treelm.errors import InputError
-from treelm.io.tables import SEPARATORS, TABLES, check_table_name
+from treelm.io.tables import SEPARATORS, TABLES, check_table_name, to_frame
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
@@ -137,7 +137,7 @@ def main(arguments: list[str]) -> int:
         with open_table(options.output, table.names, separator) as write:
             for some in chain([first], rows):
                 advance()
-                write(some)
+                write(to_frame(table.names, some))
     if long:
         remedy = "" if options.split_sentences else "; if it is a text, give --split-sentences en (or another language)"
         note(long_sentences(long) + remedy)

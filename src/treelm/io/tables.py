@@ -1,69 +1,52 @@
-"""Tables: read from CSV, TSV and workbooks of Excel; results as named columns that become files and data frames."""
+"""Tables: read strictly from CSV, TSV and workbooks of Excel; data frames written as text, Excel and Parquet."""
 
 from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from zipfile import BadZipFile
 
 from treelm.errors import InputError
 from treelm.io.atomic import open_atomic
 from treelm.io.files import read_bytes, read_text
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Cell = str | int | float | None
 Row = Sequence[Cell]
+Write = Callable[["pd.DataFrame"], None]
+"""Appends the rows of a frame to a table."""
 MISSING = "NA"  # what R and pandas both read as missing
 
 SEPARATORS = {".tsv": "\t", ".txt": "\t", ".csv": ",", "": "\t"}
 """Between the cells of a text, by the ending of its name; streams and devices have none."""
-_QUOTE = '"'
+_LIBRARIES = {".parquet": "pyarrow", ".xlsx": "openpyxl"}
+"""Endings of tables that are written whole, and the library that does it."""
 _SPECIAL = re.compile(r'["\t\r\n]')
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_MOST_EXCEL_ROWS = 1_048_576  # its header included
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")  # characters that a sheet of Excel cannot hold
 EXTRA = "pip install 'treelm[tables]'"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Rows under the names of columns. ``None`` is a missing value, and so is a number that is none (nan)."""
+def to_frame(names: Sequence[str], rows: Iterable[Row]) -> pd.DataFrame:
+    """A data frame of rows: whole numbers stay whole where some are missing (``Int64``), other numbers are floats."""
+    import pandas as pd
 
-    names: tuple[str, ...]
-    rows: Sequence[Row]
-
-    def columns(self) -> dict[str, list[Cell]]:
-        """The cells of every column, by its name."""
-        return {name: [row[place] for row in self.rows] for place, name in enumerate(self.names)}
-
-    def to_frame(self, backend: str = "pandas") -> Any:
-        """Return a data frame of pandas, or of another library: polars, pyarrow.
-
-        Raises ``InputError`` if the library is missing, or is none of these.
-        """
-        return to_frame(self.columns(), backend)
-
-
-def to_frame(columns: Mapping[str, Sequence[Cell]], backend: str = "pandas") -> Any:
-    """Make a data frame of columns (see ``Table.to_frame``). Raises ``InputError`` for a library of another name."""
-    if backend not in ("pandas", "polars", "pyarrow"):
-        raise InputError(f"no data frames of {backend!r}", remedy="choose from: pandas, polars, pyarrow")
-    narwhals = import_extra("narwhals")
-    import_extra(backend)
-    return narwhals.from_dict(
-        {name: list(map(_known, cells)) for name, cells in columns.items()}, backend=backend
-    ).to_native()
+    frame = pd.DataFrame(list(rows), columns=list(names), dtype=object)
+    types = {"integer": "Int64", "boolean": "Int64", "floating": "float64", "mixed-integer-float": "float64"}
+    kinds = {name: pd.api.types.infer_dtype(frame[name]) for name in names}
+    return frame.astype({name: types[kind] for name, kind in kinds.items() if kind in types})
 
 
 def import_extra(library: str) -> Any:
@@ -77,7 +60,7 @@ def import_extra(library: str) -> Any:
 
 
 def deduplicate_names(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
-    """Name a table's own columns beside those that are taken: own_NAME if NAME is one of these."""
+    """Rename columns whose names are taken: own_NAME if NAME is one of these."""
     used = {*taken, *names}
     found = []
     for name in names:
@@ -90,33 +73,8 @@ def deduplicate_names(names: Sequence[str], *, taken: Sequence[str]) -> list[str
     return found
 
 
-def joined(tables: Iterable[Table]) -> Table:
-    """The rows of several tables with the same columns."""
-    tables = list(tables)
-    return Table(names=tables[0].names, rows=[row for table in tables for row in table.rows])
-
-
-def stacked(tables: Mapping[str, Table], name: str = "model") -> Table:
-    """The rows of several tables one after the other, with a first column that says whose each is."""
-    names = dict.fromkeys(column for table in tables.values() for column in table.names)
-    rows = []
-    for key, table in tables.items():
-        places = [table.names.index(column) if column in table.names else None for column in names]
-        rows += [(key, *(None if place is None else row[place] for place in places)) for row in table.rows]
-    return Table(names=(name, *names), rows=rows)
-
-
-def cell_text(cell: Cell) -> str:
-    """Return a cell as it stands in a text: numbers that are not whole with six digits after the point."""
-    if cell is None:
-        return MISSING
-    if isinstance(cell, float):
-        return MISSING if math.isnan(cell) else f"{cell:.6f}"
-    return cell if isinstance(cell, str) else str(int(cell))
-
-
 def tsv_row(cells: Iterable[str], separator: str = "\t") -> str:
-    """A line of the table, without its end. A cell with a quotation mark is quoted, and the mark doubled.
+    """A line of a table, without its end. A cell with a quotation mark is quoted, and the mark doubled.
 
     That is how R and pandas read by default: to both, a lone ``"`` would open a cell that goes on over the next rows.
 
@@ -127,99 +85,87 @@ def tsv_row(cells: Iterable[str], separator: str = "\t") -> str:
 
 
 def _quoted(cell: str) -> str:
-    return f'"{cell.replace(_QUOTE, _QUOTE * 2)}"'
-
-
-def text_writer(stream: IO[str], names: Sequence[str], separator: str) -> Callable[[Iterable[Row]], None]:
-    """Write the header into a stream, and give what writes rows after it, as they come."""
-    print(tsv_row(names, separator), file=stream)
-
-    def write(rows: Iterable[Row]) -> None:
-        for row in rows:
-            print(tsv_row(map(cell_text, row), separator), file=stream)
-
-    return write
-
-
-def _known(cell: Cell) -> Cell:
-    return None if isinstance(cell, float) and math.isnan(cell) else cell
-
-
-def typed(cells: Sequence[Cell]) -> list[Cell]:
-    """Turn a column of texts, every one of which is written as a number or is missing, into numbers.
-
-    >>> typed(["310", "NA", "295.5"]), typed(["007", "8"])
-    ([310.0, None, 295.5], ['007', '8'])
-    """
-    given = [cell for cell in cells if cell not in (MISSING, "", None)]
-    if not given or not all(isinstance(cell, str) and _NUMBER.fullmatch(cell) for cell in given):
-        return list(map(_known, cells))
-    kind = int if all(_INTEGER.fullmatch(str(cell)) for cell in given) else float
-    return [None if cell in (MISSING, "", None) else kind(str(cell)) for cell in cells]
-
-
-def _write_parquet(table: Table, stream: IO[bytes]) -> None:
-    pyarrow, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
-    parquet.write_table(pyarrow.table({name: typed(cells) for name, cells in table.columns().items()}), stream)
-
-
-def _write_excel(table: Table, stream: IO[bytes]) -> None:
-    if len(table.rows) >= _MOST_EXCEL_ROWS:
-        found = f"{len(table.rows):,} rows, more than a sheet of Excel holds"
-        raise InputError(found, remedy="write .parquet, .csv or .tsv")
-    book = import_extra("openpyxl").Workbook(write_only=True)
-    sheet = book.create_sheet("treelm")
-    cell_of = import_extra("openpyxl.cell").WriteOnlyCell
-    columns = [typed(cells) for cells in table.columns().values()]
-
-    def cell(value: Cell) -> Any:
-        if isinstance(value, float) and math.isinf(value):
-            return str(value)  # there is no such number in Excel
-        if not isinstance(value, str):
-            return value
-        made = cell_of(sheet, value=_without_controls(value))
-        made.data_type = "s"  # a word such as =SUM is no formula
-        return made
-
-    sheet.append([cell(name) for name in table.names])
-    for row in zip(*columns, strict=True):
-        sheet.append([cell(value) for value in row])
-    book.save(stream)
-
-
-def _without_controls(text: str) -> str:
-    return "".join(character if character >= " " or character in "\t\n" else "\ufffd" for character in text)
-
-
-_BINARY: Mapping[str, tuple[str, Callable[[Table, IO[bytes]], None]]] = {
-    ".parquet": ("pyarrow", _write_parquet),
-    ".xlsx": ("openpyxl", _write_excel),
-}
-"""Files that are written whole, by the ending of their name: the library that does it, and how."""
-
-
-def is_binary(path: str) -> bool:
-    """Tell whether a table of this name is a file that is written whole, such as one of Excel."""
-    return Path(path).suffix.lower() in _BINARY
+    return '"' + cell.replace('"', '""') + '"'
 
 
 def check_table_name(path: str) -> None:
     """Raise ``InputError`` for the name of a file that no table can be written into, before any work is done."""
     suffix = Path(path).suffix.lower()
-    if suffix in _BINARY:
-        import_extra(_BINARY[suffix][0])
+    if suffix in _LIBRARIES:
+        import_extra(_LIBRARIES[suffix])
     elif suffix not in SEPARATORS:
-        remedy = f"end its name in {', '.join(filter(None, (*SEPARATORS, *_BINARY)))}"
+        remedy = f"end its name in {', '.join(filter(None, (*SEPARATORS, *_LIBRARIES)))}"
         raise InputError(f"cannot write a table into a file ending in {suffix}", where=path, remedy=remedy)
 
 
+def is_binary(path: str) -> bool:
+    """Tell whether a table of this name is a file that is written whole, such as one of Excel."""
+    return Path(path).suffix.lower() in _LIBRARIES
+
+
+def text_writer(stream: IO[str], names: Sequence[str], separator: str) -> Write:
+    """Write the header of a text, and give what appends rows: floats with six digits, ``NA`` for what is missing."""
+    print(tsv_row(names, separator), file=stream)
+
+    def write(frame: pd.DataFrame) -> None:
+        frame.to_csv(
+            stream, sep=separator, header=False, index=False, na_rep=MISSING, float_format="%.6f", lineterminator="\n"
+        )
+
+    return write
+
+
 @contextmanager
-def binary_table(path: str, names: Sequence[str]) -> Iterator[Callable[[Iterable[Row]], None]]:
+def binary_table(path: str, names: Sequence[str]) -> Iterator[Write]:
     """Give what takes rows; at the end they are written into a file that appears when it is complete."""
-    rows: list[Row] = []
-    yield rows.extend
+    import pandas as pd
+
+    frames: list[pd.DataFrame] = []
+    yield frames.append
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(names))
+    frame = frame.assign(**{name: typed(frame[name]) for name in _texts(frame)})
     with open_atomic(Path(path)) as stream:
-        _BINARY[Path(path).suffix.lower()][1](Table(names=tuple(names), rows=rows), stream)
+        if Path(path).suffix.lower() == ".parquet":
+            frame.to_parquet(stream, engine="pyarrow", index=False)
+        else:
+            _write_excel(frame, stream)
+
+
+def _texts(frame: pd.DataFrame) -> list[str]:
+    from pandas.api.types import is_numeric_dtype
+
+    return [name for name in frame if not is_numeric_dtype(frame[name])]
+
+
+def typed(cells: pd.Series) -> pd.Series:
+    """A column of texts as numbers, if every one is written as a number or is missing.
+
+    >>> import pandas as pd
+    >>> typed(pd.Series(["310", "NA", "295.5"])).tolist(), typed(pd.Series(["007", "8"])).tolist()
+    ([310.0, <NA>, 295.5], ['007', '8'])
+    """
+    import pandas as pd
+
+    given = cells[~cells.isin([MISSING, ""]) & cells.notna()]
+    if given.empty or not all(isinstance(cell, str) and _NUMBER.fullmatch(cell) for cell in given):
+        return cells
+    return pd.to_numeric(given).reindex(cells.index).convert_dtypes()
+
+
+def _write_excel(frame: pd.DataFrame, stream: IO[bytes]) -> None:
+    import pandas as pd
+
+    frame = frame.assign(**{name: frame[name].replace(_CONTROLS, "\ufffd", regex=True) for name in _texts(frame)})
+    try:
+        with pd.ExcelWriter(stream, engine="openpyxl") as book:
+            frame.to_excel(book, sheet_name="treelm", index=False)
+            for row in book.sheets["treelm"].iter_rows():
+                for cell in row:
+                    if cell.data_type == "f":
+                        cell.data_type = "s"  # a word such as =SUM is no formula
+    except ValueError as error:
+        found = f"{len(frame):,} rows, more than a sheet of Excel holds"
+        raise InputError(found, remedy="write .parquet, .csv or .tsv") from error
 
 
 TABLES = (".csv", ".tsv", ".xlsx")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,10 @@ from torch import Tensor
 
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.io.tables import Cell, to_frame
 from treelm.trees.tree import Tree
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NATS_PER_BIT = math.log(2.0)
 Gathering = Literal["first", "last", "sum", "least"]
@@ -153,15 +155,12 @@ class SentenceSurprisal:
         """Surprisal of the whole sentence, its end included."""
         return math.fsum([*(word.surprisal_bits for word in self.words), self.end_surprisal_bits])
 
-    def to_frame(self, backend: str = "pandas") -> Any:
-        """Return a data frame with a row a word, without the end (``io.tables.Table.to_frame``)."""
-        columns: dict[str, list[Cell]] = {
-            name: [getattr(word, name) for word in self.words]
-            for name in ("word", "surprisal_bits", "is_unk", "unk_class", "num_pieces")
-        }
-        for name in dict.fromkeys(name for word in self.words for name in word.columns):
-            columns[name] = [word.columns.get(name) for word in self.words]
-        return to_frame(columns, backend)
+    def to_frame(self) -> pd.DataFrame:
+        """Return a data frame with a row a word, without the end."""
+        import pandas as pd
+
+        rows = [{**asdict(word), **word.columns} for word in self.words]
+        return pd.DataFrame(rows).drop(columns="columns", errors="ignore")
 
 
 def sentence_surprisal(words: Sequence[str], score: SentenceScore, vocabulary: Vocabulary) -> SentenceSurprisal:
