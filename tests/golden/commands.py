@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 
@@ -112,23 +113,23 @@ def parse(record: Record) -> None:
 def evaluate(record: Record) -> None:
     """Perplexities and F1, of runs and of two files."""
     for model in ("chart-gum-open", "lstm-gum-open", "palm-open-english", "som-open-english", "ngram-gum-open"):
-        record.call(model, f"evaluate {model} --data dev.ptb --json")
+        record.call(model, f"evaluate {model} --data gold.ptb --json")
     for model in ("rnng-gum-open", "pushdown-open-english"):
-        record.call(model, f"evaluate {model} --data dev.ptb --json --max-sentences 6 {NARROW}")
+        record.call(model, f"evaluate {model} --data gold.ptb --json --max-sentences 6 {NARROW}")
     record.call(
-        "table", f"evaluate rnng-gum-open --data dev.ptb --max-sentences 4 {NARROW} --trees out --summary s.tsv"
+        "table", f"evaluate rnng-gum-open --data gold.ptb --max-sentences 4 {NARROW} --trees out --summary s.tsv"
     )
     record.call("split", "evaluate ngram-gum-open --split dev --max-sentences 30 --json")
     record.call("text", "evaluate lstm-gum-open --data text.txt")
     record.call("stream", "evaluate lstm-gum-open --data dev.ptb --stream --stream-rows 2 --json")
     record.call("cache", "evaluate lstm-gum-open --data dev.ptb --stream --cache-weight 0.1 --cache-theta 0.3 --json")
     record.call(
-        "protocols", "evaluate on-lstm-open-english --data dev.ptb --protocol wsj10 klein plain binarised --json"
+        "protocols", "evaluate on-lstm-open-english --data gold.ptb --protocol wsj10 klein plain binarised --json"
     )
-    record.call("predict", "parse chart-gum-open dev.ptb --output predicted.ptb")
+    record.call("predict", "parse chart-gum-open gold.ptb --output predicted.ptb")
     for params in ("collins", "new"):
-        record.call(params, f"evaluate --gold dev.ptb --predicted predicted.ptb --sentences --json --params {params}")
-    record.call("files", "evaluate --gold dev.ptb --predicted predicted.ptb")
+        record.call(params, f"evaluate --gold gold.ptb --predicted predicted.ptb --sentences --json --params {params}")
+    record.call("files", "evaluate --gold gold.ptb --predicted predicted.ptb")
 
 
 def compare(record: Record) -> None:
@@ -136,8 +137,16 @@ def compare(record: Record) -> None:
     runs = "lstm-gum-open ngram-gum-open chart-gum-open"
     line = f"compare {runs} --data dev.ptb --max-sentences 5 {NARROW} --pairs pairs.tsv --output out"
     line += " --syntaxgym number_prep"
-    for form in ("json", "csv", "markdown", "latex", "table"):
-        record.call(form, f"{line} --format {form}", files=form == "json")
+    record.call("json", f"{line} --format json", files=False)
+    made = json.loads((record.folder / "out" / "comparison.json").read_text())
+    record.hidden = {
+        shown
+        for run in made["runs"]
+        if (speed := run.get("scoring_words_per_second"))
+        for shown in (str(speed), f"{speed:,.0f}")
+    }
+    for form in ("csv", "markdown", "latex", "table"):
+        record.call(form, f"{line} --format {form}", files=False)
     record.call("wide", f"{line} --wide", files=False)
     record.call("report", f"{line} --report report.html --sentences text.txt", shown=False)
     record.call(
@@ -271,7 +280,7 @@ def others(record: Record) -> None:
     record.call("doctor", "doctor --json", shown=False)
     record.call(
         "bench",
-        "bench rnng --seconds 0.1 --warm-up-seconds 0 --batch-sizes 8 --beams 5/2/1"
+        "bench rnng --seconds 0.2 --warm-up-seconds 0.2 --batch-sizes 8 --beams 5/2/1"
         " --precisions fp32-fast --sentences 1 -o bench.json",
         files=False,
         shown=False,

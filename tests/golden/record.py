@@ -21,7 +21,7 @@ INPUTS = Path(__file__).parent / "inputs"
 WORDING = ".wording"
 """Suffix of files with what is said to people on standard error: they may differ."""
 _PRIVATE = (
-    r"seconds|per_second|elapsed|duration|timestamp|date|created|started|finished|treelm|versions?|torch|python"
+    r"seconds|per_second|elapsed|duration|timestamp|date|created|started|finished|treelm|treelm_version|torch|python"
     r"|numpy|platform|machine|host|processor|cpu\w*|threads|commit|memory_\w*|\w*mebibytes|\w*_ms|pid"
 )
 _MASKS = [
@@ -31,6 +31,7 @@ _MASKS = [
     (re.compile(r"\b\d+(\.\d+)?(e-?\d+)? ?(ms|s|seconds?|min|minutes?|h|hours?|words/s|sentences/s)\b"), "<TIME>"),
     (re.compile(r"\b\d+:\d\d(:\d\d)?\b"), "<TIME>"),
     (re.compile(r"\b[0-9a-f]{40}\b"), "<COMMIT>"),
+    (re.compile("─{3,}"), "───"),
 ]
 
 
@@ -39,6 +40,7 @@ class Record:
 
     def __init__(self, out: Path, folder: Path) -> None:
         self.out, self.folder = out, folder
+        self.hidden: set[str] = set()  # speeds, as tables show them
 
     def text(self, name: str, content: str) -> None:
         """Keep a text, masked."""
@@ -54,6 +56,8 @@ class Record:
         """Replace what is of this machine, this moment and this folder."""
         for place, name in ((self.folder, "<DIR>"), (ROOT, "<REPO>"), (_english(), "<ENGLISH>")):
             text = text.replace(str(place), name)
+        for shown in self.hidden:
+            text = re.sub(rf"(?<![\d.])(?<!\d,){re.escape(shown)}(?![\d.])", "<SPEED>", text)
         for pattern, replacement in _MASKS:
             text = pattern.sub(replacement, text)
         return text
@@ -64,7 +68,7 @@ class Record:
         code, out, err = run_command(shlex.split(line), stdin)
         said = _as_json(out) if shown else "\n"
         self.text(f"{name}.txt", f"treelm {line}\nexit code {code}\n{said}")
-        self.text(f"{name}{WORDING}", err)
+        self.text(f"{name}{WORDING}", err if shown else "")
         for path, state in sorted(_written(self.folder).items()) if files else ():
             if before.get(path) != state:
                 self.file(f"{name}/{path}", self.folder / path)
