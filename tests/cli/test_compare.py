@@ -17,7 +17,7 @@ from treelm.evaluation.syntaxgym import scoring
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.papers.data import DataRoot
-from treelm.papers.measures import Subject, SyntaxGym
+from treelm.papers.metrics import Subject, SyntaxGym
 
 SUITE = {
     "meta": {"name": "mine", "metric": "sum"},
@@ -116,7 +116,7 @@ def test_sentences_of_suites_are_scored_once_whoever_asks(
     (row,) = json.loads(treelm(*call).out)["runs"]
     assert row["syntaxgym"]["suites"]["mine"] == scored["suites"]["mine"]["accuracy"]
     subject = Subject(Path(runs[0]), DataRoot(None, {}), "")
-    monkeypatch.setattr("treelm.papers.measures.syntax_tests.load_suites", lambda _: load_suites([suite]))
+    monkeypatch.setattr("treelm.papers.metrics.syntax_tests.load_suites", lambda _: load_suites([suite]))
     assert SyntaxGym().of_run(subject).values["suite, mine"] == 100 * row["syntaxgym"]["suites"]["mine"]
 
 

@@ -10,7 +10,7 @@ from tests.papers.conftest import TABLE
 from treelm.errors import InputError
 from treelm.papers.data import FOLDER, DataRoot, data_sets
 from treelm.papers.declaration import load_paper, load_table, measured, paper_folder, paper_names, recipe_of
-from treelm.papers.measures import MinimalPairs
+from treelm.papers.metrics import MinimalPairs
 from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
 
@@ -28,54 +28,36 @@ PRESENT = {
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "line_of", "found"),
+    ("before", "after", "found"),
     [
-        ("title = ", "title == ", "title == ", "not TOML"),
-        ('heading = "UF1"', 'heding = "UF1"', 'heding = "UF1"', "unknown field 'heding'"),
-        (
-            'kind = "evaluate"\nsplit = "test"\nprotocols',
-            'kind = "guess"\nprotocols',
-            'kind = "guess"',
-            "kind = 'guess'",
-        ),
-        ('protocols = ["plain"]', 'protocols = ["simple"]', "[measures.trees]", "unknown protocol 'simple'"),
-        ("_corpus, plain", "_corpus, wsj10", "[[rows]]", "metric 'unlabeled_f1_corpus, wsj10' of column trees"),
-        ('recipe = "small.toml"\npublished', 'recipe = "none.toml"\npublished', "[[rows]]", "no such file"),
-        ("read_attention=false", "reading=false", "[[rows]]", "unknown field 'reading'"),
-        ('baseline = "right-', 'baseline = "upright-', 'baseline = "upright-', "baseline 'upright-branching'"),
-        ("words = 57.3", "wrods = 57.3", "published = { wrods", "published 'wrods' is no column"),
-        ('kind = "evaluate"', 'max_sentences = 0\nkind = "evaluate"', "max_sentences = 0", "max_sentences = 0"),
-        ('absent = "not', 'recipe = "small.toml"\nabsent = "not', 'recipe = "small', "has recipe and absent"),
-        (
-            'data = "large"',
-            'data = "large"\npaired_with = "hole"',
-            "paired_with",
-            "paired_with 'hole' is no row with runs",
-        ),
-        (
-            'recipe = "small.toml"\npublished',
-            'recipe = "small.toml"\npaired_with = "another system"\npublished',
-            "paired_with",
-            "paired_with 'another system' is no other row with runs; name one of without attention",
-        ),
+        ("title = ", "title == ", "not TOML"),
+        ('heading = "UF1"', 'heding = "UF1"', "[[columns]] 2: unknown field 'heding'"),
+        ('kind = "evaluate"', 'kind = "guess"', "[measures.words]: unknown kind 'guess'"),
+        ('protocols = ["plain"]', 'protocols = ["simple"]', "[measures.trees]: unknown protocol 'simple'"),
+        ("_corpus, plain", "_corpus, wsj10", "[[rows]] 1: unknown metric of column trees 'unlabeled_f1_corpus, wsj10'"),
+        ('recipe = "small.toml"\npublished', 'recipe = "none.toml"\npublished', "no such file"),
+        ("read_attention=false", "reading=false", "unknown field 'reading'"),
+        ('baseline = "right-', 'baseline = "upright-', "[[rows]] 3: unknown baseline of column trees"),
+        ("words = 57.3", "wrods = 57.3", "[[rows]] 4: unknown published 'wrods'"),
+        ('kind = "evaluate"', 'max_sentences = 0\nkind = "evaluate"', "max_sentences = 0"),
+        ('absent = "not', 'recipe = "small.toml"\nabsent = "not', "has recipe and absent"),
+        ('data = "large"', 'data = "large"\npaired_with = "hole"', "unknown paired_with 'hole'"),
         (
             'recipe = "small.toml"\npublished',
             'recipe = "small.toml"\npaired_with = "whole"\npublished',
-            "paired_with",
-            "paired_with 'whole' is no other row with runs; name one of without attention",
+            "[[rows]] 1: unknown paired_with 'whole'; use one of without attention",
         ),
         (
             'baseline = "right-branching"',
             'baseline = "right-branching"\npaired_with = "whole"',
-            "paired_with",
-            "row 'right-branching' has paired_with, but no runs",
+            "row 'right-branching' has finetuning or paired_with, but no runs",
         ),
-        ('data = "large"', 'data = "huge"', 'data = "huge"', "data 'huge' is not in data.toml"),
-        ('"training.epochs=1"', '"training.epochs=0"', "[[stand_ins]]", "epochs = 0"),
+        ('data = "large"', 'data = "huge"', "unknown data 'huge'"),
+        ('"training.epochs=1"', '"training.epochs=0"', "epochs = 0"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(
-    paper: Path, root: DataRoot, before: str, after: str, line_of: str, found: str
+def test_wrong_declarations_name_file_and_block(
+    paper: Path, root: DataRoot, before: str, after: str, found: str
 ) -> None:
     path = paper / "table1.toml"
     assert before in TABLE
@@ -83,9 +65,7 @@ def test_what_is_wrong_is_told_with_its_line(
     with pytest.raises(InputError) as raised:
         load_table(path, root.sets)
     assert found in str(raised.value)
-    file, _, line = str(raised.value.where).rpartition(":")
-    assert file == str(path)
-    assert path.read_text().splitlines()[int(line) - 1].startswith(line_of)
+    assert str(raised.value.where).startswith(str(path))
 
 
 def test_tables_are_chosen_by_number(paper: Path, root: DataRoot) -> None:

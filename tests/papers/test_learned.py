@@ -15,7 +15,7 @@ from treelm.evaluation.span_protocols import PLAIN
 from treelm.evaluation.structure import agreement, kept_spans
 from treelm.papers.data import DataRoot, data_sets
 from treelm.papers.declaration import Table
-from treelm.papers.measures import AGREEMENT, Evaluate, Structure, Subject
+from treelm.papers.metrics import AGREEMENT, Evaluate, Structure, Subject
 from treelm.papers.plan import make_plan
 from treelm.papers.results import Value, gather
 from treelm.papers.work import FOLDER, do_job

@@ -13,7 +13,7 @@ from treelm.evaluation.comparison.cache import MetricCache
 from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Row, Table
-from treelm.papers.measures import Evaluate, Measured
+from treelm.papers.metrics import Evaluate, Measured
 from treelm.papers.output import TSV, as_latex, as_text, as_tsv, write_files
 from treelm.papers.plan import PlannedTable, make_plan
 from treelm.papers.results import Result, Value, gather

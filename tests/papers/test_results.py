@@ -12,7 +12,7 @@ from treelm.evaluation.intervals import interval
 from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Table
-from treelm.papers.measures import Evaluate, Measured, Training
+from treelm.papers.metrics import Evaluate, Measured, Training
 from treelm.papers.output import as_latex, as_text, as_tsv, write_files
 from treelm.papers.plan import Plan, make_plan
 from treelm.papers.results import Result, gather

@@ -10,7 +10,7 @@ One TOML file a table or figure, ``PAPER/table3.toml`` or ``PAPER/figure4.toml``
     drawing = "dots"                              # or lines (loss against time), picture (of ``sentence``)
     notes = ["What must be known to read it."]
 
-    [measures.test]                               # how something is measured; kinds: treelm.papers.measures
+    [measures.test]                               # how something is measured; kinds: treelm.papers.metrics
     kind = "evaluate"
     split = "test"
     stream = "only"

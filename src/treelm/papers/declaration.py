@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,13 +13,12 @@ from treelm.errors import InputError
 from treelm.io.files import read_text
 from treelm.models.configs import from_plain
 from treelm.papers.data import FOLDER, DataSet
-from treelm.papers.measures import KINDS, Measure
+from treelm.papers.metrics import KINDS, Measure
 from treelm.training.recipe import load_recipe, parse_toml
 
 _NUMBER = re.compile(r"(table|figure)(\d+)")  # of the names of files; other letters may follow
 
 Drawing = Literal["dots", "lines", "picture"]
-Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,14 +98,12 @@ class Table:
 
         Raises ``InputError`` for a kind or an option that there is not.
         """
-        changes = [stand_in.measures.get(name, {}) if stand_in else {}, row.measures.get(name, {})]
-        options: dict[str, Any] = dict(self.measures[name])
-        for change in changes:
-            options.update(change)
+        of_stand_in = stand_in.measures.get(name, {}) if stand_in else {}
+        options = {**self.measures[name], **of_stand_in, **row.measures.get(name, {})}
+        where = f"[measures.{name}]"
         kind = options.pop("kind", None)
-        if kind not in KINDS:
-            raise InputError(f"kind = {kind!r}", where=f"[measures.{name}]", remedy=f"use one of {', '.join(KINDS)}")
-        built: Measure = from_plain(KINDS[kind], options, where=f"[measures.{name}]")
+        _check_known("kind", [kind], KINDS, where)
+        built: Measure = from_plain(KINDS[kind], options, where=where)
         return built
 
     def metric(self, column: Column, row: Row) -> str:
@@ -158,140 +154,72 @@ def _order(name: str) -> tuple[bool, int, str]:
 
 
 def load_table(path: Path, sets: Mapping[str, DataSet]) -> Table:
-    """Read one declaration; raises ``InputError`` with ``file:line``."""
-    text = read_text(path)
-    values = parse_toml(text, str(path))
+    """Read one declaration; raises ``InputError`` that names the file and the block in it."""
+    values = parse_toml(read_text(path), str(path))
     try:
-        table = replace(_from_values(values), name=path.stem, folder=str(path.parent))
+        parts: dict[str, Any] = {}
+        for name, kind in (("columns", Column), ("rows", Row), ("stand_ins", StandIn)):
+            blocks = enumerate(values.pop(name, []), start=1)
+            parts[name] = tuple(from_plain(kind, block, where=f"[[{name}]] {number}") for number, block in blocks)
+        table: Table = from_plain(Table, {**values, "columns": [], "rows": []}, where="")
+        table = replace(table, **parts, name=path.stem, folder=str(path.parent))
         _check(table, sets)
     except InputError as error:
-        line = _line_of(text, error.where or "", error.found)
-        raise InputError(error.found, where=f"{path}:{line}", remedy=error.remedy) from None
+        raise InputError(error.found, where=f"{path} {error.where or ''}".strip(), remedy=error.remedy) from None
     return table
-
-
-def _from_values(values: dict[str, Any]) -> Table:
-    """The table, each block by itself so that errors name the block."""
-    parts: dict[str, Any] = {}
-    for name, kind in (("columns", Column), ("rows", Row), ("stand_ins", StandIn)):
-        blocks = values.pop(name, [])
-        parts[name] = tuple(
-            from_plain(kind, block, where=f"[[{name}]] {number}") for number, block in enumerate(blocks, start=1)
-        )
-    return replace(from_plain(Table, {**values, "columns": [], "rows": []}, where=""), **parts)
-
-
-def _line_of(text: str, where: str, found: str) -> int:
-    """The line of the block that ``where`` names, or of the field in it that the error is about."""
-    lines = text.splitlines()
-    header, _, number = where.partition("]] ")
-    starts = [index for index, line in enumerate(lines) if line.startswith(header)] if where else []
-    nth = int(number.split()[0]) - 1 if number else 0
-    begin = starts[nth] if nth < len(starts) else 0
-    about = set(re.findall(r"[\w.-]+", found))
-    for index in range(begin, len(lines)):
-        if index > begin and lines[index].startswith("[[" if where else "["):
-            break
-        if lines[index].partition("=")[0].strip() in about:
-            return index + 1
-    return begin + 1
 
 
 def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
     """Raise ``InputError`` for what names something that is not there."""
-    _check_data(table.data, sets)
-    if table.paired_with:
-        _check_pairs(table, table.paired_with)
     if not table.columns and table.drawing == "dots":
         raise InputError("no columns", remedy="declare at least one")
+    _check_known("data", [table.data], sets)
+    _check_known("paired_with", [table.paired_with], [row.name for row in table.rows if row.recipe])
     for name in table.measures:
         table.measure(name, Row(name=""), None)
     for number, column in enumerate(table.columns, start=1):
-        if column.metric and (column.measure or column.name) not in table.measures:
-            found = f"measure {column.measure or column.name!r} is not declared"
-            raise InputError(found, where=f"[[columns]] {number}", remedy=f"have {', '.join(table.measures)}")
+        if column.metric:
+            _check_known("measure", [column.measure or column.name], table.measures, f"[[columns]] {number}")
     for number, row in enumerate(table.rows, start=1):
-        with _block(f"[[rows]] {number}"):
-            _check_data(row.data, sets)
-            _check_row(table, row, sets)
+        _check_row(table, row, sets, f"[[rows]] {number}")
     for number, stand_in in enumerate(table.stand_ins, start=1):
-        with _block(f"[[stand_ins]] {number}"):
-            _check_data(stand_in.data, sets)
-            _check_stand_in(table, stand_in)
+        where = f"[[stand_ins]] {number}"
+        _check_known("data", [stand_in.data], sets, where)
+        _check_known("recipes", stand_in.recipes, [row.recipe for row in table.rows if row.recipe], where)
 
 
-@contextmanager
-def _block(where: str) -> Iterator[None]:
-    """Name the block in errors that come from within."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(error.found, where=where, remedy=error.remedy) from None
-
-
-def _check_data(name: str, sets: Mapping[str, DataSet]) -> None:
-    if name and name not in sets:
-        raise InputError(f"data {name!r} is not in data.toml", remedy=f"it has {', '.join(sets)}")
-
-
-def _check_pairs(table: Table, other: str, own: str = "") -> None:
-    """Raise ``InputError`` if the row that ``paired_with`` names is not another one that is run."""
-    trained = [row.name for row in table.rows if row.recipe and row.name != own]
-    if other not in trained:
-        remedy = f"name one of {', '.join(trained)}" if trained else "leave paired_with out"
-        raise InputError(f"paired_with {other!r} is no {'other ' if own else ''}row with runs", remedy=remedy)
-
-
-def _check_row(table: Table, row: Row, sets: Mapping[str, DataSet]) -> None:
+def _check_row(table: Table, row: Row, sets: Mapping[str, DataSet], where: str) -> None:
     given = [name for name in ("recipe", "baseline", "absent") if getattr(row, name)]
     if len(given) != 1:
         found = f"row {row.name!r} has {' and '.join(given) or 'no recipe'}"
-        raise InputError(found, remedy="give one of recipe, baseline, absent")
-    names = {column.name for column in table.columns}
-    for where, keys in (("published", row.published), ("metrics", row.metrics)):
-        for key in keys:
-            if key not in names:
-                raise InputError(f"{where} {key!r} is no column", remedy=f"the columns are {', '.join(names)}")
-    for name in row.measures:
-        if name not in table.measures:
-            raise InputError(f"measures {name!r} is not declared", remedy=f"have {', '.join(table.measures)}")
+        raise InputError(found, where=where, remedy="give one of recipe, baseline, absent")
+    if (row.finetuning or row.paired_with) and not row.recipe:
+        found = f"row {row.name!r} has finetuning or paired_with, but no runs"
+        raise InputError(found, where=where, remedy="give it a recipe")
+    columns = [column.name for column in table.columns]
+    others = [one.name for one in table.rows if one.recipe and one.name != row.name]
+    _check_known("data", [row.data], sets, where)
+    _check_known("published", row.published, columns, where)
+    _check_known("metrics", row.metrics, columns, where)
+    _check_known("measures", row.measures, table.measures, where)
+    _check_known("paired_with", [row.paired_with], others, where)
     for stand_in in (None, *table.stand_ins):
-        _check_metrics(table, row, stand_in, sets)
-    if row.finetuning and (row.untrained or not row.recipe):
-        found = f"row {row.name!r} has finetuning, but no training"
-        raise InputError(found, remedy="give it a recipe, or leave finetuning out")
-    if row.paired_with:
-        if not row.recipe:
-            found = f"row {row.name!r} has paired_with, but no runs"
-            raise InputError(found, remedy="give it a recipe, or leave paired_with out")
-        _check_pairs(table, row.paired_with, row.name)
-    if row.recipe:
-        name, settings = recipe_of(table, row, None)
-        load_recipe(name, settings)
-        load_recipe(name, (*settings, *row.finetuning))
-
-
-def _check_metrics(table: Table, row: Row, stand_in: StandIn | None, sets: Mapping[str, DataSet]) -> None:
-    """Check the metrics of a row, or that each of its columns has its baseline."""
-    for column, measure, metric in () if row.absent else measured(table, row, stand_in):
-        for name in measure.data_names():
-            _check_data(name, sets)
-        if metric not in measure.metrics():
-            found = f"metric {metric!r} of column {column.name} is not measured"
-            raise InputError(found, remedy=f"it gives {', '.join(measure.metrics()) or 'nothing'}")
-        if row.baseline and row.baseline not in measure.baselines():
-            found = f"baseline {row.baseline!r} of column {column.name} is not known"
-            raise InputError(found, remedy=f"it has {', '.join(measure.baselines()) or 'none'}")
-
-
-def _check_stand_in(table: Table, stand_in: StandIn) -> None:
-    recipes = {row.recipe for row in table.rows if row.recipe}
-    for name in stand_in.recipes:
-        if name not in recipes:
-            raise InputError(f"recipes {name!r} is that of no row", remedy=f"the rows have {', '.join(recipes)}")
-    for row in table.rows:
+        for column, measure, metric in () if row.absent else measured(table, row, stand_in):
+            _check_known("data", measure.data_names(), sets, where)
+            _check_known(f"metric of column {column.name}", [metric], measure.metrics(), where)
+            _check_known(f"baseline of column {column.name}", [row.baseline], measure.baselines(), where)
         if row.recipe:
-            load_recipe(*recipe_of(table, row, stand_in))
+            name, settings = recipe_of(table, row, stand_in)
+            for more in ((), row.finetuning) if row.finetuning and stand_in is None else ((),):
+                load_recipe(name, (*settings, *more))
+
+
+def _check_known(field: str, names: Collection[str | None], known: Collection[str], where: str = "") -> None:
+    """Raise ``InputError`` for a name that is given but not known."""
+    for name in names:
+        if name != "" and name not in known:
+            remedy = f"use one of {', '.join(known)}" if known else f"remove {field}"
+            raise InputError(f"unknown {field} {name!r}", where=where, remedy=remedy)
 
 
 def recipe_of(table: Table, row: Row, stand_in: StandIn | None) -> tuple[str, tuple[str, ...]]:

@@ -11,10 +11,9 @@ from treelm.evaluation.intervals import CONFIDENCE, spread_text
 from treelm.evaluation.tables import Row, Table, latex_text
 from treelm.figures.panels import Dot, Line, dot_panels, line_panel
 from treelm.io.atomic import write_atomically
-from treelm.papers.measures import PICTURE
-from treelm.papers.paired import PairedDifference
+from treelm.papers.metrics import PICTURE
 from treelm.papers.plan import Job
-from treelm.papers.results import Result, Value
+from treelm.papers.results import PairedDifference, Result, Value
 from treelm.papers.work import FOLDER
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import read_metrics

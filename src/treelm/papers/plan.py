@@ -11,7 +11,7 @@ from treelm.io.json import json_hash
 from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Column, Row, StandIn, Table, measured, recipe_of
-from treelm.papers.measures import KINDS, Measure, Picture, Training
+from treelm.papers.metrics import KINDS, Measure, Picture, Training
 from treelm.training.recipe import Recipe, load_recipe
 
 _FIXED = ("training.threads=1",)
@@ -95,26 +95,21 @@ def make_plan(tables: Sequence[Table], root: DataRoot, *, small: bool, seeds: in
                 known = jobs.get(job.name, replace(job, measures=()))
                 jobs[job.name] = replace(job, measures=tuple(dict.fromkeys((*known.measures, *job.measures))))
         planned.append(PlannedTable(table=table, rows=tuple(rows)))
-    ordered = sorted(jobs.values(), key=_turn)
+
+    def turn(job: Job) -> tuple[int, bool]:
+        return (0, False) if job.run is None else (job.run.seed, job.run.start is not None)
+
+    ordered = sorted(jobs.values(), key=turn)
     return Plan(tables=tuple(planned), jobs={job.name: job for job in ordered})
-
-
-def _turn(job: Job) -> tuple[int, bool]:
-    return (0, False) if job.run is None else (job.run.seed, job.run.start is not None)
 
 
 def _stand_in(table: Table, root: DataRoot) -> StandIn | None:
     """The first stand-in whose data are at hand, else the last."""
     for stand_in in table.stand_ins:
-        needed = {name for row in table.rows if not row.absent for name in _needed(table, row, stand_in)}
-        if all(root.find(name) for name in {stand_in.data, *needed}):
+        measures = [one for row in table.rows if not row.absent for _, one, _ in measured(table, row, stand_in)]
+        if all(root.find(name) for name in {stand_in.data, *(name for one in measures for name in one.data_names())}):
             return stand_in
     return table.stand_ins[-1] if table.stand_ins else None
-
-
-def _needed(table: Table, row: Row, stand_in: StandIn | None) -> Iterator[str]:
-    for _, measure, _ in measured(table, row, stand_in):
-        yield from measure.data_names()
 
 
 def _plan_row(

@@ -8,10 +8,28 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from treelm.evaluation.intervals import interval
-from treelm.papers.measures import AGREEMENT, PICTURE, Structure, Training
-from treelm.papers.paired import PairedDifference, paired_difference
+from treelm.papers.metrics import AGREEMENT, PICTURE, Structure, Training
 from treelm.papers.plan import Cell, PlannedRow, PlannedTable
 from treelm.papers.work import FOLDER, kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedDifference:
+    """A row's values less those of another row, for each seed that both have: one at least."""
+
+    other: str
+    """Name of the other row."""
+    by_seed: Mapping[int, float]
+
+    @property
+    def mean(self) -> float:
+        """Mean over the pairs."""
+        return fmean(self.by_seed.values())
+
+    @property
+    def interval(self) -> float | None:
+        """Half the width of the confidence interval of the mean; None of a single pair."""
+        return interval(list(self.by_seed.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +92,8 @@ def gather(planned: PlannedTable, out: Path, codes: dict[str, int], *, not_yet: 
     for row in planned.rows:
         notes |= {f"{row.row.name}: {row.row.note}": None} if row.row.note else {}
         for cell in row.cells:
-            notes |= {note: None for job in cell.jobs for note in _notes(out, job, cell)}
+            for found in (kept(out / FOLDER / job, cell.measure) for job in cell.jobs):
+                notes |= dict.fromkeys(found.notes if found else ())
         logs = [log.values for job in row.jobs if (log := kept(out / FOLDER / job.name, Training()))]
         logs = [log for log in logs if "cpu_seconds" in log]
         if logs:
@@ -93,13 +112,11 @@ def _pair(planned: PlannedTable, values: Sequence[Value]) -> Iterator[Value]:
     known = {(value.row, value.column): value.by_seed for value in values}
     for value in values:
         own, other = ((name, value.column) for name in (value.row, table.reference(rows[value.row])))
-        is_same = other in known and metrics.get(own) == metrics[other]
-        yield replace(value, paired=paired_difference(known[own], known[other], other[0])) if is_same else value
-
-
-def _notes(out: Path, job: str, cell: Cell) -> Sequence[str]:
-    found = kept(out / FOLDER / job, cell.measure)
-    return found.notes if found else ()
+        if other in known and metrics.get(own) == metrics[other]:
+            seeds = sorted(value.by_seed.keys() & known[other].keys())
+            by_seed = {seed: value.by_seed[seed] - known[other][seed] for seed in seeds}
+            value = replace(value, paired=PairedDifference(other=other[0], by_seed=by_seed) if by_seed else None)
+        yield value
 
 
 def _row(planned: PlannedTable, row: PlannedRow, out: Path, codes: dict[str, int], not_yet: str) -> Iterator[Value]:

@@ -17,7 +17,7 @@ from treelm.io.json import encode_json
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.storage import VOCABULARY, save_model
 from treelm.papers.data import DataRoot
-from treelm.papers.measures import Measure, Measured, Subject
+from treelm.papers.metrics import Measure, Measured, Subject
 from treelm.papers.plan import Job, Run, describe
 from treelm.training.prepare import set_up
 from treelm.training.recipe import FILE_NAME, load_recipe, save_recipe

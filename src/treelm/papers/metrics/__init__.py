@@ -6,16 +6,18 @@ recognised, which are notes here. Accuracies are in percent.
 
 from __future__ import annotations
 
-from typing import Any
-
-from treelm.papers.measures.base import Measure, Measured, Subject
-from treelm.papers.measures.distances import Distances
-from treelm.papers.measures.evaluation import Evaluate
-from treelm.papers.measures.learned import AGREEMENT, Structure
-from treelm.papers.measures.pictures import PICTURE, Picture
-from treelm.papers.measures.shapes import Depth, Splits
-from treelm.papers.measures.syntax_tests import MinimalPairs, SyntaxGym
-from treelm.papers.measures.times import ScoringSpeed, SearchSpeed, Training, TrainingSpeed
+from treelm.papers.metrics.base import Measure, Measured, Subject
+from treelm.papers.metrics.runs import (
+    PICTURE,
+    MinimalPairs,
+    Picture,
+    ScoringSpeed,
+    SearchSpeed,
+    SyntaxGym,
+    Training,
+    TrainingSpeed,
+)
+from treelm.papers.metrics.trees import AGREEMENT, Depth, Distances, Evaluate, Splits, Structure
 
 __all__ = [
     "AGREEMENT",
@@ -38,7 +40,7 @@ __all__ = [
     "TrainingSpeed",
 ]
 
-KINDS: dict[str, Any] = {
+KINDS: dict[str, type[Measure]] = {
     "evaluate": Evaluate,
     "structure": Structure,
     "splits": Splits,

@@ -1,4 +1,4 @@
-"""Times and sizes: the log of training, the speed of updates and of search."""
+"""Metrics of runs: training times and sizes, speed of updates and of search, syntax tests, pictures."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from math import inf
 from time import perf_counter, process_time
 
+from treelm.corpora.data_config import locate_split
 from treelm.errors import InputError, check_positive
+from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.speed import BeamWidths, compare_batch_sizes, fitting_sentences, measure_search
+from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
+from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites
+from treelm.evaluation.syntaxgym.suites import load_suites
+from treelm.figures.pictures import picture
 from treelm.inference.loading import load
+from treelm.io.atomic import write_atomically
 from treelm.models.search.settings import GivenSearch, SearchPrecision, given_search
-from treelm.papers.measures.base import Measured, OfRuns, OnTreebank, Subject
+from treelm.papers.metrics.base import Measure, Measured, OnTreebank, Subject
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
 
@@ -23,7 +30,7 @@ _TRAINING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(OfRuns):
+class Training(Measure):
     """What the log of training says: times, epochs, the best loss on dev."""
 
     def metrics(self) -> Sequence[str]:
@@ -49,7 +56,7 @@ class Training(OfRuns):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSpeed(OfRuns):
+class TrainingSpeed(Measure):
     """Speed of whole updates by the run's recipe, from a network as it is drawn; a seed is a repetition."""
 
     seconds: float = 20.0
@@ -81,7 +88,7 @@ class TrainingSpeed(OfRuns):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSpeed(OnTreebank, OfRuns):
+class SearchSpeed(OnTreebank):
     """Time of word-synchronous search on sentences of 13 to 17 words, side by side; on the GPU if there is one."""
 
     action_beam: int
@@ -111,7 +118,7 @@ class SearchSpeed(OnTreebank, OfRuns):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoringSpeed(GivenSearch, OnTreebank, OfRuns):
+class ScoringSpeed(GivenSearch, OnTreebank):
     """Words scored a second, side by side, by the run's search or another; on one core in jobs."""
 
     def metrics(self) -> Sequence[str]:
@@ -130,3 +137,81 @@ class ScoringSpeed(GivenSearch, OnTreebank, OfRuns):
         num_words = sum(len(one.words) for one in sentences)
         values = {"words_per_cpu_second": num_words / cpu_seconds, "words_per_second": num_words / seconds}
         return Measured(values=values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntaxGym(GivenSearch, Measure):
+    """Accuracies on test suites, in percent: by suite, by circuit, and their mean."""
+
+    suites: tuple[str, ...] = ()
+    """Names of packaged suites; without them, those of all circuits."""
+
+    def _suites(self) -> tuple[str, ...]:
+        return self.suites or tuple(suite for members in circuits().values() for suite in members)
+
+    def metrics(self) -> Sequence[str]:
+        """The SG score, circuits and suites."""
+        chosen = dict.fromkeys(self._suites(), 0.0)
+        score = ["sg_score"] if overall_score(chosen) is not None else []
+        return [
+            *score,
+            *(f"circuit, {one}" for one in circuit_accuracies(chosen)),
+            *(f"suite, {one}" for one in chosen),
+        ]
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Score the suites, but for sentences that any scoring of them has left in the cache."""
+        given = given_search(self)
+        lm = subject.model(given)
+        cache = ScoreCache.of(lm, subject.search(given), tokenisation="treebank")
+        found = accuracies(score_suites(lm, load_suites(self._suites()), cache=cache))
+        score = overall_score(found)
+        values = {} if score is None else {"sg_score": 100 * score}
+        values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
+        return Measured(values=values | {f"suite, {name}": 100 * value for name, value in found.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimalPairs(GivenSearch, Measure):
+    """Accuracy on minimal pairs, in percent: the test file of ``data``, or the first pairs of each of its paradigms."""
+
+    data: str
+    max_pairs_per_group: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check sizes."""
+        check_positive(max_pairs_per_group=self.max_pairs_per_group)
+
+    def data_names(self) -> Sequence[str]:
+        """The pairs."""
+        return (self.data,)
+
+    def metrics(self) -> Sequence[str]:
+        """How often the grammatical sentence is the more probable one."""
+        return ("accuracy",)
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Score both sentences of every pair."""
+        pairs = list(read_pairs(locate_split(subject.root.found(self.data), "test")[0]))
+        if self.max_pairs_per_group is not None:
+            pairs = first_of_groups(pairs, self.max_pairs_per_group)
+        found = score_pairs(subject.model(given_search(self)), pairs)
+        notes = (f"{found.num_with_unknown} of {len(pairs)} pairs have a word that is unknown",)
+        return Measured(values={"accuracy": 100 * found.overall.accuracy}, notes=notes)
+
+
+PICTURE = "picture.svg"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture(Measure):
+    """The picture of what the tree of a sentence follows from, written beside the run."""
+
+    sentence: str
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Draw it."""
+        lm = subject.model({})
+        (tree,) = lm.parse([self.sentence.split()])
+        write_atomically(subject.run / PICTURE, picture(lm, tree).encode())
+        return Measured()

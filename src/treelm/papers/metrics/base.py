@@ -1,12 +1,12 @@
-"""What all kinds of measures have in common: what is measured, of what, and sentences of a treebank."""
+"""What all metrics of papers have in common: what is measured, of what, and sentences of a treebank."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from treelm.corpora.catalog import SPLITS, Split
 from treelm.corpora.data_config import DataConfig, locate_split
@@ -21,6 +21,9 @@ from treelm.training.recipe import Recipe
 from treelm.training.run_folder import load_run_recipe
 from treelm.trees.tree import Tree
 
+Baselines = dict[str, dict[str, tuple[float, ...]]]
+"""Values by baseline and metric."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
@@ -30,7 +33,7 @@ class Measured:
 
     values: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    baselines: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
+    baselines: Baselines = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,44 +61,33 @@ class Subject:
         return lm
 
 
-class Measure(Protocol):
-    """A kind of measure with its options."""
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A kind of measure with its options: of runs, of data alone, or of both."""
 
     def metrics(self) -> Sequence[str]:
         """Names of the values of a run; a run may lack some of them."""
+        return ()
 
     def baselines(self) -> Sequence[str]:
         """Names of the baselines that it has without a run."""
+        return ()
 
     def data_names(self) -> Sequence[str]:
         """Names of the data that it needs besides those of the run."""
+        return ()
 
     def of_run(self, subject: Subject) -> Measured:
         """Measure a run."""
+        return Measured()
 
     def of_data(self, root: DataRoot, own: str) -> Measured:
         """Measure the baselines; ``own`` names the data that runs beside them are trained on."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OfRuns:
-    """A measure that has no baselines and needs no data of its own."""
-
-    def baselines(self) -> Sequence[str]:
-        """None."""
-        return ()
-
-    def data_names(self) -> Sequence[str]:
-        """None."""
-        return ()
-
-    def of_data(self, root: DataRoot, own: str) -> Measured:
-        """Nothing can be measured."""
         return Measured()
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnTreebank:
+class OnTreebank(Measure):
     """A measure on a split of the run's own data, or of data that it names."""
 
     data: str = ""
@@ -124,18 +116,23 @@ class OnTreebank:
         splits = [split for split in SPLITS if config.has_split(split)] if self.split == "all" else [self.split]
         return [locate_split(config, split)[0] for split in splits]
 
-    def provenance(self, root: DataRoot, own: str, files: Sequence[Path]) -> tuple[str, ...]:
-        """A note if the gold trees are a parser's; dependency trees are made by hand in all data that we name."""
-        entry = root.sets[self.data or own]
-        if not entry.is_parsed or any(".conllu" in file.suffixes for file in files):
-            return ()
-        return (f"the gold trees of {entry.name} are the output of a parser, not made by hand",)
-
     def sentences(self, config: DataConfig) -> list[Sentence]:
         """The sentences, in order."""
         options = vars(config.read_options(config.format))
         found = [sentence for path in self.files(config) for sentence in read_sentences(path, **options)]
         return found[: self.max_sentences]
+
+    def notes(self, root: DataRoot, own: str, config: DataConfig) -> tuple[str, ...]:
+        """A note if the gold trees are a parser's; dependency trees are made by hand in all data that we name."""
+        entry = root.sets[self.data or own]
+        if not entry.is_parsed or any(".conllu" in file.suffixes for file in self.files(config)):
+            return ()
+        return (f"the gold trees of {entry.name} are the output of a parser, not made by hand",)
+
+    def of_treebank(self, root: DataRoot, own: str, baselines: Callable[[DataConfig], Baselines]) -> Measured:
+        """The baselines that follow from the sentences of the data that it names, else of those named ``own``."""
+        config = replace(self, data=self.data or own).config(DataConfig(), root)
+        return Measured(baselines=baselines(config), notes=self.notes(root, own, config))
 
 
 def gold_tree(sentence: Sentence) -> Tree:
