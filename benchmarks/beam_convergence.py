@@ -24,6 +24,7 @@ from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.models.base import LanguageModel
+from treelm.models.search.config import SearchConfig
 
 Floats = NDArray[np.float64]
 
@@ -100,8 +101,7 @@ def _sentences(options: Arguments) -> list[list[str]]:
 def _search(lm: LanguageModel, beam: str, sentences: list[list[str]]) -> tuple[Floats, ...]:
     """Bits of every token that is no end, the flag of its word, and seconds of the processor."""
     action_beam, word_beam, threshold = beam.split("/")
-    limit = None if threshold == "inf" else float(threshold)
-    lm.set_beam(action_beam=int(action_beam), word_beam=int(word_beam), fast_track=1, threshold=limit)
+    lm.search = SearchConfig(action_beam=int(action_beam), word_beam=int(word_beam), threshold=float(threshold))
     begin = process_time()
     scores = lm.score(sentences)
     seconds = np.array(process_time() - begin)

@@ -23,6 +23,7 @@ from treelm.models.layers.graphs import cuda_graphs
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.network import RNNG
+from treelm.models.search.config import SearchConfig
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM
 from treelm.models.streams import StreamLM
@@ -157,7 +158,7 @@ def search_work(model: RNNG, sentences: Sequence[Sequence[str]], beam: int, word
     """One search of all sentences."""
 
     def step() -> int:
-        model.set_beam(action_beam=beam, word_beam=words, fast_track=1 if beam < 1000 else 10)
+        model.search = SearchConfig(action_beam=beam, word_beam=words, fast_track=1 if beam < 1000 else 10)
         model.score(sentences)
         return sum(map(len, sentences))
 

@@ -19,6 +19,7 @@ import treelm
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.models.base import LanguageModel
+from treelm.models.search.config import SearchConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ def main(options: Arguments) -> None:
     """Print one line of JSON for each round; short and long take turns."""
     torch.set_num_threads(1)
     lm = treelm.load(options.run)
-    lm.set_beam(action_beam=options.action_beam, word_beam=options.word_beam, fast_track=1)
+    lm.search = SearchConfig(action_beam=options.action_beam, word_beam=options.word_beam, fast_track=1)
     path = locate_split(DataConfig(corpus="gum-open"), "dev")[0]
     words = list(islice((word for sentence in read_sentences(path) for word in sentence.words), options.long))
     parts = [words[start : start + options.short] for start in range(0, len(words), options.short)]

@@ -231,5 +231,5 @@ def _table(results: Sequence[Mapping[str, Any]]) -> str:
 
 def _notes(results: Sequence[Mapping[str, Any]]) -> str:
     notes = dict.fromkeys(note for result in results for note in result["notes"])
-    own = "Figures are of the weights as shipped, by the `[evaluation]` of the recipe; `treelm evaluate` repeats them."
+    own = "Figures are of the weights as shipped, searched as the recipe says; `treelm evaluate` repeats them."
     return "\n".join(f"* {note}" for note in (own, *notes))

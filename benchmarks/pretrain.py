@@ -65,7 +65,7 @@ class Arguments:
     """What all models of that folder together may take."""
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE: change fields of all recipes, to try the script out; with --trained, of names and
-    [evaluation] alone."""
+    [search] and [evaluation] alone."""
     trained: bool = False
     """Ship runs as they are."""
     curve: bool = False

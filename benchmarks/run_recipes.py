@@ -14,6 +14,7 @@ import tomli_w
 
 from treelm.errors import InputError
 from treelm.models.configs import to_plain
+from treelm.models.search.config import with_search_section
 from treelm.training.recipe import FILE_NAME, SECTIONS, Recipe, load_recipe, parse_override, recipe_names
 from treelm.training.run_folder import load_run_recipe
 
@@ -58,12 +59,12 @@ def without_paths(run: Path, changes: Sequence[str]) -> bytes:
     Raises ``InputError`` for a change of how it was trained, and for a path that is left.
     """
     path = run / FILE_NAME
-    values = tomllib.loads(path.read_text(encoding="utf-8"))
+    values = with_search_section(tomllib.loads(path.read_text(encoding="utf-8")))
     for change in changes:
         section, field, value = parse_override(change)
-        if (section, field) not in NAMES and section != "evaluation":
+        if (section, field) not in NAMES and section not in ("search", "evaluation"):
             known = ", ".join(map(".".join, NAMES))
-            remedy = f"of a trained model, change {known} and [evaluation] alone"
+            remedy = f"of a trained model, change {known}, [search] and [evaluation] alone"
             raise InputError(f"--set {change} with --trained", remedy=remedy)
         values.setdefault(section, {})[field] = value
     for section, field in NAMES:

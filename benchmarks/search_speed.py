@@ -22,6 +22,7 @@ import torch
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.models.layers.devices import process_peak_mb, restart_peak
+from treelm.models.search.config import SearchConfig
 from treelm.training.prepare import set_up
 from treelm.training.recipe import load_recipe
 
@@ -48,7 +49,7 @@ def measure(name: str, beam: int, words: int, joined: bool) -> dict[str, Any]:
     recipe = load_recipe(name)
     lm = set_up(recipe).model.eval()
     settings = {"action_beam": beam, "word_beam": max(5, beam // _SHARE), "fast_track": 1}
-    lm.set_beam(**settings)
+    lm.search = SearchConfig(**settings)
     sentences, num_words = list[list[str]](), 0
     for sentence in read_sentences(locate_split(recipe.data, "dev")[0]):
         if num_words >= words:

@@ -23,12 +23,13 @@ import torch, treelm
 torch.set_num_threads(1)
 """
 _MODEL = """
+from treelm.models.search.config import SearchConfig
 from treelm.trees.brackets import iter_trees
 file = Path(treelm.__file__).parent / "data/gum-open/dev.ptb.gz"
 words = (one.tree.words() for one in iter_trees(gzip.open(file, "rt")))
 sentences = [one for one in itertools.islice(words, 60) if 5 <= len(one) <= 25][:8]
 lm = treelm.load("rnng-gum-open")
-lm.set_beam(action_beam=100, word_beam=10, fast_track=1)
+lm.search = SearchConfig(action_beam=100, word_beam=10, fast_track=1)
 lm.score(sentences[:1])
 """
 WORK = {
@@ -50,7 +51,7 @@ lm.score(sentences)
 """,
     "word by word: three sentences, next words too, beam 10/5/1": f"""
 {_MODEL}
-lm.set_beam(action_beam=10, word_beam=5, fast_track=1)
+lm.search = SearchConfig(action_beam=10, word_beam=5, fast_track=1)
 begin = time.process_time()
 for words in sentences[:3]:
     state = lm.start()

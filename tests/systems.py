@@ -158,7 +158,7 @@ def small_recipe(name: str, folder: Path, changes: Mapping[str, Mapping[str, Any
         "model": {"system": small.system, **small.model, **changes.get("model", {})},
         "training": {**common, **small.training, **changes.get("training", {})},
         "batches": changes.get("batches", {}),
-        "evaluation": {"action_beam": 10, "word_beam": 4},
+        "search": {"action_beam": 10, "word_beam": 4},
     }
     return build_recipe(values, where=f"tests/systems.py {name!r}")
 

@@ -25,9 +25,11 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import LanguageModel, Losses
+from treelm.models.capabilities import Searching, set_search
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.persistence.storage import WEIGHTS, load_model, save_model
 from treelm.models.scores import NoLogProbability
+from treelm.models.search.config import SearchConfig
 from treelm.models.streams import StreamLM
 from treelm.training.checkpoint import newest_checkpoint
 from treelm.training.data import Batch, part_of
@@ -70,7 +72,7 @@ def world_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], World]
         with torch.no_grad():
             for parameter in made.model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.3)
-        made.model.set_beam(**BEAM)
+        set_search(made.model, SearchConfig(**BEAM))
         return made
 
     return build
@@ -208,7 +210,7 @@ def test_words_read_one_by_one_have_the_scores_of_the_sentence(world: World) -> 
         for word, expected in zip(words, whole.words, strict=True):
             state, log_probs = model.extend_scored(state, [word])
             assert log_probs[0] / -math.log(2) == pytest.approx(expected.surprisal_bits, abs=1e-6)
-    assert (model.partial_analyses(state) == [[]]) is not model.searches()
+    assert (model.partial_analyses(state) == [[]]) is not isinstance(model, Searching)
 
 
 @every_small
@@ -260,7 +262,7 @@ def test_saved_and_read_again_it_says_the_same(world: World, tmp_path: Path) -> 
     model = world.model
     save_model(model, tmp_path / "one")
     loaded = load_model(tmp_path / "one")
-    loaded.set_beam(**BEAM)
+    set_search(loaded, SearchConfig(**BEAM))
     assert say_of(loaded) == say_of(model)
     save_model(loaded, tmp_path / "two")
     assert (tmp_path / "two" / WEIGHTS).read_bytes() == (tmp_path / "one" / WEIGHTS).read_bytes()
@@ -299,7 +301,7 @@ def test_nothing_is_dropped_in_evaluation(world: World) -> None:
 def test_the_loss_of_words_in_evaluation_is_that_of_the_scores(world: World) -> None:
     """What is trained is what is reported. A search is left out: its losses are of one tree, its scores of all."""
     model, batch = world.model, world.batches[0]
-    if not scores_words(model) or model.searches():
+    if not scores_words(model) or isinstance(model, Searching):
         return
     if isinstance(batch, StreamBatch):
         batch = encode_words(SENTENCES, model.vocabulary)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from treelm.inference.frames import surprisal_table as surprisal_table
     from treelm.inference.loading import load as load
     from treelm.models.base import LanguageModel as LanguageModel
+    from treelm.models.search.config import SearchConfig as SearchConfig
     from treelm.trees.tree import Tree as Tree
 
 __version__ = "0.1.0"
@@ -15,11 +16,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "InputError": "treelm.errors",
     "LanguageModel": "treelm.models.base",
+    "SearchConfig": "treelm.models.search.config",
     "Tree": "treelm.trees.tree",
     "load": "treelm.inference.loading",
     "surprisal_table": "treelm.inference.frames",
 }
-__all__ = ["InputError", "LanguageModel", "Tree", "load", "surprisal_table"]
+__all__ = ["InputError", "LanguageModel", "SearchConfig", "Tree", "load", "surprisal_table"]
 
 
 def __getattr__(name: str) -> Any:

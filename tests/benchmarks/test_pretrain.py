@@ -29,7 +29,7 @@ NAME = "rnng-open-english"
 SIZES = ("embedding_size", "hidden_size", "num_layers")
 CHANGES = (
     *("vocabulary.max_size=350", *(f"model.{name}={8 if name != 'num_layers' else 1}" for name in SIZES)),
-    *("training.epochs=1", "training.precision=fp32", "evaluation.action_beam=4", "evaluation.word_beam=2"),
+    *("training.epochs=1", "training.precision=fp32", "search.action_beam=4", "search.word_beam=2"),
 )
 PARTS = {"train": (0, 200), "dev": (200, 203), "test": (203, 206)}
 

@@ -35,7 +35,7 @@ dropout = 0.0
 epochs = 30
 batch_size = 4
 learning_rate = 0.02
-[evaluation]
+[search]
 action_beam = 20
 word_beam = 5
 """

@@ -10,6 +10,7 @@ import torch
 import treelm as package
 from tests.cli.conftest import Treelm
 from tests.legacy.make import HERE, KEPT
+from treelm.models.capabilities import Searching
 from treelm.models.persistence.shipped import shipped_names
 
 TINY = [str(HERE / name) for name in KEPT]
@@ -36,7 +37,7 @@ def text(tmp_path: Path) -> Path:
 def commands(run: str) -> list[tuple[str, ...]]:
     """What a run can be asked for."""
     lm = package.load(run)
-    beam = ("--action-beam", "4", "--word-beam", "2") if lm.searches() else ()
+    beam = ("--action-beam", "4", "--word-beam", "2") if isinstance(lm, Searching) else ()
     found = list[tuple[str, ...]]()
     if lm.predicts_words and not lm.needs_trees:
         found.append(("surprisal", "--end", *beam, *(["--columns", *lm.word_columns] if lm.word_columns else [])))

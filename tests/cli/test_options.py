@@ -13,32 +13,42 @@ from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.cli.options import in_words
 from treelm.errors import InputError
-from treelm.inference.loading import run_beam
-
-BEAM = {"action_beam": 20, "word_beam": 10, "fast_track": 1}
+from treelm.inference.loading import run_search
+from treelm.models.capabilities import set_search
+from treelm.models.search.config import SearchConfig
 
 LEGACY = Path(__file__).parents[1] / "legacy"
 CHART, GRAMMAR = LEGACY / "chart", LEGACY / "transformer-grammar"
 
 
 def test_a_beam_is_named_where_there_is_a_search() -> None:
-    assert in_words(build_model(Tokens(4)), BEAM) == "rnng, beam 20/10/1"
-    assert in_words(prpn(), BEAM) == "prpn"
-    assert in_words(build_model(Tokens(4)), {**BEAM, "search": "released"}) == "rnng, released beam 20/10/1"
-    assert in_words(build_model(Tokens(4)), {**BEAM, "search": "particles"}) == "rnng, 1000 particles"
-    particles = {**BEAM, "search": "particles", "num_particles": 30, "search_precision": "fp16"}
-    assert in_words(build_model(Tokens(4)), particles) == "rnng, 30 particles, fp16"
+    assert in_words(prpn()) == "prpn"
+    model = build_model(Tokens(4))
+    for search, name in (
+        (SearchConfig(action_beam=20), "beam 20/10/1"),
+        (SearchConfig(action_beam=20, method="released"), "released beam 20/10/1"),
+        (SearchConfig(method="particles"), "1000 particles"),
+        (SearchConfig(method="particles", num_particles=30, precision="fp16"), "30 particles, fp16"),
+    ):
+        model.search = search
+        assert in_words(model) == f"rnng, {name}"
 
 
 def test_the_search_of_a_recipe_is_that_of_its_run(project: Path, tmp_path: Path) -> None:
-    assert run_beam(project / "run") == {"action_beam": 20, "word_beam": 5, "fast_track": 1}
+    assert run_search(project / "run") == SearchConfig(action_beam=20, word_beam=5)
     run = Path(shutil.copytree(project / "run", tmp_path / "run"))
     recipe = (run / "recipe.toml").read_text()
-    (run / "recipe.toml").write_text(recipe.replace('search = "beam"', 'search = "particles"'))
-    assert run_beam(run) == {"action_beam": 20, "word_beam": 5, "fast_track": 1, "search": "particles"}
-    (run / "recipe.toml").write_text(recipe.replace('search = "beam"', "search = 3"))
-    with pytest.raises(InputError, match=r"\[evaluation\] search = 3; give a name"):
-        run_beam(run)
+    (run / "recipe.toml").write_text(recipe.replace('method = "beam"', 'method = "particles"'))
+    assert run_search(run) == SearchConfig(action_beam=20, word_beam=5, method="particles")
+    (run / "recipe.toml").write_text(recipe.replace('method = "beam"', "method = 3"))
+    with pytest.raises(InputError, match=r"\[search\]: method = 3 is not one of 'beam', 'particles'"):
+        run_search(run)
+
+
+def test_the_search_of_an_older_recipe_stands_under_evaluation(tmp_path: Path) -> None:
+    older = '[evaluation]\naction_beam = 7\nsearch = "particles"\nsearch_seed = 3\nstream = "no"\n'
+    (tmp_path / "recipe.toml").write_text(older)
+    assert run_search(tmp_path) == SearchConfig(action_beam=7, method="particles", seed=3)
 
 
 def test_particles_released_scores_and_half_precision_are_flags(treelm: Treelm, project: Path, tmp_path: Path) -> None:
@@ -89,7 +99,7 @@ def test_a_seed_below_zero_is_refused(treelm: Treelm, project: Path) -> None:
     flags = ("--search", "particles", "--num-particles", "5", "--search-seed", "-3")
     for command, name in (
         (("surprisal", project / "run", project / "train.ptb"), "search.seed is"),
-        (("evaluate", project / "run"), "search_seed ="),
+        (("evaluate", project / "run"), "search.seed is"),
     ):
         outcome = treelm(*command, *flags)
         assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
@@ -105,7 +115,7 @@ def test_particles_are_not_counted_in_vain(
     for command in (("surprisal", run, text), ("parse", run, text), ("evaluate", run), annotate):
         outcome = treelm(*command, *flags)
         assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
-        assert f"{flags[-2]} with search by" in outcome.err
+        assert f"{flags[-2].removeprefix('--').replace('-', '_')} with search by" in outcome.err
 
 
 def test_widths_of_no_search_are_told_of(treelm: Treelm, project: Path, tmp_path: Path) -> None:
@@ -122,7 +132,7 @@ def test_widths_of_no_search_are_told_of(treelm: Treelm, project: Path, tmp_path
 
 
 def test_a_model_without_a_search_has_no_particles() -> None:
-    with pytest.raises(InputError, match="search by 'particles', but prpn scores without a search; leave it out"):
-        prpn().set_beam(**BEAM, search="particles")
+    with pytest.raises(InputError, match="search by 'particles', but prpn scores without a search; remove this option"):
+        set_search(prpn(), SearchConfig(method="particles"))
     with pytest.raises(InputError, match="search by 'fp16'"):
-        prpn().set_beam(**BEAM, search_precision="fp16")
+        set_search(prpn(), SearchConfig(precision="fp16"))

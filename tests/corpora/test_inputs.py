@@ -17,7 +17,7 @@ from treelm.corpora.preparing import prepared
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_parameters
-from treelm.inference.loading import run_beam
+from treelm.inference.loading import run_search
 from treelm.io.files import read_bytes, require_regular
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 READERS: dict[str, Callable[[Path], object]] = {
     "recipe.toml": load_recipe,
-    "[evaluation] of recipe.toml": lambda path: run_beam(path.parent),
+    "[search] of recipe.toml": lambda path: run_search(path.parent),
     "config.json": lambda path: treelm.load(path.parent),
     "vocabulary.json": load_vocabulary,
     "model.safetensors": lambda path: treelm.load(path.parent),

@@ -26,6 +26,7 @@ from treelm.evaluation import evaluate
 from treelm.evaluation.evaluate import evaluate_run, evaluate_sentences
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.report import EvaluationResult, check_suffix, summary_row, summary_table, write_summary
+from treelm.models.search.config import SearchConfig
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.network import ShiftReduce
 from treelm.training.recipe import EvaluationConfig
@@ -78,9 +79,9 @@ def test_sentences_that_are_skipped_count_in_their_own_file_only(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
-    evaluation = EvaluationConfig(action_beam=1, word_beam=1)
+    evaluation = EvaluationConfig()
     data = DataConfig(corpus="toy")
-    recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=data))
+    recipe = cast(Any, SimpleNamespace(search=SearchConfig(), evaluation=evaluation, data=data))
     skipped: list[InputError] = []
     results = [one.result for one in evaluate_run(Path(), recipe, files=files, skipped=skipped, protocols=())]
     assert [(one.num_sentences, one.num_skipped) for one in results] == [(4, 1), (3, 0)]
@@ -90,9 +91,9 @@ def test_sentences_that_are_skipped_count_in_their_own_file_only(
 
 def test_gold_trees_are_read_as_the_recipe_reads_them(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
-    evaluation = EvaluationConfig(action_beam=1, word_beam=1)
+    evaluation = EvaluationConfig()
     data = DataConfig(corpus="toy", dependency_labels="upos")
-    recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=data))
+    recipe = cast(Any, SimpleNamespace(search=SearchConfig(), evaluation=evaluation, data=data))
     (judgement,) = evaluate_run(Path(), recipe, files=files[1:], protocols=())
     labels = {label for one in judgement.sentences if one.tree for label, _, _ in one.tree.spans()}
     assert labels == {"XP"}  # the part of speech X of their heads, and P
@@ -103,7 +104,7 @@ def test_the_builder_of_trees_is_chosen_and_named(files: list[str], monkeypatch:
     for builder in ("unbiased", "biased"):
         monkeypatch.setattr(evaluate, "load", lambda run, device: prpn(seed=1).eval())
         evaluation = EvaluationConfig(tree_builder=builder)  # type: ignore[arg-type]
-        recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy")))
+        recipe = cast(Any, SimpleNamespace(search=SearchConfig(), evaluation=evaluation, data=DataConfig(corpus="toy")))
         (judgement,) = evaluate_run(Path(), recipe, files=files[1:])
         assert f"trees are built from distances by the {builder} builder" in judgement.result.all_notes()
         trees[builder] = [one.tree for one in judgement.analyses]
@@ -116,7 +117,7 @@ def test_the_builder_of_trees_is_chosen_and_named(files: list[str], monkeypatch:
 def test_a_builder_for_a_system_without_distances_is_refused(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
     evaluation = EvaluationConfig(tree_builder="biased")
-    recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy")))
+    recipe = cast(Any, SimpleNamespace(search=SearchConfig(), evaluation=evaluation, data=DataConfig(corpus="toy")))
     with pytest.raises(InputError, match="tree_builder = 'biased' with som, which has no choice"):
         evaluate_run(Path(), recipe, files=files[1:])
 
@@ -182,7 +183,12 @@ def test_sentences_that_are_skipped_are_left_out_of_the_stream_and_named_once(
     for stream in ("only", "beside"):
         evaluation = EvaluationConfig(stream=stream, stream_rows=1)  # type: ignore[arg-type]
         training = SimpleNamespace(sentence_ends=True)
-        recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy"), training=training))
+        recipe = cast(
+            Any,
+            SimpleNamespace(
+                search=SearchConfig(), evaluation=evaluation, data=DataConfig(corpus="toy"), training=training
+            ),
+        )
         skipped: list[InputError] = []
         (judgement,) = evaluate_run(Path(), recipe, files=files[:1], skipped=skipped, protocols=())
         assert (judgement.result.num_sentences, judgement.result.num_skipped, len(skipped)) == (4, 1, 1)

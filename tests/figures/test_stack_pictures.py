@@ -23,6 +23,7 @@ from treelm.figures.stack_tape import TapeGrid
 from treelm.models.layers.packing import Packing
 from treelm.models.pushdown.gold import attachments_of
 from treelm.models.pushdown.trees import spans_of, tape_of
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.derivations import derive
 from treelm.models.transformer_grammar.binary import binarised_batch
 from treelm.models.transformer_grammar.config import Composition, TransformerGrammarConfig
@@ -109,7 +110,7 @@ def test_the_tape_of_the_documented_example() -> None:
 
 def test_a_grammar_is_drawn_as_what_its_tree_sees() -> None:
     lm = build_grammar(TOKENS)
-    lm.set_beam(action_beam=5, word_beam=3, fast_track=1)
+    lm.search = SearchConfig(action_beam=5, word_beam=3, fast_track=1)
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
     assert picture(lm, tree) == StackAttention(sight=found, tree=tree).as_svg()
     assert analyses_of(lm, [SENTENCE])[0].sight == found
@@ -160,7 +161,7 @@ def test_the_more_weight_the_fuller_the_colour() -> None:
 
 def test_a_pushdown_model_is_drawn_as_its_stack() -> None:
     lm = build_pushdown(TOKENS)
-    lm.set_beam(action_beam=5, word_beam=3, fast_track=1)
+    lm.search = SearchConfig(action_beam=5, word_beam=3, fast_track=1)
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
     assert picture(lm, tree) == TapeGrid(tape=found).as_svg()
     assert analyses_of(lm, [SENTENCE])[0].tape == found

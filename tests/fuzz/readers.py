@@ -38,7 +38,7 @@ from treelm.evaluation.human.reading_tables import TableColumns
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.inference.loading import BEAM, SEARCH, load, run_beam
+from treelm.inference.loading import load, run_search
 from treelm.inference.stimuli import Columns, read_words
 from treelm.inference.stimuli import read_table as read_stimuli
 from treelm.models.persistence.storage import load_model
@@ -259,8 +259,7 @@ def read_recipe(path: Path) -> None:
 
 
 def read_beam(path: Path) -> None:
-    usual = {**BEAM, **SEARCH}
-    assert all(type(value) is type(usual[name]) for name, value in run_beam(path.parent).items())
+    run_search(path.parent)
 
 
 def read_catalogue(path: Path) -> None:

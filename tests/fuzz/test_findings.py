@@ -27,7 +27,7 @@ from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.evaluation.syntaxgym.formula import parse_formula
 from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.inference.loading import run_beam
+from treelm.inference.loading import run_search
 from treelm.io.atomic import write_atomically
 from treelm.io.downloads import Download
 from treelm.models.persistence.storage import load_model, save_model
@@ -277,7 +277,7 @@ def test_an_override_may_hold_any_brackets() -> None:
 def test_the_beam_of_a_recipe_is_a_whole_number(tmp_path: Path, width: str) -> None:
     written(tmp_path, "recipe.toml", f"[evaluation]\nword_beam = {width}\n")
     with pytest.raises(InputError, match=r"recipe\.toml"):
-        run_beam(tmp_path)
+        run_search(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,9 @@ import torch
 
 import treelm
 from treelm.errors import InputError
-from treelm.inference.loading import run_beam
+from treelm.inference.loading import run_search
+from treelm.models.capabilities import Searching, set_search
+from treelm.models.search.config import SearchConfig
 
 REFUSED = "refused"
 
@@ -32,25 +34,30 @@ def load(run: str | Path) -> Any:
 
 def narrow(lm: Any, run: str | Path) -> None:
     """Search as the run's recipe says, but no wider than 20/5."""
-    beam = run_beam(run)
-    beam["action_beam"], beam["word_beam"] = min(beam["action_beam"], 20), min(beam["word_beam"], 5)
-    lm.set_beam(**beam)
+    search = run_search(run)
+    sizes = {"action_beam": min(search.action_beam, 20), "word_beam": min(search.word_beam, 5)}
+    set_search(lm, replace(search, **sizes))
 
 
 def adaptive(lm: Any) -> None:
     """Search by an adaptive beam, no wider than 60/20."""
-    lm.set_beam(action_beam=60, word_beam=20, fast_track=1, threshold=4.0)
+    lm.search = SearchConfig(action_beam=60, word_beam=20, threshold=4.0)
 
 
 def by_particles(lm: Any, number: int, seed: int) -> None:
     """Search by particles."""
-    lm.set_beam(action_beam=20, word_beam=5, fast_track=1, search="particles", num_particles=number, search_seed=seed)
+    lm.search = SearchConfig(method="particles", num_particles=number, seed=seed)
+
+
+def searches(lm: Any) -> bool:
+    """Whether it scores by a search."""
+    return isinstance(lm, Searching)
 
 
 def abilities(lm: Any) -> dict[str, Any]:
     """What it says it can do."""
     found = {"predicts_words": lm.predicts_words, "parses": lm.parses, "needs_trees": lm.needs_trees}
-    return {**found, "searches": lm.searches(), "keeps_context": lm.keeps_context, "size": len(lm.vocabulary)}
+    return {**found, "searches": searches(lm), "keeps_context": lm.keeps_context, "size": len(lm.vocabulary)}
 
 
 def _score(score: Any) -> dict[str, Any]:

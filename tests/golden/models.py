@@ -18,7 +18,7 @@ OLD_RUNS = ROOT / "tests" / "legacy"
 
 def everything(lm: Any, run: str | Path, record: Record, name: str, *, adapters: bool) -> None:
     """Ask a model all there is to ask."""
-    if lm.searches():
+    if api.searches(lm):
         api.adaptive(lm)
         record.json(f"{name}-adaptive", api.ask(lambda: api.score(lm, SENTENCES[1:])))
         api.by_particles(lm, 40, 3)

@@ -39,7 +39,8 @@ def _recipe(name: str) -> dict[str, dict[str, Any]]:
         else dict(small.vocabulary),
         "model": {"system": small.system, **model},
         "training": {} if small.is_estimated else {**trained, **small.training, **changes.get("training", {})},
-        "evaluation": {"action_beam": 20, "word_beam": 5, "max_sentences": 3},
+        "search": {"action_beam": 20, "word_beam": 5},
+        "evaluation": {"max_sentences": 3},
     }
 
 
@@ -73,7 +74,7 @@ def train(record: Record, names: tuple[str, ...]) -> None:
         record.file(f"{short}-config.json", run / "config.json")
         record.call(f"{short}-evaluate", f"evaluate {short} --split dev --json")
         lm, said = api.load(run), {}
-        if lm.searches():
+        if api.searches(lm):
             api.adaptive(lm)
             said["adaptive"] = api.ask(lambda lm=lm: api.analyse(lm, TEXTS))
             api.by_particles(lm, 40, 3)

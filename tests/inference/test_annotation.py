@@ -17,6 +17,7 @@ from treelm.inference.annotation_journal import Progress
 from treelm.inference.tree_parsers import ParsedLine, ParserSettings, Sentences
 from treelm.models.chart.network import ChartParser
 from treelm.models.rnng.network import RNNG
+from treelm.models.search.config import SearchConfig
 
 NUM_LINES = 3 * annotation.BLOCK + 5
 
@@ -179,14 +180,14 @@ def test_nor_is_what_says_how_it_was_made(text: Path, tmp_path: Path) -> None:
 
 def test_a_parser_that_does_not_search_is_described_without_a_beam(monkeypatch: pytest.MonkeyPatch) -> None:
     def described() -> dict[str, Any]:
-        parser = ParserSettings(name="fake", beam=(("action_beam", 10),))
+        parser = ParserSettings(name="fake", search=SearchConfig(action_beam=10))
         return describe(AnnotationSettings(parser=parser), Progress(), source="in.txt", version="1")
 
     assert "beam" not in described()
     monkeypatch.setattr(annotation, "parser_class", lambda name: ChartParser)
     assert "beam" not in described()
     monkeypatch.setattr(annotation, "parser_class", lambda name: RNNG)
-    assert described()["beam"] == {"action_beam": 10}
+    assert described()["beam"] == {"action_beam": 10, "word_beam": 10, "fast_track": 1}
 
 
 def test_nor_by_an_annotation_that_was_stopped_before_the_file_came(text: Path, tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def recipe_values(name: str) -> dict[str, dict[str, Any]]:
         "vocabulary": changes.get("vocabulary", {"unknown": "berkeley", **WORDS}),
         "model": {"system": system, **SMALL[system].model, **changes.get("model", {})},
         "training": {} if SMALL[system].is_estimated else {**training, **changes.get("training", {})},
-        "evaluation": {"action_beam": 20, "word_beam": 5, "max_sentences": 3},
+        "search": {"action_beam": 20, "word_beam": 5},
+        "evaluation": {"max_sentences": 3},
     }
 
 
@@ -84,12 +85,14 @@ SEARCHED_WIDELY = {"urnng": ("The city is old .", "I think that", "Zyxwv barks")
 def describe(run: Path) -> dict[str, Any]:
     """What a run says of the sentences: scores by token (nats) and trees, as far as the system has them."""
     import treelm
-    from treelm.inference.loading import run_beam
+    from treelm.inference.loading import run_search
+    from treelm.models.capabilities import set_search
+    from treelm.models.search.config import SearchConfig
 
     lm = treelm.load(run)
-    lm.set_beam(**run_beam(run))  # of its recipe: what is searched by default may get better
+    set_search(lm, run_search(run))  # of its recipe: what is searched by default may get better
     if run.name in SEARCHED_WIDELY:
-        lm.set_beam(action_beam=1000, word_beam=1000, fast_track=1)
+        lm.search = SearchConfig(action_beam=1000, word_beam=1000, fast_track=1)
     sentences = SEARCHED_WIDELY.get(run.name, SENTENCES)
     words = [sentence.split() for sentence in sentences]
     expected: dict[str, Any] = {"sentences": list(sentences)}

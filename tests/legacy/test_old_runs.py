@@ -10,7 +10,8 @@ import pytest
 import treelm
 from tests.legacy.make import EXPECTED, HERE, KEPT, RESUMABLE, describe
 from treelm.errors import InputError
-from treelm.inference.loading import run_beam
+from treelm.inference.loading import run_search
+from treelm.models.capabilities import set_search
 from treelm.models.persistence.storage import CONFIG, FORMAT_VERSION
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.run_folder import load_run_recipe
@@ -44,7 +45,7 @@ def test_an_old_run_gives_its_old_scores_and_trees(name: str) -> None:
 @pytest.mark.parametrize("name", KEPT)
 def test_every_system_takes_texts_as_it_takes_words(name: str) -> None:
     lm = treelm.load(HERE / name)
-    lm.set_beam(**run_beam(HERE / name))
+    set_search(lm, run_search(HERE / name))
     texts = ["The city is old .", "Zyxwv barks"]
     words = [text.split() for text in texts]
     assert lm.analyse(texts)[0].tree == lm.analyse(words)[0].tree

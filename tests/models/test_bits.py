@@ -25,6 +25,8 @@ from treelm.inference.stimulus_scores import score_stimuli
 from treelm.inference.surprisal import Totals
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import EstimatedLM, LanguageModel
+from treelm.models.capabilities import Searching
+from treelm.models.search.config import SearchConfig
 from treelm.models.states import TextState
 
 TEXT = """\
@@ -71,7 +73,7 @@ def build(system: str, kind: str) -> LanguageModel:
             parameter.add_(torch.randn_like(parameter) * 0.3)
     if isinstance(lm, EstimatedLM) and not SMALL[system].learns_from_trees:
         lm.estimate(EncodedCorpus(corpus(), vocabulary(kind)))
-    lm.set_beam(action_beam=4, word_beam=3, fast_track=1)
+    lm.search = SearchConfig(action_beam=4, word_beam=3, fast_track=1)
     return lm.eval()
 
 
@@ -101,7 +103,7 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
         ("character", sum(len(" ".join(words)) + 1 for words in sentences)),
     ):
         figure = perplexity(sums, unit=unit)  # type: ignore[arg-type]
-        assert figure.is_upper_bound == lm.searches()
+        assert figure.is_upper_bound == isinstance(lm, Searching)
         assert math.log2(figure.value) * count == pytest.approx(total, rel=1e-9)
 
 

@@ -37,8 +37,8 @@ from treelm.models.documents import DocumentReader
 from treelm.models.layers.documents import DocumentEncoder
 from treelm.models.measures import MEASURES, score_with_measures
 from treelm.models.scores import SentenceScore
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.enumeration import enumerate_mass
-from treelm.models.search.settings import Search
 from treelm.training.data import part_of
 
 SYSTEMS = ["rnng", "transformer-grammar", "som"]
@@ -55,7 +55,7 @@ def build(system: str, vocabulary: Tokens | None = None, *, num_labels: int = 2,
         return som_worlds.som(vocabulary.num_unfinished, **config).eval()
     make = build_model if system == "rnng" else build_grammar
     model: DocumentReader = make(vocabulary, num_labels, **{"max_open": 3, "max_consecutive": 2, **config})
-    model.set_beam(action_beam=20, word_beam=10, fast_track=1)
+    model.search = SearchConfig(action_beam=20, word_beam=10, fast_track=1)
     return model.eval()
 
 
@@ -202,7 +202,7 @@ def test_what_may_follow_a_sentence_sums_to_one(system: str, order: str) -> None
     assert mass.finished + mass.unfinished == pytest.approx(1, abs=1e-10)
     assert abs(mass.finished - plain.finished) > 1e-6
 
-    model.search = Search(action_beam=100_000, word_beam=100_000)
+    model.search = SearchConfig(action_beam=100_000, word_beam=100_000)
     second = [list(words) for n in (1, 2) for words in itertools.product("01", repeat=n)]
     searched = [np.exp(model.score_text([["1", "0"], words])[1].log_probs.sum()) for words in second]
     assert sum(searched) == pytest.approx(mass.finished, abs=1e-10)
@@ -252,7 +252,7 @@ def test_a_search_of_whole_sentences_has_a_context_too_but_not_the_released_one(
     model.search = replace(model.search, method="particles", num_particles=50)
     one, other = (values(model.score_text([words, DOCUMENT[1]]))[1] for words in (["4"], ["5", "5"]))
     assert one != other
-    model.search = replace(model.search, method="beam", compatibility="released")
+    model.search = replace(model.search, method="released")
     with pytest.raises(InputError, match="each sentence by itself"):
         model.score_text(DOCUMENT)
 

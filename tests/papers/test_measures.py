@@ -18,6 +18,7 @@ from treelm.errors import InputError
 from treelm.models.persistence.shipped import shipped_folder
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.prpn.network import PRPN
+from treelm.models.search.config import SearchOptions
 from treelm.papers.data import DataRoot, data_sets
 from treelm.papers.declaration import load_paper, paper_folder, paper_names, recipe_of
 from treelm.papers.metrics import (
@@ -182,8 +183,8 @@ def test_minimal_pairs_are_counted_in_percent(pairs_root: DataRoot) -> None:
     subject = Subject(shipped_folder("lstm-gum-open"), pairs_root, "gum-open")
     measure = MinimalPairs(data="blimp")
     assert measure.data_names() == ("blimp",)
-    score = subject.model({}).score([good.replace(".", " .") for _, good, _ in PAIRS])
-    bad = subject.model({}).score([bad.replace(".", " .") for _, _, bad in PAIRS])
+    score = subject.model(SearchOptions()).score([good.replace(".", " .") for _, good, _ in PAIRS])
+    bad = subject.model(SearchOptions()).score([bad.replace(".", " .") for _, _, bad in PAIRS])
     correct = [one.log_probs.sum() > other.log_probs.sum() for one, other in zip(score, bad, strict=True)]
     assert correct[2]
     found = measure.of_run(subject)

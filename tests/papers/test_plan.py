@@ -35,7 +35,7 @@ def test_a_run_is_named_by_all_that_it_follows_from_but_the_place_of_its_data(
     longer = replace(table, stand_ins=(replace(table.stand_ins[0], settings=("training.epochs=3",)),))
     assert names(table, root).isdisjoint(names(longer, root))
     evaluated = replace(
-        table, stand_ins=(replace(table.stand_ins[0], settings=("training.epochs=1", "evaluation.action_beam=3")),)
+        table, stand_ins=(replace(table.stand_ins[0], settings=("training.epochs=1", "search.action_beam=3")),)
     )
     assert names(table, root) == names(evaluated, root)
 

@@ -44,7 +44,7 @@ def test_sections_become_typed_settings(tmp_path: Path) -> None:
     assert recipe.model.bounds_margin == 10
     assert recipe.training.betas == (0.9, 0.98)
     assert recipe.training.gradient_clip is None
-    assert recipe.evaluation.action_beam == 100
+    assert recipe.search.action_beam == 100
     assert recipe.batches.scheme == "sort-in-groups"
 
 

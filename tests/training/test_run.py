@@ -412,18 +412,15 @@ def test_plain_text_for_a_system_of_trees_is_named_before_a_run_begins(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("model", "evaluation", "found"),
+    ("settings", "found"),
     [
-        (["model.system=prpn"], ["search=released"], "prpn scores without a search"),
-        ([], ["search=released", "action_beam=1"], "action_beam of at least 2"),
+        (["model.system=prpn", "search.method=released"], "prpn scores without a search"),
+        (["search.method=released", "search.action_beam=1"], "action_beam of at least 2"),
     ],
 )
-def test_a_search_that_cannot_be_is_named_before_a_run_begins(
-    tmp_path: Path, model: list[str], evaluation: list[str], found: str
-) -> None:
-    recipe = load_recipe(write_treebank(tmp_path), [*model, *(f"evaluation.{one}" for one in evaluation)])
+def test_a_search_that_cannot_be_is_named_before_a_run_begins(tmp_path: Path, settings: list[str], found: str) -> None:
     with pytest.raises(InputError, match=found):
-        train(recipe, tmp_path / "run")
+        train(load_recipe(write_treebank(tmp_path), settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -17,14 +17,13 @@ from treelm.cli.options import (
     ModelOptions,
     OutputPath,
     WorkerOptions,
-    check_particles,
     note_lost_widths,
 )
 from treelm.errors import InputError
-from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
     from treelm.inference.annotation_journal import Progress
+    from treelm.models.search.config import SearchConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +78,7 @@ def main(arguments: list[str]) -> int:
     if is_guess:
         found = "text" if options.file == STDIN else format_of(options.file)
     settings = AnnotationSettings(
-        parser=ParserSettings(name=options.parser, beam=_beam(options), device=options.device),
+        parser=ParserSettings(name=options.parser, search=_search(options), device=options.device),
         format=found,
         is_guess=is_guess,
         tokenise=options.tokenise,
@@ -105,21 +104,18 @@ def main(arguments: list[str]) -> int:
     return EXIT_SKIPPED if progress.num_errors else EXIT_OK
 
 
-def _beam(options: Arguments) -> tuple[tuple[str, Any], ...]:
+def _search(options: Arguments) -> SearchConfig | None:
     """The search: that of the run's recipe where nothing else is given; none for other parsers."""
-    from treelm.inference.loading import run_beam
+    from treelm.inference.loading import run_search
     from treelm.inference.tree_parsers import EXTERNAL, parser_class
 
-    given = given_search(options)
     if options.parser in EXTERNAL:
-        if given:
-            raise InputError(f"a beam for {options.parser}", remedy="leave it out: only runs search with a beam")
-        return ()
-    beam = run_beam(options.parser) | given
-    check_particles(given, beam.get("search", "beam"))
+        if options.given_search():
+            raise InputError(f"a search for {options.parser}", remedy="remove this option: only runs search")
+        return None
     if system := parser_class(options.parser):
-        note_lost_widths(options.parser, system, given)
-    return tuple(beam.items())
+        note_lost_widths(options.parser, system, options)
+    return options.changed(run_search(options.parser))
 
 
 class _Notes:

@@ -15,6 +15,7 @@ from treelm.cli.options import refuse_lost
 from treelm.errors import InputError, check_positive
 from treelm.io.json import json_text
 from treelm.models import BENCHMARKED
+from treelm.models.capabilities import Searching
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -83,10 +84,10 @@ def main(arguments: list[str]) -> int:
         return _measure_streams(options)
     if options.run:
         refuse_lost(options, ("warm_up_seconds",), "with --run", remedy="leave one of them out")
-    if not system.searches():
+    if not issubclass(system, Searching):
         remedy = "leave it out: this system has no search"
         refuse_lost(options, _OF_SEARCH, f"with {options.system}", remedy=remedy)
-    beams = [_beam(text) for text in options.beams] if system.searches() else []
+    beams = [_beam(text) for text in options.beams] if issubclass(system, Searching) else []
     sentences = _sentences(options) if beams else []  # what is wrong with them is told before minutes of measuring
     training = _measure_training(options)
     console = stdout_console(width=None if stdout_console().is_terminal else 140)

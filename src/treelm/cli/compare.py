@@ -15,7 +15,6 @@ from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.files import check_not_input, print_json, progress_bar
 from treelm.cli.options import OutputPath, PairOptions, WideTables, refuse_lost
 from treelm.evaluation.comparison.settings import Settings
-from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
@@ -73,7 +72,7 @@ def main(arguments: list[str]) -> int:
     for run in options.runs:
         check_given(run)
     comparison = compare([Path(run) for run in options.runs], options, show_progress, keep_in=out)
-    if given_search(options) and not any(row.search for row in comparison.runs):
+    if options.given_search() and not any(row.search for row in comparison.runs):
         note("none of these models searches, so the beam that was given changes nothing")
     if out is not None:
         write_files(comparison, out)

@@ -14,14 +14,12 @@ from treelm.cli.options import (
     RunFolder,
     SpanProtocol,
     WorkerOptions,
-    check_particles,
     note_lost_widths,
     refuse_lost,
 )
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
-from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
     from treelm.evaluation.evaluate import Evaluation
@@ -138,7 +136,7 @@ def _evaluate_run(options: Arguments) -> int:
     recipe = _with_settings(recipe_of_model(options.run), options)
     _check_stream_options(recipe, options)
     _check_outputs(recipe, options)
-    note_lost_widths(options.run, system_class(recipe.model.system), given_search(options))
+    note_lost_widths(options.run, system_class(recipe.model.system), options)
     skipped: list[InputError] = []
     with progress_bar("evaluating", None) as advance:
         evaluations = evaluate_run(
@@ -171,14 +169,13 @@ def _evaluate_run(options: Arguments) -> int:
 
 def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
     names = ("max_sentences", "tree_builder", "stream_rows", "cache_weight", "cache_theta", "cache_window")
-    given: dict[str, Any] = given_search(options)
-    check_particles(given, given.get("search", recipe.evaluation.search))
-    given |= {name: value for name in names if (value := getattr(options, name)) is not None}
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(options, name)) is not None}
     given["stream"] = _stream(options, recipe.evaluation.stream)
     if options.split:
         given["splits"] = options.split
     data = replace(recipe.data, preprocess=options.preprocess) if options.preprocess else recipe.data
-    return replace(recipe, data=data, evaluation=replace(recipe.evaluation, **given))
+    search, evaluation = options.changed(recipe.search), replace(recipe.evaluation, **given)
+    return replace(recipe, data=data, search=search, evaluation=evaluation)
 
 
 def _asks_for_trees(options: Arguments) -> list[str]:

@@ -77,6 +77,6 @@ def _readers(options: Arguments) -> list[Reader]:
 
     runs = {find_run(run): run for run in options.runs or shipped_names()}
     names = row_names([find_run(run) for run in options.runs] or list(runs))
-    models = {path: load_adaptive(run, options, None)[0] for path, run in runs.items()}
+    models = {path: load_adaptive(run, options, None) for path, run in runs.items()}
     shown = display_names([(lm.system, names[path]) for path, lm in models.items()])
     return [Reader(name, lm) for name, lm in zip(shown, models.values(), strict=True)]

@@ -17,6 +17,8 @@ from treelm.cli.surprisal_sources import (
     table_files,
 )
 from treelm.errors import InputError
+from treelm.models.capabilities import Searching
+from treelm.models.search.config import SearchConfig
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.garden_paths import BeamSize
@@ -132,11 +134,11 @@ def _score_with(widths: tuple[int, int, int], run: str, options: Arguments) -> S
     from treelm.evaluation.human.garden_paths import LOST
 
     def set_search(lm: LanguageModel) -> str:
-        if not lm.searches():
+        if not isinstance(lm, Searching):
             remedy = "leave it out of --beam-sweep"
             raise InputError(f"{lm.system} scores without a search", where=run, remedy=remedy)
         action_beam, word_beam, fast_track = widths
-        lm.set_beam(action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
-        return f"beam {'/'.join(map(str, widths))}"
+        lm.search = SearchConfig(action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
+        return str(lm.search)
 
     return score_run(run, options, sap.material(options.subsets), set_search=set_search, columns=(LOST,))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import open_output, progress_bar
-from treelm.cli.options import ModelOptions, OutputFile, RunFolder, load_with_beam
+from treelm.cli.options import ModelOptions, OutputFile, RunFolder, load_to_search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     from treelm.trees.brackets import format_tree
 
     drawn = generate(
-        load_with_beam(options.run, options)[0],
+        load_to_search(options.run, options),
         num_sentences=options.num_sentences,
         seed=options.seed,
         drawing=Drawing(max_words=options.max_words, temperature=options.temperature, top_p=options.top_p),

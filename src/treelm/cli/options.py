@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +15,8 @@ from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, choose_from
 from treelm.io.files import STDIN
-from treelm.models.search.settings import given_search
+from treelm.models.capabilities import Searching, set_search
+from treelm.models.search.config import ADAPTIVE, WIDTHS, SearchConfig, SearchOptions
 
 if TYPE_CHECKING:
     from treelm.models.base import LanguageModel
@@ -48,25 +48,9 @@ class InputOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions:
+class ModelOptions(SearchOptions):
     """Options of loading a run. Systems that score without a search have no widths, and a note says so."""
 
-    action_beam: int | None = None
-    """Hypotheses kept between actions; without it (so also the next two) as in the run's recipe under [evaluation],
-    and in treelm surprisal as --threshold says."""
-    word_beam: int | None = None
-    """Hypotheses kept between words."""
-    fast_track: int | None = None
-    """Best SHIFTs that enter the word beam past the action beam."""
-    search: Literal["beam", "particles", "released"] | None = None
-    """beam: word-synchronous beam search. particles: a particle filter. released: the scores of the RNNG's public code.
-    Without it (so also the next three) as in the recipe, and in treelm surprisal a beam."""
-    num_particles: int | None = None
-    """Particles of each sentence."""
-    search_seed: int | None = None
-    """Seed of the particles."""
-    search_precision: Literal["full", "fp16", "bf16"] | None = None
-    """Precision in which the network computes while searching; full: that of its weights."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     """Device that computes. auto: on a GPU if there is one."""
 
@@ -198,29 +182,19 @@ def workers(options: Any, run: str) -> dict[str, Any]:
     return {"run": run, **{name: getattr(options, name) for name in ("processes", "cluster", "device")}}
 
 
-WIDTHS = ("action_beam", "word_beam", "fast_track")
-
-
-def check_particles(given: Mapping[str, Any], search: str) -> None:
-    """Raise ``InputError`` for settings of particles that were given for another search, which would not see them."""
-    lost = [name for name in ("num_particles", "search_seed") if name in given]
-    if lost and search != "particles":
-        flag = f"--{lost[0].replace('_', '-')}"
-        raise InputError(f"{flag} with search by {search!r}", remedy="add --search particles, or leave it out")
-
-
-def note_lost_widths(run: str, system: LanguageModel | type[LanguageModel], given: Mapping[str, Any]) -> None:
-    """Tell that a run scores without a search, so that widths that were given, for others perhaps, change nothing."""
-    lost = [f"--{name.replace('_', '-')}" for name in WIDTHS if name in given]
-    if lost and not system.searches():
+def note_lost_widths(run: str, system: type[LanguageModel], options: ModelOptions) -> None:
+    """Print a note if widths are given for a run that scores without a search: they change nothing."""
+    lost = [f"--{name.replace('_', '-')}" for name in WIDTHS if getattr(options, name) is not None]
+    if lost and not issubclass(system, Searching):
         change = "changes" if len(lost) == 1 else "change"
         note(f"{run}: {system.system} scores without a search, so {' and '.join(lost)} {change} nothing")
 
 
 def said_impossible(lm: LanguageModel, found: str) -> str:
     """Line about what has been found to have probability 0, by the model or because its search kept nothing."""
-    why = "the model, or what its search kept, gives" if lm.searches() else "the model gives"
-    return f"{found}: {why} them probability 0" + ("; try a wider beam" if lm.searches() else "")
+    if isinstance(lm, Searching):
+        return f"{found}: the model, or what its search kept, gives them probability 0; try a wider beam"
+    return f"{found}: the model gives them probability 0"
 
 
 @contextmanager
@@ -238,49 +212,41 @@ def require_words(run: str, lm: LanguageModel) -> None:
         lm.require_words()
 
 
-def load_with_beam(run: str, options: ModelOptions) -> tuple[LanguageModel, dict[str, Any]]:
-    """The model of a run, and the beam that it searches with from now on."""
-    from treelm.inference.loading import load, run_beam
+def load_to_search(run: str, options: ModelOptions) -> LanguageModel:
+    """The model of a run, which searches as its recipe says and the options change it."""
+    from treelm.inference.loading import run_search
 
-    given = given_search(options)
-    beam = run_beam(run) | given
-    check_particles(given, beam.get("search", "beam"))
-    lm = load(run, device=device_here(options))
-    note_lost_widths(run, lm, given)
-    with naming_run(run):
-        lm.set_beam(**beam)
-    return lm, beam
+    return _load(run, options, options.changed(run_search(run)))
 
 
-def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> tuple[LanguageModel, dict[str, Any]]:
-    """The model of a run with the adaptive beam, and this; with a fixed one if widths are given and no threshold.
+def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> LanguageModel:
+    """The model of a run with the adaptive beam; with a fixed one if widths are given and no threshold.
 
     Raises ``InputError`` for a threshold, or settings of a search, that cannot be.
     """
-    from treelm.inference.loading import ADAPTIVE, THRESHOLD, load, run_beam
+    from treelm.inference.loading import run_search
 
-    if threshold is not None and not 1 <= threshold < math.inf:
-        raise InputError(f"threshold = {threshold}", remedy="give a number of nats from 1 on, such as 12")
+    if threshold is None and options.search in (None, "beam") and not options.gives_widths():
+        threshold = ADAPTIVE.threshold
+    usual = run_search(run) if threshold is None else replace(ADAPTIVE, threshold=threshold)
+    if options.search is None:  # a beam, of the recipe's widths
+        usual = SearchConfig(**{name: getattr(usual, name) for name in (*WIDTHS, "threshold")})
+    return _load(run, options, options.changed(usual))
+
+
+def _load(run: str, options: ModelOptions, search: SearchConfig) -> LanguageModel:
+    from treelm.inference.loading import load
+
     lm = load(run, device=device_here(options))
-    given = given_search(options)
-    check_particles(given, given.get("search", "beam"))
-    note_lost_widths(run, lm, given)
-    if threshold is None and given.get("search", "beam") == "beam" and given.keys().isdisjoint(WIDTHS):
-        threshold = THRESHOLD
-    usual = ADAPTIVE if threshold is not None else run_beam(run)
-    beam = {**(usual if "search" in given else {name: usual[name] for name in WIDTHS}), **given}
+    note_lost_widths(run, type(lm), options)
     with naming_run(run):
-        lm.set_beam(**beam, threshold=threshold)
-    return lm, {**beam, "threshold": threshold}
+        set_search(lm, search)
+    return lm
 
 
-def in_words(lm: LanguageModel, beam: dict[str, Any]) -> str:
+def in_words(lm: LanguageModel) -> str:
     """Description such as "rnng, beam 100/10/1"; of a system that does not search, its name alone."""
-    from treelm.models.search.settings import search_in_words
-
-    if not lm.searches():
-        return lm.system
-    return f"{lm.system}, {search_in_words(beam)}"
+    return f"{lm.system}, {lm.search}" if isinstance(lm, Searching) else lm.system
 
 
 def read_input(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_items, print_json, progress_bar, write_items
@@ -16,7 +16,7 @@ from treelm.cli.options import (
     ScoringOptions,
     WideTables,
     in_words,
-    load_with_beam,
+    load_to_search,
     model_names,
     require_words,
     runs_and_file,
@@ -57,12 +57,10 @@ def main(arguments: list[str]) -> int:
     pairs = list(read_pairs(Path(file), good=options.good, bad=options.bad, group_by=options.group_by))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
-    loaded = [load_with_beam(run, options) for run in runs]
-    for run, (lm, _) in zip(runs, loaded, strict=True):
+    loaded = [load_to_search(run, options) for run in runs]
+    for run, lm in zip(runs, loaded, strict=True):
         require_words(run, lm)  # what is wrong with the last is told before the first has scored
-    results = {
-        name: _score(options, run, lm, beam, pairs) for name, run, (lm, beam) in zip(names, runs, loaded, strict=True)
-    }
+    results = {name: _score(options, run, lm, pairs) for name, run, lm in zip(names, runs, loaded, strict=True)}
     write_items(options.items, {name: result.to_frame() for name, result in results.items()})
     if options.json:
         found = {name: result.to_json() for name, result in results.items()}
@@ -73,9 +71,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _score(
-    options: Arguments, run: str, lm: LanguageModel, beam: dict[str, Any], pairs: Sequence[MinimalPair]
-) -> MinimalPairResult:
+def _score(options: Arguments, run: str, lm: LanguageModel, pairs: Sequence[MinimalPair]) -> MinimalPairResult:
     from treelm.evaluation.minimal_pairs import score_pairs
     from treelm.inference.processes import computing, score
 
@@ -86,7 +82,7 @@ def _score(
             pairs,
             tokenisation=options.tokenisation,
             batch_size=options.batch_size,
-            notes=(in_words(lm, beam),),
+            notes=(in_words(lm),),
             on_sentence=advance,
             compute=compute,
         )

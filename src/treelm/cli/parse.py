@@ -16,7 +16,7 @@ from treelm.cli.options import (
     OutputFile,
     RunFolder,
     WorkerOptions,
-    load_with_beam,
+    load_to_search,
     read_input,
     workers,
 )
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     if options.figure:
         check_output_path(options.figure)
     check_not_input((options.output, options.figure), [options.file])
-    lm, _ = load_with_beam(options.run, options)
+    lm = load_to_search(options.run, options)
     lm.require_trees()
     skipped: list[InputError] = []
     sentences = read_input(options.file, options, skipped, empty_lines=True)

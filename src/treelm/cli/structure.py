@@ -14,7 +14,7 @@ from treelm.cli.options import (
     ModelOptions,
     SpanProtocol,
     WideTables,
-    load_with_beam,
+    load_to_search,
     naming_run,
     refuse_lost,
 )
@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> int:
         for result in results:
             print_table(*structure_tables(result), wide=options.wide)
         for run in options.runs if options.rules else ():
-            lm, _ = load_with_beam(run, options)
+            lm = load_to_search(run, options)
             rules = lm.used_rules([sentence.words for sentence in sentences])
             print_table(rules_table(run, rules[: options.rules]), wide=options.wide)
     return report_skipped(skipped)
@@ -137,7 +137,7 @@ def _systems(options: Arguments, sentences: list[Sentence]) -> list[LearnedTrees
         if other != run:
             raise InputError(f"{run} is the same model as {other}", remedy="give seeds, each once")
     for run in options.runs:
-        lm, _ = load_with_beam(run, options)
+        lm = load_to_search(run, options)
         known = configs.setdefault(lm.system, [])
         if lm.config not in known:
             known.append(lm.config)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,12 +31,15 @@ from treelm.cli.options import (
 )
 from treelm.errors import InputError
 from treelm.io.tables import SEPARATORS, TABLES, check_table_name, to_frame
+from treelm.models.capabilities import Searching
+from treelm.models.search.config import SearchConfig
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
     from treelm.inference.predictors import Unigrams
     from treelm.inference.stimuli import Stimulus
     from treelm.inference.surprisal_table import Findings, NamedModel, SourceNames, TableSettings
+    from treelm.models.base import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +124,7 @@ def main(arguments: list[str]) -> int:
     check_not_input((options.output, f"{options.output}.json"), [file, *filter(None, [options.frequencies])])
     check_table_name(options.output)
     separator = _separator(options)
-    models, beams = _models(options, runs)
+    models = _models(options, runs)
     hashes = [model_hash(run) for run in runs] if options.output != "-" else []  # what is there later may be another
     check_columns({model.name: model.lm for model in models}, options.columns)
     settings = _settings(options, len(runs))
@@ -143,29 +147,28 @@ def main(arguments: list[str]) -> int:
         note(long_sentences(long) + remedy)
     for own, new in table.renamed.items():
         note(f"the column {own} of {file} is {new} here, beside ours of that name")
-    for model, beam, found, said in zip(models, beams, table.findings, advice, strict=True):
+    for model, found, said in zip(models, table.findings, advice, strict=True):
         whose = f"{model.name}: " if len(models) > 1 else ""
-        doubts = (f"{whose}{line}" for line in _doubts(options, model, beam, found))
+        doubts = (f"{whose}{line}" for line in _doubts(options, model, found))
         for line in (*said.lines(model.name, "--{}"), *doubts):
             note(line)
     if hashes:
-        about = metadata(options, runs, hashes, file, models, beams, table.findings, len(skipped))
+        about = metadata(options, runs, hashes, file, models, table.findings, len(skipped))
         write_metadata(options.output, about)
     return report_skipped({str(error): error for error in skipped}.values())
 
 
-def _models(options: Arguments, runs: Sequence[str]) -> tuple[list[NamedModel], list[dict[str, Any]]]:
-    """The models by their names, and the beam of each."""
+def _models(options: Arguments, runs: Sequence[str]) -> list[NamedModel]:
+    """The models by their names."""
     from treelm.inference.predictors import UNIGRAM
     from treelm.inference.surprisal_table import NamedModel
 
-    names, models, beams = model_names(options.names, runs, in_columns=True), [], []
+    names, models = model_names(options.names, runs, in_columns=True), []
     for name, run in zip(names, runs, strict=True):
-        lm, beam = load_adaptive(run, options, options.threshold)
+        lm = load_adaptive(run, options, options.threshold)
         require_words(run, lm)
         models.append(NamedModel(name=name, lm=lm, unigrams=_unigrams(run) if UNIGRAM in options.columns else None))
-        beams.append(beam)
-    return models, beams
+    return models
 
 
 def _unigrams(run: str) -> Unigrams:
@@ -279,25 +282,25 @@ def _layout(options: Arguments, file: str) -> Literal["sentences", "words", "tab
     return "table" if is_table else "sentences"
 
 
-def _doubts(options: Arguments, model: NamedModel, beam: Mapping[str, Any], found: Findings) -> Iterator[str]:
+def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[str]:
     """Lines about figures that are not what they seem."""
     lm, totals = model.lm, found.totals
     if options.context == "document" and "sentence" in found.contexts:
         yield lm.why_no_context
     if totals.num_impossible_words:
         yield said_impossible(lm, f"{totals.num_impossible_words} of {totals.num_words} words have inf bits")
-    if found.num_doubtful:
+    if found.num_doubtful and isinstance(lm, Searching):
         number = f"{found.num_doubtful} of {totals.num_words} words"
-        yield f"{number} not converged: another beam may differ ({_wider(beam)})"
+        yield f"{number} not converged: another beam may differ ({_wider(lm.search)})"
 
 
-def _wider(beam: Mapping[str, Any]) -> str:
+def _wider(search: SearchConfig) -> str:
     """Advice about words that have not converged."""
-    if beam.get("search", "beam") == "released":
+    if search.method == "released":
         return "give larger widths"
-    if beam["threshold"] is None:
+    if search.threshold == inf:
         return "leave out the widths for an adaptive beam"
-    return f"--threshold {beam['threshold'] + 1:g} takes longer and may settle more of them"
+    return f"--threshold {search.threshold + 1:g} takes longer and may settle more of them"
 
 
 def _separator(options: Arguments) -> str:
@@ -313,7 +316,6 @@ def metadata(
     hashes: Sequence[str],
     file: str,
     models: Sequence[NamedModel],
-    beams: Sequence[Mapping[str, Any]],
     findings: Sequence[Findings],
     num_skipped: int,
 ) -> dict[str, object]:
@@ -325,11 +327,11 @@ def metadata(
             "run": run,
             "model": model_hash,
             "system": model.lm.system,
-            **(beam if model.lm.searches() else {}),  # of a system that does not search, widths would say nothing
+            **_searched(model.lm),
             "context": ", ".join(sorted(found.contexts)),
             **found.totals.to_json(),
         }
-        for run, model_hash, model, beam, found in zip(runs, hashes, models, beams, findings, strict=True)
+        for run, model_hash, model, found in zip(runs, hashes, models, findings, strict=True)
     ]
     about = each[0] if len(each) == 1 else {"models": {m.name: one for m, one in zip(models, each, strict=True)}}
     return {
@@ -343,3 +345,11 @@ def metadata(
         "split_sentences": options.split_sentences or None,
         "frequencies": options.frequencies or None,
     }
+
+
+def _searched(lm: LanguageModel) -> dict[str, Any]:
+    """How a model searches; of one that does not, widths would say nothing."""
+    if not isinstance(lm, Searching):
+        return {}
+    search = lm.search.to_json()
+    return {**search, "threshold": search.get("threshold")}

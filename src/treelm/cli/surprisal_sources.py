@@ -135,9 +135,9 @@ def score_run(
     from treelm.inference.stimulus_advice import listed
     from treelm.inference.surprisal import CONVERGED
 
-    lm, beam = load_adaptive(run, options, options.threshold)
+    lm = load_adaptive(run, options, options.threshold)
     require_words(run, lm)
-    search = in_words(lm, beam) if set_search is None else set_search(lm)
+    search = in_words(lm) if set_search is None else set_search(lm)
     kept = tuple(name for name in (CONVERGED, *columns) if name in lm.word_columns)
     bar = progress_bar(f"{run}: scoring {material.name}", len(set(material.sentences)))
     elsewhere = computing(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_items, print_json, progress_bar, write_items
@@ -17,7 +17,7 @@ from treelm.cli.options import (
     ScoringOptions,
     WideTables,
     in_words,
-    load_with_beam,
+    load_to_search,
     model_names,
     reference_names,
     refuse_lost,
@@ -117,23 +117,21 @@ def _of_table(options: Arguments, suites: list[Suite]) -> _Results:
 
 def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
     names = model_names(options.names, options.runs)
-    loaded = [load_with_beam(run, options) for run in options.runs]
-    for run, (lm, _) in zip(options.runs, loaded, strict=True):
+    loaded = [load_to_search(run, options) for run in options.runs]
+    for run, lm in zip(options.runs, loaded, strict=True):
         require_words(run, lm)  # what is wrong with the last is told before the first has scored
     results = {
-        name: _evaluate(options, run, *own, suites) for name, run, own in zip(names, options.runs, loaded, strict=True)
+        name: _evaluate(options, run, lm, suites) for name, run, lm in zip(names, options.runs, loaded, strict=True)
     }
-    titles = {name: f"{run}: {in_words(*own)}" for name, run, own in zip(names, options.runs, loaded, strict=True)}
+    titles = {name: f"{run}: {in_words(lm)}" for name, run, lm in zip(names, options.runs, loaded, strict=True)}
     return results, titles
 
 
-def _evaluate(
-    options: Arguments, run: str, lm: LanguageModel, widths: dict[str, Any], suites: list[Suite]
-) -> list[SuiteResult]:
+def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suite]) -> list[SuiteResult]:
     from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, write_sentences
     from treelm.inference.processes import in_groups, score
 
-    cache = ScoreCache.of(lm, widths, tokenisation=options.tokenisation)
+    cache = ScoreCache.of(lm, tokenisation=options.tokenisation)
     if options.fresh:
         cache.forget()
     score_groups = partial(in_groups, score, lm, **workers(options, run))

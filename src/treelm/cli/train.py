@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class Arguments:
     """Train a model by a recipe, or go on with a run that was stopped.
 
-    A recipe is a TOML file with the sections [data], [vocabulary], [batches], [model], [training], [evaluation], or the
-    name of a packaged one (demo). --set changes any field. SIGTERM, SIGHUP, SIGUSR1 or Ctrl-C finishes the step, saves,
-    and exits with code 75; --resume continues bit for bit.
+    A recipe is a TOML file with the sections [data], [vocabulary], [batches], [model], [training], [search],
+    [evaluation], or the name of a packaged one (demo). --set changes any field. SIGTERM, SIGHUP, SIGUSR1 or Ctrl-C
+    finishes the step, saves, and exits with code 75; --resume continues bit for bit.
 
     Example: treelm train demo --output runs/first --set training.epochs=20 model.dropout=0.2
     Example: treelm train --resume runs/first

@@ -17,6 +17,7 @@ from treelm.errors import InputError
 from treelm.inference.surprisal import CONVERGED
 from treelm.io.json import finite
 from treelm.models.base import IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
+from treelm.models.capabilities import Searching
 from treelm.models.layers.dropout import evaluating
 from treelm.models.scores import NoLogProbability
 
@@ -335,7 +336,7 @@ def word_changes(model: LanguageModel, words: Sequence[str], score: SentenceScor
         whole = score.log_probs[:-1][score.word_of_token == position].sum()
         state, found = model.extend_scored(state, [word])
         changes.append(_change(whole, found[0], f"word {position + 1} of {label}"))
-    if not model.searches():
+    if not isinstance(model, Searching):
         changes.append(_at(model, state, len(model.vocabulary), score.log_probs[-1], f"the end of {label}"))
     return changes
 

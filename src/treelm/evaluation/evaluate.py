@@ -36,9 +36,9 @@ from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, computing, here, parse
 from treelm.models.base import Analysis, LanguageModel
+from treelm.models.capabilities import Searching, set_search
 from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
-from treelm.models.search.settings import search_in_words
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.trees.bracket_reader import strip_function
 from treelm.trees.transforms import UNPARSED
@@ -251,7 +251,7 @@ def evaluate_run(
     """
     config = recipe.evaluation
     lm = load(run, device="cpu" if cluster else device)
-    lm.set_beam(**config.beam)
+    set_search(lm, recipe.search)
     if trees_for and not lm.parses:
         raise InputError(f"{trees_for}, but {lm.why_no_trees}", remedy=f"leave {trees_for} out")
     if config.stream != "no":
@@ -278,7 +278,7 @@ def evaluate_run(
             of_trees = _about_trees(recipe.data.corpus if not files else None, one) if lm.parses else ()
             of_input = partial(by_sentence, notes=(*of_trees, *notes))
             found.append(_evaluate_input(config, of_input, in_a_row, one, skipped))
-    searched = search_in_words(config.beam) if lm.searches() else ""
+    searched = str(lm.search) if isinstance(lm, Searching) else ""
     return [replace(one, result=replace(one.result, search=searched)) for one in found]
 
 

@@ -23,8 +23,9 @@ from treelm.inference.loading import load
 from treelm.io.watchdog import end_with
 from treelm.models import system_class
 from treelm.models.base import EstimatedLM, LanguageModel
+from treelm.models.capabilities import set_search
 from treelm.models.layers.devices import process_peak_mb, restart_peak
-from treelm.models.search.settings import SearchPrecision
+from treelm.models.search.config import SearchConfig, SearchPrecision
 from treelm.models.streams import StreamLM
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.data import Batch
@@ -247,7 +248,7 @@ def measure_search(
     if not sentences:
         raise InputError("no sentences to search", remedy="give at least one")
     lm = load(run, device=device)
-    lm.set_beam(**vars(beam), search_precision=precision)
+    set_search(lm, SearchConfig(**vars(beam), precision=precision))
     restart_peak()
     before = process_peak_mb()
     lm.analyse(sentences)

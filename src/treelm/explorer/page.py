@@ -12,6 +12,7 @@ from treelm.explorer.reading import Reader
 from treelm.explorer.text import Limits
 from treelm.figures.markup import Markup, element, join
 from treelm.figures.report.parts import colour_class, run_name
+from treelm.models.capabilities import Searching
 
 EXAMPLES = (
     "When the people left the city was still small .",
@@ -128,7 +129,7 @@ def _reading(readers: Sequence[Reader]) -> Markup:
 def _row(reader: Reader, number: int) -> Markup:
     """A model's name, and room for its bars."""
     bounds = element("small", "upper bounds", title="its search finds a part of the probability")
-    name = join(run_name(reader.name, number), bounds if reader.lm.searches() else "")
+    name = join(run_name(reader.name, number), bounds if isinstance(reader.lm, Searching) else "")
     head = element("th", element("div", name, class_="name"), scope="row")
     return element("tr", head, class_=colour_class(number), data_run=number)
 

@@ -31,6 +31,7 @@ from treelm.io.atomic import hold_folder
 from treelm.io.files import STDIN, name_of, open_bytes
 from treelm.io.tables import tsv_row
 from treelm.io.workers import mapping
+from treelm.models.capabilities import Searching
 from treelm.models.scores import Confidence
 from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import UNPARSED
@@ -84,7 +85,8 @@ class AnnotationSettings:
         parser = {"parser": self.parser.name, "parser_version": parser_version(self.parser.name)}
         least = {} if self.min_confidence is None else {"min_confidence": self.min_confidence}
         documents = {"documents": True} if self.documents else {}
-        return {**parser, "beam": dict(self.parser.beam), **own, **least, **documents}
+        search = self.parser.search.to_json() if self.parser.search else {}
+        return {**parser, "beam": search, **own, **least, **documents}
 
 
 class InputSentence(NamedTuple):
@@ -397,7 +399,7 @@ def describe(settings: AnnotationSettings, progress: Progress, *, source: str, v
     counts = {name: getattr(progress, name) for name in ("num_sentences", "num_words", "num_errors")}
     described = {"treelm_version": version, "input": source, **settings.to_json(), **counts}
     system = parser_class(settings.parser.name)
-    if system is None or not system.searches():
+    if system is None or not issubclass(system, Searching):
         del described["beam"]
     num_parsed = progress.num_sentences - (0 if settings.on_error in ("raise", "skip") else progress.num_errors)
     if not progress.num_table_bytes:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treelm.errors import InputError
 from treelm.io.files import file_hash, read_bytes
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import set_search
+from treelm.models.configs import from_plain
 from treelm.models.persistence.shipped import find_run
+from treelm.models.search.config import ADAPTIVE, SearchConfig, with_search_section
 
 if TYPE_CHECKING:
     from treelm.models.layers.devices import DeviceName
-
-BEAM = {"action_beam": 100, "word_beam": 10, "fast_track": 1}
-"""Widths of the search where no recipe says others."""
-
-SEARCH: dict[str, Any] = {"search": "beam", "num_particles": 1000, "search_seed": 0, "search_precision": "full"}
-"""The search itself where no recipe says another."""
-
-ADAPTIVE: dict[str, Any] = {"action_beam": 1000, "word_beam": 100, "fast_track": 1}
-THRESHOLD = 10.0
-"""The search for surprisals of single words, as wide as the doubt; docs/models/rnng-search.md has what it costs."""
 
 
 def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
@@ -31,8 +25,8 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
     Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name; or
     any causal language model of the Hugging Face ecosystem, ``hf:NAME_OR_FOLDER`` (docs/other-models.md).
 
-    It searches with ``ADAPTIVE`` and ``THRESHOLD``, as ``treelm surprisal`` does; subcommands that evaluate take the
-    fixed beam of the run's recipe instead (``run_beam``, for ``set_beam``). With ``device`` "cuda" or "auto" it
+    It searches with an adaptive beam (``ADAPTIVE``), as ``treelm surprisal`` does; subcommands that evaluate take the
+    fixed beam of the run's recipe instead (``run_search``). With ``device`` "cuda" or "auto" it
     computes on a GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is missing, incomplete,
     damaged, or made by a newer version, and when there is no GPU.
 
@@ -47,7 +41,7 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
     lm = load_model(run).eval()
     if any(True for _ in lm.parameters()):
         lm.to(place)
-    lm.set_beam(**ADAPTIVE, threshold=THRESHOLD)
+    set_search(lm, ADAPTIVE)
     return lm
 
 
@@ -68,24 +62,21 @@ def model_hash(run: str | Path) -> str:
     return hashes[0] if len(hashes) == 1 else json_hash(hashes)
 
 
-def run_beam(run: str | Path) -> dict[str, Any]:
-    """The widths of the search that a run's recipe names, and what else it says of it: arguments of ``set_beam``.
+def run_search(run: str | Path) -> SearchConfig:
+    """The search that a run's recipe names; the usual one of a folder without a recipe.
 
     Raises ``InputError`` for a recipe that cannot be read.
     """
     path = find_run(run) / "recipe.toml"
     if not path.exists():
-        return dict(BEAM)
+        return SearchConfig()
     remedy = "restore it, or remove it"
     content = read_bytes(path, remedy=remedy)
     try:
-        evaluation = tomllib.loads(content.decode("utf-8-sig")).get("evaluation", {})
-        beam = {**BEAM, **{name: evaluation[name] for name in (*BEAM, *SEARCH) if name in evaluation}}
-    except (ValueError, AttributeError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8
+        recipe = tomllib.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8
         raise InputError("a recipe that cannot be read", where=str(path), remedy=remedy) from error
-    for name, value in beam.items():
-        usual = {**BEAM, **SEARCH}[name]
-        if type(value) is not type(usual):
-            remedy = f"give a {'whole number' if isinstance(usual, int) else 'name'}"
-            raise InputError(f"[evaluation] {name} = {value!r}", where=str(path), remedy=remedy)
-    return {name: value for name, value in beam.items() if name in BEAM or value != SEARCH[name]}
+    search = with_search_section(recipe).get("search", {})
+    if not isinstance(search, Mapping):
+        raise InputError(f"search = {search!r} is not a section", where=str(path), remedy=remedy)
+    return from_plain(SearchConfig, search, where=f"{path} [search]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,10 +14,12 @@ from treelm.errors import InputError, is_out_of_memory
 from treelm.inference.loading import load, model_hash
 from treelm.inference.processes import require_same
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import set_search
 from treelm.models.layers.devices import DeviceName
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import read_system
 from treelm.models.scores import Confidence
+from treelm.models.search.config import SearchConfig
 from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import unwrap_outer_bracket
 from treelm.trees.tree import Tree
@@ -45,8 +47,8 @@ class ParserSettings:
 
     name: str
     """A run folder, the name of a model in the package, ``benepar`` or ``stanza``."""
-    beam: tuple[tuple[str, Any], ...] = ()
-    """Arguments of ``set_beam`` for a run; without any, the adaptive beam."""
+    search: SearchConfig | None = None
+    """Search of a run; without one, the adaptive beam."""
     device: DeviceName = "cpu"
     """Device on which a run computes."""
     version: str = ""
@@ -60,7 +62,7 @@ def open_parser(settings: ParserSettings) -> LineParser:
         require_same(settings.name, settings.version, parser_version)
     if settings.name in EXTERNAL:
         return EXTERNAL[settings.name]()
-    return _Run(load(settings.name, device=settings.device), dict(settings.beam))
+    return _Run(load(settings.name, device=settings.device), settings.search)
 
 
 def parser_version(name: str) -> str:
@@ -93,11 +95,11 @@ def parser_has_confidence(name: str) -> bool:
 class _Run:
     """A trained model of this package. Where its trees have no tags, the tag is X."""
 
-    def __init__(self, lm: LanguageModel, beam: Mapping[str, Any]) -> None:
-        """Set the beam, if one is given; raises ``InputError`` for a system without trees."""
+    def __init__(self, lm: LanguageModel, search: SearchConfig | None) -> None:
+        """Set the search, if one is given; raises ``InputError`` for a system without trees."""
         lm.require_trees()
-        if beam:
-            lm.set_beam(**beam)
+        if search is not None:
+            set_search(lm, search)
         self._lm = lm
 
     def __call__(self, sentences: Sentences) -> list[ParsedLine]:

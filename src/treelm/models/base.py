@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
@@ -204,34 +204,6 @@ class LanguageModel(Pretrained, ABC):
         update and at every evaluation, and warns. Changes nothing.
         """
         return ""
-
-    def set_beam(
-        self,
-        *,
-        action_beam: int,
-        word_beam: int,
-        fast_track: int,
-        threshold: float | None = None,
-        search: Literal["beam", "particles", "released"] = "beam",
-        num_particles: int = 1000,
-        search_seed: int = 0,
-        search_precision: Literal["full", "fp16", "bf16"] = "full",
-    ) -> None:
-        """The search from now on, and its widths.
-
-        With a ``threshold`` (nats) they are the most that an adaptive beam may hold. ``released`` scores as the public
-        code of Noji & Oseki (2021) does; a particle filter draws ``num_particles`` from a seed. In half precision the
-        network computes in it. Systems that score without a search have nothing to set: raises ``InputError`` for
-        anything but a beam in full precision.
-        """
-        if search != "beam" or search_precision != "full":
-            asked = search if search != "beam" else search_precision
-            raise InputError(f"search by {asked!r}, but {self.system} scores without a search", remedy="leave it out")
-
-    @classmethod
-    def searches(cls) -> bool:
-        """Tell whether it scores by a search, whose width ``set_beam`` sets."""
-        return cls.set_beam is not LanguageModel.set_beam
 
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:

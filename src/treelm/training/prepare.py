@@ -23,6 +23,7 @@ from treelm.errors import InputError, is_out_of_memory
 from treelm.models import system_class
 from treelm.models.base import LanguageModel
 from treelm.models.bounds import InventoryConfig
+from treelm.models.capabilities import set_search
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
@@ -76,7 +77,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
             _logger.warning("left out: %s", error)
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, labels)
-    copy(model).set_beam(**recipe.evaluation.beam)  # a search that cannot be is refused now, not after training
+    set_search(copy(model), recipe.search)  # a search that cannot be is refused now, not after training
     splits = {"train": train_data, "dev": dev_data}
     if model.predicts_words and not vocabulary.is_predictable:
         found = f"vocabulary.kind = {vocabulary.kind!r} with {model.system}, which predicts words"

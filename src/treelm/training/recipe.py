@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import tomli_w
 
@@ -17,7 +17,7 @@ from treelm.corpora.catalog import is_corpus_name
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.vocabularies import VocabularyConfig
-from treelm.errors import InputError, check_choice, nearest
+from treelm.errors import InputError, nearest
 from treelm.io.atomic import write_atomically
 from treelm.io.files import read_bytes
 from treelm.models import SYSTEMS, config_class, system_class
@@ -26,11 +26,11 @@ from treelm.models.bounds import BoundedConfig
 from treelm.models.configs import NONE as _NONE
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.shipped import check_given, is_shipped_name
-from treelm.models.search.settings import BEAM, SearchName, SearchPrecision
+from treelm.models.search.config import SearchConfig, with_search_section
 from treelm.training.config import TrainingConfig, without_removed
 
 FILE_NAME = "recipe.toml"
-SECTIONS = ("data", "vocabulary", "batches", "model", "training", "evaluation")
+SECTIONS = ("data", "vocabulary", "batches", "model", "training", "search", "evaluation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,21 +64,6 @@ class EvaluationConfig:
 
     splits: tuple[Literal["train", "dev", "test"], ...] = ("dev", "test")
     """Splits to evaluate; left out, those of dev and test that there are data for."""
-    action_beam: int = 100
-    """Hypotheses kept between actions (k)."""
-    word_beam: int = 10
-    """Hypotheses kept between words (k_w)."""
-    fast_track: int = 1
-    """Best SHIFTs that enter the word beam past the action beam (k_s)."""
-    search: SearchName = "beam"
-    """Word-synchronous beam search, a particle filter (Crabbé et al. 2019), or the search and the scores of the public
-    code of Noji & Oseki (2021), for systems that search."""
-    num_particles: int = 1000
-    """Particles of each sentence."""
-    search_seed: int = 0
-    """Seed of the particle filter."""
-    search_precision: SearchPrecision = "full"
-    """Precision in which the network computes while searching: that of its weights, or half ("fp16", "bf16")."""
     tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
     """Way of building trees, from distances (unbiased, biased) or by an induced grammar (mbr, viterbi), for systems
     that have a choice; None: the first of each."""
@@ -98,25 +83,15 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         """Check sizes."""
-        for name in ("action_beam", "word_beam", "num_particles", "stream_rows", "cache_window"):
+        for name in ("stream_rows", "cache_window"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} = {getattr(self, name)}", remedy="give 1 or more")
-        for name in ("fast_track", "search_seed"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} = {getattr(self, name)}", remedy="give 0 or more")
         if not 0 <= self.cache_weight < 1:
             raise InputError(f"cache_weight = {self.cache_weight}", remedy="give a number from 0 and below 1")
         if not self.cache_theta >= 0:
             raise InputError(f"cache_theta = {self.cache_theta}", remedy="give 0 or more")
         if self.max_sentences is not None and self.max_sentences < 1:
             raise InputError(f"max_sentences = {self.max_sentences}", remedy="give 1 or more")
-        check_choice("evaluation.search", self.search, get_args(SearchName))
-        check_choice("evaluation.search_precision", self.search_precision, get_args(SearchPrecision))
-
-    @property
-    def beam(self) -> dict[str, Any]:
-        """The arguments of ``set_beam``."""
-        return {name: getattr(self, name) for name in BEAM}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +103,7 @@ class Recipe:
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
     batches: BatchesConfig = field(default_factory=BatchesConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
 
@@ -146,7 +122,7 @@ def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Reci
     and remedy; for a syntax error file and line.
     """
     text, where, folder = _find(name_or_path)
-    values = parse_toml(text, where)
+    values = with_search_section(parse_toml(text, where))
     for override in overrides:
         section, name, value = parse_override(override)
         values.setdefault(section, {})[name] = _from_here(value) if (section, name) in _PATHS else value
@@ -177,6 +153,7 @@ def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()
         training=_resolve_start(
             from_plain(TrainingConfig, without_removed(values.get("training", {})), where=f"{where} [training]"), folder
         ),
+        search=from_plain(SearchConfig, values.get("search", {}), where=f"{where} [search]"),
         evaluation=from_plain(EvaluationConfig, values.get("evaluation", {}), where=f"{where} [evaluation]"),
     )
 
@@ -199,7 +176,7 @@ def encode_recipe(recipe: Recipe) -> bytes:
 
 def decode_recipe(content: bytes, *, where: str) -> Recipe:
     """The inverse of ``encode_recipe``; raises ``InputError`` for what it did not write."""
-    return build_recipe(parse_toml(content.decode("utf-8", "replace"), where), where=where)
+    return build_recipe(with_search_section(parse_toml(content.decode("utf-8", "replace"), where)), where=where)
 
 
 def parse_override(text: str) -> tuple[str, str, Any]:

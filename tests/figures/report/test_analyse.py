@@ -14,6 +14,7 @@ import pytest
 from tests.models.palm.worlds import palm
 from tests.models.prpn.worlds import prpn
 from tests.models.rnng.search.test_interface import VARIANTS, subword_model
+from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.som.worlds import som
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
@@ -111,13 +112,12 @@ def test_all_rows_are_analysed_and_kept_analyses_are_not_made_again(monkeypatch:
 def test_single_words_are_searched_as_they_are_loaded_whatever_the_row_was_measured_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    widths = []
-    network = prpn().eval()
-    monkeypatch.setattr(network, "set_beam", lambda **beam: widths.append(beam))
+    network = build_model(Tokens(4)).eval()
+    before = network.search
     monkeypatch.setattr(analyse, "load", lambda path: network)
     searching = RunMetrics(name="a", run="a", system="rnng", num_parameters=1, search="beam 20/10/1")
     with_sentences(Comparison(runs=(searching, row("b"))), [sentence()], silent)
-    assert widths == []
+    assert network.search == before
 
 
 def test_new_rows_can_read_the_kept_sentences_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from tests.models.pushdown.worlds import build_pushdown
 from tests.models.rnng.worlds import Tokens
-from treelm.models.search.settings import Search
+from treelm.models.search.config import SearchConfig
 
 
 def test_taller_stacks_beside_it_change_no_bit() -> None:
@@ -39,6 +39,6 @@ def test_a_sentence_scores_the_same_bytes_in_batches_of_1_and_9(matmul: str) -> 
     sentences = [[str(word) for word in rng.integers(0, 5541, length)] for length in (2, 9, 3, 3, 20, 4, 2, 3, 12)]
     scores = []
     for batch_size, count in ((9, 9), (1, 5)):
-        model.search = Search(action_beam=8, word_beam=3, batch_size=batch_size, matmul=matmul)  # type: ignore[arg-type]
+        model.search = SearchConfig(action_beam=8, word_beam=3, batch_size=batch_size, matmul=matmul)  # type: ignore[arg-type]
         scores.append([score.log_probs.tobytes() for score in model.score(sentences[:count])])
     assert scores[0][:5] == scores[1]

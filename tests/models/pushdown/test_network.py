@@ -22,8 +22,8 @@ from treelm.models.base import Loss
 from treelm.models.pushdown.config import PushdownConfig
 from treelm.models.pushdown.gold import Attachments, attachments_of, most_on_stack
 from treelm.models.pushdown.network import Pushdown
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.sentences import SentenceResult, search_all
-from treelm.models.search.settings import Search
 
 EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 
@@ -183,7 +183,7 @@ def read_aloud(model: Pushdown, tree: Node) -> float:
 
 
 def run(model: Pushdown, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
-    searchable, search = model.searchable(), Search(**settings)
+    searchable, search = model.searchable(), SearchConfig(**settings)
     return search_all(searchable, searchable.head(1), search, [np.array(tokens) for tokens in sentences])
 
 
@@ -249,9 +249,9 @@ def test_the_end_is_found_by_the_narrowest_beam() -> None:
 def test_search_in_half_precision_is_near(precision: Any) -> None:
     model = build_pushdown(Tokens(9), dtype=torch.float32)
     widths = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
-    model.set_beam(**widths)
+    model.search = SearchConfig(**widths)
     (full,) = model.score([["1", "2", "3"]])
-    model.set_beam(**widths, search_precision=precision)
+    model.search = SearchConfig(**widths, precision=precision)
     (half,) = model.score([["1", "2", "3"]])
     assert half.log_probs == pytest.approx(full.log_probs, abs=0.3)
     assert half.log_probs.tolist() != full.log_probs.tolist()
@@ -322,7 +322,7 @@ def test_a_long_sentence_keeps_a_linear_number_of_rows(monkeypatch: pytest.Monke
         assert len(machine) <= 2 * (largest + 1) + 32
     assert largest == num_words + 1
     assert 0 < moved <= 2 * num_words
-    model.set_beam(action_beam=4, word_beam=2, fast_track=1)
+    model.search = SearchConfig(action_beam=4, word_beam=2, fast_track=1)
     (score,) = model.score([[str(rng.randrange(9)) for _ in range(100)]])
     assert np.isfinite(score.log_probs).all()
 
@@ -364,7 +364,7 @@ def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: 
 
 def test_what_a_single_analysis_closes_between_words_is_counted() -> None:
     model, closed = build_pushdown(Tokens(9), seed=2), list[float]()
-    model.set_beam(action_beam=1, word_beam=1, fast_track=1)
+    model.search = SearchConfig(action_beam=1, word_beam=1, fast_track=1)
     for words in (list("1234567"), list("765123"), list("3")):
         (searched,) = model._search([words])
         actions = searched.result.derivations[0].actions

@@ -29,8 +29,8 @@ from treelm.models.rnng.binary_trees import branches_one_way, gold_trees, with_t
 from treelm.models.rnng.config import UnsupervisedRNNGConfig
 from treelm.models.rnng.inference_network import score_function_loss, tree_log_probs
 from treelm.models.rnng.unsupervised import UnsupervisedRNNG
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.sentences import search_all
-from treelm.models.search.settings import Search
 from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe, save_recipe
 from treelm.training.trainer import fit
@@ -231,7 +231,7 @@ def test_the_probabilities_of_everything_sum_to_one() -> None:
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 def test_a_wide_search_finds_the_sum_over_all_binary_trees(composition: str) -> None:
     model = build(composition=composition).eval()
-    model.set_beam(action_beam=500, word_beam=500, fast_track=5)
+    model.search = SearchConfig(action_beam=500, word_beam=500, fast_track=5)
     for tokens in ([2], FIVE[:2], FIVE):
         with torch.no_grad():
             joint = [one.log_p_actions + one.log_p_words for one in all_trees(model, tokens).values()]
@@ -247,7 +247,7 @@ def test_a_narrow_beam_is_the_one_of_the_definition(composition: str, beams: tup
     """With a beam for each group, of words in pieces too."""
     model = build(Tokens(9, 2), seed=3, composition=composition, max_open=6, max_consecutive=4).eval()
     sentences = [[3, 1, 4, 8], [0, 1, 5], [6], [5, 1, 0, 5, 7, 2, 6]]
-    search = Search(**dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True)))
+    search = SearchConfig(**dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True)))
     searchable = model.searchable()
     results = search_all(searchable, searchable.head(search.heavy_words), search, list(map(np.array, sentences)))
     for tokens, result in zip(sentences, results, strict=True):
@@ -261,7 +261,7 @@ def test_a_narrow_beam_is_the_one_of_the_definition(composition: str, beams: tup
 def test_a_narrow_beam_has_an_analysis_for_whatever_comes_next(seed: int) -> None:
     """A binary tree that is complete takes no further word: without groups such trees fill a beam of three."""
     model = build(seed=seed, max_open=40, max_consecutive=40).eval()
-    model.set_beam(action_beam=3, word_beam=3, fast_track=1)
+    model.search = SearchConfig(action_beam=3, word_beam=3, fast_track=1)
     rng = np.random.default_rng(seed)
     sentences = [[str(token) for token in rng.integers(0, 4, length)] for length in (1, 2, 3, 25)]
     assert all(np.isfinite(score.log_probs).all() for score in model.score(sentences))

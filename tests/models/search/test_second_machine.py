@@ -13,8 +13,8 @@ from tests.models.search.oracle import enumerate_all, log_sum, plain_beam
 from tests.models.search.toy import Toy
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.sentences import SentenceResult, search_all
-from treelm.models.search.settings import Search
 from treelm.trees.transitions import Order, from_actions
 
 LONGEST: dict[Order, int] = {"top-down": 3, "in-order": 2}  # tokens of what is enumerated
@@ -23,7 +23,7 @@ both_orders = pytest.mark.parametrize("order", ["top-down", "in-order"])
 
 
 def run(toy: Toy, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
-    model, search = toy.searchable(), Search(**settings)
+    model, search = toy.searchable(), SearchConfig(**settings)
     return search_all(model, model.head(1), search, [np.array(tokens) for tokens in sentences])
 
 
@@ -37,7 +37,7 @@ def all_sentences(vocabulary_size: int, longest: int) -> list[list[int]]:
 def test_an_exhaustive_beam_equals_enumeration(order: Order, max_rows: int) -> None:
     toy = Toy(order)
     everything, sentences = enumerate_all(toy.config, LONGEST[order]), all_sentences(3, LONGEST[order])
-    toy.search = Search(**EXHAUSTIVE, max_rows=max_rows)
+    toy.search = SearchConfig(**EXHAUSTIVE, max_rows=max_rows)
     parses = toy.parse([[str(token) for token in tokens] for tokens in sentences])
     found = run(toy, sentences, **EXHAUSTIVE, max_rows=max_rows)
     for tokens, tree, result in zip(sentences, parses, found, strict=True):
@@ -65,7 +65,7 @@ def test_a_narrow_beam_is_the_one_of_the_definition(order: Order, beams: tuple[i
 @both_orders
 def test_next_words_of_an_exhaustive_beam_equal_enumeration(order: Order) -> None:
     toy = Toy(order)
-    toy.search = Search(**EXHAUSTIVE)
+    toy.search = SearchConfig(**EXHAUSTIVE)
     everything = enumerate_all(toy.config, LONGEST[order])
     for prefix in [(), *map(tuple, all_sentences(3, LONGEST[order] - 1))]:
         state = toy.start()
@@ -97,13 +97,12 @@ def test_particles_are_unbiased(order: Order) -> None:
 @both_orders
 def test_it_passes_the_audit(order: Order) -> None:
     toy = Toy(order)
-    toy.set_beam(action_beam=6, word_beam=3, fast_track=1)
+    toy.search = SearchConfig(action_beam=6, word_beam=3, fast_track=1)
     report = audit(toy, [["1", "0", "2"], ["2"], ["0", "1", "1", "2"]], enumerate_all=toy.probability_mass)
     assert [check.outcome for check in report.checks] == ["passed"] * 6, report.as_text()
 
 
 def test_a_search_that_only_another_system_has_is_refused() -> None:
     toy = Toy("top-down")
-    toy.search = replace(toy.search, compatibility="released")
-    with pytest.raises(InputError, match="this system does not know; leave compatibility out"):
-        toy.score([["1"]])
+    with pytest.raises(InputError, match="search by 'released'"):
+        toy.search = replace(toy.search, method="released")

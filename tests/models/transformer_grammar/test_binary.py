@@ -13,6 +13,7 @@ from tests.models.transformer_grammar.worlds import build_grammar, trees_of
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
+from treelm.models.search.config import SearchConfig
 from treelm.models.transformer_grammar.binary import binarised_batch
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.trees.tree import Tree
@@ -35,7 +36,7 @@ def test_a_narrow_beam_never_runs_dry() -> None:
     """Whatever comes next, a word or the end: of every model, after every word, and with a tree at the end."""
     for seed in range(2):
         model = build_grammar(Tokens(5), 2, seed=seed, num_layers=1, binary=True, max_open=30)
-        model.set_beam(action_beam=4, word_beam=1, fast_track=1)
+        model.search = SearchConfig(action_beam=4, word_beam=1, fast_track=1)
         sentences = [["3"], ["1", "2", "3", "4"], ["0"] * 9]
         for words, tree in zip(sentences, model.parse(sentences), strict=True):
             assert np.isfinite(model.score([words])[0].log_probs).all()

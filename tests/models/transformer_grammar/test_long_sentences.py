@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tests.models.rnng.worlds import Tokens
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.rows import FloatRows, IntRows, Ints
-from treelm.models.search.settings import Search
 from treelm.models.transformer_grammar import stacks
 
 TOKENS = Tokens(9)
@@ -75,7 +75,7 @@ def test_as_many_rows_are_copied_as_are_written(variant: str, monkeypatch: pytes
     """Copies of a sentence are linear in its length, as what is written. Copies of all that is seen after every word
     are many times as much, the more the longer the sentence is."""
     model = build_grammar(TOKENS, num_layers=1, max_open=20, **VARIANTS[variant])
-    model.set_beam(action_beam=4, word_beam=2, fast_track=1)
+    model.search = SearchConfig(action_beam=4, word_beam=2, fast_track=1)
     counts, by_length = counting(monkeypatch), dict[int, Rows]()
     for num_words in (40, 160):
         counts.written = counts.copied = 0
@@ -97,7 +97,7 @@ def test_it_makes_no_difference_when_rows_are_dropped(variant: str, monkeypatch:
     sentences, found = [words_of(7), words_of(3)[::-1]], list[object]()
     for room, max_rows in ((0, 1), (20, 100), (1 << 14, 1 << 14)):
         monkeypatch.setattr(stacks, "_ROOM", room)
-        model.search = Search(action_beam=6, word_beam=3, fast_track=1, max_rows=max_rows)
+        model.search = SearchConfig(action_beam=6, word_beam=3, fast_track=1, max_rows=max_rows)
         scores, trees = model.score(sentences), model.parse_nbest(sentences, 2)
         found.append(([score.log_probs.tobytes() for score in scores], [[str(one) for one in some] for some in trees]))
     assert found[0] == found[1] == found[2]

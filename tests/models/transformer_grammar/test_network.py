@@ -19,9 +19,9 @@ from treelm.errors import InputError
 from treelm.models.base import Loss
 from treelm.models.search.analyses import Analyses
 from treelm.models.search.attention import BlockWeights, Queries
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.rows import FloatRows, Ints
 from treelm.models.search.sentences import SentenceResult, search_all
-from treelm.models.search.settings import Search
 from treelm.models.transformer_grammar import stacks
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
@@ -127,7 +127,7 @@ def test_a_reduce_costs_one_pass_of_two_queries(
 
 
 def run(model: TransformerGrammar, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
-    searchable, search = model.searchable(), Search(**settings)
+    searchable, search = model.searchable(), SearchConfig(**settings)
     return search_all(searchable, searchable.head(1), search, [np.array(tokens) for tokens in sentences])
 
 
@@ -177,7 +177,7 @@ def test_a_narrow_beam_is_the_one_of_the_definition(variant: dict[str, Any]) -> 
 def test_what_is_parsed_is_the_tree_of_its_probability(variant: dict[str, Any]) -> None:
     vocabulary = Tokens(9, 2)
     model = build_grammar(vocabulary, 3, seed=5, num_layers=1, **variant)
-    model.set_beam(action_beam=20, word_beam=5, fast_track=2)
+    model.search = SearchConfig(action_beam=20, word_beam=5, fast_track=2)
     sentences = [["3"], ["3", "1+4"], ["2", "0+0+5", "3", "8", "2"]]
     for words, found in zip(sentences, model.parse_nbest(sentences, 5), strict=True):
         assert len({str(one.tree) for one in found}) == len(found) > 0
@@ -294,9 +294,9 @@ def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: 
 def test_search_in_half_precision_is_near(precision: Any) -> None:
     model = build_grammar(Tokens(9), dtype=torch.float32, **TINY)
     widths = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
-    model.set_beam(**widths)
+    model.search = SearchConfig(**widths)
     (full,) = model.score([["1", "2", "3"]])
-    model.set_beam(**widths, search_precision=precision)
+    model.search = SearchConfig(**widths, precision=precision)
     (half,) = model.score([["1", "2", "3"]])
     assert half.log_probs == pytest.approx(full.log_probs, abs=0.3)
     assert half.log_probs.tolist() != full.log_probs.tolist()

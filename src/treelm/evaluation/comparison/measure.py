@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
@@ -50,10 +50,11 @@ from treelm.inference.batching import batched
 from treelm.inference.loading import load, model_hash
 from treelm.io.files import file_hash
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Searching, set_search
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import find_device
 from treelm.models.persistence.storage import read_data_identity
-from treelm.models.search.settings import given_search, search_in_words
+from treelm.models.search.config import SearchConfig
 from treelm.training.recipe import EvaluationConfig, Recipe, encode_recipe
 from treelm.training.run_folder import recipe_of_model
 
@@ -61,7 +62,7 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[],
 """Called with what is done and of how many sentences; gives what to call after each."""
 
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
-RULES = 4  # raised when metrics of the same run and data become others, so that kept ones are measured again
+RULES = 5  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
 Record = TypeVar("Record")
 
@@ -89,9 +90,9 @@ class _Measuring:
         self._run, self._name, self._settings, self._cache, self._show = run, name, settings, cache, show
         self._recipe = _with_settings(recipe_of_model(run), settings)
         self._lm: LanguageModel | None = None
-        beam = self._recipe.evaluation.beam
         self._weights = model_hash(run)
-        self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights, **beam}
+        self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights}
+        self._origin["search"] = self._recipe.search.to_json()
         if find_device(settings.device) != "cpu":
             self._origin["device"] = "cuda"  # times are others there
 
@@ -122,7 +123,7 @@ class _Measuring:
         if self._lm is None:
             self._lm = load(self._run, device=self._settings.device)
             self._check_weights()
-            self._lm.set_beam(**self._recipe.evaluation.beam)
+            set_search(self._lm, self._recipe.search)
         return self._lm
 
     def _check_weights(self) -> None:
@@ -186,7 +187,7 @@ class _Measuring:
             run=str(self._run),
             system=lm.system,
             num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
-            search=search_in_words(self._recipe.evaluation.beam) if lm.searches() else "",
+            search=str(lm.search) if isinstance(lm, Searching) else "",
             weights=self._weights,
             recipe=_recipe_hash(self._recipe),
             vocabulary=lm.vocabulary.fingerprint(),
@@ -213,7 +214,7 @@ class _Measuring:
 
     def _score_suites(self, suites: Sequence[Suite]) -> dict[str, dict[str, Any]]:
         lm, tokenisation = self._model(), self._settings.tokenisation
-        cache = ScoreCache.of(lm, self._recipe.evaluation.beam, tokenisation=tokenisation)
+        cache = ScoreCache.of(lm, tokenisation=tokenisation)
         what = f"{self._name}: {len(suites)} suites of SyntaxGym"
         with self._show(what, len(write_sentences(suites))) as advance:
             results = score_suites(lm, suites, tokenisation=tokenisation, on_sentence=advance, cache=cache)
@@ -268,11 +269,11 @@ def _hash_of(path: Path) -> str:
 
 def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:
     """The recipe, to be evaluated as the settings say; metrics of sentences are always among the results."""
-    given = given_search(settings)
+    stream: Literal["no", "beside"] = "no" if recipe.evaluation.stream == "no" else "beside"
+    evaluation = replace(recipe.evaluation, splits=(settings.split,), stream=stream)
     if settings.max_sentences is not None:
-        given["max_sentences"] = settings.max_sentences
-    config: EvaluationConfig = replace(recipe.evaluation, splits=(settings.split,), **given)
-    return replace(recipe, evaluation=replace(config, stream="no" if config.stream == "no" else "beside"))
+        evaluation = replace(evaluation, max_sentences=settings.max_sentences)
+    return replace(recipe, search=settings.changed(recipe.search), evaluation=evaluation)
 
 
 def _with_result(metrics: RunMetrics, result: EvaluationResult, gold: GoldTrees) -> RunMetrics:
@@ -304,7 +305,8 @@ def _recipe_hash(recipe: Recipe) -> str:
     """
     if recipe.model.config is None:
         return ""
-    trained = replace(recipe, training=replace(recipe.training, seed=0), evaluation=EvaluationConfig())
+    training = replace(recipe.training, seed=0)
+    trained = replace(recipe, training=training, search=SearchConfig(), evaluation=EvaluationConfig())
     return hashlib.sha256(encode_recipe(trained)).hexdigest()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.errors import InputError
-from treelm.models.search.settings import GivenSearch
+from treelm.models.search.config import SearchOptions
 
 if TYPE_CHECKING:
     from treelm.evaluation.minimal_pairs import MinimalPair
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(GivenSearch):
+class Settings(SearchOptions):
     """Settings of what is measured; ``treelm compare`` has an option for each."""
 
     split: Literal["train", "dev", "test"] = "test"

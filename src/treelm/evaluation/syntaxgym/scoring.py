@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from treelm.evaluation.syntaxgym.formula import Formula
 from treelm.evaluation.syntaxgym.regions import RegionTokens, ScoredToken, align
 from treelm.evaluation.syntaxgym.suites import Item, Suite
 from treelm.inference.batching import batched
-from treelm.inference.loading import BEAM, SEARCH
 from treelm.io.files import cache_directory
 from treelm.io.json import line_with_checksum, line_without_checksum
+from treelm.models.capabilities import Searching
 from treelm.models.scores import sentence_surprisal
 
 if TYPE_CHECKING:
@@ -260,16 +260,13 @@ class ScoreCache:
         self.path = path
 
     @classmethod
-    def of(cls, lm: LanguageModel, settings: Mapping[str, Any], *, tokenisation: Tokenisation) -> ScoreCache:
-        """Find the place in the cache of treelm for the scores of this model under these settings of its search.
-
-        It is one place for settings that are given and that are not, and for all of those of a model without a search.
-        """
+    def of(cls, lm: LanguageModel, *, tokenisation: Tokenisation) -> ScoreCache:
+        """Find the place in the cache of treelm for the scores of this model by its search of now."""
         from treelm import __version__
         from treelm.models.persistence.storage import describe_model
 
         digest = hashlib.sha256()
-        search = {**BEAM, **SEARCH, **settings} if lm.searches() else {}
+        search = lm.search.to_json() if isinstance(lm, Searching) else {}
         described = {**describe_model(lm), "settings": search, "words": tokenisation, "version": __version__}
         digest.update(json.dumps(described, sort_keys=True, default=str).encode())
         for name, tensor in sorted(lm.state_dict().items()):

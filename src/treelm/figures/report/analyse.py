@@ -17,6 +17,7 @@ from treelm.evaluation.comparison.measure import ShowProgress
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics, SentenceAnalysis, WordBits
 from treelm.inference.loading import load, model_hash
 from treelm.models.base import Analysis, LanguageModel
+from treelm.models.capabilities import Searching
 from treelm.models.scores import sentence_surprisal
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
 from treelm.training.run_folder import recipe_of_model
@@ -110,7 +111,7 @@ def _analysis(lm: LanguageModel, sentence: Sentence, found: Analysis) -> Sentenc
 
 def _beam(lm: LanguageModel, words: Sequence[str]) -> tuple[tuple[PartialTree, ...], ...]:
     """The best analyses after each word, of a system that searches."""
-    if not lm.searches():
+    if not isinstance(lm, Searching):
         return ()
     state, steps = lm.start(), []
     for word in words:

@@ -27,6 +27,7 @@ from treelm.models.rnng.packed import StackLevels, compose_by_height, stack_lstm
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
 from treelm.models.rnng.weights import AttentionWeights, SearchWeights, affine
+from treelm.models.search.config import SearchMethod
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, widened
@@ -45,7 +46,7 @@ class RNNG(GenerativeParser, DocumentReader):
     system: ClassVar[str] = "rnng"
     packed: bool | None = None
     """Whether losses are computed in few large calls (``packed.py``); None: on a GPU, not on a CPU."""
-    has_released_search: ClassVar[bool] = True
+    search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles", "released")
 
     def __init__(self, config: RNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
         """Draw the parameters from torch's global generator. V = len(vocabulary), N = len(labels)."""
@@ -198,7 +199,7 @@ class RNNG(GenerativeParser, DocumentReader):
         return Searchable(
             machine=partial(StackMachine, weights),
             head=partial(TiedSoftmax, weights.words, weights.tokens),
-            compatible=partial(released_beam, weights) if self.has_released_search else None,
+            released=partial(released_beam, weights),
         )
 
     def _search_weights(self) -> SearchWeights:

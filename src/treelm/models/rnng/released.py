@@ -19,10 +19,10 @@ from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.advance import Advance
 from treelm.models.search.analyses import Analyses, Candidates, best
 from treelm.models.search.beam import Beam, Endings
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.goals import Goal
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Bools, Floats, Ints
-from treelm.models.search.settings import Search
 from treelm.models.search.validity import OPEN
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
@@ -33,7 +33,7 @@ class ReleasedRule:
     def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
         """``lengths`` are numbers of tokens, by sentence."""
         if weights.config.order != "top-down":
-            raise InputError("the released search is top-down, this model in-order", remedy="leave compatibility out")
+            raise InputError("the released search is top-down, this model in-order", remedy="search by 'beam'")
         self._config, self._num_actions = weights.config, weights.num_actions
         self._lengths = lengths
         self._stack_size = np.ceil(np.minimum(lengths + 20, 100) / 8).astype(np.int64) * 8
@@ -72,7 +72,7 @@ class ReleasedMachine(StackMachine):
 class ReleasedAdvance(Advance):
     """The public code's stopping rule: enough analyses have arrived. Nothing is dropped for its score."""
 
-    def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+    def __init__(self, machine: Machine, goal: Goal, settings: SearchConfig, *, num_sentences: int, keep: int) -> None:
         """Begin with no candidates counted, neither all that arrived nor those from below the action beam."""
         super().__init__(machine, goal, settings, num_sentences=num_sentences, keep=keep)
         self._count = np.zeros(num_sentences, np.int64)  # arrived
@@ -109,6 +109,6 @@ class ReleasedBeam(Beam):
         return self._sorted([(analyses.sentence, analyses.score, histories)])
 
 
-def released_beam(weights: SearchWeights, head: WordHead, settings: Search, lengths: Ints) -> ReleasedBeam:
+def released_beam(weights: SearchWeights, head: WordHead, settings: SearchConfig, lengths: Ints) -> ReleasedBeam:
     """The beam of sentences with these numbers of tokens."""
     return ReleasedBeam(ReleasedMachine(weights, lengths), head, settings, len(lengths))

@@ -28,6 +28,7 @@ from treelm.models.rnng.config import UnsupervisedRNNGConfig
 from treelm.models.rnng.inference_network import InferenceNetwork, lengths_of, score_function_loss, tree_log_probs
 from treelm.models.rnng.network import RNNG
 from treelm.models.scores import Loss, Losses
+from treelm.models.search.config import SearchMethod
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.trees.span_counts import mean_inner_f1
 from treelm.trees.tree import Tree, from_spans
@@ -53,7 +54,7 @@ class UnsupervisedRNNG(RNNG):
     """
 
     system: ClassVar[str] = "urnng"
-    has_released_search: ClassVar[bool] = False  # that of supervised ones, whose rule knows no binary trees
+    search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles")  # "released" knows no binary trees
     predicts_labels: ClassVar[bool] = False
     own_metric_names: ClassVar[tuple[str, ...]] = (_F1, _BOUND)
 

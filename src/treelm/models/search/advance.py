@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from treelm.models.search.analyses import Analyses, Arrivals, Layout, best, joined, log_sums, no_arrivals, nth_best
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.goals import Goal
 from treelm.models.search.machine import Machine, by_groups
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
-from treelm.models.search.settings import Search
 
 _LEAST = -700.0  # a log share that counts for nothing, and whose exponential is still computed fast
 
@@ -101,7 +101,7 @@ class Advance:
     what is in search and what was at the goal, or below all that arrived.
     """
 
-    def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+    def __init__(self, machine: Machine, goal: Goal, settings: SearchConfig, *, num_sentences: int, keep: int) -> None:
         """Begin a search with nothing found; ``keep`` is the number of candidates that matter."""
         self._machine, self._goal, self._settings = machine, goal, settings
         self._num_sentences, self._keep = num_sentences, keep

@@ -13,10 +13,10 @@ from torch import Tensor
 from treelm.models.layers.devices import to_device
 from treelm.models.search.advance import Advance, Cut
 from treelm.models.search.analyses import Analyses, Arrivals, Layout, joined, log_sums
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.goals import WAITS, AnyToken, End, Goal, Token
 from treelm.models.search.machine import Machine, WordHead, by_groups
 from treelm.models.search.rows import Bools, Floats, Ints
-from treelm.models.search.settings import Search
 from treelm.trees.transitions import REDUCE, SHIFT
 
 
@@ -76,7 +76,7 @@ class Beam:
 
     advance: ClassVar[type[Advance]] = Advance
 
-    def __init__(self, machine: Machine, head: WordHead, settings: Search, num_sentences: int) -> None:
+    def __init__(self, machine: Machine, head: WordHead, settings: SearchConfig, num_sentences: int) -> None:
         """Begin before the first token, on a machine that nobody else uses."""
         self.settings, self.machine, self.head = settings, machine, head
         self.num_sentences = num_sentences

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, get_args
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError, check_choice
+from treelm.errors import InputError
 from treelm.models.base import (
     Analysis,
     IncrementalState,
@@ -25,11 +24,12 @@ from treelm.models.base import (
     takes_a_word_each,
     takes_texts,
 )
+from treelm.models.capabilities import Searching
 from treelm.models.scores import Gathering, NoLogProbability, PartialAnalysis
+from treelm.models.search.config import SearchConfig, SearchMethod
 from treelm.models.search.enumeration import enumerate_mass
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.sentences import Searchable, SentenceResult, converged, search_all
-from treelm.models.search.settings import Search, SearchName, SearchPrecision
 from treelm.models.search.state import (
     BeamState,
     next_log_probs,
@@ -51,17 +51,17 @@ class ScoredTree:
     log_prob: float
 
 
-class GenerativeParser(LanguageModel):
+class GenerativeParser(Searching, LanguageModel):
     """A joint model of a sentence and its tree, built action by action, read by word-synchronous search."""
 
     changeable: ClassVar[tuple[str, ...]] = ("search",)
-    has_released_search: ClassVar[bool] = False
-    """Whether there is a public code whose search can be reproduced, as that of RNNGs can."""
+    search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles")
+    """Values of ``search.method`` that it knows; ``released`` is of the RNNG's public code."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
         """Begin with the default search."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self.search = Search()
+        self._search_config = SearchConfig()
 
     @property
     def order(self) -> Order:
@@ -103,38 +103,17 @@ class GenerativeParser(LanguageModel):
             "lexical_bits": "sum",
         }
 
-    def set_beam(
-        self,
-        *,
-        action_beam: int,
-        word_beam: int,
-        fast_track: int,
-        threshold: float | None = None,
-        search: SearchName = "beam",
-        num_particles: int = 1000,
-        search_seed: int = 0,
-        search_precision: SearchPrecision = "full",
-    ) -> None:
-        """The search from now on; with a threshold, widths are the most that an adaptive beam may hold.
+    @property
+    def search(self) -> SearchConfig:
+        """The search by which it scores and parses; setting it raises ``InputError`` for a method that it lacks."""
+        return self._search_config
 
-        Raises ``InputError`` for ``released`` of a system that no public code searches as that of RNNGs does.
-        """
-        check_choice("search", search, get_args(SearchName))
-        if search == "released" and not self.has_released_search:
-            found = f"search by 'released', which is that of the RNNG's public code, but this is {self.system}"
-            raise InputError(found, remedy="leave it out")
-        self.search = replace(
-            self.search,
-            action_beam=action_beam,
-            word_beam=word_beam,
-            fast_track=fast_track,
-            threshold=math.inf if threshold is None else threshold,
-            method="particles" if search == "particles" else "beam",
-            compatibility="released" if search == "released" else None,
-            num_particles=num_particles,
-            seed=search_seed,
-            precision=search_precision,
-        )
+    @search.setter
+    def search(self, config: SearchConfig) -> None:
+        if config.method not in self.search_methods:
+            found = f"search by {config.method!r}, which is that of the RNNG's public code, but this is {self.system}"
+            raise InputError(found, remedy="remove this option")
+        self._search_config = config
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token given the tokens before it: lower bounds, by beam search."""
@@ -259,7 +238,7 @@ class _Searched:
     word_of_token: Ints  # (num_tokens,)
     result: SentenceResult
 
-    def score(self, settings: Search) -> SentenceScore:
+    def score(self, settings: SearchConfig) -> SentenceScore:
         """Log probabilities and metrics as every system reports them. Beam search gives lower bounds."""
         result = self.result
         last = np.append(np.flatnonzero(np.diff(self.word_of_token)), len(self.tokens) - 1)  # of each word

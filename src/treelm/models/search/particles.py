@@ -15,10 +15,10 @@ import numpy as np
 
 from treelm.models.search.analyses import Analyses, joined, log_sums
 from treelm.models.search.beam import Endings, TokenMetrics, token_metrics
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.goals import WAITS
 from treelm.models.search.machine import Machine, WordHead, ending_actions
 from treelm.models.search.rows import Bools, Floats, Ints
-from treelm.models.search.settings import Search
 from treelm.trees.transitions import SHIFT
 
 Reach = Callable[[Analyses], tuple[Bools, Bools]]
@@ -46,7 +46,7 @@ class _Cloud(Analyses):
 class ParticleFilter:
     """The particles of a batch of sentences between two tokens; every sentence has its own random generator."""
 
-    def __init__(self, machine: Machine, head: WordHead, settings: Search, num_sentences: int) -> None:
+    def __init__(self, machine: Machine, head: WordHead, settings: SearchConfig, num_sentences: int) -> None:
         """Begin before the first token, on a machine that nobody else uses."""
         self.num_sentences = num_sentences
         self.machine = machine

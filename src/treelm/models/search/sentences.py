@@ -11,11 +11,11 @@ from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.models.search.beam import Beam, Endings, TokenMetrics
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.goals import WAITS
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.particles import ParticleFilter
 from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
-from treelm.models.search.settings import Search
 
 # A step over a batch costs this many prefixes besides its own: one alone takes twice as long as in ten.
 _STEP = 1.25
@@ -104,9 +104,10 @@ class Searchable:
     machine: Callable[..., Machine]
     """A new one. Given ``starts`` (n, E), of n sentences that begin from these vectors besides what all begin from:
     only systems that read documents take them."""
-    head: Callable[[int], WordHead]  # a new one, given how many heavy tokens its bounds take (``Search.heavy_words``)
-    compatible: Callable[[WordHead, Search, Ints], Beam] | None = None
-    """The beam that ``Search.compatibility`` names, for sentences with these numbers of tokens, if there is one."""
+    head: Callable[[int], WordHead]
+    """A new one, given how many heavy tokens its bounds take (``SearchConfig.heavy_words``)."""
+    released: Callable[[WordHead, SearchConfig, Ints], Beam] | None = None
+    """The beam of ``method = "released"`` for sentences with these numbers of tokens, if there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +195,7 @@ def new_machine(model: Searchable, starts: Tensor | None) -> Machine:
 def search_all(
     model: Searchable,
     head: WordHead,
-    settings: Search,
+    settings: SearchConfig,
     sentences: Sequence[Ints],
     starts: Tensor | None = None,
 ) -> list[SentenceResult]:
@@ -215,7 +216,7 @@ def search_all(
 
 @torch.inference_mode()
 def _search_together(
-    model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints], starts: Tensor | None
+    model: Searchable, head: WordHead, settings: SearchConfig, sentences: Sequence[Ints], starts: Tensor | None
 ) -> list[SentenceResult]:
     """Search sentences side by side, prefixes that several share only once."""
     lengths = np.array([len(tokens) for tokens in sentences])
@@ -242,18 +243,15 @@ def _search_together(
 
 
 def _begin(
-    model: Searchable, head: WordHead, settings: Search, lengths: Ints, starts: Tensor | None
+    model: Searchable, head: WordHead, settings: SearchConfig, lengths: Ints, starts: Tensor | None
 ) -> Beam | ParticleFilter:
-    if settings.compatibility is None:
+    if model.released is None or settings.method != "released":
         method = ParticleFilter if settings.method == "particles" else Beam
         return method(new_machine(model, starts), head, settings, len(lengths))
     if starts is not None:
-        found = f"search.compatibility = {settings.compatibility!r}, which reads each sentence by itself"
-        raise InputError(found, remedy="leave compatibility out, or read without context")
-    if model.compatible is None:
-        found = f"search.compatibility = {settings.compatibility!r}, which this system does not know"
-        raise InputError(found, remedy="leave compatibility out")
-    return model.compatible(head, settings, lengths)
+        found = "search by 'released', which reads each sentence by itself"
+        raise InputError(found, remedy="search by 'beam', or read without context")
+    return model.released(head, settings, lengths)
 
 
 def _end(result: SentenceResult, endings: Endings, actions: list[list[int]], index: int) -> None:

@@ -17,10 +17,10 @@ from treelm.models.layers.devices import to_device
 from treelm.models.scores import PartialAnalysis
 from treelm.models.search.analyses import log_sums
 from treelm.models.search.beam import Beam
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.goals import WAITS
 from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
 from treelm.models.search.sentences import Searchable, converged, gaps, log_ratio, new_machine
-from treelm.models.search.settings import Search
 from treelm.models.states import TextState, last_word
 from treelm.trees.transitions import REDUCE
 from treelm.trees.tree import Tree
@@ -72,16 +72,15 @@ class BeamState(TextState):
 
 
 def start_state(
-    model: Searchable, settings: Search, ends_word: Bools, num_sentences: int, starts: Tensor | None = None
+    model: Searchable, settings: SearchConfig, ends_word: Bools, num_sentences: int, starts: Tensor | None = None
 ) -> BeamState:
     """The state before the first token. Raises ``InputError`` for settings that need whole sentences.
 
     Sentences may begin from ``starts`` (n, E), see ``new_machine``.
     """
-    if settings.compatibility is not None or settings.method != "beam":
-        setting = "compatibility" if settings.compatibility else "method"
-        found = f"search.{setting} = {getattr(settings, setting)!r} works on whole sentences only"
-        raise InputError(found, remedy="read word by word with the default, or score whole sentences")
+    if settings.method != "beam":
+        found = f"search by {settings.method!r} works on whole sentences only"
+        raise InputError(found, remedy="read word by word by beam search, or score whole sentences")
     nothing: tuple[tuple[int, ...], ...] = ((),) * num_sentences
     no_numbers: tuple[tuple[float, ...], ...] = ((),) * num_sentences
     head = model.head(settings.heavy_words)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from treelm.corpora.catalog import SPLITS, Split
 from treelm.corpora.data_config import DataConfig, locate_split
@@ -16,6 +16,8 @@ from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError, check_positive
 from treelm.inference.loading import load
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import set_search
+from treelm.models.search.config import SearchOptions
 from treelm.papers.data import DataRoot
 from treelm.training.recipe import Recipe
 from treelm.training.run_folder import load_run_recipe
@@ -50,14 +52,10 @@ class Subject:
         """The recipe that is kept in the run."""
         return load_run_recipe(self.run)
 
-    def search(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of ``set_beam``: as the recipe says, but for those that are given."""
-        return {**self.recipe.evaluation.beam, **given}
-
-    def model(self, search: Mapping[str, Any]) -> LanguageModel:
-        """Load the model, to search as the recipe says, or otherwise."""
+    def model(self, options: SearchOptions) -> LanguageModel:
+        """Load the model, to search as the recipe says and the options change it."""
         lm = load(self.run, device="auto")
-        lm.set_beam(**self.search(search))
+        set_search(lm, options.changed(self.recipe.search))
         return lm
 
 

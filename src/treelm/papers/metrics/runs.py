@@ -17,7 +17,7 @@ from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.figures.pictures import picture
 from treelm.inference.loading import load
 from treelm.io.atomic import write_atomically
-from treelm.models.search.settings import GivenSearch, SearchPrecision, given_search
+from treelm.models.search.config import SearchOptions, SearchPrecision
 from treelm.papers.metrics.base import Measure, Measured, OnTreebank, Subject
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
@@ -118,7 +118,7 @@ class SearchSpeed(OnTreebank):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoringSpeed(GivenSearch, OnTreebank):
+class ScoringSpeed(SearchOptions, OnTreebank):
     """Words scored a second, side by side, by the run's search or another; on one core in jobs."""
 
     def metrics(self) -> Sequence[str]:
@@ -129,7 +129,7 @@ class ScoringSpeed(GivenSearch, OnTreebank):
         """Score the sentences, the first of them once before, so that what is made once is there."""
         config = self.config(subject.recipe.data, subject.root)
         sentences = [one for one in self.sentences(config) if one.words]
-        model = subject.model(given_search(self))
+        model = subject.model(self)
         model.score_given(sentences[:1])
         begin, cpu_begin = perf_counter(), process_time()
         model.score_given(sentences)
@@ -140,7 +140,7 @@ class ScoringSpeed(GivenSearch, OnTreebank):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyntaxGym(GivenSearch, Measure):
+class SyntaxGym(SearchOptions, Measure):
     """Accuracies on test suites, in percent: by suite, by circuit, and their mean."""
 
     suites: tuple[str, ...] = ()
@@ -161,9 +161,8 @@ class SyntaxGym(GivenSearch, Measure):
 
     def of_run(self, subject: Subject) -> Measured:
         """Score the suites, but for sentences that any scoring of them has left in the cache."""
-        given = given_search(self)
-        lm = subject.model(given)
-        cache = ScoreCache.of(lm, subject.search(given), tokenisation="treebank")
+        lm = subject.model(self)
+        cache = ScoreCache.of(lm, tokenisation="treebank")
         found = accuracies(score_suites(lm, load_suites(self._suites()), cache=cache))
         score = overall_score(found)
         values = {} if score is None else {"sg_score": 100 * score}
@@ -172,7 +171,7 @@ class SyntaxGym(GivenSearch, Measure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinimalPairs(GivenSearch, Measure):
+class MinimalPairs(SearchOptions, Measure):
     """Accuracy on minimal pairs, in percent: the test file of ``data``, or the first pairs of each of its paradigms."""
 
     data: str
@@ -195,7 +194,7 @@ class MinimalPairs(GivenSearch, Measure):
         pairs = list(read_pairs(locate_split(subject.root.found(self.data), "test")[0]))
         if self.max_pairs_per_group is not None:
             pairs = first_of_groups(pairs, self.max_pairs_per_group)
-        found = score_pairs(subject.model(given_search(self)), pairs)
+        found = score_pairs(subject.model(self), pairs)
         notes = (f"{found.num_with_unknown} of {len(pairs)} pairs have a word that is unknown",)
         return Measured(values={"accuracy": 100 * found.overall.accuracy}, notes=notes)
 
@@ -211,7 +210,7 @@ class Picture(Measure):
 
     def of_run(self, subject: Subject) -> Measured:
         """Draw it."""
-        lm = subject.model({})
+        lm = subject.model(SearchOptions())
         (tree,) = lm.parse([self.sentence.split()])
         write_atomically(subject.run / PICTURE, picture(lm, tree).encode())
         return Measured()

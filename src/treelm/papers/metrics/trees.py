@@ -46,7 +46,7 @@ from treelm.evaluation.trivial_baselines import BUILDERS, TreeBuilder, trivial_b
 from treelm.io.atomic import write_atomically
 from treelm.io.json import json_hash
 from treelm.models import SYSTEMS, system_class
-from treelm.models.search.settings import GivenSearch, given_search
+from treelm.models.search.config import SearchOptions
 from treelm.papers.data import DataRoot
 from treelm.papers.metrics.base import Baselines, Measured, OnTreebank, Subject, gold_tree
 from treelm.training.recipe import EvaluationConfig, load_recipe
@@ -64,7 +64,7 @@ _LIKELIHOODS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(GivenSearch, OnTreebank):
+class Evaluate(SearchOptions, OnTreebank):
     """What ``treelm evaluate`` measures, and trivial trees against the same gold trees.
 
     Without ``perplexity``, F1 by ``protocols`` alone: systems that need not predict words for their trees are faster.
@@ -106,13 +106,13 @@ class Evaluate(GivenSearch, OnTreebank):
         """Evaluate the run on each file, and add the files up where there are several."""
         recipe = subject.recipe
         config = self.config(recipe.data, subject.root)
-        given = {name: getattr(self, name) for name in _EVALUATION} | given_search(self)
+        given = {name: getattr(self, name) for name in _EVALUATION}
         evaluation: EvaluationConfig = replace(recipe.evaluation, splits=("test",), **given)
         files = self.files(config)
         with TemporaryDirectory() as scratch:
             (evaluated,) = evaluate_run(
                 subject.run,
-                replace(recipe, data=config, evaluation=evaluation),
+                replace(recipe, data=config, search=self.changed(recipe.search), evaluation=evaluation),
                 files=(str(_joined(files, Path(scratch))),),
                 format=config.format,
                 protocols=[find_protocol(name) for name in self.protocols],
@@ -222,7 +222,7 @@ class Structure(OnTreebank):
         """Analyse the trees of the run, and keep their spans in its folder."""
         config = self.config(subject.recipe.data, subject.root)
         sentences = self.sentences(config)
-        found = list(learned_trees(subject.model({}), [one.words for one in sentences]))
+        found = list(learned_trees(subject.model(SearchOptions()), [one.words for one in sentences]))
         trees = found[BUILDERS.index(self.tree_builder)] if len(found) > 1 else found[0]
         protocol = find_protocol(self.protocol)
         (analysis,) = analyse_structure(sentences, [trees], protocol, num_draws=0).rows
@@ -304,7 +304,7 @@ class Splits(OnTreebank):
 
     def of_run(self, subject: Subject) -> Measured:
         """Count the splits of the run's trees."""
-        lm = require_binary_trees(subject.model({}), where=str(subject.run))
+        lm = require_binary_trees(subject.model(SearchOptions()), where=str(subject.run))
         trees = self.trees(self.config(subject.recipe.data, subject.root))
         found = _shares([split_shares(lm.parse([tree.words() for tree in trees]))])
         return Measured(values={name: value for name, (value,) in found.items()})
@@ -385,7 +385,7 @@ class Distances(OnTreebank):
 
     def of_run(self, subject: Subject) -> Measured:
         """Find the distances of the run. Raises ``InputError`` for a network without a parser of PRPN's kind."""
-        lm: Any = subject.model({})
+        lm: Any = subject.model(SearchOptions())
         if not hasattr(lm, "distance_shares") or lm.parser is None:
             raise InputError("no distances of PRPN", where=str(subject.run), remedy="take runs of prpn with a parser")
         sentences = self.sentences(self.config(subject.recipe.data, subject.root))

@@ -12,6 +12,7 @@ from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.evaluation.audit import audit, check_search
 from treelm.models.scores import NoLogProbability
+from treelm.models.search.config import SearchConfig
 
 SENTENCES = [["4", "0+5", "3"], ["2"], ["3", "1+2", "4", "4", "5"]]
 
@@ -25,7 +26,7 @@ def test_audit(variant: dict[str, Any], dtype: torch.dtype) -> None:
     """With tokens that end no word; ``test_conformance`` audits every composition with words."""
     sizes = {"embedding_size": 32, "hidden_size": 32}
     model = build_model(Tokens(6, num_unfinished=2), 2, seed=8, dtype=dtype, **TINY, **sizes, **variant)
-    model.set_beam(action_beam=10, word_beam=4, fast_track=1)
+    model.search = SearchConfig(action_beam=10, word_beam=4, fast_track=1)
     report = audit(model, SENTENCES, enumerate_all=model.probability_mass)
     assert [check.outcome for check in report.checks] == ["passed"] * 6, report.as_text()
     assert {check.figure for check in report.checks if check.unit == "nats"} == {0.0}
@@ -38,7 +39,7 @@ def test_audit(variant: dict[str, Any], dtype: torch.dtype) -> None:
 
 def test_where_nothing_is_lost_both_searches_find_the_same() -> None:
     model = build_model(Tokens(6, num_unfinished=2), 2, seed=8, **TINY)
-    model.set_beam(action_beam=100_000, word_beam=100_000, fast_track=1)
+    model.search = SearchConfig(action_beam=100_000, word_beam=100_000, fast_track=1)
     (check,) = check_search(model, SENTENCES[:2])
     assert check.figure == pytest.approx(0.0, abs=1e-9)
 

@@ -15,9 +15,9 @@ from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum, plain_beam
 from treelm.models.rnng.network import RNNG
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import WordHead
 from treelm.models.search.sentences import SentenceResult, converged, search_all
-from treelm.models.search.settings import Search
 
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [1, 1, 1], [0, 2, 4, 6]]
 TINY = {"max_open": 2, "max_consecutive": 2}
@@ -29,7 +29,7 @@ TOP_DOWN, IN_ORDER = ({"order": order, "composition": "none"} for order in ("top
 def run(
     model: RNNG, sentences: list[list[int]], *, head: WordHead | None = None, **settings: Any
 ) -> list[SentenceResult]:
-    searchable, search = model.searchable(), Search(**settings)
+    searchable, search = model.searchable(), SearchConfig(**settings)
     head = head or searchable.head(search.heavy_words)
     return search_all(searchable, head, search, [np.array(tokens) for tokens in sentences])
 
@@ -128,7 +128,7 @@ def test_what_counts_as_found_by_a_narrower_search_is_no_more_than_one_finds(
 ) -> None:
     model = build_model(Tokens(3), 2, seed=2, **{**TINY, **variant})
     sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=3)][::4]
-    settings = Search(threshold=threshold, **EXHAUSTIVE)
+    settings = SearchConfig(threshold=threshold, **EXHAUSTIVE)
     wide = run(model, sentences, threshold=threshold, **EXHAUSTIVE)
     narrow = run(model, sentences, threshold=settings.narrow, **EXHAUSTIVE)
     for one, other in zip(wide, narrow, strict=True):

@@ -11,7 +11,7 @@ import torch
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.models.layers import precision
 from treelm.models.rnng.network import RNNG
-from treelm.models.search.settings import Search
+from treelm.models.search.config import SearchConfig
 
 
 def _model() -> RNNG:
@@ -28,7 +28,7 @@ def _sentences(count: int) -> list[list[str]]:
 
 
 def test_plain_float32_products_are_the_default() -> None:
-    assert Search().matmul == "highest"
+    assert SearchConfig().matmul == "highest"
 
 
 @pytest.mark.isa
@@ -37,7 +37,7 @@ def test_a_sentence_scores_the_same_bytes_in_batches_of_1_7_and_64(matmul: str) 
     model, sentences = _model(), _sentences(64)
     scores = []
     for batch_size, count in ((64, 64), (7, 14), (1, 6)):
-        model.search = Search(action_beam=8, word_beam=3, batch_size=batch_size, matmul=matmul)  # type: ignore[arg-type]
+        model.search = SearchConfig(action_beam=8, word_beam=3, batch_size=batch_size, matmul=matmul)  # type: ignore[arg-type]
         scores.append([score.log_probs.tobytes() for score in model.score(sentences[:count])])
     assert scores[0][:14] == scores[1]
     assert scores[0][:6] == scores[2]
@@ -46,7 +46,7 @@ def test_a_sentence_scores_the_same_bytes_in_batches_of_1_7_and_64(matmul: str) 
 @pytest.mark.isa
 def test_a_sentence_scores_the_same_bytes_with_any_number_of_threads() -> None:
     model, sentences, before = _model(), _sentences(6), torch.get_num_threads()
-    model.search = Search(action_beam=8, word_beam=3)
+    model.search = SearchConfig(action_beam=8, word_beam=3)
     scores = []
     try:
         for threads in (1, 2, 3):
@@ -61,7 +61,7 @@ def test_a_sentence_scores_the_same_bytes_with_any_number_of_threads() -> None:
 def test_a_sentence_scores_the_same_bytes_if_its_beginning_is_searched_with_that_of_others() -> None:
     model = _model()
     sentences = [[*start, *end] for start in _sentences(3) for end in _sentences(4)]
-    model.search = Search(action_beam=8, word_beam=3)
+    model.search = SearchConfig(action_beam=8, word_beam=3)
     scores = []
     for share_prefixes in (True, False):
         model.search = replace(model.search, share_prefixes=share_prefixes)

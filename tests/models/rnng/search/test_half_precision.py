@@ -12,7 +12,7 @@ from tests.models.rnng.search.test_beam import TINY
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.errors import InputError
 from treelm.models.rnng.network import RNNG
-from treelm.models.search.settings import Search
+from treelm.models.search.config import SearchConfig
 
 SENTENCES = [["0", "7", "2"], ["3"], ["1", "1", "30", "9", "4", "12"]]
 BITS = {"fp16": (torch.float16, 11), "bf16": (torch.bfloat16, 8)}
@@ -23,7 +23,7 @@ def model_of(variant: dict[str, Any], precision: Any = "full", **settings: Any) 
     sizes = {"embedding_size": 32, "hidden_size": 32, "max_open": 5, "max_consecutive": 3}
     model = build_model(Tokens(40), 4, seed=6, dtype=torch.float32, **sizes, **variant)
     # of 20, rounding to half precision may tip which of two analyses is dropped, and half of the mass with it
-    model.search = Search(action_beam=200, precision=precision, **settings)
+    model.search = SearchConfig(action_beam=200, precision=precision, **settings)
     return model
 
 
@@ -43,7 +43,7 @@ def test_scores_are_those_of_full_precision_up_to_its_rounding(variant: dict[str
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("settings", [{"method": "particles", "num_particles": 300}, {"compatibility": "released"}])
+@pytest.mark.parametrize("settings", [{"method": "particles", "num_particles": 300}, {"method": "released"}])
 def test_the_other_searches_can_too(settings: dict[str, Any]) -> None:
     half, full = model_of({}, "fp16", **settings), model_of({}, **settings)
     expected = [one.log_probs.sum() for one in full.score(SENTENCES)]
@@ -74,6 +74,6 @@ def test_a_weight_beyond_half_precision_is_named() -> None:
     model = build_model(Tokens(3), 2, seed=1, **TINY)
     with torch.no_grad():
         model.word_bias[0] = 1e5
-    model.search = Search(precision="fp16")
+    model.search = SearchConfig(precision="fp16")
     with pytest.raises(InputError, match=r"weight 'word_bias' is too large for fp16; search with bf16"):
         model.score(SENTENCES[1:2])

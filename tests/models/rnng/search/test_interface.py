@@ -16,6 +16,7 @@ from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.worlds import Node, Tokens, as_batch, build_model
 from treelm.errors import InputError
 from treelm.models.rnng.network import RNNG
+from treelm.models.search.config import SearchConfig
 from treelm.trees.transitions import to_actions
 
 WORDS = [["0+1+5", "7", "2+6"], ["5"], ["8", "1+9", "5", "5"]]
@@ -28,7 +29,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 def subword_model(**config: Any) -> RNNG:
     model = build_model(Tokens(10, num_unfinished=3), 3, seed=4, max_open=4, max_consecutive=3, **config)
-    model.set_beam(action_beam=20, word_beam=5, fast_track=1)
+    model.search = SearchConfig(action_beam=20, word_beam=5, fast_track=1)
     return model
 
 
@@ -79,7 +80,7 @@ def test_a_wider_beam_loses_less() -> None:
     model = subword_model()
     totals = []
     for width in (1, 4, 16, 64):
-        model.set_beam(action_beam=4 * width, word_beam=width, fast_track=1)
+        model.search = SearchConfig(action_beam=4 * width, word_beam=width, fast_track=1)
         totals.append(sum(score.log_probs.sum() for score in model.score(WORDS)))
     assert totals == sorted(totals)
     assert totals[0] < totals[-1]
@@ -149,7 +150,7 @@ def test_search_sees_every_change_of_the_parameters(change: Callable[[RNNG], obj
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
 def test_a_sentence_may_have_more_words_than_python_calls_itself(order: str) -> None:
     model = subword_model(order=order)
-    model.set_beam(action_beam=4, word_beam=2, fast_track=1)
+    model.search = SearchConfig(action_beam=4, word_beam=2, fast_track=1)
     words = [str(3 + index * index % 7) for index in range(150)]
     with shallow_recursion():
         (analysis,) = model.analyse([words])

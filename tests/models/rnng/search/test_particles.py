@@ -14,7 +14,7 @@ from tests.models.rnng.search.test_interface import WORDS, subword_model
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum
 from treelm.errors import InputError
-from treelm.models.search.settings import Search
+from treelm.models.search.config import SearchConfig
 
 ORDERS: list[dict[str, Any]] = [{"order": "top-down"}, {"order": "in-order"}]
 
@@ -59,7 +59,7 @@ def test_company_and_later_words_do_not_matter_and_seeds_do() -> None:
 @pytest.mark.parametrize("variant", ORDERS, ids=str)
 def test_scores_and_trees_of_words(variant: dict[str, Any]) -> None:
     model = subword_model(**variant)
-    model.search = Search(method="particles", num_particles=50, seed=3)
+    model.search = SearchConfig(method="particles", num_particles=50, seed=3)
     for words, analysis in zip(WORDS, model.analyse(WORDS), strict=True):
         assert analysis.tree.words() == words
         assert np.isfinite(analysis.score.log_probs).all()
@@ -78,6 +78,6 @@ def test_an_impossible_token_kills_all_particles() -> None:
 
 def test_states_need_the_beam() -> None:
     model = subword_model()
-    model.search = Search(method="particles")
+    model.search = SearchConfig(method="particles")
     with pytest.raises(InputError, match="whole sentences"):
         model.start()

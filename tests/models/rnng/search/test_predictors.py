@@ -11,6 +11,7 @@ import torch
 from tests.models.rnng.search.test_interface import VARIANTS, WORDS, subword_model
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.models.scores import NATS_PER_BIT
+from treelm.models.search.config import SearchConfig
 from treelm.trees.transitions import REDUCE, SHIFT, to_actions
 
 
@@ -25,7 +26,7 @@ def test_lexical_and_syntactic_surprisal_add_up(variant: dict[str, Any]) -> None
 
 def test_lexical_surprisal_is_that_of_a_word_once_it_comes() -> None:
     model = build_model(Tokens(10), 3, seed=4, max_open=4, max_consecutive=3)
-    model.set_beam(action_beam=20, word_beam=5, fast_track=1)
+    model.search = SearchConfig(action_beam=20, word_beam=5, fast_track=1)
     with torch.no_grad():
         model.word_embedding.zero_()
         model.word_bias.zero_()
@@ -37,7 +38,7 @@ def test_lexical_surprisal_is_that_of_a_word_once_it_comes() -> None:
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
 def test_a_single_analysis_has_the_actions_of_its_tree(order: str) -> None:
     model = build_model(Tokens(10), 3, seed=4, max_open=4, max_consecutive=3, order=order)
-    model.set_beam(action_beam=1, word_beam=1, fast_track=1)
+    model.search = SearchConfig(action_beam=1, word_beam=1, fast_track=1)
     words = ["5", "7", "5", "2"]
     analysis = model.analyse([words])[0]
     assert analysis.tree is not None
@@ -57,14 +58,14 @@ def test_a_single_analysis_has_the_actions_of_its_tree(order: str) -> None:
 def test_a_wider_search_takes_more_actions() -> None:
     model, sums = subword_model(), []
     for width in (1, 4, 16):
-        model.set_beam(action_beam=4 * width, word_beam=width, fast_track=1)
+        model.search = SearchConfig(action_beam=4 * width, word_beam=width, fast_track=1)
         sums.append(sum(score.columns["search_actions"].sum() for score in model.score(WORDS)))
     assert sums == sorted(set(sums))
 
 
 def test_particles_have_actions_but_no_search_to_count() -> None:
     model = subword_model()
-    model.set_beam(action_beam=1, word_beam=1, fast_track=1, search="particles", num_particles=50)
+    model.search = SearchConfig(action_beam=1, word_beam=1, fast_track=1, method="particles", num_particles=50)
     (score,) = model.score(WORDS[:1])
     assert (score.columns["num_actions"] >= 0).all()
     assert np.isnan(score.columns["search_actions"]).all()

@@ -11,10 +11,10 @@ from treelm.models.base import SentenceScore
 from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.analyses import Candidates
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.model import ScoredTree
 from treelm.models.search.rows import Ints
 from treelm.models.search.sentences import grouped, steps
-from treelm.models.search.settings import Search
 
 SENTENCES = ["2 3 4 2", "2 3 4", "2 3 0+4 3", "2 3 0+1+4 2 2", "3 3", "2 3 4 2", "0+2", "2 4 4 4 4 3", "2 3 4 2 3"]
 
@@ -38,7 +38,7 @@ def assert_same(one: list[tuple[SentenceScore, list[ScoredTree]]], other: list[A
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 def test_sentences_say_the_same_as_if_each_were_searched_apart(order: str, composition: str) -> None:
     model = build_model(Tokens(5, num_unfinished=2), 3, seed=4, order=order, composition=composition)
-    model.search = Search(action_beam=6, word_beam=3)
+    model.search = SearchConfig(action_beam=6, word_beam=3)
     sentences = [text.split() for text in SENTENCES]
     together = said(model, sentences)
     assert_same(together, said(model, sentences, share_prefixes=False))
@@ -47,7 +47,7 @@ def test_sentences_say_the_same_as_if_each_were_searched_apart(order: str, compo
 
 def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build_model(Tokens(5), 2, seed=1)
-    model.search = Search(action_beam=10, word_beam=3)
+    model.search = SearchConfig(action_beam=10, word_beam=3)
     pushed: list[int] = []
     shift = StackMachine.shift
 
@@ -60,10 +60,10 @@ def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> 
     assert pushed == [1, 1, 1, 2]
 
 
-@pytest.mark.parametrize("changes", [{"method": "particles", "num_particles": 50}, {"compatibility": "released"}])
+@pytest.mark.parametrize("changes", [{"method": "particles", "num_particles": 50}, {"method": "released"}])
 def test_searches_to_which_company_or_length_matters_share_nothing(changes: dict[str, Any]) -> None:
     model = build_model(Tokens(5), 2, seed=1)
-    model.search = Search(action_beam=10, word_beam=3, **changes)
+    model.search = SearchConfig(action_beam=10, word_beam=3, **changes)
     assert not model.search.shares_prefixes
     sentences = [["1", "2", "3"], ["1", "2"], ["1", "2", "3"]]
     assert_same(said(model, sentences), [said(model, [one])[0] for one in sentences])

@@ -82,7 +82,7 @@ def test_masks_scores_and_stopping_are_those_of_the_public_code(widths: tuple[in
     model = build_model(Tokens(40), 3, seed=5, max_open=100, max_consecutive=8)
     sentences = [*SENTENCES[:4], [token % 40 for token in range(12)]]
     named = dict(zip(("action_beam", "word_beam", "fast_track"), widths, strict=True))
-    for tokens, result in zip(sentences, run(model, sentences, compatibility="released", **named), strict=True):
+    for tokens, result in zip(sentences, run(model, sentences, method="released", **named), strict=True):
         masses, derivations = released_beam(model, tokens, *widths)
         assert result.log_masses == pytest.approx(masses, abs=1e-9)
         assert [one.actions for one in result.derivations] == derivations
@@ -92,15 +92,15 @@ def test_masks_scores_and_stopping_are_those_of_the_public_code(widths: tuple[in
 
 def test_it_is_not_the_models_own_probability() -> None:
     model = build_model(Tokens(40), 3, seed=5)
-    (own,), (released,) = run(model, [SENTENCES[0]]), run(model, [SENTENCES[0]], compatibility="released")
+    (own,), (released,) = run(model, [SENTENCES[0]]), run(model, [SENTENCES[0]], method="released")
     assert not np.isclose(own.log_masses[-1], released.log_masses[-1])
 
 
 def test_it_is_for_top_down_beam_search() -> None:
     model = build_model(Tokens(40), 3, order="in-order")
     with pytest.raises(InputError, match="top-down"):
-        run(model, [[1]], compatibility="released")
+        run(model, [[1]], method="released")
     with pytest.raises(InputError, match="action_beam of at least 2"):
-        run(model, [[1]], compatibility="released", action_beam=1)
-    with pytest.raises(InputError, match="needs beam search"):
-        run(model, [[1]], compatibility="released", method="particles")
+        run(model, [[1]], method="released", action_beam=1)
+    with pytest.raises(InputError, match="a threshold with search by 'released'"):
+        run(model, [[1]], method="released", threshold=9)

@@ -16,7 +16,7 @@ from tests.models.rnng.search.test_interface import VARIANTS, WORDS, subword_mod
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum
 from treelm.errors import InputError
-from treelm.models.search.settings import Search
+from treelm.models.search.config import SearchConfig
 from treelm.trees.tree import Tree
 
 BIG = {"embedding_size": 32, "hidden_size": 32, "dtype": torch.float32}
@@ -40,7 +40,7 @@ def test_word_by_word_equals_all_at_once_to_the_last_bit(variant: dict[str, Any]
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_next_tokens_of_an_exhaustive_beam_equal_enumeration(variant: dict[str, Any]) -> None:
     model = build_model(Tokens(3, num_unfinished=1), 2, seed=1, max_open=2, max_consecutive=2, **variant)
-    model.search = Search(action_beam=100_000, word_beam=100_000)
+    model.search = SearchConfig(action_beam=100_000, word_beam=100_000)
     everything = enumerate_all(PlainRNNG(model), 2)
     for prefix in [(), *((token,) for token in range(3))]:
         state = model.start()
@@ -135,7 +135,7 @@ def test_partial_trees_are_over_the_words_as_they_were_given(variant: dict[str, 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_analyses_of_an_exhaustive_beam_have_the_shares_of_enumeration(variant: dict[str, Any]) -> None:
     model = build_model(Tokens(3, num_unfinished=1), 2, seed=1, max_open=2, max_consecutive=2, **variant)
-    model.search = Search(action_beam=100_000, word_beam=100_000)
+    model.search = SearchConfig(action_beam=100_000, word_beam=100_000)
     everything = enumerate_all(PlainRNNG(model), 2)
     num_words = []
     for prefix in ((0, 2), (2,), (2, 1)):
