@@ -144,7 +144,7 @@ def _trees(lm: LanguageModel, recipe: Recipe, corpus: Corpus) -> str:
 
 def _reading(lm: LanguageModel, trained: Recipe) -> str:
     """The fields that it is read with otherwise than its recipe says, in words."""
-    values = {name: getattr(lm.config, name) for name in lm.reading_fields}
+    values = {name: getattr(lm.config, name) for name in lm.inference_overrides}
     others = {name: value for name, value in values.items() if value != getattr(trained.model.config, name)}
     return ", ".join(f"`{name} = {value}`" for name, value in others.items())
 

@@ -22,8 +22,8 @@ from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, read_json
 from treelm.models.base import EstimatedLM, LanguageModel
 from treelm.models.persistence.hub import CONFIG
-from treelm.models.persistence.storage import load_model, read_reading, save_model
-from treelm.models.persistence.tensors import FloatType
+from treelm.models.persistence.storage import WEIGHTS, load_model, read_overrides, save_model
+from treelm.models.persistence.tensors import NARROWED, encode_tensors, read_tensors
 from treelm.training.config import TrainingConfig
 from treelm.training.distributed import ProcessGroup
 from treelm.training.metrics import FILE_NAME as METRICS
@@ -69,8 +69,9 @@ def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | N
     shutil.rmtree(partial, ignore_errors=True)
     wide = load_model(run)
     floats = float_type(wide)
-    save_model(wide, partial, floats=floats)
-    _keep_reading(destination, partial)
+    save_model(wide, partial)
+    narrow_weights(partial / WEIGHTS, floats)
+    _keep_overrides(destination, partial)
     (partial / RECIPE).write_bytes(recipe_file or (run / RECIPE).read_bytes())
     recipe, narrowed = load_run_recipe(partial), load_model(partial)
     check_data(wide, recipe)
@@ -108,14 +109,37 @@ def add_curve(run: Path, destination: Path) -> None:
     write_figures(destination, {**read_figures(destination), "curve": curve, "curve_is_of_second_run": True})
 
 
-def _keep_reading(before: Path, now: Path) -> None:
+def _keep_overrides(before: Path, now: Path) -> None:
     """Let a model that is made again be read as the one in its place: with the ``reading`` of its ``config.json``."""
-    if reading := read_reading(before):
+    if reading := read_overrides(before):
         config = read_json(now / CONFIG, remedy="make the model again")
         write_atomically(now / CONFIG, encode_json({**config, "reading": reading}))
 
 
-def float_type(lm: LanguageModel) -> FloatType:
+def narrow_weights(path: Path, floats: str) -> None:
+    """Store wider floats of a file of weights as ``floats``, and int64 as int32 where all values fit.
+
+    Raises ``InputError`` for weights beyond the range of the type: they would become infinite.
+    """
+    tensors, note = read_tensors(path, remedy="save the model again")
+    narrowed = {name: _narrow(name, tensor, getattr(torch, floats)) for name, tensor in tensors.items()}
+    write_atomically(path, encode_tensors(narrowed, {**note, NARROWED: floats}))
+
+
+def _narrow(name: str, tensor: torch.Tensor, floats: torch.dtype) -> torch.Tensor:
+    if tensor.dtype == torch.int64:
+        narrowed = tensor.to(torch.int32)
+        return narrowed if torch.equal(narrowed.to(torch.int64), tensor) else tensor
+    if not tensor.is_floating_point() or tensor.element_size() <= floats.itemsize:
+        return tensor
+    narrowed = tensor.to(floats)
+    if not torch.equal(torch.isfinite(narrowed), torch.isfinite(tensor)):
+        found = f"tensor {name!r} has values beyond {str(floats).removeprefix('torch.')}"
+        raise InputError(found, remedy="keep this model in float32")
+    return narrowed
+
+
+def float_type(lm: LanguageModel) -> str:
     """In which type weights are shipped: estimated probabilities must add up to one more exactly than float16 can."""
     return "float32" if isinstance(lm, EstimatedLM) else "float16"
 

@@ -10,14 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from model_card import MOST_POINTS, chosen_places, model_card, read_figures
-from shipping import Origin, add_curve, differences, ship
+from shipping import Origin, add_curve, differences, narrow_weights, ship
 
 from tests.cli.conftest import RECIPE, TREES
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model, save_model
+from treelm.models.persistence.tensors import encode_tensors, read_tensors
 from treelm.training.recipe import load_recipe
 from treelm.training.trainer import train
 
@@ -194,3 +196,17 @@ def test_a_transformer_made_again_is_read_as_the_one_before_and_its_card_says_ho
     assert load_model(tmp_path / "toy").config.memory_length == 5
     card = (tmp_path / "toy" / "README.md").read_text()
     assert "| read with | `memory_length = 5`, `sink_tokens = 1`, set after training: `reading` in" in card
+
+
+def test_whole_numbers_stay_exact_and_weights_beyond_the_range_are_refused(tmp_path: Path) -> None:
+    numbers = {"small": torch.tensor([-5, 2**31 - 1]), "large": torch.tensor([2**31]), "flags": torch.tensor([True])}
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(encode_tensors(numbers))
+    narrow_weights(path, "float16")
+    found, note = read_tensors(path, remedy="-")
+    assert note == {"narrowed": "float16"}
+    assert [found[name].dtype for name in numbers] == [torch.int32, torch.int64, torch.bool]
+    assert all(torch.equal(found[name].to(one.dtype), one) for name, one in numbers.items())
+    path.write_bytes(encode_tensors({"w": torch.tensor([1e6])}))
+    with pytest.raises(InputError, match=r"'w' has values beyond float16; keep this model in float32"):
+        narrow_weights(path, "float16")

@@ -12,7 +12,7 @@ import pytest
 
 from treelm.training.config import TrainingConfig
 from treelm.training.metrics import LossSum
-from treelm.training.progress import Progress, fraction_done
+from treelm.training.progress import fraction_done, progress
 from treelm.training.trainer import Step
 
 CONFIG = TrainingConfig()
@@ -41,9 +41,9 @@ class Terminal(io.StringIO):
 
 
 def show(steps: Iterable[Step], stream: TextIO, *, config: TrainingConfig = CONFIG, evaluates: bool = True) -> None:
-    with Progress(config, 2, evaluates=evaluates, stream=stream) as progress:
+    with progress(config, 2, evaluates=evaluates, stream=stream) as show_step:
         for step in steps:
-            progress.show(step)
+            show_step(step)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="errors of POSIX")

@@ -10,14 +10,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
+from traceback import extract_stack
+from typing import Any
 
 import pytest
 import torch
 
+import treelm
 from tests.training.treebanks import DATA, STREAM, write_treebank
+from treelm import cli
 from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model, read_data_identity
+from treelm.models.rnng.network import RNNG
 from treelm.training import trainer
 from treelm.training.prepare import resolve_bounds, set_up
 from treelm.training.recipe import Recipe, load_recipe, save_recipe
@@ -58,6 +63,22 @@ def test_a_run_folder_holds_model_recipe_metrics_and_checkpoints(tmp_path: Path)
     files = {"config.json", "model.safetensors", "vocabulary.json", "recipe.toml", "metrics.jsonl", "checkpoints"}
     assert names == files
     assert not any(path.suffix in {".pt", ".pkl", ".bin"} for path in tmp_path.rglob("*"))
+
+
+def test_losses_are_few_calls_below_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that who looks for the loss of a system finds it."""
+    package, frames = str(Path(treelm.__file__).parent), []
+    losses = RNNG.losses
+
+    def traced(self: RNNG, batch: Any) -> Any:
+        frames[:] = [f"{Path(one.filename).name}:{one.name}" for one in extract_stack() if package in one.filename]
+        return losses(self, batch)
+
+    monkeypatch.setattr(RNNG, "losses", traced)
+    path = write_treebank(tmp_path)
+    assert cli.run(["train", str(path), "--output", str(tmp_path / "run"), "--quiet"]) == 0
+    below = frames[frames.index("train.py:main") :]
+    assert len(below) + 1 <= 7, below  # with that of losses
 
 
 def depth(brackets: str) -> int:

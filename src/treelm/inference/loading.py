@@ -51,13 +51,13 @@ def model_hash(run: str | Path) -> str:
     Raises ``InputError`` for a run that is not there.
     """
     from treelm.io.json import json_hash
-    from treelm.models.persistence.storage import read_reading, weight_files
+    from treelm.models.persistence.storage import read_overrides, weight_files
 
     folder = find_run(run)
     hashes = [file_hash(path, remedy="check the run folder") for path in weight_files(folder)]
     if not hashes:
         raise InputError("no trained model here", where=str(folder), remedy="finish its training")
-    if reading := read_reading(folder):
+    if reading := read_overrides(folder):
         hashes.append(json_hash(reading))
     return hashes[0] if len(hashes) == 1 else json_hash(hashes)
 

@@ -95,7 +95,7 @@ class LanguageModel(Pretrained, ABC):
     """Packaged recipe of the sizes that ``treelm bench`` measures; without one, the defaults of its config."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
-    reading_fields: ClassVar[tuple[str, ...]] = ()
+    inference_overrides: ClassVar[tuple[str, ...]] = ()
     """Fields of its config that touch no weight: ``reading`` in ``config.json`` may give a trained model others."""
     own_metric_names: ClassVar[tuple[str, ...]] = ()
     """Names of what ``own_metrics`` gives; a switch of its config may leave some out."""

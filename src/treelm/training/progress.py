@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, TextIO
 
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from treelm.io.terminal import stderr_console
 from treelm.training.config import TrainingConfig
@@ -16,55 +16,42 @@ if TYPE_CHECKING:
     from treelm.training.trainer import Step
 
 
-class Progress:
-    """Shows steps on a stream (standard error): a bar in a terminal, and one line an evaluation.
+@contextmanager
+def progress(
+    config: TrainingConfig, steps_per_epoch: int, *, evaluates: bool = True, stream: TextIO | None = None
+) -> Iterator[Callable[[Step], None]]:
+    """A function that shows a step on ``stream`` (standard error): a bar in a terminal, and one line an evaluation.
 
     In a file or a pipe there is no bar, only the lines. Without dev (``evaluates``) the end of each epoch has one.
     """
+    console = stderr_console(stream)
+    bar = Progress(
+        TextColumn("epoch {task.fields[epoch]}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f}%"),
+        TextColumn("{task.fields[metrics]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    task = bar.add_task("training", total=1.0, epoch=1, metrics="")
+    since = LossSum()
 
-    def __init__(
-        self, config: TrainingConfig, steps_per_epoch: int | None, *, evaluates: bool, stream: TextIO | None = None
-    ) -> None:
-        """Show nothing yet; use it as a context manager."""
-        self._config, self._steps_per_epoch, self._evaluates = config, steps_per_epoch, evaluates
-        self._console = stderr_console(stream)
-        self._bar = Bar(
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(),
-            TextColumn("{task.percentage:3.0f}%"),
-            TextColumn("{task.fields[metrics]}"),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-            transient=True,
-        )
-        self._task = self._bar.add_task("training", total=1.0, epoch=1, metrics="")
-        self._since = LossSum()
-
-    def __enter__(self) -> Self:
-        """Begin the bar."""
-        if self._console.is_terminal:  # older releases of rich end even a disabled bar by a line
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the bar."""
-        if self._console.is_terminal:
-            self._bar.stop()
-
-    def show(self, step: Step) -> None:
-        """Show one more step."""
-        self._since.merge(step.loss)
-        done = fraction_done(step, self._config, self._steps_per_epoch)
+    def show(step: Step) -> None:
+        nonlocal since
+        since.merge(step.loss)
+        done = fraction_done(step, config, steps_per_epoch)
         rate = f"learning rate {step.learning_rate:.2g}"
         metrics = f"step {step.step}, loss {step.loss.nats_per_word:.3f} nats/word, {rate}"
-        self._bar.update(self._task, completed=done, epoch=step.epoch + 1, metrics=metrics)
+        bar.update(task, completed=done, epoch=step.epoch + 1, metrics=metrics)
         is_end = step.step_in_epoch == 0 or step.stopped_because is not None
-        if step.dev is not None or (is_end and not self._evaluates):
-            self._console.print(describe(step, self._since), markup=False, highlight=False, soft_wrap=True)
-            self._since = LossSum()
+        if step.dev is not None or (is_end and not evaluates):
+            console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
+            since = LossSum()
+
+    with bar if console.is_terminal else nullcontext():  # older releases of rich end even a disabled bar by a line
+        yield show
 
 
 def describe(step: Step, train: LossSum) -> str:

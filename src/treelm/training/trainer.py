@@ -45,7 +45,7 @@ from treelm.training.optimizers import ScheduledOptimizer
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
 from treelm.training.parts import ShardStates, join_rows, losses_in_parts
 from treelm.training.prepare import Setup, set_up
-from treelm.training.progress import Progress
+from treelm.training.progress import progress
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe, save_recipe
 from treelm.training.run_folder import check_new_run, check_resumable, check_same_run, lock_folder
@@ -76,14 +76,13 @@ def train(
         if isinstance(model, EstimatedLM):
             group.on_main(partial(estimate, setup, run))
             return load_model(run)
-        trainer = Trainer(
-            model, setup.batches, setup.dev, setup.recipe.training, run, resume, setup.dev_trees, group, setup.recipe
-        )
-        progress = Progress(setup.recipe.training, len(setup.batches), evaluates=setup.dev is not None)
-        with progress if on_terminal and group.is_main else nullcontext() as shown:
+        config, evaluates = setup.recipe.training, setup.dev is not None
+        trainer = Trainer(model, setup.batches, setup.dev, config, run, resume, setup.dev_trees, group, setup.recipe)
+        is_shown = on_terminal and group.is_main
+        with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else nullcontext() as show:
             for step in trainer.steps():
-                if shown:
-                    shown.show(step)
+                if show:
+                    show(step)
                 elif (step.stopped_because or "").startswith(LIMITS_OF_TIME):
                     _logger.warning("training ended after step %d: %s", step.step, step.stopped_because)
         group.on_main(partial(_calibrate, setup, run))
@@ -233,31 +232,29 @@ def fit(
         yield from Trainer(model, batches, dev, config, run, resume, dev_trees, group, recipe).steps()
 
 
+@dataclass
 class Trainer:
     """A run in progress: model, optimizer, counters, log and checkpoints, in a folder that the caller has locked."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        batches: Batches,
-        dev: Iterable[Batch] | None,
-        config: TrainingConfig,
-        run: Path,
-        resume: bool,
-        dev_trees: list[Tree] | None,
-        group: ProcessGroup,
-        recipe: Recipe | None,
-    ) -> None:
-        """Arguments as those of ``fit``. Raises ``InputError`` for a config that does not fit model, data or device."""
-        if dev is None:
-            check_without_dev(config)
-        if (config.select_by == "unlabeled_f1") != (dev_trees is not None):
+    model: LanguageModel
+    batches: Batches
+    dev: Iterable[Batch] | None
+    config: TrainingConfig
+    run: Path
+    resume: bool
+    dev_trees: list[Tree] | None
+    group: ProcessGroup
+    recipe: Recipe | None
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for a config that does not fit model, data or device."""
+        if self.dev is None:
+            check_without_dev(self.config)
+        if (self.config.select_by == "unlabeled_f1") != (self.dev_trees is not None):
             remedy = "give dev_trees exactly when it needs them"
-            raise InputError(f"select_by = {config.select_by!r} and dev trees", remedy=remedy)
-        check_shards(model, config, group)
-        check_graphs(model, config, group.device)
-        self.model, self.batches, self.dev, self.dev_trees = model, batches, dev, dev_trees
-        self.config, self.run, self.resume, self.recipe, self.group = config, run, resume, recipe, group
+            raise InputError(f"select_by = {self.config.select_by!r} and dev trees", remedy=remedy)
+        check_shards(self.model, self.config, self.group)
+        check_graphs(self.model, self.config, self.group.device)
         self.carried: ShardStates = {}  # hidden states of a stream
         self._clock = self._saved_after = 0.0
 
@@ -430,7 +427,7 @@ class Trainer:
 
     def _save_model(self) -> None:
         check_finite(self.model, step=self.state.step)
-        self.group.on_main(lambda: save_model(self.model, self.run, keep_reading=True))
+        self.group.on_main(lambda: save_model(self.model, self.run, keep_overrides=True))
 
     # Keep.
 

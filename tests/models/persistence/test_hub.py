@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -35,26 +36,36 @@ def test_two_do_not_save_in_one_folder_at_a_time(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_saved_names_the_library_for_the_hub(tmp_path: Path) -> None:
-    toy_model().save_pretrained(tmp_path)
-    assert "library_name: treelm" in (tmp_path / "README.md").read_text()
+def test_what_goes_to_the_hub_names_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = {}
+
+    class Api:
+        def __init__(self, **_: object) -> None: ...
+
+        def create_repo(self, name: str, **options: object) -> SimpleNamespace:
+            assert options == {"private": True, "exist_ok": True}
+            return SimpleNamespace(repo_id=f"me/{name}")
+
+        def upload_folder(self, *, repo_id: str, folder_path: str) -> None:
+            sent.update({path.name: path.read_bytes() for path in Path(folder_path).iterdir()}, to=repo_id)
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Api)
+    toy_model().push_to_hub("toy", private=True)
+    assert sent.keys() == {"to", "README.md", "config.json", "vocabulary.json", "model.safetensors"}
+    assert sent["to"] == "me/toy"
+    assert b"library_name: treelm" in sent["README.md"]
 
 
 def test_of_the_hub_only_the_files_of_a_model_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy_model().save_pretrained(tmp_path / "model")
-    asked, alone = {}, []
+    asked = {}
 
     def download(name: str, **options: object) -> str:
         asked.update(options, name=name)
         return str(tmp_path / "model")
 
-    def download_one(*, filename: str, **_: object) -> str:
-        alone.append(filename)
-        return str(tmp_path / "model" / filename)
-
     monkeypatch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
-    monkeypatch.setattr("treelm.models.persistence.storage.snapshot_download", download)
-    monkeypatch.setattr("huggingface_hub.hub_mixin.hf_hub_download", download_one)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     LanguageModel.from_pretrained("someone/model", revision="v1")
-    assert (asked["name"], asked["revision"], alone) == ("someone/model", "v1", ["config.json"])
+    assert (asked["name"], asked["revision"]) == ("someone/model", "v1")
     assert sorted(asked["allow_patterns"]) == ["config.json", "model.safetensors", "vocabulary.json"]

@@ -111,8 +111,8 @@ class CausalLM(LanguageModel):
         model.eval()._check_causality(str(folder))
         return model
 
-    def _save_pretrained(self, save_directory: Path) -> None:
-        save_parts(self.network, self.tokens.tokenizer, save_directory)
+    def _save(self, folder: Path) -> None:
+        save_parts(self.network, self.tokens.tokenizer, folder)
 
     @torch.no_grad()
     def _check_causality(self, where: str) -> None:

@@ -1,21 +1,21 @@
 """Models on disk and on the hub: a directory with ``config.json``, ``vocabulary.json`` and ``model.safetensors``.
 
-Each file is written atomically. The fingerprint of the vocabulary stands in the config and in the weights, and a hash
-of the config in the weights, so that files of different runs are not taken for one model. Nothing is pickled: loading
-never runs code. Weights may be stored in narrower types than the network's (``persistence.tensors.narrow``).
+Each file is written atomically. The weights hold the fingerprint of the vocabulary and a checksum of the config, so
+that files of different runs are not taken for one model. Nothing is pickled: loading never runs code.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from huggingface_hub import ModelHubMixin, snapshot_download
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -31,11 +31,9 @@ from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import find_run, is_shipped_name
 from treelm.models.persistence.tensors import (
     NARROWED,
-    FloatType,
     check_finite_tensors,
     check_same_tensors,
     encode_tensors,
-    narrow,
     read_tensors,
     widen,
 )
@@ -46,23 +44,17 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 VOCABULARY, WEIGHTS = "vocabulary.json", "model.safetensors"  # beside ``CONFIG``
 _SHARDS = "*-of-*.safetensors"
-MARKS_OF_TRAINING = ("recipe.toml", "checkpoints")  # what a run folder has and a saved model lacks
-_DATA = "data_identity"
-_READING = "reading"  # fields of the config that are given anew; no part of its hash
+_MARKS_OF_TRAINING = ("recipe.toml", "checkpoints")  # what a run folder has and a saved model lacks
+_OVERRIDES = "reading"  # in config.json: fields of the config that are given anew; no part of its checksum
 _REMEDY = "copy the run folder again from where it was made, or train again"
 _REPEATED = ("num_layers", "num_blocks")  # fields of configs that say how often something with weights is there
-_TAGS = ["language-model", "syntax", "parsing", "surprisal"]
-_ELSEWHERE = "give another folder"
+_TAGS = ("language-model", "syntax", "parsing", "surprisal")
 _ROOM = 1 << 20  # elements beside those of the weights: buffers that are not saved, what initialisation needs
 _FACTOR = 8  # initialisation may make copies
 
 
-class Pretrained(nn.Module, ModelHubMixin, library_name="treelm", tags=_TAGS):
-    """A network that is saved as a folder, the same as a run folder holds, and loaded from a folder or from the hub.
-
-    ``LanguageModel.from_pretrained("runs/demo")`` reads a folder if there is one, else the model of that name
-    in the package if there is one; otherwise the name is that of a repository on the hub.
-    """
+class Pretrained(nn.Module):
+    """A network that is saved as a folder, the same as a run folder holds, and loaded from a folder or from the hub."""
 
     system: ClassVar[str]  # its name in recipes and run folders
     vocabulary: Vocabulary
@@ -75,80 +67,68 @@ class Pretrained(nn.Module, ModelHubMixin, library_name="treelm", tags=_TAGS):
         """The frozen dataclass that this network was built from."""
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
-        """The model of a folder, of the package, or of the hub; ``options`` are those of the hub's downloads.
+    def from_pretrained(cls, name: str | Path, **options: Any) -> Any:
+        """The model of a folder, of the package, or else of a repository on the hub of that name.
+
+        ``options`` are those of ``huggingface_hub.snapshot_download``, such as ``revision`` and ``token``.
 
         >>> from treelm.models.base import LanguageModel
         >>> lm = LanguageModel.from_pretrained("ngram-gum-open")
         >>> [word.word for word in lm.surprisal(["The dog barks ."])[0].words]
         ['The', 'dog', 'barks', '.']
         """
-        name = pretrained_model_name_or_path
-        return super().from_pretrained(find_run(name) if is_shipped_name(str(name)) else name, **options)
+        if Path(name).is_dir() or is_shipped_name(str(name)):
+            return load_model(name)
+        import huggingface_hub
 
-    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
-        """Write the model as a folder; ``options`` are those of the hub.
+        files = [CONFIG, VOCABULARY, WEIGHTS]
+        return load_model(huggingface_hub.snapshot_download(str(name), allow_patterns=files, **options))
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        """Write the model as a folder.
 
         Raises ``InputError`` for a folder of a training run, whose checkpoints would not be this model's, and while
         another process writes there.
         """
-        folder = Path(save_directory)
-        with hold_folder(folder, found="another process writes in this folder", remedy=_ELSEWHERE):
-            if any((folder / name).exists() for name in MARKS_OF_TRAINING):
-                raise InputError("this folder holds a training run", where=str(folder), remedy=_ELSEWHERE)
-            return super().save_pretrained(folder, **options)
+        folder, remedy = Path(directory), "give another folder"
+        with hold_folder(folder, found="another process writes in this folder", remedy=remedy):
+            if any((folder / name).exists() for name in _MARKS_OF_TRAINING):
+                raise InputError("this folder holds a training run", where=str(folder), remedy=remedy)
+            self._save(folder)
 
-    def _save_pretrained(self, save_directory: Path) -> None:
-        save_model(self, save_directory)
+    def push_to_hub(self, repository: str, *, token: str | None = None, private: bool | None = None) -> str:
+        """Write the model, with a card that names the library, to a repository of the hub; returns its address."""
+        from huggingface_hub import HfApi, ModelCard, ModelCardData
 
-    @classmethod
-    def _from_pretrained(
-        cls,
-        *,
-        model_id: str,
-        revision: str | None,
-        cache_dir: str | Path | None,
-        force_download: bool,
-        local_files_only: bool,
-        token: str | bool | None,
-        **_: Any,
-    ) -> Any:
-        if Path(model_id).is_dir():
-            return load_model(model_id)
-        folder = snapshot_download(
-            model_id,
-            revision=revision,
-            cache_dir=cache_dir,
-            force_download=force_download,
-            local_files_only=local_files_only,
-            token=token,
-            allow_patterns=[CONFIG, VOCABULARY, WEIGHTS],
-        )
-        return load_model(folder)
+        api = HfApi(token=token)
+        url = api.create_repo(repository, private=private, exist_ok=True)
+        with TemporaryDirectory() as folder:
+            self._save(Path(folder))
+            data = ModelCardData(library_name="treelm", tags=list(_TAGS))
+            ModelCard.from_template(data, model_id=repository).save(Path(folder) / "README.md")
+            api.upload_folder(repo_id=url.repo_id, folder_path=folder)
+        return str(url)
+
+    def _save(self, folder: Path) -> None:
+        save_model(self, folder)
 
 
-def save_model(
-    model: Pretrained, directory: Path | str, *, floats: FloatType | None = None, keep_reading: bool = False
-) -> None:
+def save_model(model: Pretrained, directory: Path | str, *, keep_overrides: bool = False) -> None:
     """Write a model; a crash leaves every file old or new, never half. The weights come last: they make it a model.
 
-    ``floats`` stores weights in a narrower type, for a model that is to be small on disk. Raises ``InputError`` if they
-    do not fit into it. With ``keep_reading``, a folder that says how its model is read goes on to say so.
+    With ``keep_overrides``, a folder that gives fields of the config anew (``read_overrides``) goes on to do so.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    fingerprint = model.vocabulary.fingerprint()
     save_vocabulary(model.vocabulary, directory / VOCABULARY)
     header = describe_model(model)
-    reading = {}
-    if keep_reading:
+    overrides = {}
+    if keep_overrides:
         with suppress(InputError):  # a damaged file is about to be written anew
-            reading = read_reading(directory)
-    write_atomically(directory / CONFIG, encode_json({**header, _READING: reading} if reading else header))
-    tensors, note = model.state_dict(), {"vocabulary": fingerprint, "config": _config_hash(header)}
-    if floats is not None:
-        tensors, note = narrow(tensors, floats), {**note, NARROWED: floats}
-    write_atomically(directory / WEIGHTS, encode_tensors(tensors, note))
+            overrides = read_overrides(directory)
+    write_atomically(directory / CONFIG, encode_json({**header, _OVERRIDES: overrides} if overrides else header))
+    note = {"vocabulary": header["vocabulary"], "config": _checksum(header)}
+    write_atomically(directory / WEIGHTS, encode_tensors(model.state_dict(), note))
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -171,16 +151,57 @@ def load_model(directory: Path | str) -> LanguageModel:
     if not (directory / WEIGHTS).exists() and (directory / "checkpoints").is_dir():
         remedy = "finish training with `treelm train --resume`"
         raise InputError("training has not saved a model yet", where=str(directory), remedy=remedy)
-    header = _read_header(directory)
-    vocabulary = _read_vocabulary(directory, header["vocabulary"])
+    header, where = _read_header(directory), str(directory / CONFIG)
+    vocabulary = load_vocabulary(directory / VOCABULARY)
+    if vocabulary.fingerprint() != header.vocabulary:
+        found = f"not the vocabulary that {CONFIG} names: it is from another run"
+        raise InputError(found, where=str(directory / VOCABULARY), remedy=f"restore {VOCABULARY} of this run")
     tensors, metadata = read_tensors(directory / WEIGHTS, remedy=_REMEDY)
-    model = _build(header, vocabulary, tensors, where=str(directory / CONFIG))
+    model = _build(header, vocabulary, tensors, where=where)
     _fill(model, tensors, metadata, directory / WEIGHTS, remedy=_REMEDY)
-    model.data_identity = header.get(_DATA, {})
-    if metadata.get("config", _config_hash(header)) != _config_hash(header):  # the first runs have no such hash
+    model.data_identity = header.data_identity
+    checksum = _checksum(vars(header))
+    if metadata.get("config", checksum) != checksum:  # the first runs have none
         found = f"not the config that {WEIGHTS} was trained with: altered, or from another run"
-        raise InputError(found, where=str(directory / CONFIG), remedy=f"restore {CONFIG} of this run")
+        raise InputError(found, where=where, remedy=f"restore {CONFIG} of this run")
     return model.eval()
+
+
+def load_weights(model: Pretrained, path: Path, *, remedy: str) -> None:
+    """Fill a model with the weights of a file, after every check."""
+    tensors, metadata = read_tensors(path, remedy=remedy)
+    _fill(model, tensors, metadata, path, remedy=remedy)
+
+
+def _fill(
+    model: Pretrained, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Path, *, remedy: str
+) -> None:
+    if metadata.get("vocabulary") != model.vocabulary.fingerprint():
+        found = "these weights were trained with another vocabulary"
+        raise InputError(found, where=str(path), remedy=f"use {WEIGHTS} and {VOCABULARY} of the same run")
+    if NARROWED in metadata:
+        tensors = widen(tensors, model.state_dict())
+    check_same_tensors(tensors, model.state_dict(), where=str(path), remedy=remedy)
+    learned = {name: tensors[name] for name, _ in model.named_parameters()}  # n-grams hold log p of -inf besides
+    check_finite_tensors(learned, where=str(path), remedy=remedy)
+    model.load_state_dict(tensors)
+
+
+# What config.json says.
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Header:
+    """The content of ``config.json``; ``reading`` are overrides of the config."""
+
+    format_version: int
+    system: str
+    config: dict[str, Any]
+    labels: list[str]
+    vocabulary: str  # its fingerprint
+    treelm: str = ""
+    data_identity: dict[str, str] = field(default_factory=dict)
+    reading: dict[str, Any] = field(default_factory=dict)
 
 
 def describe_model(model: Pretrained) -> dict[str, Any]:
@@ -193,30 +214,47 @@ def describe_model(model: Pretrained) -> dict[str, Any]:
         "labels": list(model.labels),
         "vocabulary": model.vocabulary.fingerprint(),
     }
-    return {**description, _DATA: model.data_identity} if model.data_identity else description
+    return {**description, "data_identity": model.data_identity} if model.data_identity else description
+
+
+def _checksum(header: Mapping[str, Any]) -> str:
+    """Checksum of all that ``config.json`` says of the network and its data, whichever treelm wrote it."""
+    values = {name: header[name] for name in ("system", "config", "labels")}
+    return json_hash(values | ({"data_identity": found} if (found := header.get("data_identity")) else {}))
+
+
+def _read_header(directory: Path) -> _Header:
+    path = directory / CONFIG
+    values = read_json(path, remedy=_REMEDY)
+    version = values.get("format_version")
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        found = f"format_version = {version!r}, this treelm ({__version__}) reads {FORMAT_VERSION}"
+        raise InputError(found, where=str(path), remedy=f"use treelm {values.get('treelm', 'of the run')}")
+    try:
+        header = from_plain(_Header, values, where=str(path))
+        strings_of(header.labels)
+    except InputError as error:  # what it advises is for files that people write
+        raise InputError(error.found, where=str(path), remedy=_REMEDY) from None
+    except ValueError:
+        raise InputError("'labels' holds half a character", where=str(path), remedy=_REMEDY) from None
+    return header
 
 
 def read_data_identity(directory: Path) -> dict[str, str]:
     """Hashes of the data that the model of a folder was trained on; none in folders of the first treelms."""
-    if _foreign_class(directory) is not None:
-        return {}
-    identity: dict[str, str] = _read_header(directory).get(_DATA, {})
-    return identity
+    return {} if is_foreign(directory) else _read_header(directory).data_identity
 
 
-def read_reading(directory: Path) -> dict[str, Any]:
+def read_overrides(directory: Path) -> dict[str, Any]:
     """Values of fields of the config that ``config.json`` gives anew, under ``reading``; {} where it gives none."""
-    path = directory / CONFIG
-    if not path.is_file() or is_foreign(directory):
-        return {}
-    reading = read_json(path, remedy=_REMEDY).get(_READING, {})
-    return reading if isinstance(reading, dict) else {}
+    is_ours = (directory / CONFIG).is_file() and not is_foreign(directory)
+    return _read_header(directory).reading if is_ours else {}
 
 
 def read_system(directory: Path) -> type[LanguageModel]:
     """The class of the model of a folder; raises ``InputError`` for a description that is none."""
     foreign = _foreign_class(directory)
-    return foreign or system_class(_read_header(directory)["system"], where=str(directory / CONFIG))
+    return foreign or system_class(_read_header(directory).system, where=str(directory / CONFIG))
 
 
 def is_foreign(directory: Path) -> bool:
@@ -236,99 +274,40 @@ def _foreign_class(directory: Path) -> Any:
     """The class of ``FOREIGN`` or ``FILES`` whose folder or file this is, or None: one of ours, or none at all."""
     if directory.is_file():
         return system_class(FILES[directory.suffix])
-    path = directory / CONFIG
-    if not path.is_file():
+    if not (directory / CONFIG).is_file():
         return None
     try:
-        header = read_json(path, remedy=_REMEDY)
+        header = read_json(directory / CONFIG, remedy=_REMEDY)
     except InputError:
         return None  # told by who reads it as one of ours
-    if "format_version" in header:
-        return None
-    classes: list[Any] = [system_class(name) for name in FOREIGN]
+    classes: list[Any] = [] if "format_version" in header else [system_class(name) for name in FOREIGN]
     return next((one for one in classes if one.owns(header)), None)
 
 
-def load_weights(model: Pretrained, path: Path, *, remedy: str) -> None:
-    """Fill a model with the weights of a file, after every check."""
-    tensors, metadata = read_tensors(path, remedy=remedy)
-    _fill(model, tensors, metadata, path, remedy=remedy)
+# Building a network that is not larger than its weights.
 
 
-def _config_hash(header: Mapping[str, Any]) -> str:
-    """Hash of all that ``config.json`` says of the network and its data, whichever treelm wrote it."""
-    values = {name: header[name] for name in ("system", "config", "labels", _DATA) if name in header}
-    return json_hash(values)
-
-
-def _fill(
-    model: Pretrained, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Path, *, remedy: str
-) -> None:
-    if metadata.get("vocabulary") != model.vocabulary.fingerprint():
-        found = "these weights were trained with another vocabulary"
-        raise InputError(found, where=str(path), remedy=f"use {WEIGHTS} and {VOCABULARY} of the same run")
-    if NARROWED in metadata:
-        tensors = widen(tensors, model.state_dict())
-    check_same_tensors(tensors, model.state_dict(), where=str(path), remedy=remedy)
-    learned = {name: tensors[name] for name, _ in model.named_parameters()}  # n-grams hold log p of -inf besides
-    check_finite_tensors(learned, where=str(path), remedy=remedy)
-    model.load_state_dict(tensors)
-
-
-def _read_header(directory: Path) -> dict[str, Any]:
-    path = directory / CONFIG
-    header = read_json(path, remedy=_REMEDY)
-    version = header.get("format_version")
-    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
-        found = f"format_version = {version!r}, this treelm ({__version__}) reads {FORMAT_VERSION}"
-        raise InputError(found, where=str(path), remedy=f"use treelm {header.get('treelm', 'of the run')}")
-    for name, kind in {"system": str, "config": dict, "labels": list, "vocabulary": str}.items():
-        if not isinstance(header.get(name), kind):
-            raise InputError(f"{name!r} is missing or no {kind.__name__}", where=str(path), remedy=_REMEDY)
-    data = header.get(_DATA, {})
-    if not isinstance(data, dict) or not all(isinstance(one, str) for one in data.values()):
-        raise InputError(f"{_DATA!r} is no dict of hashes", where=str(path), remedy=_REMEDY)
-    try:
-        strings_of(header["labels"])
-    except (TypeError, ValueError):
-        raise InputError("'labels' holds something that is no string", where=str(path), remedy=_REMEDY) from None
-    return header
-
-
-def _read_vocabulary(directory: Path, fingerprint: str) -> Vocabulary:
-    path = directory / VOCABULARY
-    vocabulary = load_vocabulary(path)
-    if vocabulary.fingerprint() != fingerprint:
-        found = f"not the vocabulary that {CONFIG} names: it is from another run"
-        raise InputError(found, where=str(path), remedy=f"restore {VOCABULARY} of this run")
-    return vocabulary
-
-
-def _check_depth(config: Mapping[str, Any], num_tensors: int, where: str) -> None:
+def _build(header: _Header, vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str) -> LanguageModel:
+    system = system_class(header.system, where=where)
+    config = from_plain(config_class(system), header.config, where=f"{where} config", null=math.inf)
+    if header.reading:  # fields that touch no weight: whoever reads may give others
+        allowed = system.inference_overrides
+        for name in header.reading.keys() - set(allowed):
+            remedy = f"give {' and '.join(allowed)} alone" if allowed else f"remove {_OVERRIDES!r}"
+            raise InputError(f"{name!r} in {_OVERRIDES!r} of a {system.system}", where=where, remedy=remedy)
+        values = {**header.config, **header.reading}
+        config = from_plain(config_class(system), values, where=f"{where} {_OVERRIDES}", null=math.inf)
     for name in _REPEATED:
-        value = config.get(name, 0)
-        if isinstance(value, int) and value > num_tensors:
-            raise InputError(f"{name} = {value}, but {num_tensors} tensors of weights", where=where, remedy=_REMEDY)
-
-
-def _build(
-    header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str
-) -> LanguageModel:
-    system = system_class(header["system"], where=where)
-    config = from_plain(config_class(system), header["config"], where=f"{where} config", null=math.inf)
-    if reading := _reading(header, system, where):
-        values = {**header["config"], **reading}
-        config = from_plain(config_class(system), values, where=f"{where} {_READING}", null=math.inf)
+        value = header.config.get(name, 0)
+        if isinstance(value, int) and value > len(tensors):
+            raise InputError(f"{name} = {value}, but {len(tensors)} tensors of weights", where=where, remedy=_REMEDY)
     build: Any = system
-    _check_depth(header["config"], len(tensors), where)
-    with (
-        torch.random.fork_rng(devices=[]),
-        _no_larger_than(tensors, where=where, remedy=_REMEDY),
-    ):  # the random weights are replaced: leave the caller's generator alone
+    # The random weights are replaced: leave the caller's generator alone.
+    with torch.random.fork_rng(devices=[]), _SizeLimit(tensors, where):
         try:
-            model: LanguageModel = build(config=config, vocabulary=vocabulary, labels=header["labels"])
+            model: LanguageModel = build(config=config, vocabulary=vocabulary, labels=header.labels)
         except InputError as error:
-            place = f"{where} {_READING}" if reading else where
+            place = f"{where} {_OVERRIDES}" if header.reading else where
             raise InputError(error.found, where=place, remedy=error.remedy) from error
         except (RuntimeError, MemoryError, OverflowError) as error:
             if is_out_of_memory(error):  # not for its sizes: they are at most those of the weights
@@ -338,33 +317,16 @@ def _build(
     return model
 
 
-def _reading(header: Mapping[str, Any], system: type[LanguageModel], where: str) -> dict[str, Any]:
-    """Values that ``config.json`` gives anew, under ``reading``, for fields that touch no weight: whoever reads may."""
-    reading = header.get(_READING, {})
-    known = f"give {' and '.join(system.reading_fields)} alone" if system.reading_fields else f"remove {_READING!r}"
-    if not isinstance(reading, dict):
-        raise InputError(f"{_READING!r} is no dict", where=where, remedy=known)
-    for name in reading:
-        if name not in system.reading_fields:
-            raise InputError(f"{name!r} in {_READING!r} of a {system.system}", where=where, remedy=known)
-    return reading
+class _SizeLimit(TorchDispatchMode):
+    """Sees every operation of torch before it allocates, and raises ``InputError`` for far more than the weights hold:
+    of one tensor, or of all together."""
 
-
-@contextmanager
-def _no_larger_than(tensors: Mapping[str, Tensor], *, where: str, remedy: str) -> Iterator[None]:
-    """Raise ``InputError`` as soon as the block makes a tensor, or tensors together, much larger than these."""
-    sizes = [tensor.numel() for tensor in tensors.values()]
-    with _Limit(max(sizes, default=0) + _ROOM, _FACTOR * (sum(sizes) + _ROOM), where, remedy):
-        yield
-
-
-class _Limit(TorchDispatchMode):
-    """Sees every operation of torch before it allocates."""
-
-    def __init__(self, most: int, most_together: int, where: str, remedy: str) -> None:
-        """Begin with the most elements of one tensor, and of all together."""
+    def __init__(self, tensors: Mapping[str, Tensor], where: str) -> None:
+        """Begin to count elements."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self._most, self._left, self._where, self._remedy = most, most_together, where, remedy
+        sizes = [tensor.numel() for tensor in tensors.values()]
+        self._most, self._left = max(sizes, default=0) + _ROOM, _FACTOR * (sum(sizes) + _ROOM)
+        self._where = where
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -374,12 +336,12 @@ class _Limit(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run an operation, unless it makes more elements than are left: then raise ``InputError``."""
+        """Run an operation, unless it makes more elements than are left."""
         shape = args[0] if args else None
         if isinstance(shape, (list, tuple)) and all(isinstance(size, int) for size in shape):
             num_elements = math.prod(shape)
             self._left -= num_elements
             if num_elements > self._most or self._left < 0:
                 found = f"a network with a tensor of {num_elements:,} numbers, far more than the weights hold"
-                raise InputError(found, where=self._where, remedy=self._remedy)
+                raise InputError(found, where=self._where, remedy=_REMEDY)
         return func(*args, **(kwargs or {}))

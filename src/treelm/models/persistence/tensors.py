@@ -1,8 +1,7 @@
 """Tensor files: safetensors with a hash of the content, so that damage is found. Reading never runs code.
 
-Weights may be narrower on disk: half the space, the same network when read. Such a file says so in its metadata
-(``NARROWED``). When it is read, each tensor gets back the type that the network has; a tensor of the wrong kind, or
-wider than the network's, is an error as in any other file.
+Weights of models that ship are narrower on disk. Such a file says so in its metadata (``NARROWED``), and each tensor
+gets back the type that the network has; one of the wrong kind, or wider than the network's, is an error as elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import safetensors.torch
 import torch
@@ -21,9 +19,7 @@ from torch import Tensor
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.files import read_bytes, require_regular
 
-FloatType = Literal["float32", "float16", "bfloat16"]
 NARROWED = "narrowed"
-_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _KEY, _HASH = "treelm", "sha256"
 _PICKLES = (b"PK\x03\x04", b"\x80")  # how files of torch.save begin: a zip archive, or a pickle itself
 
@@ -43,36 +39,20 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
         read_bytes(path, remedy=remedy)  # raises with the reason
     require_regular(path, remedy=remedy)
     try:
-        _check_path(path)
         _refuse_pickles(path)
         with safe_open(path, framework="pt") as file:
-            metadata = _read_metadata(file.metadata())
+            metadata = json.loads((file.metadata() or {}).get(_KEY, "{}"))  # RecursionError is a RuntimeError
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        expected = metadata.pop(_HASH, None)
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
         if is_out_of_memory(error):
             raise OutOfMemory(str(path)) from None
         raise InputError(f"not a complete safetensors file ({error})", where=str(path), remedy=remedy) from None
-    expected = metadata.pop(_HASH, None)
     if expected != content_hash(tensors, metadata):
         raise InputError("content does not match its hash: damaged or altered", where=str(path), remedy=remedy)
     return tensors, metadata
-
-
-def _read_metadata(entries: Mapping[str, str] | None) -> dict[str, str]:
-    values = json.loads((entries or {}).get(_KEY, "{}"))  # RecursionError is a RuntimeError
-    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise ValueError("metadata that treelm did not write")
-    return values
-
-
-def _check_path(path: Path) -> None:
-    """safetensors opens no path that is not UTF-8."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise InputError("a path that is not UTF-8", where=str(path), remedy="rename the folder") from None
 
 
 def _refuse_pickles(path: Path) -> None:
@@ -119,36 +99,11 @@ def _form(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
-def narrow(tensors: Mapping[str, Tensor], floats: FloatType) -> dict[str, Tensor]:
-    """Wider floats as ``floats``, and int64 as int32 where all values fit, which loses nothing.
-
-    Raises ``InputError`` for weights beyond the range of the type: they would become infinite.
-    """
-    return {name: _narrow(name, tensor, _TYPES[floats]) for name, tensor in tensors.items()}
-
-
 def widen(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors in the types of the network, where that loses nothing; others as they are."""
-    return {
-        name: tensor.to(expected[name].dtype) if name in expected and _fits(tensor, expected[name]) else tensor
-        for name, tensor in tensors.items()
-    }
-
-
-def _narrow(name: str, tensor: Tensor, floats: torch.dtype) -> Tensor:
-    if tensor.dtype == torch.int64:
-        bounds = torch.iinfo(torch.int32)
-        fits = not tensor.numel() or (int(tensor.min()) >= bounds.min and int(tensor.max()) <= bounds.max)
-        return tensor.to(torch.int32) if fits else tensor
-    if not tensor.is_floating_point() or tensor.element_size() <= floats.itemsize:
-        return tensor
-    narrowed = tensor.to(floats)
-    if not torch.equal(torch.isfinite(narrowed), torch.isfinite(tensor)):
-        found = f"tensor {name!r} has values beyond {str(floats).removeprefix('torch.')}"
-        raise InputError(found, remedy="keep this model in float32")
-    return narrowed
-
-
-def _fits(tensor: Tensor, wanted: Tensor) -> bool:
-    same_kind = tensor.is_floating_point() == wanted.is_floating_point()
-    return same_kind and torch.promote_types(tensor.dtype, wanted.dtype) == wanted.dtype
+    wide = {}
+    for name, tensor in tensors.items():
+        wanted = expected[name].dtype if name in expected else tensor.dtype
+        same_kind = tensor.is_floating_point() == wanted.is_floating_point
+        wide[name] = tensor.to(wanted) if same_kind and torch.promote_types(tensor.dtype, wanted) == wanted else tensor
+    return wide

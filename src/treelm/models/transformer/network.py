@@ -53,7 +53,7 @@ class Transformer(StreamLM):
 
     system: ClassVar[str] = "transformer"
     benchmark_recipe: ClassVar[str] = "transformer-gum-open"
-    reading_fields: ClassVar[tuple[str, ...]] = ("memory_length", "sink_tokens")
+    inference_overrides: ClassVar[tuple[str, ...]] = ("memory_length", "sink_tokens")
     tree_builder = None
 
     def __init__(self, config: TransformerConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
