@@ -14,7 +14,7 @@ from treelm.evaluation.human.material import score_material
 from treelm.explorer.files import Reading, picture
 from treelm.explorer.reading import Reader
 from treelm.figures.panels import Dot, dot_panels
-from treelm.figures.pictures import picture as structure
+from treelm.figures.structures import picture as structure
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures" / "gallery"
 GARDEN_PATH = ("While", "the", "man", "hunted", "the", "deer", "ran", "into", "the", "woods", ".")

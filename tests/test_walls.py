@@ -22,8 +22,6 @@ FOLDERS = {path.partition(":")[0].split(".")[2] for path in (SYSTEMS | FOREIGN).
 REGISTRY = "models/__init__.py"
 PREPROCESSING = {("corpora/sentence.py", "prpn"), ("corpora/data_config.py", "prpn")}
 """The name of a way to prepare text, which any system may be trained on."""
-DRAWINGS = {("figures/report/charts.py", "chart")}
-"""The class of a drawing in a page."""
 IGNORED = {"pretrained", "data", "__pycache__"}
 NAMES = set(SYSTEMS) | set(FOREIGN) | FOLDERS
 
@@ -76,7 +74,7 @@ def test_no_module_decides_by_the_name_of_a_system() -> None:
         for node in ast.walk(module)
         if isinstance(node, ast.Constant) and node.value in NAMES
     }
-    assert found - PREPROCESSING - DRAWINGS == set()
+    assert found - PREPROCESSING == set()
 
 
 @pytest.mark.parametrize(

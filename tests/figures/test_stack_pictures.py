@@ -16,17 +16,15 @@ from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, tre
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.figures.pictures import picture
 from treelm.figures.report.analyse import analyses_of
-from treelm.figures.stack_attention import COMPOSING, WEIGHTS, StackAttention
-from treelm.figures.stack_tape import TapeGrid
+from treelm.figures.structures import picture, sight_drawing, structure_figure, tape_drawing, tape_text
 from treelm.models.layers.packing import Packing
 from treelm.models.pushdown.gold import attachments_of
 from treelm.models.pushdown.trees import spans_of, tape_of
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.derivations import derive
 from treelm.models.transformer_grammar.binary import binarised_batch
-from treelm.models.transformer_grammar.config import Composition, TransformerGrammarConfig
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.positions import lay_out, pad, sight_of
 from treelm.models.transformer_grammar.sight import sight_of_tree
 from treelm.trees.transitions import from_actions
@@ -66,19 +64,16 @@ def test_what_a_tree_s_positions_see_is_what_those_of_a_batch_see(variant: str) 
 
 
 def test_the_walk_of_a_sentence_in_words() -> None:
-    figure = StackAttention(sight=sight_of_tree(FIGURE, TransformerGrammarConfig()))
-    assert figure.sight.tokens == ("<s>", "(S", "(NP", "the", "dog", "NP)", "NP)", "(VP", "barks", "VP)", "VP)")
-    assert [line.split()[1:] for line in figure.as_text().splitlines()][5:8] == [
-        [*"..+++o"],  # composes
-        [*"##...#o"],  # predicts
-        [*"##...#.o"],
-    ]
+    sight = sight_of_tree(FIGURE, TransformerGrammarConfig())
+    assert sight.tokens == ("<s>", "(S", "(NP", "the", "dog", "NP)", "NP)", "(VP", "barks", "VP)", "VP)")
+    assert sight.seen[5:8] == ((2, 3, 4, 5), (0, 1, 5, 6), (0, 1, 5, 7))
+    assert sight.composes[5:8] == (True, False, False)
 
 
 def test_attention_is_drawn_beside_the_tree() -> None:
-    svg = StackAttention(sight=sight_of_tree(FIGURE, TransformerGrammarConfig()), tree=FIGURE).as_svg()
+    svg = structure_figure(sight_of_tree(FIGURE, TransformerGrammarConfig()), FIGURE).file()
     kinds = [one.get("class") for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("rect")]
-    assert [kinds.count(kind) for kind in ("own", "part", "seen")] == [11, 5, 24]
+    assert [kinds.count(kind) for kind in ("own", "hidden")] == [11, 11]
     names = [one.text for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("text")]
     assert names.count("barks") == 3  # of a row, of a column, and in the tree
     assert not re.search(r"href|url\(|<script", svg)
@@ -96,13 +91,13 @@ def test_the_tape_is_that_of_a_batch(token: int) -> None:
 
 
 def test_the_tape_of_the_documented_example() -> None:
-    grid = TapeGrid(tape=tape_of([(0, 2), (2, 4), (0, 4)], "abcd"))
-    assert grid.tape.stacks == (((0, 1),), ((0, 2),), ((0, 2), (2, 3)), ((0, 4),))
+    tape = tape_of([(0, 2), (2, 4), (0, 4)], "abcd")
+    assert tape.stacks == (((0, 1),), ((0, 2),), ((0, 2), (2, 3)), ((0, 4),))
     assert (
-        grid.as_text()
+        tape_text(tape)
         == "   a   b   c   d\na   0  /1  /1  /2\nb      \\1  \\1  |2\nc           0  |2\nd              \\2\n"
     )
-    root = ElementTree.fromstring(grid.as_svg())
+    root = ElementTree.fromstring(tape_drawing(tape).file())
     boxes = [one.get("class") for one in root.iter() if one.tag.endswith("rect")]
     assert [boxes.count(kind) for kind in ("cell", "read", "split")] == [1, 2, 2]
     assert [one.text for one in root.iter() if one.get("class") == "depth"] == [*"0111102222"]
@@ -112,7 +107,7 @@ def test_a_grammar_is_drawn_as_what_its_tree_sees() -> None:
     lm = build_grammar(TOKENS)
     lm.search = SearchConfig(action_beam=5, word_beam=3, fast_track=1)
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
-    assert picture(lm, tree) == StackAttention(sight=found, tree=tree).as_svg()
+    assert picture(lm, tree) == structure_figure(found, tree).file()
     assert analyses_of(lm, [SENTENCE])[0].sight == found
     assert replace(found, weights=()) == sight_of_tree(tree, lm.config)
 
@@ -141,28 +136,22 @@ def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> Non
     assert found[-1, word].item() == pytest.approx(plain[last, word : word + 2].sum().item())
 
 
-@pytest.mark.parametrize(("composition", "explains"), [("internal", True), ("external", False)])
-def test_orange_is_explained_where_there_is_some(composition: Composition, explains: bool) -> None:
-    svg = StackAttention(sight=sight_of_tree(FIGURE, TransformerGrammarConfig(composition=composition))).as_svg()
-    assert ((COMPOSING in svg), ('class="part"' in svg)) == (explains, explains)
-
-
 def test_the_more_weight_the_fuller_the_colour() -> None:
     sight = sight_of_tree(FIGURE, TransformerGrammarConfig())
     weights = tuple(tuple(float(number == 0) for number, _ in enumerate(seen)) for seen in sight.seen)
-    svg = StackAttention(sight=replace(sight, weights=weights)).as_svg()
+    svg = sight_drawing(replace(sight, weights=weights)).file()
     cells = [one for one in ElementTree.fromstring(svg).iter() if one.get("fill-opacity")]
     full = [one for one in cells if one.get("fill-opacity") == "1"]
     assert (len(cells), len(full)) == (40, 11)
     assert [cell[0].text for cell in full] == ["100 %"] * 11
-    assert WEIGHTS in svg
-    assert WEIGHTS not in StackAttention(sight=sight).as_svg()
+    kinds = [one.get("class") for one in ElementTree.fromstring(sight_drawing(sight).file()).iter()]
+    assert [kinds.count(kind) for kind in ("own", "part", "seen")] == [11, 5, 24]
 
 
 def test_a_pushdown_model_is_drawn_as_its_stack() -> None:
     lm = build_pushdown(TOKENS)
     lm.search = SearchConfig(action_beam=5, word_beam=3, fast_track=1)
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
-    assert picture(lm, tree) == TapeGrid(tape=found).as_svg()
+    assert picture(lm, tree) == structure_figure(found).file()
     assert analyses_of(lm, [SENTENCE])[0].tape == found
     assert found.stacks[-1] == ((0, len(WORDS)),)

@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _draw(path: str, lm: LanguageModel, tree: Tree, gold: Tree | None) -> None:
-    from treelm.figures.pictures import picture
+    from treelm.figures.structures import picture
     from treelm.io.atomic import write_atomically
 
     try:

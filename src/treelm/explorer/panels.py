@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from treelm.explorer.reading import Candidate, Look
-from treelm.figures.markup import Markup, element
-from treelm.figures.report.beams import analyses_list, share_bar, share_text
-from treelm.figures.report.parts import run_name, scrolled
-from treelm.figures.report.structures import PICTURES
-from treelm.figures.report.trees import TreeColumns, draw_tree
+from treelm.explorer.reading import Look
+from treelm.figures.report.sentences import drawn_analyses
+from treelm.figures.report.templates import render
+from treelm.figures.structures import PICTURES
+from treelm.figures.trees import tree_drawing
 from treelm.trees.tree import MAX_SVG_HEIGHT
 
 
@@ -21,7 +20,8 @@ class Panel(NamedTuple):
     title: str
     caption: str
     layout: str = "cards"
-    key: Markup = Markup()
+    key: Mapping[str, str] = {}
+    """What the colours mean, by the class that has them."""
 
 
 NEXT = Panel(
@@ -48,38 +48,19 @@ STRUCTURES = tuple(
 PANELS = (NEXT, TREES, BEAM, *STRUCTURES)
 
 
-def cards_of(look: Look, name: str, number: int, words: Sequence[str]) -> dict[str, Markup]:
+def cards_of(look: Look, name: str, number: int, words: Sequence[str]) -> dict[str, str]:
     """The cards of a model after some words, by the panel that each belongs to. ``number`` is that of its look."""
-    return {panel.identifier: _card(name, number, content) for panel, content in _contents(look, name, number, words)}
-
-
-def _contents(look: Look, name: str, number: int, words: Sequence[str]) -> Iterator[tuple[Panel, Markup]]:
+    found: list[tuple[Panel, dict[str, Any]]] = []
     if look.candidates:
-        yield NEXT, _candidates(look.candidates, name, number)
+        found.append((NEXT, {"candidates": look.candidates}))
     if look.tree is not None and look.tree.height <= MAX_SVG_HEIGHT:
-        title = f"tree of {name}"
-        yield TREES, scrolled(draw_tree(look.tree, TreeColumns(words, [look.tree]), title), title)
+        found.append((TREES, {"drawing": tree_drawing(look.tree, f"tree of {name}")}))
     if look.analyses:
-        yield BEAM, analyses_list(look.analyses, words, name, number)
-    if look.structure is not None:
-        for panel, picture in zip(STRUCTURES, PICTURES, strict=True):
-            if picture.of([look.structure]) is not None:
-                yield panel, scrolled(picture.draw(look.structure), f"{picture.name} of {name}")
-
-
-def _card(name: str, number: int, content: Markup) -> Markup:
-    return element("div", element("h3", run_name(name, number)), content, class_="card", data_run=number)
-
-
-def _candidates(candidates: Sequence[Candidate], name: str, number: int) -> Markup:
-    rows = (
-        element(
-            "tr",
-            element("th", one.token, scope="row"),
-            element("td", share_bar(one.probability, number)),
-            element("td", share_text(one.probability)),
-        )
-        for one in candidates
-    )
-    caption = element("caption", f"next words by {name}", class_="unseen")
-    return element("table", caption, element("tbody", *rows), class_="bars")
+        found.append((BEAM, {"analyses": drawn_analyses(look.analyses, words, name)}))
+    for panel, picture in zip(STRUCTURES, PICTURES, strict=True):
+        if look.structure is not None and picture.of([look.structure]) is not None:
+            found.append((panel, {"drawing": picture.draw(look.structure)}))
+    return {
+        panel.identifier: str(render("explorer/card.html.j2", name=name, number=number, **content)).strip()
+        for panel, content in found
+    }

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 
-from treelm.figures.memory_grid import MemoryGrid
-from treelm.figures.stack_tape import TapeGrid
+from treelm.figures.structures import memory_text, tape_text
 from treelm.figures.terminal import draw_tree
 from treelm.inference.loading import load
 from treelm.models.base import LanguageModel
@@ -24,9 +23,9 @@ def seen_in_sentence(run: Path, words: Sequence[str]) -> Iterator[str]:
     yield drawn_sentence(lm, words)
     match lm.structure(words):
         case SlotSpans() as memory:
-            yield "what each slot of the memory holds after every word\n\n" + MemoryGrid.of(memory).as_text()
+            yield "what each slot of the memory holds after every word\n\n" + memory_text(memory)
         case StackTape() as tape:
-            yield "the stack after every word, and how many constituents hold each\n\n" + TapeGrid(tape=tape).as_text()
+            yield "the stack after every word, and how many constituents hold each\n\n" + tape_text(tape)
 
 
 def drawn_sentence(lm: LanguageModel, words: Sequence[str]) -> str:

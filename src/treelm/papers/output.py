@@ -212,9 +212,9 @@ def _paired_dot(value: Value, paired: PairedDifference) -> Dot:
 
 def _curves(name: str, jobs: Sequence[Job], out: Path) -> Iterator[Line]:
     """Dev loss against processor time, a line for each run."""
-    for number, job in enumerate(jobs):
+    for job in jobs:
         path = out / FOLDER / job.name / LOG
         lines = read_metrics(path) if path.exists() else []
         points = tuple((one["cpu_seconds"], one["loss_nats_per_word"]) for one in lines if one["kind"] == "dev")
         if points:
-            yield Line(name=name if number == 0 else "", group=name, points=points)
+            yield Line(group=name, points=points)

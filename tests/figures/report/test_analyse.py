@@ -19,11 +19,10 @@ from tests.models.som.worlds import som
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
-from treelm.figures.memory_grid import grid_of_sentence
 from treelm.figures.report import analyse
 from treelm.figures.report.analyse import MOST_ANALYSES, analyses_of, examples_of, kept_sentences, with_sentences
-from treelm.figures.span_attention import span_attention_of
 from treelm.models.base import LanguageModel
+from treelm.models.structures import SlotSpans, SpanWeights, of_kind
 from treelm.trees.tree import Tree
 
 WORDS = ("1", "2", "3")
@@ -67,13 +66,11 @@ def test_distances_weights_and_slots_are_the_system_s() -> None:
     assert distances.values == pytest.approx(first.distances([list(WORDS)])[0], abs=1e-4)
     attention = analyses_of(second, [sentence()])[0].attention
     assert attention is not None
-    weights = span_attention_of(second, WORDS).weights
+    weights = of_kind(second.structure(WORDS), SpanWeights).weights
     assert [len(row) for row in attention.weights] == [0, 1, 2, 3, 4]
     assert attention.reach == tuple(min(row, second.config.max_span) for row in range(5))
-    np.testing.assert_allclose(attention.weights[3], weights[3, :3], atol=1e-4)
-    memory, grid = analyses_of(third, [sentence()])[0].memory, grid_of_sentence(third, WORDS)
-    assert memory is not None
-    assert (memory.tokens, memory.decisions, memory.spans) == (grid.words, grid.decisions, grid.spans)
+    np.testing.assert_allclose(attention.weights[3], weights[3], atol=1e-4)
+    assert analyses_of(third, [sentence()])[0].memory == of_kind(third.structure(WORDS), SlotSpans)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)

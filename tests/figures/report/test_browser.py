@@ -34,7 +34,7 @@ document.documentElement.dataset.measured = JSON.stringify({
   figures: figures.length,
   smallest: Math.min(...figures.map(one => box(one).height)),
   scrolled: [...document.querySelectorAll(".scrolled")].every(one => box(one).right <= innerWidth + 1),
-  charts: [...document.querySelectorAll(".chart:not(.over-words)")]
+  charts: [...document.querySelectorAll(".plot")]
     .filter(one => box(one).width > 0).map(one => box(one).width / one.viewBox.baseVal.width),
   colour: getComputedStyle(document.body).backgroundColor,
 });

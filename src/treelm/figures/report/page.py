@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
-import treelm
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained, notes_on
 from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
-from treelm.figures.markup import Markup, element, join
 from treelm.figures.naming import display_names
 from treelm.figures.report.findings import findings
 from treelm.figures.report.human import garden_path_section, reading_section
-from treelm.figures.report.parts import Section, details
 from treelm.figures.report.results import table_section, training_section
 from treelm.figures.report.sentences import sentence_sections
 from treelm.figures.report.syntax_tests import pairs_section, syntaxgym_section
+from treelm.figures.report.templates import Section, page_of
 from treelm.io.atomic import check_output_path, write_atomically
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # browsers fetch nothing and run nothing, whatever is in it
 
 
 def write_report(comparison: Comparison, path: Path, *, title: str = "") -> None:
@@ -50,41 +44,20 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
     if not comparison.runs:
         raise InputError("a comparison without runs", remedy="compare at least one")
     comparison = with_shown_names(comparison)
-    title = title or _title(comparison)
-    sections = list(_sections(comparison))
-    found = (element("p", one, class_="finding") for one in findings(ComparisonFrame.of(comparison)))
-    about = join(element("p", _summary(comparison)), *found, *_warnings(comparison))
-    return page_of(title, about, sections, foot=_foot(comparison))
-
-
-def page_of(title: str, about: Markup, sections: Sequence[Section], *, foot: Iterable[Markup] = ()) -> str:
-    """A page of sections, with what is said of all of them below its title, and how it was made at its foot."""
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", _style()),
+    frame = ComparisonFrame.of(comparison)
+    return page_of(
+        title or _title(comparison),
+        _summary(comparison),
+        list(_sections(comparison, frame)),
+        findings=findings(frame),
+        warnings=list(hardly_trained(comparison.runs)),
+        runs=comparison.runs,
+        made=comparison.made,
     )
-    body = element(
-        "body",
-        element(
-            "header",
-            element("h1", title),
-            about,
-            _contents(sections),
-        ),
-        element("main", *(section.as_html() for section in sections)),
-        element("footer", *foot, element("p", f"Drawn by treelm {treelm.__version__}. This file needs no network.")),
-        class_="report",
-    )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def _sections(comparison: Comparison) -> Iterator[Section]:
-    yield table_section(comparison)
+def _sections(comparison: Comparison, frame: ComparisonFrame) -> Iterator[Section]:
+    yield table_section(comparison, frame)
     for section in (training_section, syntaxgym_section, pairs_section, reading_section, garden_path_section):
         found = section(comparison)
         if found is not None:
@@ -109,15 +82,6 @@ def _named(row: RunMetrics, name: str) -> RunMetrics:
     return replace(row, name=name, reading=reading)
 
 
-def _foot(comparison: Comparison) -> Iterator[Markup]:
-    """Where the models are, how the page was made, and by what."""
-    runs = (element("li", f"{row.name}: ", element("code", row.run)) for row in comparison.runs)
-    yield details("The runs", element("ul", *runs))
-    items = (join(element("dt", name), element("dd", text)) for name, text in comparison.made.items())
-    if comparison.made:
-        yield element("dl", *items)
-
-
 def _title(comparison: Comparison) -> str:
     names = [row.name for row in comparison.runs]
     return f"One model: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side"
@@ -132,17 +96,3 @@ def _summary(comparison: Comparison) -> str:
     ((split, num_sentences, num_words),) = texts
     words = f" of {num_words:,} words" if num_words else ""
     return f"Systems: {systems}. Evaluated on {split}: {num_sentences:,} sentences{words}."
-
-
-def _warnings(comparison: Comparison) -> Iterator[Markup]:
-    return (element("p", element("strong", f"Take care: {text}.")) for text in hardly_trained(comparison.runs))
-
-
-def _contents(sections: Sequence[Section]) -> Markup:
-    items = (element("li", element("a", one.title, href=f"#{one.identifier}")) for one in sections)
-    return element("nav", element("ul", *items), aria_label="Contents")
-
-
-@cache
-def _style() -> Markup:
-    return Markup(files("treelm.figures.report").joinpath("style.css").read_text(encoding="utf-8"))

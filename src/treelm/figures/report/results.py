@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, count
 
 from treelm.evaluation.comparison.frame import HUMAN, METRICS, SPEED, SYNTAX, ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
 from treelm.evaluation.evaluate import concerns_gold_trees
 from treelm.evaluation.intervals import CONFIDENCE
-from treelm.evaluation.tables import Bold
-from treelm.figures.markup import Content, Markup, element, join
-from treelm.figures.report.charts import Axes, Series, for_both_widths, line_chart
-from treelm.figures.report.parts import Section, data_table, details, figure, key, looks_of, run_name, scrolled
+from treelm.evaluation.tables import Table
+from treelm.figures.charts import Axes, Point, for_both_widths, line_chart
+from treelm.figures.report.templates import Figure, Section, figures_section, looks_of, render
+from treelm.figures.svg import Drawing
 
 _CURVES = (
     "Perplexity per word (of models of characters or pieces: per token, which compares with no other unit) on the "
@@ -37,65 +37,38 @@ SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}", "\N{SECTION SIGN}")
 """Signs beside every F1 that point to the note on its gold trees; after them come numbers."""
 
 
-def table_section(comparison: Comparison) -> Section:
+def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
     """A table for each group of columns, what the columns are, and the notes."""
-    frame = ComparisonFrame.of(comparison)
     on_trees = filter(concerns_gold_trees, comparison.notes)
     signs = dict(zip(on_trees, chain(SIGNS, map(str, count(1))), strict=False))
+    by_run = ["".join(signs[note] for note in row.notes if note in signs) for row in comparison.runs]
     splits = " and ".join(dict.fromkeys(row.split for row in comparison.runs))
-    titles = {group: title.format(split=splits) for group, title in _TITLES.items()}
-    tables = [
-        scrolled(_table(comparison, frame, group, title, signs), title)
-        for group, title in titles.items()
-        if frame.shown(group)
-    ]
-    return Section(
-        identifier="figures",
-        title="Figures",
-        content=join(element("div", *tables, class_="tables"), _notes(comparison, frame, signs)),
-    )
-
-
-def _table(comparison: Comparison, frame: ComparisonFrame, group: str, title: str, signs: Mapping[str, str]) -> Markup:
-    columns = frame.shown(group)
-    table = frame.table(columns)
-    rows: list[Sequence[Content]] = []
-    for number, (name, *cells) in enumerate(table.rows):
-        if number >= len(comparison.runs):
-            rows.append((name, *map(_cell, cells)))
-            continue
-        row = comparison.runs[number]
-        found = "".join(signs[note] for note in row.notes if note in signs)
-        marks = [found if "_f1" in one.name and frame.data[one.name][number] is not None else "" for one in columns]
-        rows.append((run_name(name, number), *map(_cell, cells, marks)))
-    return data_table(title, ("model", *table.headings[1:]), rows)
-
-
-def _cell(text: str, sign: str = "") -> Markup:
-    shown = element("strong", text) if isinstance(text, Bold) else text
-    return join(shown, element("sup", sign)) if sign else join(shown)
-
-
-def _notes(comparison: Comparison, frame: ComparisonFrame, signs: Mapping[str, str]) -> Markup:
+    tables = []
+    for group, title in _TITLES.items():
+        if columns := frame.shown(group):
+            found = [
+                [sign if "_f1" in one.name and frame.data[one.name][row] is not None else "" for one in columns]
+                for row, sign in enumerate(by_run)
+            ]
+            tables.append((frame.table(columns, title=title.format(split=splits)), found))
     legend, *known = frame.legend
-    notes = [element("li", legend, " Bold: the best of each column, among rows that compare.")]
+    notes = [f"{legend} Bold: the best of each column, among rows that compare."]
     if len(set(frame.seeds)) < len(frame.seeds):
-        notes.append(element("li", f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t)."))
-    notes += [element("li", f"{signs[note]} " if note in signs else "", note) for note in known]
-    return element("ul", *notes, class_="notes")
+        notes.append(f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t).")
+    notes += [f"{signs[note]} {note}" if note in signs else note for note in known]
+    content = render("figures/report/tables.html.j2", tables=tables, notes=notes, num_runs=len(by_run))
+    return Section("figures", "Figures", content)
 
 
 def training_section(comparison: Comparison) -> Section | None:
     """Two charts and their numbers; None if no run was evaluated on dev while it was trained."""
-    looks = looks_of(comparison)
-    curves = [(row, looks[row.name], dev_points(row)) for row in comparison.runs]
-    curves = [curve for curve in curves if curve[2]]
+    looks = looks_of(comparison.runs)
+    curves = [(row, looks[row.name], points) for row in comparison.runs if (points := dev_points(row))]
     if not curves:
         return None
-    groups = (([one for one in curves if not _is_joint(one)], _CURVES), ([*filter(_is_joint, curves)], _JOINT))
-    figures = [_figure(group, caption) for group, caption in groups if group]
-    content = join(*figures, details("The last value of each curve", _last_values(curves)))
-    return Section(identifier="training", title="Learning curves", content=content)
+    words, joint = [one for one in curves if not _is_joint(one)], [one for one in curves if _is_joint(one)]
+    figures = [_figure(group, caption) for group, caption in ((words, _CURVES), (joint, _JOINT)) if group]
+    return figures_section("training", "Learning curves", figures)
 
 
 def _is_joint(curve: Curve) -> bool:
@@ -105,13 +78,18 @@ def _is_joint(curve: Curve) -> bool:
     return given_trees or any(point.word_nats is None for point in points)
 
 
-def _figure(curves: list[Curve], caption: str) -> Markup:
+def _figure(curves: Sequence[Curve], caption: str) -> Figure:
     charts = [
-        _chart(curves, "epochs", lambda point: point.epoch),
-        _chart(curves, "minutes of training", lambda point: point.seconds / 60),
+        for_both_widths(_chart(curves, "epochs", lambda point: point.epoch)),
+        for_both_widths(_chart(curves, "minutes of training", lambda point: point.seconds / 60)),
     ]
-    names = key({look: row.name for row, look, _ in curves})
-    return figure(join(names, element("div", *charts, class_="side-by-side")), caption)
+    return Figure(
+        caption=caption,
+        charts=charts,
+        key={look: row.name for row, look, _ in curves},
+        summary="The last value of each curve",
+        numbers=_last_values(curves),
+    )
 
 
 def dev_points(row: RunMetrics) -> list[LossPoint]:
@@ -125,28 +103,28 @@ def perplexity(point: LossPoint) -> float:
     return math.exp(min(nats, 100.0))  # a run that went astray is still drawn
 
 
-def _chart(curves: list[Curve], unit: str, place: Callable[[LossPoint], float]) -> Markup:
-    series = [
-        Series(
-            name=row.name,
-            look=look,
-            points=tuple((place(point), perplexity(point)) for point in points),
-            tips=tuple(
-                f"{row.name}: {perplexity(point):.1f} after {place(point):.3g} {unit} (step {point.step:,})"
-                for point in points
-            ),
-        )
-        for row, look, points in curves
-    ]
+def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], float]) -> Callable[[int], Drawing]:
+    def point(row: RunMetrics, one: LossPoint) -> Point:
+        value, where = perplexity(one), place(one)
+        return Point(where, value, f"{row.name}: {value:.1f} after {where:.3g} {unit} (step {one.step:,})")
+
+    lines = [(look, [point(row, one) for one in points]) for row, look, points in curves]
     axes = Axes(title=f"perplexity on dev by {unit}", x=unit, y="perplexity on dev")
-    return for_both_widths(lambda width: line_chart(series, axes, width))
+    return lambda width: line_chart(lines, axes, width, logarithmic=True, zero=True)
 
 
-def _last_values(curves: list[Curve]) -> Markup:
+def _last_values(curves: Sequence[Curve]) -> Table:
     rows = []
     for row, _, points in curves:
         last, best = points[-1], min(points, key=perplexity)
-        cells = (f"{last.epoch:g}", f"{last.step:,}", f"{last.seconds / 60:.1f}")
-        rows.append((row.name, *cells, f"{perplexity(last):.1f}", f"{perplexity(best):.1f}"))
-    heads = ("run", "epochs", "steps", "minutes", "perplexity at last", "lowest")
-    return scrolled(data_table("On dev", heads, rows), "values of the curves")
+        rows.append(
+            [
+                ("run", row.name),
+                ("epochs", f"{last.epoch:g}"),
+                ("steps", f"{last.step:,}"),
+                ("minutes", f"{last.seconds / 60:.1f}"),
+                ("perplexity at last", f"{perplexity(last):.1f}"),
+                ("lowest", f"{perplexity(best):.1f}"),
+            ]
+        )
+    return Table.of(rows, title="On dev")

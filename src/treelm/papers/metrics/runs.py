@@ -14,7 +14,7 @@ from treelm.evaluation.speed import BeamWidths, compare_batch_sizes, fitting_sen
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.figures.pictures import picture
+from treelm.figures.structures import picture
 from treelm.inference.loading import load
 from treelm.io.atomic import write_atomically
 from treelm.models.search.config import SearchOptions, SearchPrecision

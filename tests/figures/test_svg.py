@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
-from treelm.figures.markup import Markup, element, join
+from treelm.figures.svg import Drawing, below, beside, element, heading
 
 
 class Reader(HTMLParser):
@@ -34,16 +36,19 @@ def test_any_text_is_read_back_from_content_and_attribute(text: str) -> None:
     assert reader.attributes == [text]
 
 
-def test_markup_is_not_escaped_again() -> None:
+def test_elements_escape_texts_but_no_markup_and_shorten_numbers() -> None:
     assert element("p", element("b", "a & b"), "<") == "<p><b>a &amp; b</b>&lt;</p>"
-    assert isinstance(join("a", Markup("<br>")), Markup)
-
-
-def test_control_characters_which_html_forbids_are_replaced() -> None:
     assert element("p", "a\x00b\x1b", title="\x07") == '<p title="\N{REPLACEMENT CHARACTER}">a\ufffdb\ufffd</p>'
-
-
-def test_attributes_lose_what_python_needs_in_names_and_none_is_left_out() -> None:
     assert element("text", "a", class_="b", text_anchor="end", x=1.0, y=0.126, id=None) == (
         '<text class="b" text-anchor="end" x="1" y="0.13">a</text>'
     )
+
+
+def test_drawings_are_put_together_without_covering_each_other() -> None:
+    one = Drawing("plot", "one", 100, 50, Markup("<g/>"))
+    for title, put, size in (("below", below, (124, 124 + 12)), ("beside", beside, (224 + 24, 74))):
+        both = put(title, [one, one])
+        assert (both.width, both.height) == size
+        root = ElementTree.fromstring(both.file())
+        assert root.findtext("{http://www.w3.org/2000/svg}title") == title
+    assert heading("a title").width > 0

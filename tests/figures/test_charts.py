@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import re
-from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from treelm.figures.report.charts import Axes, Dot, Series, line_chart, scatter_chart, spread
-from treelm.figures.report.parts import colour_class, mark
-from treelm.figures.report.surprisals import Row, surprisal_table
-from treelm.figures.report.trees import TreeColumns, draw_tree, shows_labels
+from treelm.figures.charts import Axes, Point, Scale, line_chart, mark_text, scale_over, scatter_chart
+from treelm.figures.svg import Drawing, colour_class, mark
+from treelm.figures.trees import TreeColumns, draw_tree, shows_labels
 from treelm.trees.tree import Tree
 
 AXES = Axes(title="a chart", x="epochs", y="perplexity")
-FALLING = Series(name="falls", look=0, points=((1, 1000.0), (2, 100.0)), tips=("first", "last"))
-LEVEL = Series(name="stays <put>", look=1, points=((1, 100.0), (2, 100.0)), tips=("one", "two"))
+FALLING = (0, [Point(1, 1000.0, "first"), Point(2, 100.0, "last")])
+LEVEL = (1, [Point(1, 100.0, "one"), Point(2, 100.0, "two")])
 
 
-def svg(text: str) -> ElementTree.Element:
-    return ElementTree.fromstring(text)
+def svg(drawing: Drawing) -> ElementTree.Element:
+    return ElementTree.fromstring(drawing.__html__())
 
 
 def places(picture: ElementTree.Element) -> dict[str, tuple[float, float]]:
@@ -36,7 +35,7 @@ def places(picture: ElementTree.Element) -> dict[str, tuple[float, float]]:
 
 
 def test_points_stand_where_their_values_are() -> None:
-    found = places(svg(line_chart([FALLING, LEVEL], AXES, 560)))
+    found = places(svg(line_chart([FALLING, LEVEL], AXES, 560, logarithmic=True)))
     assert found["first"][1] < found["last"][1], "a higher perplexity stands higher"
     assert found["last"] == found["two"]
     assert found["one"][1] == found["two"][1]
@@ -51,24 +50,22 @@ def test_there_is_no_line_that_is_not_data() -> None:
 
 
 def test_a_chart_of_one_point_is_drawn() -> None:
-    alone = Series(name="alone", look=0, points=((0.0, 100.0),), tips=("here",))
-    assert "here" in places(svg(line_chart([alone], AXES, 364)))
+    assert "here" in places(svg(line_chart([(0, [Point(0.0, 100.0, "here")])], AXES, 364)))
 
 
-@pytest.mark.parametrize("given", [[0, 1, 2], [50, 50, 50], [98, 99, 100], []])
-def test_labels_that_are_moved_apart_stay_in_order_and_within_bounds(given: list[float]) -> None:
-    moved = spread(given, 10, 0, 100)
-    assert all(second - first >= 10 for first, second in pairwise(moved))
-    assert all(0 <= place <= 100 for place in moved)
+def test_intervals_are_drawn_above_and_below_their_points() -> None:
+    picture = svg(line_chart([(0, [Point(0.0, 5.0, "a", 4.0, 7.0), Point(1.0, 5.0)])], AXES, 364))
+    curves = [one.get("d", "") for one in picture.iter("path") if "curve" in one.get("class", "")]
+    assert [("V" in one, "L" in one) for one in curves] == [(False, True), (True, False)]
 
 
 def test_points_without_a_perplexity_stand_in_the_strip_at_the_right() -> None:
     dots = [
-        Dot(name="ours", x=100.0, y=30.0, tip="ours", look=0),
-        Dot(name="known", x=50.0, y=60.0, tip="known"),
-        Dot(name="unknown", x=None, y=80.0, tip="unknown"),
+        Point(100.0, 30.0, "ours", look=0),
+        Point(50.0, 60.0, "known"),
+        Point(None, 80.0, "unknown"),
     ]
-    picture = svg(scatter_chart(dots, AXES, 900, outside="not known"))
+    picture = svg(scatter_chart(dots, AXES, 900, outside="not known", is_percent=True))
     grey = {circle.findtext("title"): circle for circle in picture.iter("circle")}
     assert set(grey) == {"known", "unknown"}
     strip = next(rect for rect in picture.iter("rect") if rect.get("class") == "strip")
@@ -78,12 +75,12 @@ def test_points_without_a_perplexity_stand_in_the_strip_at_the_right() -> None:
 
 
 def test_without_such_points_there_is_no_strip() -> None:
-    assert "strip" not in scatter_chart([Dot(name="a", x=5.0, y=1.0, tip="a")], AXES, 900, outside="not known")
+    assert "strip" not in scatter_chart([Point(5.0, 1.0, "a")], AXES, 900, outside="not known").content
 
 
 def test_names_of_points_do_not_cover_each_other() -> None:
-    dots = [Dot(name=f"system {n}", x=100.0 + n / 99, y=30.0, tip="", look=n) for n in range(6)]
-    far = Dot(name="far", x=5.0, y=30.0, tip="", look=6)
+    dots = [Point(100.0 + n / 99, 30.0, name=f"system {n}", look=n) for n in range(6)]
+    far = Point(5.0, 30.0, name="far", look=6)
     names = [one for one in svg(scatter_chart([*dots, far], AXES, 900)).iter("text") if one.get("class") == "name"]
     assert 1 < len(names) < len(dots)
 
@@ -114,7 +111,7 @@ def test_a_tree_has_a_bracket_and_a_label_for_each_constituent_over_its_words() 
 def test_constituents_that_the_gold_tree_lacks_are_dashed() -> None:
     gold = Tree.parse("(S the (VP dog barks))")
     picture = svg(draw_tree(TREE, TreeColumns(TREE.words(), [TREE, gold]), "a tree", gold))
-    assert branches(picture) == ["branch", "branch other", "branch other"]
+    assert branches(picture) == ["branch other", "branch other", "branch"]
 
 
 def test_labels_that_are_all_the_same_are_not_shown() -> None:
@@ -123,16 +120,41 @@ def test_labels_that_are_all_the_same_are_not_shown() -> None:
     assert "X" not in [text.text for text in svg(draw_tree(tree, TreeColumns("abc", [tree]), "")).iter("text")]
 
 
-def test_surprisals_stand_in_the_columns_of_their_words_on_one_scale() -> None:
-    rows = [
-        Row(head="a", name="a", look=0, bits=(2.0, 9.0), is_unknown=(False, True), more=("11.0",)),
-        Row(head="<b>", name="<b>", look=8, bits=(math.inf, 0.0), is_unknown=(False, False), more=("inf",)),
-    ]
-    table = svg(surprisal_table(("one", "<two>"), ("sum",), rows))
-    assert [head.text for head in table.findall("./thead/tr/th")] == ["one", "<two>", "sum"]
-    assert table.get("style") == "--words:3;--most:9.0000"
-    first, second = table.findall("./tbody/tr")
-    assert [cell.findtext("span") for cell in first.findall("td")] == ["2.0", "9.0*", None]
-    assert [bar.get("style") for bar in first.iter("i")] == ["--bits:2.0000", "--bits:9.0000"]
-    assert [cell.get("title") for cell in second.findall("td")] == ["<b>, one: inf", "<b>, <two>: 0.0", None]
-    assert second.get("class") == colour_class(8)
+def test_values_stand_in_proportion() -> None:
+    scale = Scale(low=0, high=10, start=100, end=0)
+    assert [scale(0), scale(5), scale(10)] == [100, 50, 0]
+
+
+def test_equal_factors_are_equal_steps_on_a_logarithmic_axis() -> None:
+    scale = Scale(low=10, high=1000, start=0, end=100, logarithmic=True)
+    assert [scale(10), scale(100), scale(1000)] == pytest.approx([0, 50, 100])
+
+
+def test_marks_are_round() -> None:
+    assert Scale(low=0, high=10, start=0, end=1).marks(5) == [0, 2, 4, 6, 8, 10]
+    assert Scale(low=25, high=1500, start=0, end=1, logarithmic=True).marks(6) == [50, 100, 200, 500, 1000]
+
+
+@pytest.mark.parametrize(("low", "high"), [(157.7, 239.9), (1.1, 1.9), (0.775, 0.795), (990, 1410)])
+def test_an_axis_has_two_marks_at_least(low: float, high: float) -> None:
+    """Of one alone nobody can read a distance."""
+    marks = Scale(low=low, high=high, start=0, end=1).marks(4)
+    assert 2 <= len(marks) <= 6
+    assert low <= marks[0] < marks[-1] <= high
+
+
+@given(
+    st.lists(st.floats(min_value=1e-3, max_value=1e6), min_size=1, max_size=5),
+    st.booleans(),
+    st.booleans(),
+)
+def test_all_values_are_on_the_axis_and_it_has_marks(values: list[float], logarithmic: bool, zero: bool) -> None:
+    scale = scale_over(values, 0, 100, logarithmic=logarithmic, zero=zero)
+    assert all(-1e-6 <= scale(value) <= 100 + 1e-6 for value in values)
+    marks = scale.marks()
+    assert 1 <= len(marks) <= 13
+    assert all(-1e-6 <= scale(mark) <= 100 + 1e-6 for mark in marks)
+
+
+def test_marks_are_written_short() -> None:
+    assert [mark_text(value) for value in (0.1 + 0.2, 50.0, 25_000.0)] == ["0.3", "50", "25,000"]

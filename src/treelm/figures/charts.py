@@ -1,0 +1,202 @@
+"""Small charts over linear and logarithmic axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from treelm.figures.svg import Drawing, colour_class, element, join, mark, text, text_width
+
+WIDE, NARROW, ALONE = 560, 364, 900
+"""Widths in pixels that a chart is drawn for: beside another one on a screen, on a telephone, alone on a screen."""
+_FONT = 12
+_TOP, _BOTTOM, _LEFT, _RIGHT = 26, 40, 46, 14
+_OUTSIDE = 72  # width of the strip for points without a place on the x axis
+
+
+class Point(NamedTuple):
+    """A point with what is said of it, and an interval above and below it if it has one."""
+
+    x: float | None
+    """None: without a place on the axis."""
+    y: float
+    tip: str = ""
+    low: float | None = None
+    high: float | None = None
+    name: str = ""
+    look: int | None = None
+    """Of a point in a scatter, the look of its run; None of those that are grey."""
+
+
+class Axes(NamedTuple):
+    """The words of a chart."""
+
+    title: str
+    """For those who hear the page."""
+    x: str
+    y: str
+
+
+def for_both_widths(draw: Callable[[int], Drawing], wide: int = WIDE) -> tuple[Drawing, Drawing]:
+    """A chart drawn twice: the page shows the one that fits, with letters of the same size."""
+    return draw(wide), draw(NARROW)
+
+
+def line_chart(
+    lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes, width: int, height: int = 320,
+    *, logarithmic: bool = False, zero: bool = False,
+) -> Drawing:  # fmt: skip
+    """A line for each look and its points, with their marks and intervals; ``zero``: the x axis begins at 0."""
+    points = [point for _, own in lines for point in own]
+    right = width - _RIGHT
+    x = scale_over([point.x or 0.0 for point in points], _LEFT, right, zero=zero)
+    ends = [end for point in points for end in (point.low, point.y, point.high) if end is not None]
+    y = scale_over(ends, height - _BOTTOM, _TOP, logarithmic=logarithmic)
+    parts = [_axes(axes, x, y, right)]
+    for look, own in lines:
+        places = [(x(point.x or 0.0), y(point.y)) for point in own]
+        path = "M" + "L".join(f"{across:.1f} {down:.1f}" for across, down in places)
+        paths = [path] + [
+            f"M{across:.1f} {y(point.low):.1f}V{y(point.high):.1f}"
+            for (across, _), point in zip(places, own, strict=True)
+            if point.low is not None and point.high is not None
+        ]
+        parts += [element("path", class_=f"curve {colour_class(look)}", d=one) for one in paths]
+        parts += [mark(look, *place, point.tip) for place, point in zip(places, own, strict=True) if point.tip]
+    return Drawing("plot", axes.title, width, height, join(*parts))
+
+
+def scatter_chart(
+    points: Sequence[Point], axes: Axes, width: int, height: int = 400, *, outside: str = "", is_percent: bool = False
+) -> Drawing:
+    """Points over a logarithmic x axis and a y axis from 0 to 100, or one that all points and 0 fit on.
+
+    ``outside`` names the strip for points without x.
+    """
+    placed = [point.x for point in points if point.x is not None]
+    has_outside = len(placed) < len(points)
+    right = width - _RIGHT - _OUTSIDE * has_outside
+    y = scale_over([0.0, *(point.y for point in points)], height - _BOTTOM, _TOP)
+    if is_percent:
+        y = Scale(low=0, high=100, start=height - _BOTTOM, end=_TOP)
+    x = scale_over(placed or [10, 100], _LEFT, right, logarithmic=True)
+    parts = [_axes(axes, x, y, right)]
+    middle = right + 10 + _OUTSIDE / 2
+    if has_outside:
+        size = {"width": _OUTSIDE, "height": height - _BOTTOM - _TOP}
+        parts.append(element("rect", class_="strip", rx=4, x=right + 10, y=_TOP, **size))
+        parts.append(text(middle, height - _BOTTOM + 16, outside, "tick middle"))
+    drawn = [(point, middle if point.x is None else x(point.x), y(point.y)) for point in points]
+    parts.append(_names([one for one in drawn if one[0].look is not None], width))
+    for point, across, down in drawn:
+        if point.look is not None:
+            parts.append(mark(point.look, across, down, point.tip))
+        else:
+            tip = element("title", point.tip)
+            parts.append(element("circle", tip, class_="published", cx=across, cy=down, r=4))
+    return Drawing("plot", axes.title, width, height, join(*parts))
+
+
+def _names(drawn: Sequence[tuple[Point, float, float]], right: float) -> Markup:
+    """Names beside the runs' points where there is room; the key has them all."""
+    taken = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in drawn]
+    names = []
+    for point, x, y in drawn:
+        width = text_width(point.name, _FONT)
+        for left, base in ((x + 9, y + 4), (x - 9 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 18)):
+            own = (left, base - _FONT, left + width, base + 3)
+            is_free = not any(
+                own[0] < one[2] and one[0] < own[2] and own[1] < one[3] and one[1] < own[3] for one in taken
+            )
+            if left > _LEFT and left + width < right and is_free:
+                names.append(text(left, base, point.name, "name"))
+                taken.append(own)
+                break
+    return join(*names)
+
+
+def _axes(axes: Axes, x: Scale, y: Scale, right: float) -> Markup:
+    """Lines at round values of y, marks below, and what both axes are."""
+    bottom = y.start
+    parts = []
+    for value in y.marks():
+        parts.append(element("line", class_="rule", x1=_LEFT, x2=right, y1=y(value), y2=y(value)))
+        parts.append(text(_LEFT - 7, y(value) + 4, mark_text(value), "tick end"))
+    for value in x.marks(max(3, int((right - _LEFT) / 60))):
+        parts.append(element("line", class_="axis", x1=x(value), x2=x(value), y1=bottom, y2=bottom + 4))
+        parts.append(text(x(value), bottom + 17, mark_text(value), "tick middle"))
+    parts.append(element("line", class_="axis", x1=_LEFT, x2=right, y1=bottom, y2=bottom))
+    parts.append(text(2, 14, axes.y, "label"))
+    parts.append(text((x.start + x.end) / 2, bottom + 34, axes.x, "label middle"))
+    return join(*parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """An axis from ``low`` to ``high``, drawn from ``start`` to ``end`` (pixels; y axes have start > end)."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The place of a value."""
+        low, high, value = (math.log(one) if self.logarithmic else one for one in (self.low, self.high, value))
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+    def marks(self, most: int = 6) -> list[float]:
+        """Round values on the axis, not many more than ``most``."""
+        return _log_marks(self.low, self.high, most) if self.logarithmic else _marks(self.low, self.high, most)
+
+
+def scale_over(
+    values: Sequence[float], start: float, end: float, *, logarithmic: bool = False, zero: bool = False
+) -> Scale:
+    """A scale that all values fit on with a little room; ``zero``: it begins at 0."""
+    low, high = min(values), max(values)
+    if logarithmic:
+        room = (high / low) ** 0.04 if high > low else 1.5
+        return Scale(low=low / room, high=high * room, start=start, end=end, logarithmic=True)
+    low = min(0.0, low) if zero else low
+    room = (high - low) * 0.04 or 1.0
+    return Scale(low=low if zero else low - room, high=high + room, start=start, end=end)
+
+
+def _marks(low: float, high: float, most: int) -> list[float]:
+    step = _round_up((high - low) / most)
+    found = _multiples(step, low, high)
+    if len(found) < 2:  # of one alone nobody reads a distance
+        found = _multiples(_round_up(step / 2.5 * (1 - 1e-9)), low, high)
+    return found
+
+
+def _multiples(step: float, low: float, high: float) -> list[float]:
+    return [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def _round_up(step: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
+
+
+def _log_marks(low: float, high: float, most: int) -> list[float]:
+    """Marks at 1, 2, 5 times powers of ten, as many as fit; of a short axis, linear ones."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+        marks = [factor * 10.0**power for power in powers for factor in factors]
+        marks = [mark for mark in marks if low <= mark <= high]
+        if len(marks) <= most:
+            return marks if len(marks) > 1 else _marks(low, high, most)
+    return marks
+
+
+def mark_text(value: float) -> str:
+    """A mark of an axis as text."""
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{round(value, 6):g}"

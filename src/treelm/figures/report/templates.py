@@ -1,0 +1,97 @@
+"""Pages by jinja2 templates: texts are escaped, and control characters, which HTML does not allow, shown as U+FFFD."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import jinja2
+from markupsafe import Markup
+
+import treelm
+from treelm.evaluation.comparison.metrics import RunMetrics
+from treelm.evaluation.tables import Bold, Table
+from treelm.figures import svg
+
+Looks = Mapping[str, int]
+"""The number of the look of every run: its colour, mark and dashes, the same in the whole page."""
+
+
+class Section(NamedTuple):
+    """A part of a page with a heading."""
+
+    identifier: str
+    title: str
+    content: Markup
+
+
+class Bars(NamedTuple):
+    """Bars under one heading: shares of runs from 0 to 1 with their looks, of other models, and that of chance."""
+
+    title: str
+    shares: Sequence[tuple[str, int, float]]
+    others: Sequence[float] = ()
+    chance: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """Charts or bars, with what they mean and, folded away, the numbers."""
+
+    caption: str
+    charts: Sequence[tuple[svg.Drawing, svg.Drawing]] = ()
+    """Each in both widths."""
+    key: Mapping[int, str] = field(default_factory=dict)
+    """Names by their look."""
+    bars: Sequence[Bars] = ()
+    summary: str = ""
+    numbers: Table | None = None
+
+
+def looks_of(rows: Sequence[RunMetrics]) -> Looks:
+    """The looks of runs, by their order."""
+    return {row.name: number for number, row in enumerate(rows)}
+
+
+def render(template: str, **values: Any) -> Markup:
+    """Fill a template of the package, named by its path."""
+    return Markup(_environment().get_template(template).render(values))
+
+
+def share_text(share: float) -> str:
+    """A probability in percent."""
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%" if share >= 0.0005 else "<\N{NO-BREAK SPACE}0.1\N{NO-BREAK SPACE}%"
+
+
+def figures_section(identifier: str, title: str, figures: Sequence[Figure]) -> Section:
+    """A section of figures alone."""
+    return Section(identifier, title, render("figures/report/figures.html.j2", figures=figures))
+
+
+def page_of(title: str, summary: str, sections: Sequence[Section], **values: Any) -> str:
+    """A page of sections: below its title what was found, at its foot where runs are and how it was made."""
+    own = files("treelm.figures.report").joinpath("style.css").read_text(encoding="utf-8")
+    common = {"title": title, "summary": summary, "sections": sections, "version": treelm.__version__}
+    absent = dict.fromkeys(("findings", "warnings", "runs", "made"), ())
+    return str(render("figures/report/page.html.j2", style=svg.style() + own, **{**absent, **common, **values}))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    def shown(value: Any) -> Any:
+        return svg.escaped(value) if isinstance(value, str) else value
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("treelm", "."),
+        autoescape=True,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.globals |= {"colour_class": svg.colour_class, "mark": svg.mark, "share_text": share_text}
+    environment.tests["bold"] = lambda cell: isinstance(cell, Bold)
+    return environment

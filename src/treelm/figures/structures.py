@@ -1,0 +1,320 @@
+"""Pictures of what the trees of systems follow from, by the kind of the record that a system's ``structure`` gives."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import sqrt
+from typing import Any, NamedTuple
+
+from rich.cells import cell_len
+
+from treelm.figures.svg import (
+    FONT,
+    MARGIN,
+    Drawing,
+    below,
+    beside,
+    box,
+    element,
+    heading,
+    join,
+    text,
+    text_width,
+    upright,
+)
+from treelm.figures.trees import tree_drawing
+from treelm.models.base import LanguageModel
+from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape, Structure
+from treelm.trees.tree import Tree
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+OUTSIDE = "out of reach (max_span, stop_at_end)"
+_BASELINE = 0.35 * FONT  # pixels from the middle of a text down to its baseline
+_FAINTEST = 0.05  # opacity of what is seen and not attended to
+_LINE = 92  # characters of a caption
+
+
+def _heights(found: Distances) -> list[float]:
+    """Heights from 0 to 1; the largest distance is 1, a distance of zero is 0."""
+    largest = max(found.values, default=0.0)
+    return [value / largest if largest > 0 else 0.0 for value in found.values]
+
+
+def distances_text(found: Distances, height: int = 6) -> str:
+    """Bars of block characters, ``height`` lines high, and below them the tokens; above, the largest distance."""
+    widths = [max(cell_len(token), 1) for token in found.tokens]
+    eighths = [round(8 * height * share) for share in _heights(found)]
+    rows = [
+        [BLOCKS[min(max(filled - 8 * line, 0), 8)] * width for filled, width in zip(eighths, widths, strict=True)]
+        for line in range(height - 1, -1, -1)
+    ]
+    words = [token + " " * (width - cell_len(token)) for token, width in zip(found.tokens, widths, strict=True)]
+    lines = [f"largest distance {max(found.values, default=0.0):.3g}", *map(" ".join, (*rows, words))]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def distances_drawing(found: Distances) -> Drawing:
+    """A bar for each token (Fig. 4, Shen et al. 2018): the distance between it and the token before.
+
+    Bars before words have a colour of their own where words have parts.
+    """
+    left, height, gap = MARGIN + 32.0, 120, 10
+    base, x, parts = MARGIN + height, left, []
+    for token, value, share, begins in zip(found.tokens, found.values, _heights(found), found.begins_word, strict=True):
+        width = max(text_width(token), 1.5 * FONT * 0.6)
+        bar = min(width, 1.2 * FONT)
+        kind = "bar end" if begins and not all(found.begins_word) else "bar"
+        place = (x + (width - bar) / 2, base - share * height, bar, share * height)
+        parts += [box(*place, kind, f"{token}: {value:.3g}"), text(x + width / 2, base + FONT + 6, token)]
+        x += width + gap
+    largest = max(found.values, default=0.0)
+    axis = [text(left - 9, y, f"{value:.2g}", "tick") for value, y in {0.0: base, largest: MARGIN}.items()]
+    axis.append(element("line", class_="axis", x1=left - 5, x2=x, y1=base, y2=base))
+    title = f"distances before: {' '.join(found.tokens)}"
+    return Drawing("distances", title, x - gap + MARGIN, base + FONT + MARGIN, join(*axis, *parts))
+
+
+def _grid(
+    kind: str, title: str, rows: Sequence[str], columns: Sequence[str], cell: int, cells: Iterable[str]
+) -> Drawing:
+    """A grid of ``cells``, drawn from its corner, with names of rows, and of columns, which stand upright."""
+    edge = MARGIN + max(text_width(name) for name in (*rows, *columns)) + 8
+    names = [upright(edge + cell * (number + 0.7), edge - 6, name) for number, name in enumerate(columns)]
+    names += [text(edge - 6, edge + cell * (row + 0.75), name, "row") for row, name in enumerate(rows)]
+    grid = element("g", *cells, transform=f"translate({edge:.0f} {edge:.0f})")
+    width, height = edge + cell * len(columns) + MARGIN, edge + cell * len(rows) + MARGIN
+    return Drawing(kind, title, width, height, join(*names, grid))
+
+
+def spans_drawing(found: SpanWeights) -> Drawing:
+    """Weights of the spans that each token looks at when it is read.
+
+    Row t, column i: of the span from token i to token t - 1; longer ones than ``reach[t]`` are out of reach.
+    """
+    cell, parts = 24, []
+    for row, weights in enumerate(found.weights[1:], 1):
+        for column, weight in enumerate(weights):
+            place = (cell * column, cell * (row - 1), cell - 2, cell - 2)
+            if row - column > found.reach[row]:
+                parts.append(box(*place, "outside", OUTSIDE))
+            else:
+                parts.append(box(*place, "weight", f"{weight:.3f}", fill_opacity=round(weight, 3)))
+    title = f"attention over spans of: {' '.join(found.tokens[1:-1])}"
+    return _grid("attention", title, found.tokens[1:], found.tokens[:-1], cell, parts)
+
+
+def sight_drawing(found: StackSight) -> Drawing:
+    """Which positions of a derivation each one may see (Fig. 2, Sartran et al. 2022)."""
+    cell, parts = 18, []
+    for row, seen in enumerate(found.seen):
+        y, size = cell * row, cell - 2
+        parts.append(box(0, y, cell * (row + 1) - 2, size, "hidden", rx=2))
+        for column, weight in zip(seen, found.weights[row] if found.weights else [None] * len(seen), strict=True):
+            kind = "own" if column == row else "part" if found.composes[row] else "seen"
+            opacity = None if weight is None else round(_FAINTEST + (1 - _FAINTEST) * sqrt(weight), 2)
+            tip = "" if weight is None else f"{100 * weight:.0f} %"
+            parts.append(box(cell * column, y, size, size, kind, tip, rx=2, fill_opacity=opacity))
+    return _grid(
+        "sight", f"what each position sees of: {' '.join(found.tokens)}", found.tokens, found.tokens, cell, parts
+    )
+
+
+def used_slots(found: SlotSpans) -> list[int]:
+    """The root's slot and those below it down to the lowest that is ever used."""
+    num_slots = len(found.spans[0])
+    lowest = min(slot for slot in range(num_slots) if any(column[slot] for column in found.spans))
+    return list(range(num_slots - 1, lowest - 1, -1))
+
+
+def _covered(found: SlotSpans, span: tuple[int, int] | None) -> str:
+    """The words that a slot holds, or where they begin and end; nothing for an empty slot."""
+    covered = found.tokens[slice(*span)] if span else ()
+    return " ".join(covered) if len(covered) <= 2 else f"{covered[0]} .. {covered[-1]}"
+
+
+def memory_text(found: SlotSpans) -> str:
+    """A column for each word, a row for each slot, the root on top; below, decisions. Without unused slots."""
+    slots = used_slots(found)
+    rows = [[f"slot {slot}", *(_covered(found, column[slot]) or "." for column in found.spans)] for slot in slots]
+    return _aligned([*rows, ["theta", *map(str, found.decisions)], ["word", *found.tokens]])
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def memory_drawing(found: SlotSpans) -> Drawing:
+    """A memory of slots while a model reads (Fig. 2, Shen et al. 2021): a column for each word, the root on top.
+
+    A slot holds the words that its candidate covers. The slot of the decision is marked, and the one below it, where
+    the word was written; below, words and decisions.
+    """
+    slots, row = used_slots(found), 34
+    names = [*(f"slot {slot}" for slot in slots), "word", "theta"]
+    x = left = MARGIN + max(map(text_width, names)) + 16
+    parts = []
+
+    def write(x: float, number: int, content: str, kind: str) -> None:
+        parts.append(text(x, MARGIN + row * (number + 0.5) + _BASELINE, content, kind))
+
+    for number, name in enumerate(names):
+        write(left - 12, number, name, "name")
+    for token, theta, spans in zip(found.tokens, found.decisions, found.spans, strict=True):
+        contents = [_covered(found, spans[slot]) for slot in slots]
+        width = max(map(text_width, (token, *contents))) + 20
+        for number, (slot, content) in enumerate(zip(slots, contents, strict=True)):
+            kind = "split" if slot == theta else "read" if slot == theta - 1 else "cell"
+            y = MARGIN + row * number + 2
+            parts.append(box(x, y, width, row - 4, kind if content else "empty", rx=4))
+            if content:
+                write(x + width / 2, number, content, "content")
+        write(x + width / 2, len(slots), token, "word")
+        write(x + width / 2, len(slots) + 1, str(theta), "theta")
+        x += width + 8
+    title = f"memory after each word of: {' '.join(found.tokens[1:])}"
+    return Drawing("memory", title, x + MARGIN, row * len(names) + 2 * MARGIN, join(*parts))
+
+
+def tape_text(found: StackTape) -> str:
+    """Depths in columns; a line left of them joins the words of a constituent on the stack."""
+
+    def cell(place: int, last: int) -> str:
+        if place > last:
+            return ""
+        start, end = next(span for span in found.stacks[last] if span[0] <= place < span[1])
+        sign = " " if end - start == 1 else "/" if place == start else "\\" if place == end - 1 else "|"
+        return f"{sign}{found.depths[last][place]}"
+
+    lasts = range(len(found.tokens))
+    rows = [[token, *(cell(place, last) for last in lasts)] for place, token in enumerate(found.tokens)]
+    return _aligned([["", *found.tokens], *rows])
+
+
+def tape_drawing(found: StackTape) -> Drawing:
+    """The stack after each word: boxes of constituents over the rows of their words, in a column for each word."""
+    row = 24
+    x = left = MARGIN + max(map(text_width, found.tokens)) + 12
+    parts = []
+
+    def write(x: float, number: int, content: str, kind: str) -> None:
+        parts.append(text(x, MARGIN + row * (number + 0.5) + _BASELINE, content, kind))
+
+    for last, token in enumerate(found.tokens):
+        width = max(text_width(token), 22) + 10
+        write(left - 10, last + 1, token, "name")
+        write(x + width / 2, 0, token, "word")
+        for start, end in found.stacks[last]:
+            kind = "cell" if end <= last else "read" if end - start == 1 else "split"
+            parts.append(box(x, MARGIN + row * (start + 1) + 2, width, row * (end - start) - 4, kind, rx=4))
+        for number, depth in enumerate(found.depths[last], 1):
+            write(x + width / 2, number, str(depth), "depth")
+        x += width + 8
+    title = f"the stack after each word of: {' '.join(found.tokens)}"
+    return Drawing("tape", title, x + MARGIN, row * (len(found.tokens) + 1) + 2 * MARGIN, join(*parts))
+
+
+class StructurePicture(NamedTuple):
+    """A picture of one kind of record, which only some systems have."""
+
+    kind: type[Structure]
+    name: str
+    draw: Callable[[Any], Drawing]
+    caption: str
+    layout: str = "cards"
+    """Classes of what holds the pictures of several systems in a page."""
+    key: Mapping[str, str] = {}
+    """What the colours mean, by the class that has them."""
+    needs_tree: bool = False
+    """Whether the tree stands beside the picture in a file."""
+
+    def of(self, found: Iterable[Structure]) -> Structure | None:
+        """The record that this draws, if it is among those found."""
+        return next((one for one in found if isinstance(one, self.kind)), None)
+
+
+PICTURES = (
+    StructurePicture(
+        Distances,
+        "distances",
+        distances_drawing,
+        "Syntactic distances: the higher the bar, the higher in the tree is the boundary between a token and the one "
+        "before it. Trees follow from their order. The scale is each system's own.",
+    ),
+    StructurePicture(
+        SpanWeights,
+        "attention over spans",
+        spans_drawing,
+        "Attention over spans: when a row's token is read, how much weight the span has that begins at the column's "
+        "token and ends just before the row's. The darker, the more; dashed spans are out of reach.",
+        needs_tree=True,
+    ),
+    StructurePicture(
+        SlotSpans,
+        "memory",
+        memory_drawing,
+        "What each slot of the memory covers after every word (columns), the root on top.",
+        layout="cards whole",
+        key={"split": "the slot where the word attaches (theta)", "read": "the word itself", "cell": "composed"},
+    ),
+    StructurePicture(
+        StackSight,
+        "what positions see",
+        sight_drawing,
+        "Attention as a stack: which earlier positions (columns) each position of the derivation (rows) may see. A "
+        "closing bracket is read twice: once to compose its constituent, and once to predict what comes next. The "
+        "fuller the colour, the more the last layer attends to it.",
+        layout="cards whole",
+        key={"cell": "seen", "split": "parts of the constituent that is composed", "read": "itself"},
+        needs_tree=True,
+    ),
+    StructurePicture(
+        StackTape,
+        "stack and tape",
+        tape_drawing,
+        "The stack after every word (columns): boxes are its constituents, numbers say how many constituents built so "
+        "far hold a word (rows), which is what attention sees of the tree.",
+        layout="cards whole",
+        key={"split": "the constituent just built", "read": "the word alone", "cell": "built before"},
+    ),
+)
+
+
+def structure_figure(found: Structure, tree: Tree | None = None, gold: Tree | None = None) -> Drawing:
+    """A picture with its caption and the meaning of its colours, beside the tree and the gold tree where they help."""
+    one = next(one for one in PICTURES if isinstance(found, one.kind))
+    drawing = one.draw(found)
+    lines = [heading(line, "soft") for line in textwrap.wrap(one.caption, _LINE)]
+    key = [_key_line(kind, meaning) for kind, meaning in one.key.items()]
+    trees = {"tree": tree, "tree of the file": gold} if one.needs_tree else {}
+    shown = [part for name, one in trees.items() if one for part in (heading(name), tree_drawing(one, name))]
+    pictures = beside(drawing.title, [drawing, below("trees", shown)]) if shown else drawing
+    return below(drawing.title, [heading(one.name.capitalize()), *lines, *key, pictures], gap=4)
+
+
+def _key_line(kind: str, meaning: str) -> Drawing:
+    content = join(box(0, 2, 18, 12, kind, rx=3), text(26, FONT, meaning, "soft"))
+    return Drawing("key", meaning, 26 + text_width(meaning), FONT + 4, content)
+
+
+def figure_of(lm: LanguageModel, words: Sequence[str], gold: Tree | None = None) -> Drawing:
+    """What the tree of a sentence follows from in a model, as a picture, such as for a notebook.
+
+    Raises ``InputError`` for a sentence without words, and for a system whose trees follow from nothing that is drawn.
+    """
+    found = lm.structure(words)
+    (tree,) = lm.parse([words])
+    return tree_drawing(tree, "tree") if found is None else structure_figure(found, tree, gold)
+
+
+def picture(lm: LanguageModel, tree: Tree, gold: Tree | None = None) -> str:
+    """Draw what the tree that a system has found follows from, by the kind of its ``structure``, else the tree.
+
+    Raises ``InputError`` for a tree that is too tall to be drawn.
+    """
+    found = lm.structure(tree.words())
+    if found is None:
+        return tree.to_svg()
+    return structure_figure(found, tree, gold).file()

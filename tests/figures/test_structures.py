@@ -1,0 +1,131 @@
+"""Pictures of what trees follow from: what stands where, and what a stranger needs to read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.palm.worlds import END, palm, plain
+from tests.models.prpn.worlds import prpn
+from tests.models.som import worlds
+from treelm.corpora.character_vocabulary import CharacterVocabulary
+from treelm.errors import InputError
+from treelm.figures.structures import (
+    OUTSIDE,
+    PICTURES,
+    distances_drawing,
+    distances_text,
+    figure_of,
+    memory_drawing,
+    memory_text,
+    picture,
+    spans_drawing,
+    structure_figure,
+)
+from treelm.figures.svg import Drawing
+from treelm.models.base import LanguageModel
+from treelm.models.prpn.config import PRPNConfig
+from treelm.models.prpn.network import PRPN
+from treelm.models.som.incremental import slot_spans
+from treelm.models.structures import Distances, SpanWeights, of_kind
+from treelm.trees.tree import Tree
+
+BARS = Distances(tokens=("the", "old", "dog"), values=(1.0, 0.0, 2.0), begins_word=(True,) * 3)
+WORDS = ["1", "2", "3", "5", "4", "1"]
+WORD, SHOWN = "a\x01<b>\x1b", "a\ufffd<b>\ufffd"
+SPANS = SpanWeights(tokens=("<s>", WORD, "b", "<s>"), weights=((), (1,), (0, 1), (0, 0.25, 0.75)), reach=(0, 1, 2, 2))
+MEMORY = slot_spans(["<s>", WORD, "&", "c", "d"], (3, 2, 2, 1, 1), 3)
+
+
+def svg(drawing: Drawing) -> ElementTree.Element:
+    return ElementTree.fromstring(drawing.file())
+
+
+def texts(drawing: Drawing) -> list[str | None]:
+    return [one.text for one in svg(drawing).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_bars_are_as_high_as_their_distances() -> None:
+    assert distances_text(BARS, height=2).splitlines() == [
+        "largest distance 2",
+        "        ███",
+        "███     ███",
+        "the old dog",
+    ]
+    eighths = Distances(tokens=("a", "b"), values=(1.0, 0.375), begins_word=(True, True))
+    assert distances_text(eighths, height=1).splitlines()[1:] == ["█ ▃", "a b"]
+    heights = [float(one.get("height", "")) for one in svg(distances_drawing(BARS)).iter() if one.get("class") == "bar"]
+    assert heights == [60.0, 0.0, 120.0]
+
+
+def test_distances_of_zero_everywhere_are_drawn() -> None:
+    bars = Distances(tokens=("a", "<b>"), values=(0.0, 0.0), begins_word=(True, True))
+    assert distances_text(bars, height=1).splitlines()[1:] == ["", "a <b>"]
+    svg(distances_drawing(bars))
+
+
+def test_characters_that_begin_words_are_marked() -> None:
+    torch.manual_seed(0)
+    config = PRPNConfig(embedding_size=4, hidden_size=4, num_layers=1)
+    lm = PRPN(config, vocabulary=CharacterVocabulary("abc"))
+    drawing = distances_drawing(of_kind(lm.structure(["ab", "c"]), Distances))
+    assert texts(drawing)[2:7] == ["a", "b", "</w>", "c", "</w>"]
+    assert drawing.file().count("bar end") == 2
+
+
+def test_cells_are_the_weights_of_the_plain_form() -> None:
+    network = palm(max_span=3).eval()
+    found = of_kind(network.structure(WORDS), SpanWeights)
+    expected = plain(network, [END, *map(int, WORDS), END]).weights
+    for row in range(1, 8):
+        shown = np.asarray(found.weights[row])[max(row - 3, 0) : row][::-1]
+        np.testing.assert_allclose(shown, expected[row].detach().numpy(), atol=1e-9)
+        assert sum(found.weights[row]) == pytest.approx(1)
+        assert found.reach[row] == min(row, 3)
+    short = of_kind(palm(stop_at_end=True, max_span=9).eval().structure(WORDS[:3]), SpanWeights)
+    assert short.reach == (0, 0, 1, 2, 3)
+
+
+def test_a_span_without_weight_is_told_from_one_out_of_reach() -> None:
+    cells = [one for one in svg(spans_drawing(SPANS)).iter() if one.get("class") in ("weight", "outside")]
+    assert [one[0].text for one in cells] == ["1.000", "0.000", "1.000", OUTSIDE, "0.250", "0.750"]
+
+
+def test_slots_are_rows_and_the_lowest_used_one_is_the_last() -> None:
+    assert MEMORY.spans[3] == ((3, 4), (2, 4), (0, 4))  # the worked example of Fig. 2
+    lines = memory_text(slot_spans(["<s>", "a", "b"], (15, 14, 14), 15)).splitlines()
+    assert [line.split()[:2] for line in lines] == [["slot", "14"], ["slot", "13"], ["theta", "15"], ["word", "<s>"]]
+    root = svg(memory_drawing(MEMORY))
+    assert {"slot 2", "slot 0", "<s>", SHOWN, "&", f"<s> {SHOWN}", "& c"} <= {one.text for one in root.iter()}
+    decisions = [one.text for one in root.iter() if one.get("class") == "theta"]
+    assert decisions == ["3", "2", "2", "1", "1"]
+    boxes = [one for one in root.iter() if one.get("class") in ("cell", "read", "split", "empty")]
+    assert len(boxes) == 5 * 3
+    assert max(float(one.attrib["x"]) + float(one.attrib["width"]) for one in boxes) < float(root.attrib["width"])
+
+
+@pytest.mark.parametrize("found", [BARS, SPANS, MEMORY], ids=lambda found: type(found).__name__)
+def test_a_file_explains_itself_and_needs_nothing_from_outside(found: Distances | SpanWeights) -> None:
+    tree, gold = Tree.parse("(X a (X b c))"), Tree.parse("(GOLD a b c)")
+    figure = structure_figure(found, tree, gold)
+    one = next(one for one in PICTURES if isinstance(found, one.kind))
+    assert one.caption in " ".join(text or "" for text in texts(figure))
+    assert set(one.key.values()) <= set(texts(figure))
+    assert ({"tree", "tree of the file"} <= set(texts(figure))) == one.needs_tree
+    assert not re.search(r"href|url\(|<script|var\(", figure.file())
+    if found is not BARS:
+        assert SHOWN in texts(figure)
+
+
+@pytest.mark.parametrize("make", [prpn, palm, worlds.som])
+def test_the_picture_of_a_sentence_is_that_of_its_structure(make: Callable[[], LanguageModel]) -> None:
+    network = make().eval()
+    (tree,) = network.parse([WORDS[:3]])
+    assert picture(network, tree) == figure_of(network, WORDS[:3])._repr_svg_()
+    with pytest.raises(InputError, match="without words"):
+        figure_of(network, [])
