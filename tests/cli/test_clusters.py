@@ -21,7 +21,9 @@ from treelm.inference import processes
 from treelm.inference.processes import Sentences
 from treelm.inference.surprisal_table import SurprisalTable
 from treelm.io import workers
+from treelm.models import measures
 from treelm.models.base import LanguageModel
+from treelm.models.measures import score_with_measures
 from treelm.models.scores import SentenceScore
 
 pytest.importorskip("distributed")
@@ -31,20 +33,20 @@ WORDS = ["the", "dog", "cat", "sees", "barks", "a", "."]
 MARK = "TREELM_TEST_MARK"
 
 
-def die_once_and_score(lm: LanguageModel, sentences: Sentences) -> Sequence[SentenceScore]:
-    """As ``score``, but the first worker that has scored a few batches is killed in the next."""
+def die_once_and_score(lm: LanguageModel, sentences: Sentences, **options: Any) -> Sequence[SentenceScore]:
+    """As ``score_with_measures``, but the first worker that has scored a few batches is killed in the next."""
     if not os.path.exists(os.environ[MARK]) and next(die_once_and_score.numbers) == 3:  # type: ignore[attr-defined]
         Path(os.environ[MARK]).touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return lm.score(sentences)
+    return score_with_measures(lm, sentences, **options)
 
 
 die_once_and_score.numbers = iter(range(10))  # type: ignore[attr-defined]
 
 
-def score_slowly(lm: LanguageModel, sentences: Sentences) -> Sequence[SentenceScore]:
+def score_slowly(lm: LanguageModel, sentences: Sentences, **options: Any) -> Sequence[SentenceScore]:
     time.sleep(0.5)
-    return lm.score(sentences)
+    return score_with_measures(lm, sentences, **options)
 
 
 @contextmanager
@@ -146,7 +148,7 @@ def test_the_sentences_of_a_worker_that_is_killed_are_scored_again(
 ) -> None:
     command = ("surprisal", project / "run", text, "--batch-size", "3")
     one = treelm(*command)
-    monkeypatch.setattr(processes, "score", die_once_and_score)
+    monkeypatch.setattr(measures, "score_with_measures", die_once_and_score)
     many = treelm(*command, "--cluster", cluster)
     assert (many.code, many.err) == (0, one.err)
     assert many.out == one.out
@@ -156,9 +158,9 @@ def test_the_sentences_of_a_worker_that_is_killed_are_scored_again(
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9; check the address, and that the "),
+        ("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9; give the address of a "),
         ("nonsense", "no Dask scheduler answers at nonsense; "),
-        ("in.txt", "in.txt: no scheduler file; give the file that dask scheduler --scheduler-file has written"),
+        ("in.txt", "no Dask scheduler answers at in.txt; "),
     ],
 )
 def test_a_cluster_that_cannot_be_had_is_one_line(
@@ -184,7 +186,8 @@ def test_a_server_that_is_no_scheduler_is_one_line(project: Path, treelm: Treelm
         outcome = treelm("parse", project / "run", text, "--cluster", address)
     assert outcome.code == 2
     assert outcome.err == (
-        f"treelm parse: no Dask scheduler answers at {address}; check the address, and that the scheduler runs\n"
+        f"treelm parse: no Dask scheduler answers at {address}; give the address of a running scheduler, or the file "
+        "that dask scheduler --scheduler-file has written\n"
     )
 
 
@@ -200,7 +203,7 @@ def test_a_scheduler_that_is_gone_in_the_middle_is_one_line(
 
     rows = SurprisalTable.rows
     monkeypatch.setattr(SurprisalTable, "rows", finish_and_lose)
-    monkeypatch.setattr(processes, "score", score_slowly)
+    monkeypatch.setattr(measures, "score_with_measures", score_slowly)
     with started_cluster(tmp_path, num_workers=1) as (file, started):
         outcome = treelm("surprisal", project / "run", text, "--cluster", file)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
@@ -224,9 +227,8 @@ def test_workers_without_the_package_are_one_line(
     with started_cluster(tmp_path, num_workers=1, paths=str(tmp_path)) as (file, _):
         outcome = treelm("surprisal", project / "run", text, "--cluster", file)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert (
-        f"the cluster at {file} has lost a task (ModuleNotFoundError: No module named 'treelm.corpora')" in outcome.err
-    )
+    assert f"the cluster at {file} has lost a task (" in outcome.err
+    assert "they need treelm in the same version" in outcome.err
 
 
 def test_without_dask_the_extra_is_named(

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
@@ -82,9 +83,9 @@ def main() -> None:
     is_program = True
     _unwind_on_signals()
     if parent := os.environ.pop(PARENT_VARIABLE, None):  # not for those that this process starts
-        from treelm.io.watchdog import save_and_end_with
+        from treelm.io.workers import end_with_parent
 
-        save_and_end_with(int(parent))
+        end_with_parent(int(parent), partial(os.kill, os.getpid(), signal.SIGTERM))  # training saves before it ends
     if sys.stderr is None:  # closed by whoever started it: what is written for people goes nowhere
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:

@@ -29,7 +29,7 @@ from treelm.io.files import (
     open_bytes,
     read_whole,
 )
-from treelm.io.workers import Map, mapping, usable_cores
+from treelm.io.workers import Map, usable_cores, worker_pool
 
 Text8Parts = Literal["90-5-5", "99-1"]
 TEXT8_PARTS: Mapping[Text8Parts, Mapping[str, tuple[int, int]]] = {
@@ -93,7 +93,7 @@ def _prepare(
     with atomic_directory(directory) as building:
         builder = CorpusBuilder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
         try:
-            with mapping(_num_workers(sources, workers), **_WORKER) as computed:
+            with worker_pool(_num_workers(sources, workers), **_WORKER) as computed:
                 for source in sources:
                     _read_source(builder, source, options, on_error, max_sentences, computed, on_block)
             built(builder, building)

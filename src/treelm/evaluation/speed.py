@@ -20,7 +20,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.inference.loading import load
-from treelm.io.watchdog import end_with
+from treelm.io.workers import end_with_parent
 from treelm.models import system_class
 from treelm.models.base import EstimatedLM, LanguageModel
 from treelm.models.capabilities import set_search
@@ -276,5 +276,5 @@ def compare_beams(run: str, sentences: Sequence[Sequence[str]], beams: Sequence[
 
 def _in_fresh_process(function: Callable[..., Result], *arguments: object, **named: object) -> Result:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=end_with, initargs=(os.getpid(),)) as pool:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=end_with_parent, initargs=(os.getpid(),)) as pool:
         return pool.submit(function, *arguments, **named).result()

@@ -30,7 +30,7 @@ from treelm.inference.tree_parsers import (
 from treelm.io.atomic import hold_folder
 from treelm.io.files import STDIN, name_of, open_bytes
 from treelm.io.tables import tsv_row
-from treelm.io.workers import mapping
+from treelm.io.workers import worker_pool
 from treelm.models.capabilities import Searching
 from treelm.models.scores import Confidence
 from treelm.trees.brackets import format_tree
@@ -240,7 +240,7 @@ def _work(
             sentences = [item.words for item in block.items if item.error is None]
             yield ParsingTask(parser, sentences, at_once or batch_size)
 
-    with mapping(processes, cluster, **_WORKER) as computed, open_bytes(source) as stream:
+    with worker_pool(processes, cluster, **_WORKER) as computed, open_bytes(source) as stream:
         where, size = str(journal.folder), at_once or BLOCK
         blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=where, size=size)
         for answers in computed(parse_task, tasks(blocks)):

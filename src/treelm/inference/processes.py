@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from treelm.errors import InputError
 from treelm.inference.loading import load, model_hash
-from treelm.io.workers import mapping, usable_cores
+from treelm.io.workers import usable_cores, worker_pool
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.layers.devices import DeviceName, device_of
 from treelm.models.persistence.hub import PREFIX
@@ -100,7 +100,7 @@ def computing(
     if processes == 1 and not cluster:
         yield here(partial(job, lm))
         return
-    with mapping(processes, cluster, **_WORKER) as computed:
+    with worker_pool(processes, cluster, **_WORKER) as computed:
         settings = {name: getattr(lm, name) for name in lm.changeable}
         task = partial(InferenceTask, path_everywhere(run), model_hash(run), device or device_of(lm), settings, job)
         yield lambda batches: computed(_answer, map(task, batches))
