@@ -31,7 +31,6 @@ _MASKS = [
     (re.compile(r"\b\d+(\.\d+)?(e-?\d+)? ?(ms|s|seconds?|min|minutes?|h|hours?|words/s|sentences/s)\b"), "<TIME>"),
     (re.compile(r"\b\d+:\d\d(:\d\d)?\b"), "<TIME>"),
     (re.compile(r"\b[0-9a-f]{40}\b"), "<COMMIT>"),
-    (re.compile("─{3,}"), "───"),
 ]
 
 
@@ -54,7 +53,12 @@ class Record:
 
     def masked(self, text: str) -> str:
         """Replace what is of this machine, this moment and this folder."""
-        for place, name in ((self.folder, "<DIR>"), (ROOT, "<REPO>"), (_english(), "<ENGLISH>")):
+        for place, name in (
+            (self.folder, "<DIR>"),
+            (self.folder.parent, "<HOME>"),
+            (ROOT, "<REPO>"),
+            (_english(), "<ENGLISH>"),
+        ):
             text = text.replace(str(place), name)
         for shown in self.hidden:
             text = re.sub(rf"(?<![\d.])(?<!\d,){re.escape(shown)}(?![\d.])", "<SPEED>", text)
