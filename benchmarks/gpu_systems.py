@@ -9,6 +9,7 @@ from itertools import cycle, islice
 from typing import Any
 
 import torch
+from bench import random_batches
 from gpu_timing import Settings, Work
 
 from treelm.corpora.batches import SentenceBatch, SentenceBatches
@@ -16,7 +17,6 @@ from treelm.corpora.corpus import merge_labels
 from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.evaluation.speed import random_batches
 from treelm.models import system_class
 from treelm.models.base import LanguageModel, Losses
 from treelm.models.layers.graphs import cuda_graphs

@@ -18,8 +18,8 @@ from time import process_time
 import one_line
 
 from treelm.corpora.data_config import DataConfig
-from treelm.evaluation.speed import endless_updates
 from treelm.models.rnng.config import RNNGConfig
+from treelm.papers.metrics.speed import endless_updates
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.recipe import ModelConfig, Recipe
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 
 import one_line
 
 from treelm.corpora.data_config import DataConfig
-from treelm.evaluation.speed import compare_batch_sizes
 from treelm.models.rnng.config import RNNGConfig
+from treelm.papers.metrics.speed import in_fresh_process, measure_training
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.recipe import ModelConfig, Recipe
 
@@ -41,9 +41,11 @@ def main(options: Arguments) -> None:
         model=ModelConfig(system="rnng", config=RNNGConfig(), bounds_margin=2),
         training=TrainingConfig(threads=options.threads),
     )
-    for speed in compare_batch_sizes(recipe, options.batch_sizes, options.precisions, seconds=options.seconds):
-        print(json.dumps(asdict(speed)))
-        sys.stdout.flush()
+    for precision in options.precisions:
+        for batch_size in options.batch_sizes:
+            training = replace(recipe.training, batch_size=batch_size, precision=precision)
+            found = in_fresh_process(measure_training, replace(recipe, training=training), seconds=options.seconds)
+            print(json.dumps({"batch_size": batch_size, "precision": precision, **found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from treelm.cli.arguments import parse
-from treelm.cli.bench import Arguments as Bench
+from treelm.cli.reproduce import Arguments as Reproduce
 from treelm.cli.train import Arguments
 
 
@@ -25,8 +25,8 @@ def test_values_of_a_repeated_option_add_up(given: Sequence[str], recipe: str, c
 
 
 def test_values_have_the_types_of_their_fields() -> None:
-    found = parse(Bench, "treelm bench", ["rnng", "--batch-sizes", "1", "2", "--seconds", "-.5", "--json", "x.json"])
-    assert (found.batch_sizes, found.seconds, found.output) == ((1, 2), -0.5, "x.json")
+    found = parse(Reproduce, "treelm reproduce", ["prpn", "--table", "1", "2", "--budget", "-.5", "--output", "x"])
+    assert (found.table, found.budget, found.out) == (("1", "2"), -0.5, "x")
 
 
 @pytest.mark.parametrize(

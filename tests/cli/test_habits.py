@@ -43,7 +43,7 @@ def test_files_to_write_have_one_name_and_a_short_one(treelm: Treelm, tmp_path: 
     assert (tmp_path / "0.tsv").read_text() == (tmp_path / "1.tsv").read_text()
 
 
-WRITES = ["train", "demo", "compare", "reproduce", "data", "surprisal", "parse", "generate", "export", "bench"]
+WRITES = ["train", "demo", "compare", "reproduce", "data", "surprisal", "parse", "generate", "export"]
 
 
 @pytest.mark.parametrize("subcommand", WRITES)

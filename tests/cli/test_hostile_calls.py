@@ -115,7 +115,6 @@ REFUSED = {
     "an output folder that is not there": ("treelm parse {rnng} in.txt --output no/out.ptb", "no folder no"),
     "no folder of a picture": ("treelm parse {rnng} in.txt --figure no/tree.svg", "no folder no"),
     "no folder of n-grams": ("treelm export {ngram} --to arpa --output no/x.arpa", "no folder no"),
-    "no folder of measurements": ("treelm bench lstm --output no/x.json", "no folder no"),
     "an output that is a folder": ("treelm parse {rnng} in.txt --output dir", "dir: a folder"),
     "a full disk behind a pipe of words": ("treelm surprisal {lstm} in.txt > /dev/full", "standard output: cannot"),
     "a full disk behind an output file": ("treelm surprisal {lstm} in.txt --output /dev/full", "/dev/full: cannot"),

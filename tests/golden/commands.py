@@ -278,13 +278,6 @@ def others(record: Record) -> None:
     record.call("completion", "completion bash", shown=False)
     record.call("version", "--version")
     record.call("doctor", "doctor --json", shown=False)
-    record.call(
-        "bench",
-        "bench rnng --seconds 0.2 --warm-up-seconds 0.2 --batch-sizes 8 --beams 5/2/1"
-        " --precisions fp32-fast --sentences 1 -o bench.json",
-        files=False,
-        shown=False,
-    )
 
 
 PARTS: dict[str, Part] = {

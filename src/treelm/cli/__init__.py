@@ -35,7 +35,6 @@ SUBCOMMANDS = {
     "generate": "draw sentences from a model",
     "export": "write a model as other programs read it: transformers, KenLM",
     "audit": "check a model's contract: causality, normalisation, batch invariance, incremental = batched",
-    "bench": "measure speed and memory on this machine",
     "completion": "make a shell complete the subcommands and options of treelm",
     "doctor": "show what treelm finds on this machine (versions, processor, memory, cache) and what would bite",
 }

@@ -32,8 +32,6 @@ FOREIGN: dict[str, str] = {"hf": "treelm.models.hf.network:CausalLM"}
 """Systems of other programs, read from these programs' folders and never trained: name -> ``module:Class``."""
 FILES: dict[str, str] = {".arpa": "ngram"}
 """Endings of other programs' files that hold a model -> the system that reads them."""
-BENCHMARKED = "rnng"
-"""The system that ``treelm bench`` measures if none is named."""
 
 
 def system_class(name: str, *, where: str | None = None) -> type[LanguageModel]:

@@ -92,7 +92,7 @@ class LanguageModel(Pretrained, ABC):
 
     predicts_labels: ClassVar[bool] = True  # True if its trees have labels of their own, not one for all
     benchmark_recipe: ClassVar[str] = ""
-    """Packaged recipe of the sizes that ``treelm bench`` measures; without one, the defaults of its config."""
+    """Packaged recipe of the sizes that ``benchmarks/bench.py`` measures; without one, the defaults of its config."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
     inference_overrides: ClassVar[tuple[str, ...]] = ()

@@ -7,16 +7,8 @@ recognised, which are notes here. Accuracies are in percent.
 from __future__ import annotations
 
 from treelm.papers.metrics.base import Measure, Measured, Subject
-from treelm.papers.metrics.runs import (
-    PICTURE,
-    MinimalPairs,
-    Picture,
-    ScoringSpeed,
-    SearchSpeed,
-    SyntaxGym,
-    Training,
-    TrainingSpeed,
-)
+from treelm.papers.metrics.runs import PICTURE, MinimalPairs, Picture, SyntaxGym, Training
+from treelm.papers.metrics.speed import ScoringSpeed, SearchSpeed, TrainingSpeed
 from treelm.papers.metrics.trees import AGREEMENT, Depth, Distances, Evaluate, Splits, Structure
 
 __all__ = [

@@ -231,8 +231,8 @@ def test_words_scored_a_second_are_those_of_the_split_by_both_clocks(monkeypatch
     need("lstm-gum-open")
     subject = Subject(shipped_folder("lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
     measure = ScoringSpeed(split="dev", max_sentences=FEW)
-    monkeypatch.setattr("treelm.papers.metrics.runs.perf_counter", iter([10.0, 12.0]).__next__)
-    monkeypatch.setattr("treelm.papers.metrics.runs.process_time", iter([30.0, 34.0]).__next__)
+    monkeypatch.setattr("treelm.papers.metrics.speed.perf_counter", iter([10.0, 12.0]).__next__)
+    monkeypatch.setattr("treelm.papers.metrics.speed.process_time", iter([30.0, 34.0]).__next__)
     values = measure.of_run(subject).values
     num_words = sum(len(one.words) for one in measure.sentences(subject.recipe.data))
     assert values == {"words_per_second": num_words / 2, "words_per_cpu_second": num_words / 4}

@@ -1,0 +1,211 @@
+"""Speed and memory on this machine: updates in training, search, scoring."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice, repeat
+from math import inf
+from time import perf_counter, process_time
+from typing import TypeVar
+
+from treelm.corpora.stream_batches import StreamBatch
+from treelm.errors import InputError, check_positive
+from treelm.inference.loading import load
+from treelm.io.workers import end_with_parent
+from treelm.models.base import LanguageModel
+from treelm.models.capabilities import set_search
+from treelm.models.layers.devices import DeviceName, process_peak_mb, restart_peak
+from treelm.models.search.config import SearchConfig, SearchOptions, SearchPrecision
+from treelm.papers.metrics.base import Measure, Measured, OnTreebank, Subject
+from treelm.training.config import TrainingConfig
+from treelm.training.data import Batch
+from treelm.training.distributed import ProcessGroup
+from treelm.training.numerics import numerics
+from treelm.training.optimizers import build_optimizer
+from treelm.training.parts import ShardStates
+from treelm.training.prepare import set_up
+from treelm.training.recipe import Recipe
+from treelm.training.trainer import Update, update_weights
+
+WARM_UP_STEPS = 2
+Result = TypeVar("Result")
+
+
+@contextmanager
+def endless_updates(recipe: Recipe) -> Iterator[Iterator[tuple[Batch, Update]]]:
+    """Set up training by a recipe in this process; every item is a batch and the update that it has just made."""
+    with numerics(recipe.training):
+        setup = set_up(recipe)
+        batches: Iterator[Batch] = chain.from_iterable(repeat(setup.batches))
+        yield updates(setup.model, setup.recipe.training, batches)
+
+
+def updates(model: LanguageModel, config: TrainingConfig, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Update]]:
+    """Update the weights by one batch after the other; every item is a batch and its update."""
+    group = ProcessGroup(config)
+    model.to(group.device).train()
+    optimizer = build_optimizer(model, config, epoch=0)
+    carried: ShardStates = {}
+    for step, batch in enumerate(batches):
+        update = update_weights(model, optimizer, batch, config, step, group, carried)
+        carried = update.carried
+        yield batch, update
+
+
+def measure_training(recipe: Recipe, *, seconds: float) -> dict[str, float]:
+    """Train by a recipe for about so many seconds in this process; its memory is right only in a fresh one.
+
+    Whole updates count (forward, backward, clipping, optimizer), reading of batches included; processor time is that of
+    all threads together, memory what comes above that of the process before the first step.
+    """
+    with endless_updates(recipe) as made:
+        restart_peak()
+        before = process_peak_mb()
+        for _ in islice(made, WARM_UP_STEPS):
+            pass
+        num_steps = num_sentences = num_words = num_actions = 0
+        begin, cpu_begin = perf_counter(), process_time()
+        while (elapsed := perf_counter() - begin) < seconds or num_steps == 0:
+            batch, update = next(made)
+            num_steps += 1
+            num_sentences += update.loss.num_sentences
+            num_words += update.loss.num_words
+            num_actions += 0 if isinstance(batch, StreamBatch) or batch.actions is None else len(batch.actions)
+        cpu_seconds = process_time() - cpu_begin
+        return {
+            "num_steps": num_steps,
+            "sentences_per_second": num_sentences / elapsed,
+            "words_per_second": num_words / elapsed,
+            "actions_per_second": num_actions / elapsed,
+            "sentences_per_cpu_second": num_sentences / cpu_seconds,
+            "words_per_cpu_second": num_words / cpu_seconds,
+            "actions_per_sentence": num_actions / max(num_sentences, 1),
+            "peak_memory_mb": process_peak_mb() - before,
+        }
+
+
+def measure_search(
+    run: str, sentences: Sequence[Sequence[str]], search: SearchConfig, *, device: DeviceName = "cpu"
+) -> dict[str, float]:
+    """Score and parse all sentences side by side, once to warm up and once measured.
+
+    Memory is what comes above that of the process with the model loaded, and right only in a fresh one.
+    """
+    lm = load(run, device=device)
+    set_search(lm, search)
+    restart_peak()
+    before = process_peak_mb()
+    lm.analyse(sentences)
+    begin, cpu_begin = perf_counter(), process_time()
+    lm.analyse(sentences)
+    seconds, cpu_seconds = perf_counter() - begin, process_time() - cpu_begin
+    num_words = sum(map(len, sentences))
+    return {
+        "num_sentences": len(sentences),
+        "words_per_sentence": num_words / len(sentences),
+        "seconds_per_sentence": seconds / len(sentences),
+        "words_per_second": num_words / seconds,
+        "cpu_seconds_per_sentence": cpu_seconds / len(sentences),
+        "peak_memory_mb": process_peak_mb() - before,
+    }
+
+
+def fitting_sentences(sentences: Iterable[Sequence[str]], number: int, *, where: str) -> list[Sequence[str]]:
+    """Choose what searches are measured on: the first sentences of 13 to 17 words.
+
+    Raises ``InputError`` if there is none in ``where``.
+    """
+    fitting = list(islice((words for words in sentences if 13 <= len(words) <= 17), number))
+    if not fitting:
+        raise InputError("no sentences of 13 to 17 words to search", where=where, remedy="take data that have some")
+    return fitting
+
+
+def in_fresh_process(function: Callable[..., Result], *arguments: object, **named: object) -> Result:
+    """Call a function in a process of its own, which ends with this one."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=end_with_parent, initargs=(os.getpid(),)) as pool:
+        return pool.submit(function, *arguments, **named).result()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSpeed(Measure):
+    """Speed of whole updates by the run's recipe, from a network as it is drawn; a seed is a repetition."""
+
+    seconds: float = 20.0
+
+    def __post_init__(self) -> None:
+        """Check the time."""
+        if not 0 < self.seconds < inf:
+            raise InputError(f"seconds = {self.seconds}", remedy="give a number above 0")
+
+    def metrics(self) -> Sequence[str]:
+        """Sentences and words a second, of processor time and of the clock, and memory beside the model."""
+        speeds = [f"{unit}_per_{clock}" for unit in ("sentences", "words") for clock in ("cpu_second", "second")]
+        return [*speeds, "peak_memory_mb"]
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Measure in a process of its own, whose memory is that of training alone."""
+        found = in_fresh_process(measure_training, subject.recipe, seconds=self.seconds)
+        return Measured(values={name: found[name] for name in self.metrics()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpeed(OnTreebank):
+    """Time of word-synchronous search on sentences of 13 to 17 words, side by side; on the GPU if there is one."""
+
+    action_beam: int
+    word_beam: int
+    fast_track: int
+    sentences_at_once: int = 10
+    precision: SearchPrecision = "full"
+
+    def __post_init__(self) -> None:
+        """Check sizes."""
+        super().__post_init__()
+        check_positive(sentences_at_once=self.sentences_at_once)
+
+    def metrics(self) -> Sequence[str]:
+        """Seconds a sentence, of processor time and of the clock."""
+        return ("cpu_seconds_per_sentence", "seconds_per_sentence")
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Search the first fitting sentences."""
+        config = self.config(subject.recipe.data, subject.root)
+        read = [one.words for one in self.sentences(config)]
+        chosen = fitting_sentences(read, self.sentences_at_once, where=", ".join(map(str, self.files(config))))
+        search = SearchConfig(
+            action_beam=self.action_beam,
+            word_beam=self.word_beam,
+            fast_track=self.fast_track,
+            precision=self.precision,
+        )
+        found = measure_search(str(subject.run), chosen, search, device="auto")
+        return Measured(values={name: found[name] for name in self.metrics()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringSpeed(SearchOptions, OnTreebank):
+    """Words scored a second, side by side, by the run's search or another; on one core in jobs."""
+
+    def metrics(self) -> Sequence[str]:
+        """Words a second of processor time, and of the clock."""
+        return ("words_per_cpu_second", "words_per_second")
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Score the sentences, the first of them once before, so that what is made once is there."""
+        config = self.config(subject.recipe.data, subject.root)
+        sentences = [one for one in self.sentences(config) if one.words]
+        model = subject.model(self)
+        model.score_given(sentences[:1])
+        begin, cpu_begin = perf_counter(), process_time()
+        model.score_given(sentences)
+        seconds, cpu_seconds = perf_counter() - begin, process_time() - cpu_begin
+        num_words = sum(len(one.words) for one in sentences)
+        values = {"words_per_cpu_second": num_words / cpu_seconds, "words_per_second": num_words / seconds}
+        return Measured(values=values)
