@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from treelm.errors import InputError as InputError
-    from treelm.inference.frames import surprisal_table as surprisal_table
     from treelm.inference.loading import load as load
+    from treelm.inference.surprisal_table import surprisal_table as surprisal_table
     from treelm.models.base import LanguageModel as LanguageModel
     from treelm.models.search.config import SearchConfig as SearchConfig
     from treelm.trees.tree import Tree as Tree
@@ -19,7 +19,7 @@ _HOMES = {
     "SearchConfig": "treelm.models.search.config",
     "Tree": "treelm.trees.tree",
     "load": "treelm.inference.loading",
-    "surprisal_table": "treelm.inference.frames",
+    "surprisal_table": "treelm.inference.surprisal_table",
 }
 __all__ = ["InputError", "LanguageModel", "SearchConfig", "Tree", "load", "surprisal_table"]
 

@@ -16,7 +16,6 @@ from tests.legacy.make import HERE, KEPT
 from treelm.cli import SUBCOMMANDS
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.inference.loading import load
-from treelm.inference.surprisal import COLUMNS
 from treelm.trees.brackets import iter_trees
 
 HEADER = "sentence_id\tword_id\tword\tsurprisal_bits\tis_unk\tunk_class\tnum_pieces\tchar_start\tchar_end"
@@ -65,7 +64,7 @@ def test_help_of_surprisal_lists_every_column_of_every_system(treelm: Treelm) ->
     words = set(re.findall(r"[a-z_]+", treelm("surprisal", "--help").out))
     columns = {name for run in KEPT for name in load(HERE / run).word_columns}
     assert len(columns) > 5
-    assert {*columns, *COLUMNS, "next_entropy_bits", "document_id", "context"} <= words
+    assert {*columns, *HEADER.split("\t"), "next_entropy_bits", "document_id", "context"} <= words
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -517,7 +516,7 @@ def test_a_column_that_the_system_lacks_is_refused_before_anything_is_written(
     outcome = treelm(*call)
     assert (outcome.code, outcome.out) == (2, "")
     assert "no column 'distance' from rnng" in outcome.err
-    assert "next_entropy_bits, beam_bound_bits, beam_converged, beam_loss_bits, entropy_bits" in outcome.err
+    assert "next_entropy_bits, next_rank, beam_bound_bits, beam_converged, beam_loss_bits, entropy_bits" in outcome.err
     assert treelm(*call, "--output", tmp_path / "out.tsv").code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from treelm.errors import InputError
-from treelm.inference.predictors import Frequencies, Unigrams, WordsBefore, bare, lagged, read_counts, word_length
+from treelm.inference.predictors import Frequencies, Unigrams, bare, read_counts, word_length
 
 
 @pytest.mark.parametrize(
@@ -14,24 +14,6 @@ from treelm.inference.predictors import Frequencies, Unigrams, WordsBefore, bare
 def test_marks_around_a_word_do_not_count(word: str, expected: str) -> None:
     assert bare(word) == expected
     assert word_length(word) == len(expected)
-
-
-def test_a_lag_ends_with_its_group() -> None:
-    values, groups = [1, 2, 3, 4, 5, 6], ["a", "a", "a", "b", "b", "a"]
-    assert lagged(values, groups, 1) == [None, 1, 2, None, 4, None]
-    assert lagged(values, groups, 2) == [None, None, 1, None, None, None]
-
-
-def test_words_before_come_nearest_first_and_can_be_forgotten() -> None:
-    before = WordsBefore[int](2)
-    assert [before.shift(value, 1) for value in (1, 2, 3)] == [[None, None], [1, None], [2, 1]]
-    before.forget()
-    assert before.shift(4, 1) == [None, None]
-
-
-def test_a_lag_of_no_word_is_refused() -> None:
-    with pytest.raises(InputError, match="lag = 0"):
-        lagged([1], [1], 0)
 
 
 def test_counts_are_on_the_zipf_scale() -> None:

@@ -1,19 +1,18 @@
 """What is said of words that a model reads otherwise than their author meant."""
 
+from collections import Counter
+
 import pytest
 
-from tests.inference.test_stimulus_scores import stimuli
 from tests.models.test_bits import build
-from treelm.inference.stimulus_advice import Advice
-from treelm.inference.stimulus_scores import score_stimuli
+from treelm.inference.stimulus_advice import advice
 
 
 def said(text: str, kind: str) -> list[str]:
     lm = build("lstm", kind)
-    advice = Advice(vocabulary=lm.vocabulary)
-    for one in score_stimuli(lm, stimuli(text)):
-        advice.add(one)
-    return list(advice.lines("it"))
+    words = text.split()
+    unknown = [lm.vocabulary.unknown_class(word, sentence_initial=n == 0) is not None for n, word in enumerate(words)]
+    return list(advice(Counter(zip(words, unknown, [False] * len(words), strict=True)), lm.vocabulary, "it"))
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,36 @@
-"""Tables of one model and several are the same figures, laid out otherwise."""
+"""Tables of one model and several are the same figures, laid out otherwise; frames get them beside their words."""
 
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import pandas
 import pytest
 
+import treelm
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.loading import load
-from treelm.inference.predictors import Frequencies, Unigrams, lagged
+from treelm.inference.predictors import Frequencies, Unigrams
 from treelm.inference.processes import here, score
 from treelm.inference.stimuli import Columns, Stimulus, check_documents, read_table, stimulus
 from treelm.inference.surprisal_table import NamedModel, SourceNames, SurprisalTable, TableSettings
-from treelm.io.tables import Cell, Row
 from treelm.models.measures import ENTROPY, value_at_start
 
 TABLE = "story,item,rt,form\na,1,300,I\na,1,310,think\na,2,200,The\na,2,220,city\na,2,240,was\nb,1,99,Old\n"
+COLUMNS = (ENTROPY, "word_length", "word_position", "document_position")
+WORDS = {
+    "item": [1, 1, 1, 2, 2],
+    "form": ["I", "think", ".", "The", "city"],
+    "rt": [310.0, 295.0, None, 290.0, 310.0],
+    "model": ["x", "y", "x", "y", "x"],
+}
+pytestmark = pytest.mark.filterwarnings("ignore:.* are unknown to ")
 
 
 @pytest.fixture(scope="module")
@@ -34,99 +47,87 @@ def stimuli() -> list[Stimulus]:
     return found
 
 
-def made(
-    models: Sequence[NamedModel],
-    settings: TableSettings,
-    source: SourceNames | None = None,
-    skipped: list | None = None,
-) -> tuple[tuple[str, ...], list[Row]]:
-    table = SurprisalTable(models, settings, source)
-    return table.names, [row for rows in table.rows(stimuli(), skipped) for row in rows]
+def made(models: Sequence[NamedModel], settings: TableSettings, skipped: list | None = None) -> pandas.DataFrame:
+    table = SurprisalTable(models, settings)
+    frame = pandas.concat(table.frames(stimuli(), skipped), ignore_index=True)
+    assert tuple(frame) == table.names
+    return frame
 
 
-def column(names: Sequence[str], rows: Sequence[Row], name: str) -> list[Cell]:
-    return [row[names.index(name)] for row in rows]
-
-
-COLUMNS = (ENTROPY, "word_length", "word_position", "document_position")
+def values(cells: "pandas.Series[Any]") -> list[Any]:
+    return [None if pandas.isna(cell) else cell for cell in cells]
 
 
 def test_wide_and_long_tables_have_the_figures_of_each_model_alone(models: list[NamedModel]) -> None:
     alone = [made([one], TableSettings(columns=COLUMNS, lag=1, with_end=True)) for one in models]
-    names, rows = made(models, TableSettings(columns=COLUMNS, lag=1, with_end=True, shape="wide"))
-    for model, (own, table) in zip(models, alone, strict=True):
+    wide = made(models, TableSettings(columns=COLUMNS, lag=1, with_end=True, shape="wide"))
+    for model, own in zip(models, alone, strict=True):
         for name in own:
             base, _, lag = name.partition("_lag")
             whose = f"{base}_{model.name}{_ and '_lag'}{lag}"
-            assert column(names, rows, whose if whose in names else name) == column(own, table, name), name
-    names, rows = made(models, TableSettings(columns=COLUMNS, lag=1, with_end=True, shape="long"))
-    for model, (own, table) in zip(models, alone, strict=True):
-        mine = [row for row in rows if row[names.index("model")] == model.name]
+            assert values(wide[whose if whose in wide else name]) == values(own[name]), name
+    long = made(models, TableSettings(columns=COLUMNS, lag=1, with_end=True, shape="long"))
+    for model, own in zip(models, alone, strict=True):
         for name in own:
-            assert column(names, mine, name) == column(own, table, name), name
-    assert "beam_converged" in names
-    lstm = [row for row in rows if row[0] == "lstm"]
-    assert set(column(names, lstm, "beam_converged")) == {None}
+            assert values(long.loc[long["model"] == model.name, name]) == values(own[name]), name
+    assert long.loc[long["model"] == "lstm", "beam_converged"].isna().all()
 
 
 def test_predictors_are_those_of_the_words_as_they_were_shown(models: list[NamedModel]) -> None:
     frequencies = Frequencies.of_counts({"the": 9, "city": 1}, source="mine")
     unigrams = Unigrams({"I": 3, "think": 1})
-    settings = TableSettings(
-        columns=("word_length", "zipf_frequency", "unigram_surprisal_bits", "word_position", "document_position"),
-        frequencies=frequencies,
-        with_end=True,
-    )
-    names, rows = made([NamedModel(name="lstm", lm=models[0].lm, unigrams=unigrams)], settings)
-    assert column(names, rows, "word_length") == [1, 5, None, 3, 4, 3, None, 3, None]
-    assert column(names, rows, "word_position") == [1, 2, None, 1, 2, 3, None, 1, None]
-    assert column(names, rows, "document_position") == [1, 2, None, 3, 4, 5, None, 1, None]
-    assert column(names, rows, "zipf_frequency")[3] == frequencies.of("the")
-    assert column(names, rows, "unigram_surprisal_bits")[:2] == [unigrams.bits(["I"]), unigrams.bits(["think"])]
+    names = ("word_length", "zipf_frequency", "unigram_surprisal_bits", "word_position", "document_position")
+    settings = TableSettings(columns=names, frequencies=frequencies, with_end=True)
+    found = made([NamedModel(name="lstm", lm=models[0].lm, unigrams=unigrams)], settings)
+    assert values(found["word_length"]) == [1, 5, None, 3, 4, 3, None, 3, None]
+    assert values(found["word_position"]) == [1, 2, None, 1, 2, 3, None, 1, None]
+    assert values(found["document_position"]) == [1, 2, None, 3, 4, 5, None, 1, None]
+    assert found["zipf_frequency"][3] == frequencies.of("the")
+    assert found["unigram_surprisal_bits"][:2].tolist() == [unigrams.bits(["I"]), unigrams.bits(["think"])]
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 128])
 @pytest.mark.parametrize(("within", "groups"), [("sentence", [1, 1, 2, 2, 2, 3]), ("document", [1, 1, 1, 1, 1, 2])])
 def test_lags_end_with_the_sentence_or_the_document(
-    models: list[NamedModel], within: str, groups: list[int], tmp_path: Path
+    models: list[NamedModel],
+    within: Any,
+    groups: list[int],
+    chunk: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("treelm.inference.surprisal_table._CHUNK", chunk)
     (tmp_path / "rt.csv").write_text(TABLE)
     table = read_table(str(tmp_path / "rt.csv"), Columns("form", ("item",), "story"), "as-given")
     source = SourceNames(("item",), "form", "story", table.names, True)
-    settings = TableSettings(lag=2, lag_columns=("rt", "surprisal_bits"), lag_within=within)  # type: ignore[arg-type]
-    made_of = SurprisalTable(models[:1], settings, source)
-    rows = [row for some in made_of.rows(table.stimuli) for row in some]
+    settings = TableSettings(lag=3, lag_columns=("rt", "surprisal_bits"), lag_within=within)
+    found = pandas.concat(SurprisalTable(models[:1], settings, source).frames(table.stimuli), ignore_index=True)
     for name in ("rt", "surprisal_bits"):
-        values = column(made_of.names, rows, name)
-        for lag in (1, 2):
-            assert column(made_of.names, rows, f"{name}_lag{lag}") == lagged(values, groups, lag)
-    assert column(made_of.names, rows, "story") == ["a"] * 5 + ["b"]
-    assert column(made_of.names, rows, "item") == ["1", "1", "2", "2", "2", "1"]
-    assert column(made_of.names, rows, "form") == ["I", "think", "The", "city", "was", "Old"]
+        for lag in (1, 2, 3):
+            expected = [
+                found[name][n - lag] if n >= lag and groups[n - lag] == group else None
+                for n, group in enumerate(groups)
+            ]
+            assert values(found[f"{name}_lag{lag}"]) == expected
+    assert found["story"].tolist() == ["a"] * 5 + ["b"]
+    assert found["item"].tolist() == ["1", "1", "2", "2", "2", "1"]
+    assert found["form"].tolist() == ["I", "think", "The", "city", "was", "Old"]
 
 
 def test_reductions_of_entropy_add_up(models: list[NamedModel]) -> None:
     settings = TableSettings(columns=(ENTROPY, "next_entropy_reduction_bits", "entropy_bits", "entropy_reduction_bits"))
-    names, rows = made([models[1]], settings)
-    rows = rows[2:5]  # the second sentence
-    total = value_at_start(models[1].lm, ENTROPY) - column(names, rows, ENTROPY)[-1]  # type: ignore[operator]
-    assert sum(column(names, rows, "next_entropy_reduction_bits")) == pytest.approx(total)  # type: ignore[arg-type]
-    last = column(names, rows, "entropy_bits")[-1]
-    assert sum(column(names, rows, "entropy_reduction_bits")) == pytest.approx(-last)  # type: ignore[arg-type, operator]
+    found = made([models[1]], settings)[2:5]  # the second sentence
+    total = value_at_start(models[1].lm, ENTROPY) - found[ENTROPY].iloc[-1]
+    assert found["next_entropy_reduction_bits"].sum() == pytest.approx(total)
+    assert found["entropy_reduction_bits"].sum() == pytest.approx(-found["entropy_bits"].iloc[-1])
 
 
 def test_the_first_word_of_a_later_sentence_has_no_reduction_where_the_document_counts(
     models: list[NamedModel],
 ) -> None:
-    settings = TableSettings(columns=("next_entropy_reduction_bits",), context="document")
-    names, rows = made([models[0]], settings)
-    assert [value is None for value in column(names, rows, "next_entropy_reduction_bits")] == [
-        True,
-        False,
-        True,
-        False,
-        False,
-        True,
-    ]
+    found = made([models[0]], TableSettings(columns=("next_entropy_reduction_bits",), context="document"))
+    missing = found["next_entropy_reduction_bits"].isna().tolist()
+    assert missing == [True, False, True, False, False, True]
 
 
 def failing(lm: NamedModel) -> NamedModel:
@@ -144,26 +145,22 @@ def test_what_one_model_cannot_score_is_missing_beside_the_other_and_breaks_its_
     skipped: list[InputError] = []
     lstm, rnng = models
     settings = TableSettings(lag=1, lag_within="document", lag_columns=("surprisal_bits",), shape="wide")
-    names, rows = made([lstm, failing(rnng)], settings, skipped=skipped)
-    assert [value is None for value in column(names, rows, "surprisal_bits_rnng")] == [False] * 2 + [True] * 3 + [False]
-    assert None not in column(names, rows, "surprisal_bits_lstm")
+    found = made([lstm, failing(rnng)], settings, skipped=skipped)
+    assert found["surprisal_bits_rnng"].isna().tolist() == [False] * 2 + [True] * 3 + [False]
+    assert found["surprisal_bits_lstm"].notna().all()
     assert [error.found for error in skipped] == ["too hard"]
-    names, rows = made([failing(lstm)], TableSettings(lag=1, lag_within="document"), skipped=[])
-    assert column(names, rows, "word") == ["I", "think", "Old"]
-    assert column(names, rows, "surprisal_bits_lag1")[2] is None
-    names, rows = made([failing(lstm), rnng], TableSettings(shape="long"), skipped=[])
-    assert column(names, rows, "model") == ["lstm"] * 2 + ["rnng"] * 2 + ["rnng"] * 3 + ["lstm", "rnng"]
+    found = made([failing(lstm)], TableSettings(lag=1, lag_within="document"), skipped=[])
+    assert found["word"].tolist() == ["I", "think", "Old"]
+    found = made([failing(lstm), rnng], TableSettings(shape="long"), skipped=[])
+    assert found["model"].tolist() == ["lstm"] * 2 + ["rnng"] * 2 + ["rnng"] * 3 + ["lstm", "rnng"]
 
 
 def test_lags_of_a_long_table_do_not_leap_over_what_its_model_could_not_score(models: list[NamedModel]) -> None:
     lstm, rnng = models
     table = SurprisalTable([failing(lstm), rnng], TableSettings(lag=1, lag_within="document", shape="long"))
-    one_document = [replace(one, document="a") for one in stimuli()]
-    rows = [row for some in table.rows(one_document, []) for row in some]
-    last = {row[0]: row for row in rows if "Old" in row}
-    place = table.names.index("surprisal_bits_lag1")
-    assert last["lstm"][place] is None
-    assert last["rnng"][place] is not None
+    found = pandas.concat(table.frames([replace(one, document="a") for one in stimuli()], []))
+    last = found[found["word"] == "Old"].set_index("model")["surprisal_bits_lag1"]
+    assert last.isna().to_dict() == {"lstm": True, "rnng": False}
 
 
 def test_a_document_that_goes_on_after_another_is_refused_where_documents_count() -> None:
@@ -187,10 +184,25 @@ def test_an_error_comes_after_all_rows_before_it(models: list[NamedModel]) -> No
 
     for shape in ("wide", "long"):
         table = SurprisalTable(models, TableSettings(shape=shape, batch_size=1))  # type: ignore[arg-type]
-        rows: list[Row] = []
+        frames: list[pandas.DataFrame] = []
         with pytest.raises(InputError, match="a bad line"):
-            rows.extend(row for some in table.rows(broken()) for row in some)
-        assert len(rows) == 6 * (2 if shape == "long" else 1)
+            frames.extend(table.frames(broken()))
+        assert sum(map(len, frames)) == 6 * (2 if shape == "long" else 1)
+
+
+def test_input_is_read_as_it_is_needed(models: list[NamedModel]) -> None:
+    num_read = 0
+
+    def endless() -> Iterator[Stimulus]:
+        nonlocal num_read
+        while True:
+            num_read += 1
+            yield stimuli()[2]
+
+    table = SurprisalTable(models[:1], TableSettings(lag=1, lag_within="document"))
+    frames = table.frames(endless())
+    for number, frame in enumerate(islice(frames, 8), start=1):
+        assert num_read <= len(frame) * number + 2 * 256  # the batches that are sorted by length
 
 
 @pytest.mark.parametrize(
@@ -214,3 +226,90 @@ def test_a_word_id_of_the_source_takes_the_place_of_ours_and_its_measures_step_a
     assert table.names.count("word_id") == 1
     assert table.names[-3:] == ("word_id", "own_surprisal_bits", "rt")
     assert table.renamed == {"surprisal_bits": "own_surprisal_bits"}
+
+
+# Data frames of words.
+
+
+def bits(lm: treelm.LanguageModel) -> list[float]:
+    found = lm.surprisal([["I", "think", "."], ["The", "city"]])
+    return [word.surprisal_bits for one in found for word in one.words]
+
+
+def test_a_frame_keeps_its_index_and_columns(models: list[NamedModel]) -> None:
+    frame, lm = pandas.DataFrame(WORDS, index=[10, 9, 8, 7, 6]), models[1].lm
+    before = frame.copy()
+    found = lm.surprisal_table(
+        frame, word="form", sentence="item", columns=["open_nodes", "word_length"], lag=1, lag_columns=["rt"]
+    )
+    pandas.testing.assert_frame_equal(frame, before)
+    pandas.testing.assert_frame_equal(found[["item", "form", "rt", "model"]], frame)
+    assert found["surprisal_bits"].tolist() == pytest.approx(bits(lm))
+    assert found["word_length"].tolist() == [1, 5, 0, 3, 4]
+    assert found["rt_lag1"].isna().tolist() == [True, False, False, True, False]
+    assert found["rt_lag1"][9] == 310
+    assert (found["is_unk"].dtype, found["rt_lag1"].dtype) == ("int64", "float64")
+
+
+def test_several_models_stand_beside_each_other_or_one_after_the_other(models: list[NamedModel]) -> None:
+    frame, named = pandas.DataFrame(WORDS), {one.name: one.lm for one in models}
+    wide = treelm.surprisal_table(named, frame, word="form", sentence=["item"])
+    assert list(wide)[:4] == list(frame)
+    for name, lm in named.items():
+        assert wide[f"surprisal_bits_{name}"].tolist() == pytest.approx(bits(lm))
+    long = treelm.surprisal_table(named, frame, word="form", sentence="item", shape="long")
+    assert long["model"].tolist() == ["lstm"] * 5 + ["rnng"] * 5
+    assert long["own_model"].tolist() == WORDS["model"] * 2
+    assert long["form"].tolist() == WORDS["form"] * 2
+    assert long["surprisal_bits"].tolist() == pytest.approx(bits(named["lstm"]) + bits(named["rnng"]))
+    assert long["beam_converged"].isna().sum() == 5
+
+
+def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedModel]) -> None:
+    frame = pandas.DataFrame({"sentence_id": [1, 1], "word": ["I", "The."]})
+    warnings.resetwarnings()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        models[0].lm.surprisal_table(frame)
+    said = [str(one.message) for one in caught]
+    assert any("such as 'The.', are known without the marks" in line for line in said)
+    assert {one.filename for one in caught} <= {__file__, sys.modules["treelm.models.base"].__file__}
+
+
+def test_surprisals_of_texts_become_frames(models: list[NamedModel]) -> None:
+    (found,) = models[1].lm.surprisal(["I think ."])
+    frame = found.to_frame()
+    assert frame["word"].tolist() == ["I", "think", "."]
+    assert frame["surprisal_bits"].tolist() == [word.surprisal_bits for word in found.words]
+    assert "open_nodes" in frame
+
+
+@pytest.mark.parametrize(
+    ("frame", "settings", "expected"),
+    [
+        ({"a": [1]}, {}, "dict where a data frame of pandas was expected"),
+        (WORDS, {}, r"data frame:1: no column 'word'; name the column by an option; choose from: item"),
+        ({"word": ["a", None], "sentence_id": [1, 1]}, {}, "data frame:2: an empty word"),
+        ({"word": ["a"] * 3, "sentence_id": [1, 2, 1]}, {}, "data frame:3: more of sentence '1'"),
+        (WORDS, {"punctuation": "apart"}, "makes more rows"),
+        (WORDS, {"columns": ["unigram_surprisal_bits"]}, r"without counts; give unigrams"),
+        (WORDS, {"columns": ["distance"]}, "no column 'distance' from lstm"),
+    ],
+)
+def test_frames_that_cannot_be_read_are_one_line(
+    models: list[NamedModel], frame: Any, settings: dict[str, Any], expected: str
+) -> None:
+    named = {"word": "form", "sentence": "item"} if "columns" in settings else {}
+    with pytest.raises(InputError, match=expected):
+        models[0].lm.surprisal_table(frame if "a" in frame else pandas.DataFrame(frame), **named, **settings)
+
+
+def test_several_models_need_a_shape_and_unigrams_are_given(models: list[NamedModel]) -> None:
+    frame, named = pandas.DataFrame(WORDS), {one.name: one.lm for one in models}
+    with pytest.raises(InputError, match="several models in a plain table"):
+        treelm.surprisal_table(named, frame, word="form", sentence="item", shape="plain")
+    with pytest.raises(InputError, match="no model"):
+        treelm.surprisal_table({}, frame)
+    unigrams, asked = Unigrams({"I": 1}), ["unigram_surprisal_bits"]
+    found = named["lstm"].surprisal_table(frame, word="form", sentence="item", columns=asked, unigrams=unigrams)
+    assert found["unigram_surprisal_bits"][0] == unigrams.bits(["I"])

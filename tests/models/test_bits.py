@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+import pandas
 import pytest
 import torch
 
@@ -21,8 +21,7 @@ from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.evaluation.perplexity import perplexity, sum_scores
 from treelm.inference.stimuli import stimulus
-from treelm.inference.stimulus_scores import score_stimuli
-from treelm.inference.surprisal import Totals
+from treelm.inference.surprisal_table import NamedModel, SurprisalTable, TableSettings
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import EstimatedLM, LanguageModel
 from treelm.models.capabilities import Searching
@@ -118,14 +117,15 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
 def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, kind: str) -> None:
     lm = build(system, kind)
     made = [corpus().sentence(number) for number in range(len(corpus()))]
-    totals = Totals()
-    for one in score_stimuli(lm, [stimulus(sentence, "as-given") for sentence in made]):
-        totals = totals.plus(one.scored)
+    table = SurprisalTable([NamedModel(name=system, lm=lm)], TableSettings(with_end=True))
+    frame = pandas.concat(table.frames(stimulus(sentence, "as-given") for sentence in made))
     batch = EncodedCorpus(corpus(), lm.vocabulary).batch(range(len(corpus())))
     with torch.no_grad():
         nats = float(lm.losses(batch).terms["word"].sum)
-    found = asdict(totals)
-    assert found["word_surprisal_bits"] + found["end_surprisal_bits"] == pytest.approx(nats / math.log(2), rel=1e-5)
+    (found,) = table.findings
+    total = found.word_surprisal_bits + found.end_surprisal_bits
+    assert total == pytest.approx(nats / math.log(2), rel=1e-5)
+    assert frame["surprisal_bits"].sum() == pytest.approx(total)
 
 
 @pytest.mark.parametrize(("system", "kind"), cases(["subword", "tokenizer"]))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,7 +30,7 @@ from treelm.cli.options import (
     workers,
 )
 from treelm.errors import InputError
-from treelm.io.tables import SEPARATORS, TABLES, check_table_name, to_frame
+from treelm.io.tables import SEPARATORS, TABLES, check_table_name
 from treelm.models.capabilities import Searching
 from treelm.models.search.config import SearchConfig
 
@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "treelm surprisal", arguments)
     from treelm.inference.loading import model_hash
-    from treelm.inference.stimulus_advice import Advice, long_sentences, note_long
+    from treelm.inference.stimulus_advice import advice, long_sentences, note_long
     from treelm.inference.surprisal_table import SurprisalTable, check_columns
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=True)
@@ -133,24 +133,23 @@ def main(arguments: list[str]) -> int:
     source, stimuli, number = _read(options, file, skipped, follows_documents=settings.follows_documents)
     with ExitStack() as stack:
         computing = [_computing(stack, options, run, one, settings) for run, one in zip(runs, models, strict=True)]
-        advice = [Advice(vocabulary=model.lm.vocabulary) for model in models]
-        table = SurprisalTable(computing, settings, source, [one.add for one in advice])
+        table = SurprisalTable(computing, settings, source)
         advance = stack.enter_context(progress_bar("scoring", number, shares_terminal=options.output == "-"))
-        rows = table.rows(note_long(stimuli, long), skipped if options.on_error == "skip" else None)
-        first = next(rows, [])  # before the header: of input that cannot be read nothing is written
+        left_out = skipped if options.on_error == "skip" else None
+        frames = table.frames(note_long(stimuli, long), left_out, on_sentence=advance)
+        first = list(islice(frames, 1))  # before the header: of input that cannot be read nothing is written
         with open_table(options.output, table.names, separator) as write:
-            for some in chain([first], rows):
-                advance()
-                write(to_frame(table.names, some))
+            for frame in chain(first, frames):
+                write(frame)
     if long:
         remedy = "" if options.split_sentences else "; if it is a text, give --split-sentences en (or another language)"
         note(long_sentences(long) + remedy)
     for own, new in table.renamed.items():
         note(f"the column {own} of {file} is {new} here, beside ours of that name")
-    for model, found, said in zip(models, table.findings, advice, strict=True):
+    for model, found in zip(models, table.findings, strict=True):
         whose = f"{model.name}: " if len(models) > 1 else ""
         doubts = (f"{whose}{line}" for line in _doubts(options, model, found))
-        for line in (*said.lines(model.name, "--{}"), *doubts):
+        for line in (*advice(found.words, model.lm.vocabulary, model.name, "--{}"), *doubts):
             note(line)
     if hashes:
         about = metadata(options, runs, hashes, file, models, table.findings, len(skipped))
@@ -284,13 +283,13 @@ def _layout(options: Arguments, file: str) -> Literal["sentences", "words", "tab
 
 def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[str]:
     """Lines about figures that are not what they seem."""
-    lm, totals = model.lm, found.totals
-    if options.context == "document" and "sentence" in found.contexts:
+    lm = model.lm
+    if options.context == "document" and not lm.keeps_context:
         yield lm.why_no_context
-    if totals.num_impossible_words:
-        yield said_impossible(lm, f"{totals.num_impossible_words} of {totals.num_words} words have inf bits")
+    if found.num_impossible_words:
+        yield said_impossible(lm, f"{found.num_impossible_words} of {found.num_words} words have inf bits")
     if found.num_doubtful and isinstance(lm, Searching):
-        number = f"{found.num_doubtful} of {totals.num_words} words"
+        number = f"{found.num_doubtful} of {found.num_words} words"
         yield f"{number} not converged: another beam may differ ({_wider(lm.search)})"
 
 
@@ -321,6 +320,7 @@ def metadata(
 ) -> dict[str, object]:
     """Metadata of the table: how it was made, for its readers. Of several models, each has an entry of its own."""
     from treelm import __version__
+    from treelm.inference.surprisal import context_of
 
     each = [
         {
@@ -328,8 +328,8 @@ def metadata(
             "model": model_hash,
             "system": model.lm.system,
             **_searched(model.lm),
-            "context": ", ".join(sorted(found.contexts)),
-            **found.totals.to_json(),
+            "context": context_of(model.lm, options.context),
+            **found.to_json(),
         }
         for run, model_hash, model, found in zip(runs, hashes, models, findings, strict=True)
     ]

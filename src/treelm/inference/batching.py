@@ -22,6 +22,23 @@ def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
         yield group
 
 
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of ``size`` items. An ``InputError`` of ``items`` is raised after what came before it."""
+    chunk, error = list[Item](), None
+    try:
+        for item in items:
+            chunk.append(item)
+            if len(chunk) == size:
+                yield chunk
+                chunk = []
+    except InputError as found:
+        error = found
+    if chunk:
+        yield chunk
+    if error is not None:
+        raise error
+
+
 def in_batches(
     sentences: Iterable[Sentence],
     compute: Compute[Result],

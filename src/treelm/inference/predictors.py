@@ -1,4 +1,4 @@
-"""Predictors of reading times that no model gives: length, frequency and position of words, and values of words before.
+"""Predictors of reading times that no model gives: length, frequency and position of words.
 
 A word is taken as it was shown, ``"dog,"``; its length and frequency are those of what is left without the marks around
 it, ``dog``. ``None`` is a missing value.
@@ -7,16 +7,13 @@ it, ``dog``. ``None`` is a missing value.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 from unicodedata import category, normalize
 
 from treelm.errors import InputError
 from treelm.io.tables import read_table
-
-Value = TypeVar("Value")
 
 WORD_LENGTH, ZIPF_FREQUENCY, UNIGRAM = "word_length", "zipf_frequency", "unigram_surprisal_bits"
 WORD_POSITION, DOCUMENT_POSITION = "word_position", "document_position"
@@ -58,43 +55,6 @@ def word_length(word: str) -> int:
     (4, 4)
     """
     return len(normalize("NFC", bare(word)))
-
-
-def lagged(values: Sequence[Value], groups: Sequence[Hashable], lag: int) -> list[Value | None]:
-    """Return for each word the value of the word ``lag`` words before it, None where its group has none.
-
-    A group is a sentence, or a document: words stand in order, and words of one group together.
-
-    >>> lagged([310, 295, 280, 290], [1, 1, 1, 2], 1)
-    [None, 310, 295, None]
-    """
-    before = WordsBefore[Value](lag)
-    return [before.shift(value, group)[-1] for value, group in zip(values, groups, strict=True)]
-
-
-class WordsBefore(Generic[Value]):
-    """The values of the last words of a group, as its words come."""
-
-    def __init__(self, lag: int) -> None:
-        """Remember ``lag`` words; raises ``InputError`` for less than one."""
-        if lag < 1:
-            raise InputError(f"lag = {lag}", remedy="give 1 or more words, or leave it out")
-        self._lag = lag
-        self._values = deque[Value](maxlen=lag)
-        self._group: Hashable = None
-
-    def shift(self, value: Value, group: Hashable) -> list[Value | None]:
-        """Take in the next word; returns the values 1, 2, ... ``lag`` words before it, None where there is none."""
-        if group != self._group:
-            self.forget()
-            self._group = group
-        found: list[Value | None] = [*reversed(self._values)]
-        self._values.append(value)
-        return found + [None] * (self._lag - len(found))
-
-    def forget(self) -> None:
-        """Begin anew, as after words that are missing."""
-        self._values.clear()
 
 
 @dataclass(frozen=True, kw_only=True)

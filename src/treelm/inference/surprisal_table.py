@@ -1,17 +1,24 @@
 """Surprisal tables: a row for each word of the stimuli, with what one model or several say of it, and predictors.
 
-The same table is written by the command line and given back as a data frame (``inference.frames``).
+Stimuli are scored in a stream and become data frames in chunks of sentences, so that memory does not grow with the
+input. The same frames are written by the command line and given back by ``surprisal_table``.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import tee
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from treelm.errors import InputError, choose_from
+from treelm.inference.batching import chunks
 from treelm.inference.predictors import (
     DOCUMENT_POSITION,
     PREDICTORS,
@@ -21,26 +28,42 @@ from treelm.inference.predictors import (
     ZIPF_FREQUENCY,
     Frequencies,
     Unigrams,
-    WordsBefore,
     word_length,
 )
 from treelm.inference.processes import Compute
-from treelm.inference.stimuli import Stimulus
-from treelm.inference.stimulus_scores import Context, ScoredStimulus, score_stimuli
-from treelm.inference.surprisal import CONVERGED, END_OF_SENTENCE, Totals, word_offsets
-from treelm.io.tables import Cell, Row, deduplicate_names
+from treelm.inference.stimuli import Columns, PlacedRow, Punctuation, Stimulus, check_documents, table_stimuli
+from treelm.inference.stimulus_advice import ReadWords, advice
+from treelm.inference.surprisal import (
+    BITS,
+    CONVERGED,
+    Context,
+    context_of,
+    end_bits,
+    score_stimuli,
+    word_frame,
+    word_offsets,
+)
+from treelm.io.json import finite
+from treelm.io.tables import deduplicate_names
 from treelm.models.base import LanguageModel
 from treelm.models.measures import ENTROPY, MEASURES, Measure, value_at_start
-from treelm.models.scores import SentenceScore, WordSurprisal
+from treelm.models.scores import SentenceScore
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Shape = Literal["plain", "wide", "long"]
 """plain: one model. wide: a row a word, columns NAME_MODEL of each model. long: a row a word and model."""
 
-MODEL, BITS, WORD_ID, CONTEXT = "model", "surprisal_bits", "word_id", "context"
+MODEL, WORD_ID, CONTEXT, END_OF_SENTENCE = "model", "word_id", "context", "</s>"
 ENTROPY_REDUCTION, TREE_ENTROPY_REDUCTION = "next_entropy_reduction_bits", "entropy_reduction_bits"
 _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bits"}
 _NO_MEASURE = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 """Columns that are lagged only if they are named."""
+READING = (BITS, "is_unk", "unk_class", "num_pieces")
+"""What every model says of every word, in order."""
+_CHUNK = 128  # sentences that become a frame together
+_FRAME = "data frame"  # as the source of words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +115,7 @@ class SourceNames(NamedTuple):
 
 def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> None:
     """Raise ``InputError`` for the first name that none of the models (by their names) has a column of."""
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError(f"the column {twice[0]!r} twice", remedy="name each once")
     known = dict.fromkeys((*MEASURES, *sorted(name for lm in models.values() for name in columns_of(lm)), *PREDICTORS))
@@ -110,257 +133,289 @@ def columns_of(lm: LanguageModel) -> tuple[str, ...]:
 
 @dataclass(kw_only=True)
 class Findings:
-    """What a table has found of a model: sums, and how many words are doubtful."""
+    """What a table has found of a model: sums over its words, and how these were read."""
 
-    totals: Totals = field(default_factory=Totals)
-    contexts: set[str] = field(default_factory=set)
+    num_sentences: int = 0
+    num_words: int = 0
+    num_unknown_words: int = 0
+    num_impossible_words: int = 0  # to which the model, or what its search found, gives probability 0
+    word_surprisal_bits: float = 0.0
+    end_surprisal_bits: float = 0.0
     num_doubtful: int = 0  # words whose search has not converged
+    words: ReadWords = field(default_factory=Counter)
 
-    def add(self, one: ScoredStimulus) -> None:
-        """Take in a sentence."""
-        self.totals = self.totals.plus(one.scored)
-        self.num_doubtful += sum(word.columns.get(CONVERGED) == 0 for word in one.scored.surprisal.words)
-        self.contexts.add(one.context)
+    def add(self, stimuli: Sequence[Stimulus], words: pd.DataFrame, ends: NDArray[np.float64]) -> None:
+        """Take in sentences, their words (``word_frame``) and the bits of their ends."""
+        self.num_sentences += len(stimuli)
+        self.num_words += len(words)
+        self.num_unknown_words += int(words["is_unk"].sum())
+        self.num_impossible_words += int(np.isinf(words[BITS]).sum())
+        self.word_surprisal_bits += float(words[BITS].sum())
+        self.end_surprisal_bits += float(ends.sum())
+        self.num_doubtful += int((words[CONVERGED] == 0).sum()) if CONVERGED in words else 0
+        shown = (word for one in stimuli for word in one.sentence.words)
+        are_cut = (len(own) > 1 for one in stimuli for own in one.tokens)
+        self.words.update(zip(shown, words["is_unk"].astype(bool), are_cut, strict=True))
 
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A row of some models: word ``index`` of a sentence, or, after the last word, its end."""
-
-    stimulus: Stimulus
-    offsets: Sequence[tuple[int, int] | None]
-    models: Sequence[NamedModel]
-    found: Sequence[ScoredStimulus | None]  # of each model; None if it could not score the sentence
-    index: int
-
-    @property
-    def is_end(self) -> bool:
-        return self.index == len(self.stimulus.sentence.words)
-
-    @property
-    def shown(self) -> str:
-        return END_OF_SENTENCE if self.is_end else self.stimulus.sentence.words[self.index]
-
-    def word(self, model: int, back: int = 0) -> WordSurprisal | None:
-        """What a model says of this word, or of one before it; None of an end, and where it says nothing."""
-        found, place = self.found[model], self.index - back
-        return None if found is None or self.is_end or place < 0 else found.scored.surprisal.words[place]
+    def to_json(self) -> dict[str, object]:
+        """The totals under their names; null where a sum is infinite, for which JSON has no number."""
+        values: dict[str, object] = finite(
+            {name: value for name, value in vars(self).items() if name not in ("num_doubtful", "words")}
+        )
+        return values
 
 
-class _Column(NamedTuple):
-    name: str
-    value: Callable[[_Place], Cell]
-    base: str = ""  # the name without that of a model
+class _Rows:
+    """The rows of some stimuli: their words, and, if they are shown, their ends."""
+
+    def __init__(self, stimuli: Sequence[Stimulus], *, with_end: bool) -> None:
+        """Number the rows."""
+        self.stimuli = stimuli
+        num_words = np.array([len(one.sentence.words) for one in stimuli])
+        self.sentence = np.repeat(np.arange(len(stimuli)), num_words + with_end)  # of each row, among the stimuli
+        starts = np.cumsum(num_words + with_end) - num_words - with_end
+        self.word_id = np.arange(len(self.sentence)) - starts[self.sentence] + 1
+        self.is_end = self.word_id > num_words[self.sentence]
+
+    def of_sentences(self, values: Sequence[Any]) -> pd.Series:
+        """A value of each sentence in all of its rows."""
+        import pandas as pd
+
+        return pd.Series(values, dtype=object).take(self.sentence).reset_index(drop=True)
+
+    def of_words(self, values: Iterable[Any], dtype: str = "Int64") -> pd.Series:
+        """A value of each word in its row; missing in those of ends."""
+        import pandas as pd
+
+        words = np.flatnonzero(~self.is_end)
+        return pd.Series(list(values), index=words, dtype=dtype).reindex(range(len(self.sentence)))
+
+
+class _LastWords:
+    """The last words of the chunks before, from which the lags of the first words of a chunk come."""
+
+    def __init__(self, lag: int, within: Context) -> None:
+        """Keep ``lag`` words. A sentence has lags within itself, or from its document's sentence before it."""
+        self._lag, self._within = lag, within
+        self._words: pd.DataFrame | None = None
+        self._last, self._group = (-1, ""), 0  # number and document of the last sentence, and the group of its words
+
+    def lags(self, words: pd.DataFrame, stimuli: Sequence[Stimulus]) -> dict[str, pd.Series]:
+        """The values of all columns 1, 2, ... words before, under the names NAME_lag1 and so on.
+
+        After a sentence that is missing they begin anew.
+        """
+        import pandas as pd
+
+        groups = []
+        for one in stimuli:
+            follows = self._within == "document" and self._last == (one.number - 1, one.document)
+            self._group += not follows
+            groups.append(self._group)
+            self._last = (one.number, one.document)
+        own = words.set_index(np.repeat(groups, [len(one.sentence.words) for one in stimuli]))
+        together = own if self._words is None else pd.concat([self._words, own])
+        self._words = together.tail(self._lag)
+        found = together.groupby(level=0, sort=False)
+        return {
+            f"{name}_lag{lag}": found[name].shift(lag).tail(len(words)).set_axis(words.index)
+            for name in words
+            for lag in range(1, self._lag + 1)
+        }
 
 
 class SurprisalTable:
     """The columns of a table, and its rows as stimuli are read."""
 
     def __init__(
-        self,
-        models: Sequence[NamedModel],
-        settings: TableSettings,
-        source: SourceNames | None = None,
-        on_sentence: Sequence[Callable[[ScoredStimulus], None]] = (),
+        self, models: Sequence[NamedModel], settings: TableSettings, source: SourceNames | None = None
     ) -> None:
-        """Lay out the columns. ``on_sentence`` is called, one of each model, with what it finds of every sentence.
-
-        Raises ``InputError`` for columns that cannot be had.
-        """
-        source = source or SourceNames()
+        """Lay out the columns. Raises ``InputError`` for columns that cannot be had."""
         check_columns({one.name: one.lm for one in models}, settings.columns)
         if ZIPF_FREQUENCY in settings.columns and settings.frequencies is None:
             remedy = "give frequencies: wordfreq:en, or a table with the columns word and count"
             raise InputError(f"the column {ZIPF_FREQUENCY!r} without frequencies", remedy=remedy)
-        self.models, self.settings, self.source = models, settings, source
+        self.models, self.settings, self.source = models, settings, source or SourceNames()
         self.findings = [Findings() for _ in models]
-        self._on_sentence = [[one.add, *on_sentence[place : place + 1]] for place, one in enumerate(self.findings)]
-        self._start_entropies: dict[str, float] = {}
-        self._views = [range(len(models))] if settings.shape == "wide" else [[number] for number in range(len(models))]
-        columns = self._columns()
-        taken = [column.name for column in columns if column.name != WORD_ID]
-        own = deduplicate_names([name for name in source.kept], taken=taken)
-        columns = [column for column in columns if column.name not in own]  # a word_id of the source's own
-        kept = [_Column(name, _kept(place), name) for place, name in enumerate(own)]
-        shown = source.shows_document and source.document not in source.keys
-        document = [_Column(source.document, lambda row: row.stimulus.document)] if shown else []
-        about = document + ([] if settings.shape == "wide" else self._contexts(0, ""))
-        self.own = tuple(own)
-        self._lagged = self._chosen([*columns, *kept]) if settings.lag else []
-        self._head, self._tail = columns, [*kept, *about]
-        lags = tuple(f"{one.name}_lag{lag}" for one in self._lagged for lag in range(1, settings.lag + 1))
-        self.names: tuple[str, ...] = (*_names(self._head), *lags, *_names(self._tail))
-        twice = [name for name in dict.fromkeys(self.names) if self.names.count(name) > 1]
+        self._start_entropies = [
+            value_at_start(one.lm, ENTROPY) if ENTROPY_REDUCTION in settings.columns else math.nan for one in models
+        ]
+        self._last_words = [_LastWords(settings.lag, settings.lag_within) for _ in models]
+        self.names: tuple[str, ...] = self._layout()
+
+    def _layout(self) -> tuple[str, ...]:
+        """The columns in order; sets ``own``, ``renamed``, and the columns of which there are lags."""
+        source, settings = self.source, self.settings
+        keys, places = [*source.keys, WORD_ID, source.word], ["char_start", "char_end"]
+        predictors = [name for name in settings.columns if name in PREDICTORS and name != UNIGRAM]
+        context = [CONTEXT] if source.shows_document else []
+        document = [source.document] if source.shows_document and source.document not in source.keys else []
+        if settings.shape == "wide":
+            ours = {
+                f"{name}_{model.name}": name
+                for model in self.models
+                for name in (*READING, *self._columns_of([model]), *context)
+            }
+            columns, context = [*keys, *places, *predictors, *ours], []
+        else:
+            ours = {}
+            model = [MODEL] if settings.shape == "long" else []
+            columns = [*model, *keys, *READING, *places, *self._columns_of(self.models), *predictors]
+        self.own = deduplicate_names(source.kept, taken=[name for name in columns if name != WORD_ID])
+        """The names of the source's other columns: own_NAME for one that bears the name of one of ours."""
+        self.renamed = {name: new for name, new in zip(source.kept, self.own, strict=True) if name != new}
+        columns = [name for name in columns if name not in self.own]  # a word_id of the source's own
+        self._lagged = self._chosen([*columns, *self.own], ours) if settings.lag else []
+        lags = [f"{name}_lag{lag}" for name in self._lagged for lag in range(1, settings.lag + 1)]
+        names = (*columns, *lags, *self.own, *document, *context)
+        twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise InputError(
-                f"two columns of the name {twice[0]!r}", remedy="give the column or the model another name"
-            )
-        self.renamed = {name: new for name, new in zip(source.kept, own, strict=True) if name != new}
+            remedy = "give the column or the model another name"
+            raise InputError(f"two columns of the name {twice[0]!r}", remedy=remedy)
+        return names
 
-    def _columns(self) -> list[_Column]:
-        """All but those of the source and of words before, in order."""
-        source, shape = self.source, self.settings.shape
-        keys = [_Column(name, _key(place)) for place, name in enumerate(source.keys)]
-        keys += [_Column(WORD_ID, lambda row: row.index + 1), _Column(source.word, lambda row: row.shown)]
-        places = [_Column("char_start", _offset(0)), _Column("char_end", _offset(1))]
-        chosen = dict.fromkeys(self.settings.columns)
-        common = [self._predictor(name) for name in chosen if name in PREDICTORS and name != UNIGRAM]
-        if shape == "wide":
-            own = [
-                column
-                for number, model in enumerate(self.models)
-                for column in self._of_model(number, [model], f"_{model.name}")
-            ]
-            return [*keys, *places, *common, *own]
-        first, rest = _split(self._of_model(0, self.models, ""), 4)
-        model = [_Column(MODEL, lambda row: row.models[0].name)] if shape == "long" else []
-        return [*model, *keys, *first, *places, *rest, *common]
-
-    def _of_model(self, number: int, models: Sequence[NamedModel], suffix: str) -> list[_Column]:
-        """Columns of the model at ``number`` of a row, as far as one of these models has them."""
-        values: dict[str, Callable[[_Place], Cell]] = {
-            BITS: lambda row: _bits(row, number),
-            "is_unk": lambda row: 0 if row.is_end else _of(row.word(number), lambda word: int(word.is_unk)),
-            "unk_class": lambda row: _of(row.word(number), lambda word: word.unk_class),
-            "num_pieces": lambda row: 1 if row.is_end else _of(row.word(number), lambda word: word.num_pieces),
-        }
+    def _columns_of(self, models: Sequence[NamedModel]) -> list[str]:
+        """The columns that any of these models has beside ``READING``, in order."""
         known = {name for model in models for name in (*columns_of(model.lm), UNIGRAM)}
         searches = any(CONVERGED in model.lm.word_columns for model in models)
-        for name in (*((CONVERGED,) if searches else ()), *self.settings.columns):
-            if name in known:
-                values[name] = self._measure(name, number)
-        columns = [_Column(f"{name}{suffix}", value, name) for name, value in values.items()]
-        return columns + (self._contexts(number, suffix) if suffix else [])
+        chosen = [name for name in self.settings.columns if name in known]
+        return list(dict.fromkeys([CONVERGED, *chosen] if searches else chosen))
 
-    def _contexts(self, number: int, suffix: str) -> list[_Column]:
-        if not self.source.shows_document:
-            return []
-        return [_Column(f"{CONTEXT}{suffix}", lambda row: None if (one := row.found[number]) is None else one.context)]
-
-    def _measure(self, name: str, number: int) -> Callable[[_Place], Cell]:
-        if name == UNIGRAM:
-            return lambda row: _unigram_bits(row, number)
-        if name in _REDUCED_FROM:
-            return lambda row: self._reduction(row, number, _REDUCED_FROM[name])
-        if name == CONVERGED or (name in MEASURES and MEASURES[name].is_whole):
-            return lambda row: _of(row.word(number), lambda word: _whole(word.columns.get(name)))
-        return lambda row: _of(row.word(number), lambda word: word.columns.get(name))
-
-    def _reduction(self, row: _Place, number: int, column: str) -> Cell:
-        """The value of a column before the word minus that after it; missing where the one before is not known."""
-        word, found = row.word(number), row.found[number]
-        if word is None or found is None or column not in word.columns:
-            return None
-        before = row.word(number, back=1)
-        if before is not None:
-            return before.columns[column] - word.columns[column]
-        if column != ENTROPY:
-            return -word.columns[column]  # there is one analysis before the first word
-        if found.context == "document":
-            return None
-        model = row.models[number]
-        if model.name not in self._start_entropies:
-            self._start_entropies[model.name] = value_at_start(model.lm, ENTROPY)
-        return self._start_entropies[model.name] - word.columns[column]
-
-    def _predictor(self, name: str) -> _Column:
-        frequencies = self.settings.frequencies
-        values: dict[str, Callable[[_Place], Cell]] = {
-            WORD_LENGTH: lambda row: word_length(row.shown),
-            ZIPF_FREQUENCY: lambda row: frequencies.of(row.shown) if frequencies else None,
-            WORD_POSITION: lambda row: row.index + 1,
-            DOCUMENT_POSITION: lambda row: row.stimulus.num_words_before + row.index + 1,
-        }
-        return _Column(name, lambda row: None if row.is_end else values[name](row), name)
-
-    def _chosen(self, columns: Sequence[_Column]) -> list[_Column]:
-        """The columns of which there are lags."""
+    def _chosen(self, columns: Sequence[str], ours: Mapping[str, str]) -> list[str]:
+        """The columns of which there are lags; ``ours`` has the names of measures without those of models."""
         if not self.settings.lag_columns:
             measures = {BITS, *self.settings.columns} - _NO_MEASURE
-            return [column for column in columns if column.base in measures]
-        found = []
-        for name in self.settings.lag_columns:
-            those = [column for column in columns if name in (column.name, column.base)]
+            return [name for name in columns if ours.get(name, name) in measures]
+        found: dict[str, None] = {}
+        for asked in self.settings.lag_columns:
+            those = [name for name in columns if asked in (name, ours.get(name))]
             if not those:
-                remedy = choose_from(name, [column.name for column in columns])
-                raise InputError(f"no column {name!r} to lag", remedy=remedy)
-            found += [column for column in those if column not in found]
-        return found
+                raise InputError(f"no column {asked!r} to lag", remedy=choose_from(asked, columns))
+            found.update(dict.fromkeys(those))
+        return list(found)
 
-    def rows(self, stimuli: Iterable[Stimulus], skipped: list[InputError] | None = None) -> Iterator[list[Row]]:
-        """Give the rows of each sentence; ``skipped`` collects what cannot be scored.
-
-        A model that cannot score a sentence has missing values beside those that can, and no rows of its own.
-        """
-        windows = [WordsBefore[Sequence[Cell]](self.settings.lag) for _ in self._views if self.settings.lag]
-        last = -1
-        for found in self._side_by_side(stimuli, skipped):
-            some = next(one for one in found if one is not None).stimulus
-            if some.number != last + 1:
-                for window in windows:
-                    window.forget()
-            last = some.number
-            for calls, one in zip(self._on_sentence, found, strict=True):
-                if one is not None:
-                    for call in calls:
-                        call(one)
-            yield [
-                row
-                for number, view in enumerate(self._views)
-                for row in self._of_sentence(number, view, some, found, windows)
-            ]
-
-    def _of_sentence(
+    def frames(
         self,
-        number: int,
-        view: Sequence[int],
-        stimulus: Stimulus,
-        found: Sequence[ScoredStimulus | None],
-        windows: Sequence[WordsBefore[Sequence[Cell]]],
-    ) -> Iterator[Row]:
-        scored = [found[place] for place in view]
-        if all(one is None for one in scored):
-            if windows:
-                windows[number].forget()  # of words that this model has not read
-            return
-        models, offsets = [self.models[place] for place in view], word_offsets(stimulus.sentence)
-        group = (stimulus.document, None if self.settings.lag_within == "document" else stimulus.number)
-        for index in range(len(stimulus.sentence.words) + self.settings.with_end):
-            place = _Place(stimulus, offsets, models, scored, index)
-            before: list[Sequence[Cell] | None] = [None] * self.settings.lag
-            if windows and not place.is_end:
-                before = windows[number].shift([column.value(place) for column in self._lagged], group)
-            lags = [None if one is None else one[k] for k in range(len(self._lagged)) for one in before]
-            yield [column.value(place) for column in self._head] + lags + [one.value(place) for one in self._tail]
+        stimuli: Iterable[Stimulus],
+        skipped: list[InputError] | None = None,
+        on_sentence: Callable[[], None] = lambda: None,
+    ) -> Iterator[pd.DataFrame]:
+        """Give the rows of some sentences after the other; ``skipped`` collects what cannot be scored.
 
-    def _side_by_side(
-        self, stimuli: Iterable[Stimulus], skipped: list[InputError] | None
-    ) -> Iterator[list[ScoredStimulus | None]]:
-        """What each model finds of each stimulus that any of them can score, in their order."""
+        A model that cannot score a sentence has missing values beside those that can, and no rows of its own. An error
+        comes after all rows before it.
+        """
+        settings = self.settings
         streams = [
             score_stimuli(
                 model.lm,
                 own,
-                context=self.settings.context,
-                measures=self.settings.measures,
-                batch_size=self.settings.batch_size,
+                context=settings.context,
+                measures=settings.measures,
+                batch_size=settings.batch_size,
                 skipped=skipped,
                 compute=model.compute,
             )
-            for model, own in zip(self.models, tee(numbered(stimuli), len(self.models)), strict=True)
+            for model, own in zip(self.models, tee(_numbered(stimuli), len(self.models)), strict=True)
         ]
-        heads = [next(stream, None) for stream in streams]
-        while any(heads):
-            first = min(one.stimulus.number for one in heads if one is not None)
-            found = [one if one is not None and one.stimulus.number == first else None for one in heads]
-            yield found
-            heads = [
-                head if one is None else next(stream, None)
-                for head, one, stream in zip(heads, found, streams, strict=True)
-            ]
+
+        def scored() -> Iterator[tuple[Stimulus, list[SentenceScore | None]]]:
+            for found in zip(*streams, strict=True):
+                if any(score is not None for _, score in found):
+                    on_sentence()
+                    yield found[0][0], [score for _, score in found]
+
+        for chunk in chunks(scored(), _CHUNK):
+            yield self._frame([one for one, _ in chunk], list(zip(*(scores for _, scores in chunk), strict=True)))
+
+    def _frame(self, stimuli: Sequence[Stimulus], scores: Sequence[Sequence[SentenceScore | None]]) -> pd.DataFrame:
+        """The rows of stimuli, of which each model has scores."""
+        import pandas as pd
+
+        rows = _Rows(stimuli, with_end=self.settings.with_end)
+        source, names = self._of_source(rows), list(self.names)
+        found = [self._of_model(place, rows, own) for place, own in enumerate(scores)]
+        if self.settings.shape == "wide":
+            suffixed = [own.add_suffix(f"_{model.name}") for own, model in zip(found, self.models, strict=True)]
+            return self._with_lags(0, rows, source.join(suffixed))[names]
+        views = [
+            self._with_lags(number, rows, source.join(own, how="right"))[names] for number, own in enumerate(found)
+        ]
+        frame = pd.concat(views)
+        return frame.iloc[np.argsort(rows.sentence[frame.index], kind="stable")]
+
+    def _of_source(self, rows: _Rows) -> pd.DataFrame:
+        """The columns that depend on no model."""
+        import pandas as pd
+
+        stimuli, source, frequencies = rows.stimuli, self.source, self.settings.frequencies
+        words = [word for one in stimuli for word in one.sentence.words]
+        starts, ends = zip(*(offset for one in stimuli for offset in word_offsets(one.sentence)), strict=True)
+        document_positions = rows.of_sentences([one.num_words_before for one in stimuli]) + rows.word_id
+        predictors: dict[str, Callable[[], pd.Series]] = {
+            WORD_LENGTH: lambda: rows.of_words(map(word_length, words)),
+            ZIPF_FREQUENCY: lambda: rows.of_words(map(frequencies.of, words) if frequencies else (), "float64"),
+            WORD_POSITION: lambda: rows.of_words(rows.word_id[~rows.is_end]),
+            DOCUMENT_POSITION: lambda: rows.of_words(document_positions[~rows.is_end]),
+        }
+        kept = zip(*(cells for one in stimuli for cells in one.kept), strict=True)
+        return pd.DataFrame(
+            {
+                source.document: rows.of_sentences([one.document for one in stimuli]),
+                **{name: rows.of_sentences([one.keys[n] for one in stimuli]) for n, name in enumerate(source.keys)},
+                WORD_ID: pd.array(rows.word_id, dtype="Int64"),
+                source.word: rows.of_words(words, "object").mask(rows.is_end, END_OF_SENTENCE),
+                "char_start": rows.of_words(starts),
+                "char_end": rows.of_words(ends),
+                **{name: predictors[name]() for name in self.settings.columns if name in predictors},
+                **{name: rows.of_words(cells, "object") for name, cells in zip(self.own, kept, strict=True)},
+            }
+        )
+
+    def _of_model(self, place: int, rows: _Rows, scores: Sequence[SentenceScore | None]) -> pd.DataFrame:
+        """What a model says in the rows of the sentences that it could score."""
+        import pandas as pd
+
+        model, known = self.models[place], [score for score in scores if score is not None]
+        stimuli = [one for one, score in zip(rows.stimuli, scores, strict=True) if score is not None]
+        there = np.array([one is not None for one in scores])[rows.sentence]
+        columns = self._columns_of([model] if self.settings.shape == "wide" else self.models)
+        found = word_frame(model.lm, stimuli, known, {_REDUCED_FROM.get(name, name): None for name in columns})
+        self.findings[place].add(stimuli, found, end_bits(known))
+        found.index = pd.Index(np.flatnonzero(there & ~rows.is_end))
+        for name in columns:
+            if name in _REDUCED_FROM:
+                found[name] = self._reduction(found[_REDUCED_FROM[name]], rows.word_id[found.index] == 1, place)
+        if UNIGRAM in columns and model.unigrams is not None:
+            pairs = [zip(*own, strict=True) for one in stimuli for own in zip(one.tokens, one.counts, strict=True)]
+            found[UNIGRAM] = [model.unigrams.bits(token for token, counts in own if counts) for own in pairs]
+        found = found[[*READING, *columns]].reindex(np.flatnonzero(there))
+        if self.settings.with_end:
+            is_end = rows.is_end[found.index]
+            found.loc[is_end, ["is_unk", "num_pieces"]] = [0, 1]
+            found.loc[is_end, BITS] = end_bits(known)
+        if self.source.shows_document:
+            found[CONTEXT] = context_of(model.lm, self.settings.context)
+        return found.assign(**{MODEL: model.name}) if self.settings.shape == "long" else found
+
+    def _reduction(self, after: pd.Series, is_first: NDArray[np.bool_], place: int) -> pd.Series:
+        """The value of a column before each word minus that after it; missing where that before is not known."""
+        before = after.shift(1)
+        if after.name != ENTROPY:
+            return before.mask(is_first, 0.0) - after  # there is one analysis before the first word
+        in_document = context_of(self.models[place].lm, self.settings.context) == "document"
+        return before.mask(is_first, math.nan if in_document else self._start_entropies[place]) - after
+
+    def _with_lags(self, number: int, rows: _Rows, frame: pd.DataFrame) -> pd.DataFrame:
+        """A view with its lags."""
+        if not self._lagged:
+            return frame
+        words = frame.loc[~rows.is_end[frame.index], self._lagged]
+        there = [rows.stimuli[one] for one in dict.fromkeys(rows.sentence[frame.index].tolist())]
+        return frame.assign(**self._last_words[number].lags(words, there))
 
 
-def numbered(stimuli: Iterable[Stimulus]) -> Iterator[Stimulus]:
+def _numbered(stimuli: Iterable[Stimulus]) -> Iterator[Stimulus]:
     """Number stimuli, and say how many words of its document each has before it."""
     words = defaultdict[str, int](int)
     for number, one in enumerate(stimuli):
@@ -368,49 +423,83 @@ def numbered(stimuli: Iterable[Stimulus]) -> Iterator[Stimulus]:
         words[one.document] += len(one.sentence.words)
 
 
-def _names(columns: Sequence[_Column]) -> list[str]:
-    return [column.name for column in columns]
+def surprisal_table(
+    models: LanguageModel | Mapping[str, LanguageModel],
+    frame: pd.DataFrame,
+    *,
+    word: str = "word",
+    sentence: str | Sequence[str] = "sentence_id",
+    document: str = "",
+    punctuation: Punctuation = "as-given",
+    context: Context = "sentence",
+    columns: Sequence[str] = (),
+    frequencies: Frequencies | str | None = None,
+    unigrams: Unigrams | None = None,
+    lag: int = 0,
+    lag_columns: Sequence[str] = (),
+    lag_within: Context = "sentence",
+    shape: Shape | None = None,
+    batch_size: int = 16,
+) -> pd.DataFrame:
+    """Return a data frame of words, a row each and the rows of a sentence together, with surprisals in bits beside it.
+
+    ``models`` is one model, or several by the names that their columns get: NAME_MODEL each (``shape="wide"``), or a
+    row for each model (``"long"``, with the column model). ``sentence`` names the column, or columns, that say which
+    rows are one sentence, ``document`` the one that says which sentences are one document. The other arguments are
+    those of ``treelm surprisal``; ``frequencies`` may be its text, ``unigrams`` counts the training corpus. A column of
+    the frame that bears the name of one of ours becomes own_NAME. Words that are read otherwise than meant are warned
+    of. Raises ``InputError`` for columns, words and frames that cannot be read.
+    """
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        found = f"{type(frame).__name__} where a data frame of pandas was expected"
+        raise InputError(found, remedy="give one (frame.to_pandas() of polars), or read a file by treelm surprisal")
+    named = {"": models} if isinstance(models, LanguageModel) else dict(models)
+    if not named:
+        raise InputError("no model", remedy="give one, or several by their names")
+    settings = TableSettings(
+        shape=shape or ("plain" if isinstance(models, LanguageModel) else "wide"),
+        columns=tuple(columns),
+        frequencies=Frequencies.named(frequencies) if isinstance(frequencies, str) else frequencies,
+        lag=lag,
+        lag_columns=tuple(lag_columns),
+        lag_within=lag_within,
+        context=context,
+        batch_size=batch_size,
+    )
+    if settings.shape == "plain" and len(named) > 1:
+        raise InputError("several models in a plain table", remedy='give shape = "wide" or "long"')
+    if UNIGRAM in columns and unigrams is None:
+        raise InputError(f"the column {UNIGRAM!r} without counts", remedy="give unigrams = Unigrams(counts of words)")
+    if punctuation == "apart":
+        raise InputError("punctuation = 'apart', which makes more rows", remedy="use treelm surprisal, or 'summed'")
+    names = Columns(word, (sentence,) if isinstance(sentence, str) else tuple(sentence), document)
+    cells = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)
+    placed = (
+        PlacedRow(f"{_FRAME}:{number}", dict(zip(frame, row, strict=True))) for number, row in enumerate(cells, start=1)
+    )
+    read = table_stimuli(list(frame), placed, names, punctuation, source=_FRAME)
+    if settings.follows_documents:
+        check_documents(read.stimuli)
+    source = SourceNames(names.sentence, word, document or "document_id", read.names, bool(document))
+    for lm in named.values():
+        lm.require_words()
+    table = SurprisalTable(
+        [NamedModel(name=name, lm=lm, unigrams=unigrams) for name, lm in named.items()], settings, source
+    )
+    rows = pd.concat(table.frames(read.stimuli))
+    for (name, lm), said in zip(named.items(), table.findings, strict=True):
+        for line in advice(said.words, lm.vocabulary, name or "the model"):
+            warnings.warn(line, stacklevel=2)
+    added = [name for name in table.names if name not in (*names.all, *table.own)]
+    frame = frame.set_axis(deduplicate_names(list(frame), taken=added), axis=1)
+    views = [rows[rows[MODEL] == name] for name in named] if settings.shape == "long" else [rows]
+    return pd.concat([frame.assign(**{name: _plain(view[name]) for name in added}) for view in views])
 
 
-def _split(columns: list[_Column], count: int) -> tuple[list[_Column], list[_Column]]:
-    return columns[:count], columns[count:]
-
-
-def _of(word: WordSurprisal | None, value: Callable[[WordSurprisal], Cell]) -> Cell:
-    return None if word is None else value(word)
-
-
-def _whole(value: float | None) -> Cell:
-    return None if value is None or value != value else int(value)
-
-
-def _bits(row: _Place, number: int) -> Cell:
-    found = row.found[number]
-    if found is None:
-        return None
-    surprisal = found.scored.surprisal
-    return surprisal.end_surprisal_bits if row.is_end else surprisal.words[row.index].surprisal_bits
-
-
-def _unigram_bits(row: _Place, number: int) -> Cell:
-    unigrams = row.models[number].unigrams
-    if unigrams is None or row.is_end:
-        return None
-    own = zip(row.stimulus.tokens[row.index], row.stimulus.counts[row.index], strict=True)
-    return unigrams.bits(token for token, counts in own if counts)
-
-
-def _key(place: int) -> Callable[[_Place], Cell]:
-    return lambda row: row.stimulus.keys[place]
-
-
-def _kept(place: int) -> Callable[[_Place], Cell]:
-    return lambda row: None if row.is_end else row.stimulus.kept[row.index][place]
-
-
-def _offset(side: int) -> Callable[[_Place], Cell]:
-    def of(row: _Place) -> Cell:
-        place = None if row.is_end else row.offsets[row.index]
-        return None if place is None else place[side]
-
-    return of
+def _plain(values: pd.Series) -> Any:
+    """The values of a column in NumPy's types: whole numbers of which some are missing become floats."""
+    if values.dtype == "Int64":
+        return values.to_numpy("float64", na_value=math.nan) if values.hasnans else values.to_numpy("int64")
+    return values.infer_objects().array

@@ -361,6 +361,7 @@ class LanguageModel(Pretrained, ABC):
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (num_sentences, len(vocabulary) + 1); the last column is the end of sentence."""
 
+    @takes_texts
     def reduce_next_log_probs(
         self,
         sentences: Sequence[Sequence[str]],

@@ -102,6 +102,7 @@ class DocumentReader(LanguageModel):
             return super().score_text(sentences)
         return self.score_from(sentences, self._starts_in_document(sentences)) if sentences else []
 
+    @takes_texts
     def reduce_next_log_probs(
         self,
         sentences: Sequence[Sequence[str]],

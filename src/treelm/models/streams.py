@@ -202,6 +202,7 @@ class StreamLM(LanguageModel):
         """Score sentences in a row, with their ends, as ``treelm.models.streams.score_text`` does."""
         return score_text(self, sentences)
 
+    @takes_texts
     @torch.no_grad()
     def reduce_next_log_probs(
         self,

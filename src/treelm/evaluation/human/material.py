@@ -15,10 +15,10 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
-from treelm.inference.stimulus_scores import Context, score_stimuli
+from treelm.inference.surprisal import BITS, Context, score_stimuli, word_frame
 from treelm.io.tables import DECIMAL_COMMA, read_table, with_point
 from treelm.models.base import LanguageModel
-from treelm.models.scores import SentenceScore, WordSurprisal
+from treelm.models.scores import SentenceScore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 MISSING = ("", "NA", "nan", "NaN")
 """Cells without a value, as R and pandas write them."""
-BITS = "surprisal_bits"
 _UNKNOWN = "is_unk"
 _TRUE = ("1", "1.0", "True", "TRUE", "true")
 
@@ -87,17 +86,18 @@ def score_material(
     on_sentence: Callable[[], None] = lambda: None,
 ) -> Surprisals:
     """Score a material by a model, sentence by sentence or document by document; ``columns`` of its scores are kept."""
-    words: list[WordSurprisal] = []
-    stimuli = material.stimuli(punctuation, normalise)
-    for one in score_stimuli(lm, stimuli, context=context, batch_size=batch_size, compute=compute):
-        words += one.scored.surprisal.words
+    stimuli, scores = list(material.stimuli(punctuation, normalise)), list[SentenceScore]()
+    for _, score in score_stimuli(lm, stimuli, context=context, batch_size=batch_size, compute=compute):
+        assert score is not None, "errors are raised"
+        scores.append(score)
         on_sentence()
+    words = word_frame(lm, stimuli, scores, columns)
     return Surprisals(
         name=name,
         kind="run",
-        bits=np.array([word.surprisal_bits for word in words]),
-        is_unknown=np.array([word.is_unk for word in words]),
-        columns={column: np.array([word.columns[column] for word in words]) for column in columns},
+        bits=words[BITS].to_numpy(),
+        is_unknown=words["is_unk"].to_numpy(bool),
+        columns={column: words[column].to_numpy(float) for column in columns},
     )
 
 

@@ -195,6 +195,7 @@ class CausalLM(LanguageModel):
         """The model's own tokens, without the ends of words."""
         return [token for token in tokens if token != self.tokens.end_of_word]
 
+    @takes_texts
     @torch.no_grad()
     def reduce_next_log_probs(
         self,
