@@ -1,16 +1,13 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import GUM_OPEN, TREES, corpus, gum_open, sentence, text_corpus
+from tests.corpora.helpers import TREES, corpus, gum_open, sentence, text_corpus
 from treelm.corpora import encoding
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words, word_of_token
-from treelm.corpora.preparing import prepare
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
@@ -156,20 +153,3 @@ def test_a_sentence_of_five_thousand_words_is_encoded(vocabulary: Vocabulary) ->
     batch = encode_sentences([long], vocabulary, LABELS)
     assert batch.num_words.tolist() == [5001]
     assert_same(batch, slow_batch([long], vocabulary, LABELS))
-
-
-def test_encoded_forms_are_kept_beside_the_corpus(
-    vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encoding, "_KEPT_FORMS", 1)
-    prepared = prepare([GUM_OPEN / "dev.ptb.gz"], tmp_path / "dev", max_sentences=30)
-    fresh = EncodedCorpus(prepared, vocabulary, prepared.labels).batch(range(30))
-    monkeypatch.setattr(encoding, "_encode_all", lambda *_: pytest.fail("encoded again"))
-    assert_same(EncodedCorpus(prepared, vocabulary, prepared.labels).batch(range(30)), fresh)
-    (kept,) = (tmp_path / "dev" / "encodings").iterdir()
-    ids = np.load(kept / "ids.npy")
-    for number in (ids[0] + 1, len(vocabulary) + 5):
-        ids[0] = number
-        np.save(kept / "ids.npy", ids)
-        with pytest.raises(InputError, match="damaged table"):
-            EncodedCorpus(prepared, vocabulary, prepared.labels)

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from treelm.corpora.arrays import hash_of
 from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
 from treelm.errors import InputError, check_positive
+
+if TYPE_CHECKING:
+    from treelm.corpora.encoding import EncodedCorpus
 
 _DEFAULT = BatchesConfig()
 _Cut = TypeVar("_Cut")
@@ -48,21 +51,6 @@ class SentenceBatch:
     def tokens_of(self, index: int) -> NDArray[np.int64]:
         """The tokens of one sentence."""
         return self.tokens[self.token_offsets[index] : self.token_offsets[index + 1]]
-
-
-class Encoded(Protocol):
-    """The source of batches: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""
-
-    @property
-    def num_tokens(self) -> NDArray[np.int64]:
-        """Tokens of every sentence."""
-
-    @property
-    def num_actions(self) -> NDArray[np.int64]:
-        """Top-down actions of every sentence, over tokens; tokens, if the corpus has no trees."""
-
-    def batch(self, indices: NDArray[np.int64]) -> SentenceBatch:
-        """Make a batch of these sentences, in this order."""
 
 
 class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
@@ -144,7 +132,7 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
 
     def __init__(
         self,
-        encoded: Encoded,
+        encoded: EncodedCorpus,
         *,
         batch_size: int,
         max_actions: int | None = None,

@@ -18,7 +18,7 @@ import platformdirs
 from treelm.corpora.data_packages import DATA_PACKAGES, package_of_corpus, package_of_made_corpus
 from treelm.corpora.lines import SUFFIXES, Format
 from treelm.errors import InputError, nearest
-from treelm.io.downloads import Download, Progress, fetch
+from treelm.io.downloads import Download, fetch
 from treelm.io.files import cache_directory, read_bytes
 
 CATALOG_VARIABLE = "TREELM_CATALOG"
@@ -50,7 +50,6 @@ class CorpusEntry:
         split: Split,
         format: Format | Literal["auto"] = "auto",
         *,
-        progress: Progress | None = None,
         download: bool = True,
     ) -> tuple[Path, Format]:
         """The file of a split, downloaded if need be, and its format (brackets before CoNLL-U before text).
@@ -73,7 +72,7 @@ class CorpusEntry:
             folder = cache_directory() / "downloads" / self.name / split
             if not download and not (folder / file.file_name).is_file():
                 raise InputError(f"{split} of {self.name} is not here yet", remedy="treelm data prepare downloads it")
-            return fetch(file, folder, progress=progress), chosen
+            return fetch(file, folder), chosen
         return file, chosen
 
 

@@ -22,14 +22,12 @@ from treelm.corpora.vocabulary import FormCounts
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.atomic import path_in_errors
 from treelm.io.json import read_json
-from treelm.trees.transitions import FIRST_NT, Order, from_actions
+from treelm.trees.transitions import Order, from_actions
 
 META = "meta.json"
 FORMAT = "treelm-corpus"
 FORMAT_VERSION = 1
 _CONTENT = ("words", "word_offsets", "actions", "action_offsets", "forms", "form_offsets")
-_TAGS, _DOCUMENTS = "tags", "document_starts"
-_ADDED_LATER = (_TAGS, _DOCUMENTS)
 _REMEDY = "delete the directory and prepare the corpus again"
 
 
@@ -67,49 +65,25 @@ class PreparedCorpus:
         directory = Path(directory)
         meta = _read_meta(directory)
         try:
-            kept = [name for name in DTYPES if name not in _ADDED_LATER or name in meta["arrays"]]
-            arrays = {name: _open_array(directory / f"{name}.npy", meta["arrays"][name]) for name in kept}
-            arrays.setdefault(_TAGS, np.broadcast_to(np.int16(0), len(arrays["words"])))  # once there were none
-            begun = {first for _, first in meta["sources"] if first < len(arrays["word_offsets"]) - 1}
-            arrays.setdefault(_DOCUMENTS, np.array(sorted(begun), dtype=np.int64))
+            arrays = {name: _open_array(directory / f"{name}.npy", meta["arrays"][name]) for name in DTYPES}
             corpus = cls(
                 arrays=arrays,
                 labels=tuple(meta["labels"]),
-                tag_names=tuple(meta.get("tag_names", ())),
+                tag_names=tuple(meta["tag_names"]),
                 sources=tuple((name, first) for name, first in meta["sources"]),
                 skipped=tuple(InputError(found, remedy=todo, where=where) for found, todo, where in meta["skipped"]),
                 directory=directory,
-                hashes={name: meta["arrays"][name]["hash"] for name in kept},
+                hashes={name: meta["arrays"][name]["hash"] for name in DTYPES},
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError("truncated or damaged description", where=str(directory / META), remedy=_REMEDY) from error
-        corpus._check_bounds()
-        if meta.get("identity", corpus.identity) != corpus.identity:
+        if meta.get("identity") != corpus.identity or corpus.tags.max(initial=0) > len(corpus.tag_names):
             raise InputError(
                 "description was changed after it was written", where=str(directory / META), remedy=_REMEDY
             )
         return corpus
-
-    def _check_bounds(self) -> None:
-        """Raise ``InputError`` for offsets that do not fit their arrays, and for numbers without a form or label."""
-        for item in ("word", "action", "identifier", "form"):
-            offsets, end = self.arrays[f"{item}_offsets"], len(self.arrays[f"{item}s"])
-            if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
-                raise InputError(f"prepared corpus with damaged {item}s", where=str(self.directory), remedy=_REMEDY)
-        if len(self.tags) != len(self.words):
-            raise InputError("prepared corpus with damaged tags", where=str(self.directory), remedy=_REMEDY)
-        starts = self.document_starts
-        if starts[:1].tolist() != [0][: len(self)] or (np.diff(starts, append=len(self)) <= 0).any():
-            raise InputError("prepared corpus with damaged documents", where=str(self.directory), remedy=_REMEDY)
-        for values, number, what in (
-            (self.words, len(self.forms), "forms than its words"),
-            (self.actions, FIRST_NT + len(self.labels), "labels than its trees"),
-            (self.tags, 1 + len(self.tag_names), "tags than its words"),
-        ):
-            if len(values) and not 0 <= values.min() <= values.max() < number:
-                raise InputError(f"fewer {what} have", where=str(self.directory), remedy=_REMEDY)
 
     @cached_property
     def identity(self) -> str:
@@ -129,7 +103,7 @@ class PreparedCorpus:
     @property
     def tags(self) -> NDArray[np.int16]:
         """The part of speech of every word: 0 for none, k for ``tag_names[k - 1]``."""
-        return self.arrays[_TAGS]
+        return self.arrays["tags"]
 
     @property
     def word_offsets(self) -> NDArray[np.int64]:
@@ -139,7 +113,7 @@ class PreparedCorpus:
     @property
     def document_starts(self) -> NDArray[np.int64]:
         """The first sentence of every document; without marks of documents, of every source."""
-        return self.arrays[_DOCUMENTS]
+        return self.arrays["document_starts"]
 
     @property
     def actions(self) -> NDArray[np.int16]:

@@ -17,7 +17,6 @@ from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_choice
-from treelm.io.downloads import Progress
 
 UnknownLabels = Literal["raise", "drop"]
 _EXAMPLES: dict[str, Sequence[str]] = {
@@ -84,15 +83,13 @@ class DataConfig(ReadOptions, _Sources):
         return {"train": self.train, "dev": self.dev, "test": self.test}[split]
 
 
-def locate_split(
-    config: DataConfig, split: Split, *, progress: Progress | None = None, download: bool = True
-) -> tuple[Path, Format | Literal["auto"]]:
+def locate_split(config: DataConfig, split: Split, *, download: bool = True) -> tuple[Path, Format | Literal["auto"]]:
     """The file of a split and the format to read it in; downloads what is named but not here, if it may.
 
     Raises ``InputError`` if there are no data for it.
     """
     if config.corpus is not None:
-        return corpus_entry(config.corpus).locate(split, config.format, progress=progress, download=download)
+        return corpus_entry(config.corpus).locate(split, config.format, download=download)
     path = config._path(split)
     if path is None:
         raise InputError(f"no {split} data", remedy=f"set data.corpus (such as gum-open) or data.{split}")
@@ -104,11 +101,10 @@ def prepared_split(
     split: Split,
     *,
     workers: int | None = None,
-    progress: Progress | None = None,
     on_block: Callable[[], None] = lambda: None,
 ) -> PreparedCorpus:
     """The prepared corpus of a split: from the cache, or prepared now (``on_block``: see ``prepare``)."""
-    path, format = locate_split(config, split, progress=progress)
+    path, format = locate_split(config, split)
     return prepared(
         [path],
         options=config.read_options(format),

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import gather_indices, hash_array, map_array, offsets_of
+from treelm.corpora.arrays import gather_indices, offsets_of
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.errors import InputError
-from treelm.io.atomic import atomic_directory, remove_stale
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
 _CHUNK = 1 << 22  # words or actions that are looked at together
-_KEPT_FORMS = 50_000  # as many forms take long enough to encode that the result is kept beside the corpus
-_TABLE_VERSION, _HASH = 2, "hash.txt"  # of what is kept
 
 
 class EncodedCorpus:
@@ -60,7 +55,7 @@ class EncodedCorpus:
             raise _unknown_label(prepared, unknown)
         self.sentences = _without_labels(prepared, unknown)
         """The number in the prepared corpus of every sentence that is kept."""
-        self._pieces = _encode_forms(prepared, vocabulary)
+        self._pieces = _encode_forms(prepared.forms.to_list(), vocabulary)
         self._piece_counts = np.diff(self._pieces.offsets)
         self._one_piece_words = bool((self._piece_counts == 1).all())
         counts = self._count_tokens()
@@ -276,31 +271,8 @@ def _unknown_label(prepared: PreparedCorpus, unknown: list[int]) -> InputError:
     )
 
 
-def _encode_forms(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
+def _encode_forms(forms: Sequence[str], vocabulary: Vocabulary) -> Pieces:
     """Pieces of all forms; then, where the position matters, of all forms as first words."""
-    directory = prepared.directory
-    if directory is None or len(prepared.forms) < _KEPT_FORMS or not os.access(directory, os.W_OK):
-        return _encode_all(prepared, vocabulary)
-    kept = directory / "encodings" / f"{vocabulary.fingerprint()}-{_TABLE_VERSION}"
-    if not kept.exists():
-        _keep(_encode_all(prepared, vocabulary), kept)
-    try:
-        pieces = Pieces(ids=map_array(kept / "ids.npy"), offsets=map_array(kept / "offsets.npy"))
-        is_whole = _hash_pieces(pieces) == (kept / _HASH).read_text()
-    except (OSError, ValueError) as error:
-        raise InputError("damaged table of encoded words", where=str(kept), remedy="delete it") from error
-    num_rows = len(prepared.forms) * (2 if vocabulary.position_matters else 1)
-    if not is_whole or len(pieces.offsets) != num_rows + 1:
-        raise InputError("damaged table of encoded words", where=str(kept), remedy="delete it")
-    return pieces
-
-
-def _hash_pieces(pieces: Pieces) -> str:
-    return f"{hash_array(pieces.ids)} {hash_array(pieces.offsets)}"
-
-
-def _encode_all(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
-    forms = prepared.forms.to_list()
     pieces = vocabulary.encode(forms)
     if not vocabulary.position_matters:
         return pieces
@@ -309,13 +281,3 @@ def _encode_all(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
         ids=np.concatenate((pieces.ids, initial.ids)),
         offsets=np.concatenate((pieces.offsets, pieces.offsets[-1] + initial.offsets[1:])),
     )
-
-
-def _keep(pieces: Pieces, place: Path) -> None:
-    """Write both arrays in a new directory that appears when it is complete."""
-    place.parent.mkdir(exist_ok=True)
-    remove_stale(place.parent)
-    with atomic_directory(place) as writing:
-        np.save(writing / "ids.npy", pieces.ids)
-        np.save(writing / "offsets.npy", pieces.offsets)
-        (writing / _HASH).write_text(_hash_pieces(pieces))

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from treelm.corpora.arrays import gather_indices, hash_of
 from treelm.corpora.batches import EpochBatches
+from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
-from treelm.corpora.stream_batches import EncodedText, StreamBatch, TokenStream
+from treelm.corpora.stream_batches import StreamBatch, TokenStream
 from treelm.errors import check_positive
 
 _GROUPS = BatchesConfig()  # rows of similar length share a batch, as sentences do
@@ -28,7 +29,7 @@ class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
 
     def __init__(
         self,
-        encoded: EncodedText,
+        encoded: EncodedCorpus,
         *,
         batch_size: int,
         bptt: int,

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import gather_indices, hash_of, offsets_of
-from treelm.corpora.batches import Encoded, EpochBatches, SentenceBatch
-from treelm.corpora.vocabulary import Vocabulary
+from treelm.corpora.batches import EpochBatches, SentenceBatch
+from treelm.corpora.encoding import EncodedCorpus
 from treelm.errors import InputError, check_positive
 from treelm.trees.transitions import FIRST_NT, SHIFT, partners
 
@@ -55,21 +55,6 @@ class StreamBatch:
         return self.targets.size if self.mask is None else int(self.mask.sum())
 
 
-class EncodedText(Encoded, Protocol):
-    """The source of a stream; ``EncodedCorpus`` is one."""
-
-    @property
-    def documents(self) -> NDArray[np.int64]:
-        """Number of the document of every sentence, ascending."""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary that the tokens are of."""
-
-    def name(self, index: int) -> str:
-        """Place of a sentence, ``file:line``."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TokenStream:
     """All sentences of a corpus in a row, each followed by the end token (unless ``sentence_ends`` was off)."""
@@ -84,7 +69,7 @@ class TokenStream:
     @classmethod
     def of(
         cls,
-        encoded: EncodedText,
+        encoded: EncodedCorpus,
         *,
         order: NDArray[np.int64] | None = None,
         sentence_ends: bool = True,
@@ -181,7 +166,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
 
     def __init__(
         self,
-        encoded: EncodedText,
+        encoded: EncodedCorpus,
         *,
         batch_size: int,
         bptt: int,
