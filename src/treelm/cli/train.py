@@ -79,9 +79,7 @@ def _what_to_train(options: Arguments) -> tuple[str, Recipe, bool]:
     if options.resume:
         return options.resume, load_run_recipe(options.resume, options.set), True
     recipe = load_recipe(options.recipe, options.set)
-    if options.resume_if_present and has_run(options.out, recipe):
-        return options.out, load_run_recipe(options.out, options.set, same_as=recipe), True
-    return options.out, recipe, False
+    return options.out, recipe, options.resume_if_present and has_run(options.out, recipe)
 
 
 def _check(options: Arguments) -> None:

@@ -6,7 +6,6 @@ import logging
 import unicodedata
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from treelm.errors import InputError
 from treelm.io.atomic import hold_folder
 from treelm.io.json import finite
 from treelm.models.base import LanguageModel
-from treelm.models.bounds import InventoryConfig
 from treelm.models.configs import plain_defaults, to_plain
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, describe_model, read_system, weight_files
@@ -52,13 +50,17 @@ def check_new_run(folder: Path, recipe: Recipe | None = None) -> None:
 
 
 def check_resumable(folder: Path, recipe: Recipe) -> None:
-    """Raise ``InputError`` for a folder without a run, and for a model without checkpoints."""
+    """Raise ``InputError`` for a folder without a run, a model without checkpoints, and a recipe with other data.
+
+    Model and training are compared when the checkpoint is read (``check_same_run``).
+    """
     if not (folder / FILE_NAME).exists():
         remedy = "give the folder of a run; a model of the package can be finetuned: start_from in [training]"
         raise InputError("no run to resume", where=str(folder), remedy=remedy)
     if not recipe.model.is_estimated and (folder / WEIGHTS).exists() and not checkpoint_paths(folder):
         remedy = f"restore them, or begin a new run from this model: training.start_from={folder}"
         raise InputError(f"a model, but no {FOLDER} to resume from", where=str(folder), remedy=remedy)
+    _check_same_data(recipe, folder / FILE_NAME)
 
 
 def has_run(run_directory: Path | str, recipe: Recipe) -> bool:
@@ -71,26 +73,26 @@ def is_estimated(run_directory: Path | str, recipe: Recipe) -> bool:
     return recipe.model.is_estimated and (Path(run_directory) / WEIGHTS).exists()
 
 
-def load_run_recipe(
-    run_directory: Path | str, overrides: tuple[str, ...] = (), *, same_as: Recipe | None = None
-) -> Recipe:
+def load_run_recipe(run_directory: Path | str, overrides: tuple[str, ...] = ()) -> Recipe:
     """The recipe of a run (a folder, or a model that ships with the package), for evaluating or resuming it.
 
-    With ``same_as``, training is as long, and on as many machines, as that recipe says. Raises ``InputError`` when the
-    folder holds no run, and for an override, or a recipe, by which its data or vocabulary would have been others.
+    Raises ``InputError`` when the folder holds no run, and for an override by which its data or vocabulary would have
+    been others.
     """
     path = find_run(run_directory) / FILE_NAME
     if not path.exists():
         raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
-    saved, recipe = load_recipe(path), load_recipe(path, overrides)
-    for present in (recipe, same_as or recipe):  # model and training are compared with the checkpoint
-        for section in ("data", "vocabulary", "batches"):
-            values = (to_plain(getattr(one, section)) for one in (saved, present))
-            check_unchanged(*values, what=section, where=str(path))
-    if same_as is None:
-        return recipe
-    _check_model(recipe.model, same_as.model, where=str(path))
-    return replace(recipe, training=same_as.training)
+    recipe = load_recipe(path, overrides)
+    _check_same_data(recipe, path)
+    return recipe
+
+
+def _check_same_data(recipe: Recipe, kept: Path) -> None:
+    """Raise ``InputError`` if the batches of a recipe would be others than by the one that a run keeps."""
+    saved = load_recipe(kept)
+    for section in ("data", "vocabulary", "batches"):
+        values = (to_plain(getattr(one, section)) for one in (saved, recipe))
+        check_unchanged(*values, what=section, where=str(kept))
 
 
 def recipe_of_model(run: Path | str) -> Recipe:
@@ -102,20 +104,6 @@ def recipe_of_model(run: Path | str) -> Recipe:
     if (folder / FILE_NAME).exists() or not weight_files(folder):
         return load_run_recipe(run)
     return Recipe(data=DataConfig(), model=ModelConfig(system=read_system(folder).system, config=None))
-
-
-def _check_model(kept: ModelConfig, given: ModelConfig, *, where: str) -> None:
-    """Raise ``InputError`` unless a recipe's model is that of the run, but for bounds that the run has found."""
-    saved, present = (to_plain(one.config) for one in (kept, given))
-    if given.bounds_margin is not None:
-        for values in (saved, present):
-            for name in given.bounds:
-                values.pop(name, None)
-    if isinstance(given.config, InventoryConfig):
-        for name in given.config.inventories:
-            if not present[name]:  # it is found in the training data
-                del saved[name], present[name]
-    check_unchanged({"system": kept.system, **saved}, {"system": given.system, **present}, what="model", where=where)
 
 
 def check_same_run(
