@@ -14,7 +14,7 @@ from treelm.evaluation.human.material import score_material
 from treelm.explorer.files import Reading, picture
 from treelm.explorer.reading import Reader
 from treelm.figures.panels import Dot, dot_panels
-from treelm.figures.structures import picture as structure
+from treelm.figures.structures import figure_of
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures" / "gallery"
 GARDEN_PATH = ("While", "the", "man", "hunted", "the", "deer", "ran", "into", "the", "woods", ".")
@@ -25,7 +25,7 @@ def of_structure(model: str) -> str:
     """What the tree of the sentence follows from in a model, else the tree."""
     lm = treelm.load(model)
     (tree,) = lm.parse([SENTENCE])
-    return structure(lm, tree)
+    return figure_of(lm, tree).file()
 
 
 def reading_along(*models: str, num_read: int) -> str:

@@ -111,7 +111,7 @@ def test_sentences_of_suites_are_scored_once_whoever_asks(
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
     suite = str(Path(runs[0]).parent / "suite.json")
     scored = json.loads(treelm("syntaxgym", runs[0], "--suites", suite, "--processes", "1", "--json").out)
-    monkeypatch.delattr(scoring, "_scored")
+    monkeypatch.delattr(scoring, "sentence_surprisal")
     call = ("compare", runs[0], "--syntaxgym", suite, "--format", "json", "--out", tmp_path / "out")
     (row,) = json.loads(treelm(*call).out)["runs"]
     assert row["syntaxgym"]["suites"]["mine"] == scored["suites"]["mine"]["accuracy"]
@@ -219,7 +219,7 @@ def test_a_report_that_cannot_be_is_refused_before_anything_is_measured(
 def test_what_is_wrong_with_later_work_is_said_before_anything_is_measured(
     treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treelm.evaluation.comparison.compare.measure", None)
+    monkeypatch.setattr("treelm.evaluation.comparison.compare.Measurement", None)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good"\n')
     (tmp_path / "file").touch()

@@ -17,7 +17,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.figures.report.analyse import analyses_of
-from treelm.figures.structures import picture, sight_drawing, structure_figure, tape_drawing, tape_text
+from treelm.figures.structures import figure_of, sight_drawing, structure_figure, tape_drawing, tape_text
 from treelm.models.layers.packing import Packing
 from treelm.models.pushdown.gold import attachments_of
 from treelm.models.pushdown.trees import spans_of, tape_of
@@ -107,7 +107,7 @@ def test_a_grammar_is_drawn_as_what_its_tree_sees() -> None:
     lm = build_grammar(TOKENS)
     lm.search = SearchConfig(action_beam=5, word_beam=3, fast_track=1)
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
-    assert picture(lm, tree) == structure_figure(found, tree).file()
+    assert figure_of(lm, tree) == structure_figure(found, tree)
     assert analyses_of(lm, [SENTENCE])[0].sight == found
     assert replace(found, weights=()) == sight_of_tree(tree, lm.config)
 
@@ -152,6 +152,6 @@ def test_a_pushdown_model_is_drawn_as_its_stack() -> None:
     lm = build_pushdown(TOKENS)
     lm.search = SearchConfig(action_beam=5, word_beam=3, fast_track=1)
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
-    assert picture(lm, tree) == structure_figure(found).file()
+    assert figure_of(lm, tree) == structure_figure(found, tree)
     assert analyses_of(lm, [SENTENCE])[0].tape == found
     assert found.stacks[-1] == ((0, len(WORDS)),)

@@ -23,17 +23,17 @@ from treelm.figures.structures import (
     figure_of,
     memory_drawing,
     memory_text,
-    picture,
     spans_drawing,
     structure_figure,
 )
 from treelm.figures.svg import Drawing
+from treelm.figures.trees import tree_drawing
 from treelm.models.base import LanguageModel
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
 from treelm.models.som.incremental import slot_spans
 from treelm.models.structures import Distances, SpanWeights, of_kind
-from treelm.trees.tree import Tree
+from treelm.trees.tree import MAX_SVG_HEIGHT, Tree
 
 BARS = Distances(tokens=("the", "old", "dog"), values=(1.0, 0.0, 2.0), begins_word=(True,) * 3)
 WORDS = ["1", "2", "3", "5", "4", "1"]
@@ -123,9 +123,19 @@ def test_a_file_explains_itself_and_needs_nothing_from_outside(found: Distances 
 
 
 @pytest.mark.parametrize("make", [prpn, palm, worlds.som])
-def test_the_picture_of_a_sentence_is_that_of_its_structure(make: Callable[[], LanguageModel]) -> None:
+def test_the_figure_of_a_sentence_is_that_of_its_structure(make: Callable[[], LanguageModel]) -> None:
     network = make().eval()
     (tree,) = network.parse([WORDS[:3]])
-    assert picture(network, tree) == figure_of(network, WORDS[:3])._repr_svg_()
+    found = network.structure(WORDS[:3])
+    assert found is not None
+    assert figure_of(network, tree)._repr_svg_() == structure_figure(found, tree).file()
     with pytest.raises(InputError, match="without words"):
-        figure_of(network, [])
+        network.structure([])
+
+
+def test_a_tree_that_is_too_tall_is_refused() -> None:
+    tree = Tree("S", ["a"])
+    for _ in range(MAX_SVG_HEIGHT):
+        tree = Tree("S", [tree, "a"])
+    with pytest.raises(InputError, match="too tall"):
+        tree_drawing(tree, "tree")

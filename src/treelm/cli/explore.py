@@ -70,9 +70,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _readers(options: Arguments) -> list[Reader]:
-    from treelm.evaluation.comparison.compare import row_names
+    from treelm.evaluation.comparison.compare import display_names, row_names
     from treelm.explorer.reading import Reader
-    from treelm.figures.naming import display_names
     from treelm.models.persistence.shipped import find_run, shipped_names
 
     runs = {find_run(run): run for run in options.runs or shipped_names()}

@@ -87,11 +87,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _draw(path: str, lm: LanguageModel, tree: Tree, gold: Tree | None) -> None:
-    from treelm.figures.structures import picture
+    from treelm.figures.structures import figure_of
     from treelm.io.atomic import write_atomically
 
     try:
-        drawing = picture(lm, tree, gold)
+        drawing = figure_of(lm, tree, gold).file()
     except InputError as error:  # the trees of a file are worth more than the picture of its first one
         note(f"left out {path}: {error}")
         return

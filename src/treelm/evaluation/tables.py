@@ -33,7 +33,7 @@ _LATEX = str.maketrans(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Column:
     """What a column of a data frame means, and how its values are written for people."""
 

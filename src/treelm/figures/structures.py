@@ -299,22 +299,10 @@ def _key_line(kind: str, meaning: str) -> Drawing:
     return Drawing("key", meaning, 26 + text_width(meaning), FONT + 4, content)
 
 
-def figure_of(lm: LanguageModel, words: Sequence[str], gold: Tree | None = None) -> Drawing:
-    """What the tree of a sentence follows from in a model, as a picture, such as for a notebook.
-
-    Raises ``InputError`` for a sentence without words, and for a system whose trees follow from nothing that is drawn.
-    """
-    found = lm.structure(words)
-    (tree,) = lm.parse([words])
-    return tree_drawing(tree, "tree") if found is None else structure_figure(found, tree, gold)
-
-
-def picture(lm: LanguageModel, tree: Tree, gold: Tree | None = None) -> str:
-    """Draw what the tree that a system has found follows from, by the kind of its ``structure``, else the tree.
+def figure_of(lm: LanguageModel, tree: Tree, gold: Tree | None = None) -> Drawing:
+    """Draw what the tree that a model has found of a sentence follows from, else the tree; a notebook shows it.
 
     Raises ``InputError`` for a tree that is too tall to be drawn.
     """
     found = lm.structure(tree.words())
-    if found is None:
-        return tree.to_svg()
-    return structure_figure(found, tree, gold).file()
+    return tree_drawing(tree, "tree") if found is None else structure_figure(found, tree, gold)

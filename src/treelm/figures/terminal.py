@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from treelm.trees.tree import Tree, fold
+from treelm.trees.tree import Tree
 
 CUT = "…"
 """Label of the flat constituents that stand for subtrees too deep to be drawn."""
@@ -37,99 +38,68 @@ def draw_tree(tree: Tree, under: Sequence[str] | None = None, *, width: int | No
     available = shutil.get_terminal_size().columns if width is None else width
     columns = [max(cell_len(word), cell_len(note)) for word, note in zip(words, notes, strict=True)]
     if sum(columns) + GAP * (len(words) - 1) <= available:
-        layout = _Upright(tree, columns)
-        if layout.width <= available:
-            return layout.draw(words, [notes] if under is not None else [])
+        drawing = _upright(tree, [words, notes] if under is not None else [words], columns)
+        if max(map(cell_len, drawing)) <= available:
+            return "\n".join(line.rstrip(" ") for line in drawing)
     return _on_its_side(tree, notes, available)
 
 
-class _Box:
-    """The place of a constituent or word in an upright drawing, in cells; ``right`` is the first cell after it."""
+class _Block(NamedTuple):
+    """The drawing of a subtree: lines of equal width, the cell below its label, and how many words it has."""
 
-    __slots__ = ("center", "children", "height", "label", "left", "right")
-
-    def __init__(self, label: str, children: list[_Box]) -> None:
-        """Make a box over its children; columns are set when the whole tree is known."""
-        self.label = label
-        self.children = children
-        self.height: int = 1 + max((child.height for child in children), default=-1)
-        self.left = self.right = self.center = 0
-
-    def preorder(self) -> list[_Box]:
-        boxes: list[_Box] = []
-        todo = [self]
-        while todo:
-            boxes.append(todo.pop())
-            todo.extend(reversed(boxes[-1].children))
-        return boxes
+    lines: list[str]
+    width: int
+    center: int
+    num_words: int
 
 
-class _Upright:
-    """A drawing with the words in one row at the bottom and each constituent as low as it can be.
+def _upright(tree: Tree, rows: Sequence[Sequence[str]], columns: list[int]) -> list[str]:
+    """A drawing with the words in one row at the bottom, ``rows``, and each constituent as low as it can be.
 
-    A constituent has two rows: its label, and the branches to its children.
+    A constituent has two lines: its label, and the branches to its children. ``columns`` are cells that words need.
     """
+    nodes = list(zip(reversed(tree.constituents()), reversed(tree.spans()), strict=True))
+    for _, (label, start, end) in nodes:  # widen columns until labels fit over them
+        columns[end - 1] += max(0, cell_len(label) - sum(columns[start:end]) - GAP * (end - start - 1))
+    blocks: list[_Block] = []  # of what has been drawn, the first on top
+    for node, (label, start, _) in nodes:
+        children, word = [], start
+        for child in node.children:
+            if isinstance(child, str):
+                width, center = columns[word], (columns[word] - 1) // 2
+                children.append(_Block([_placed(row[word], center, width) for row in rows], width, center, 1))
+            else:
+                children.append(blocks.pop())
+            word += children[-1].num_words
+        blocks.append(_joined(label, children))
+    return blocks[0].lines
 
-    def __init__(self, tree: Tree, columns: Sequence[int]) -> None:
-        """Find the place of everything; ``columns``: cells that each word needs."""
-        top = fold(tree, _boxed)
-        assert isinstance(top, _Box)
-        self._boxes = top.preorder()
-        self._leaves = [box for box in self._boxes if not box.children]
-        self._height = top.height
-        self._place(list(columns))
-        self.width = top.right
 
-    def _place(self, columns: list[int]) -> None:
-        """Widen the columns until labels fit over them, then set the boxes from the words up."""
-        first, last = self._word_ranges()
-        for box in reversed(self._boxes):
-            span = columns[first[id(box)] : last[id(box)] + 1]
-            missing = cell_len(box.label) - sum(span) - GAP * (len(span) - 1)
-            columns[last[id(box)]] += max(0, missing)
-        left = 0
-        for leaf, column in zip(self._leaves, columns, strict=True):
-            leaf.left, leaf.right, leaf.center = left, left + column, left + (column - 1) // 2
-            left += column + GAP
-        for box in reversed(self._boxes):
-            if box.children:
-                box.left, box.right = box.children[0].left, box.children[-1].right
-                box.center = (box.children[0].center + box.children[-1].center) // 2
+def _joined(label: str, children: Sequence[_Block]) -> _Block:
+    """A label over the branches to its children."""
+    height = max(len(child.lines) for child in children)
+    padded, centers, width = [], [], 0
+    for child in children:
+        stem = _placed("│", child.center, child.width)
+        padded.append([stem] * (height - len(child.lines)) + child.lines)
+        centers.append(width + child.center)
+        width += child.width + GAP
+    width -= GAP
+    center = (centers[0] + centers[-1]) // 2
+    branches = [" "] * width
+    for cell in range(centers[0], centers[-1] + 1):
+        ends = (cell == centers[0]) - (cell == centers[-1])
+        branches[cell] = _BRANCHES[ends if len(centers) > 1 else None, cell in centers, cell == center]
+    below = [(" " * GAP).join(line) for line in zip(*padded, strict=True)]
+    num_words = sum(child.num_words for child in children)
+    return _Block([_placed(label, center, width), "".join(branches), *below], width, center, num_words)
 
-    def _word_ranges(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The first and the last word of each box."""
-        first = {id(leaf): i for i, leaf in enumerate(self._leaves)}
-        last = dict(first)
-        for box in reversed(self._boxes):
-            if box.children:
-                first[id(box)] = first[id(box.children[0])]
-                last[id(box)] = last[id(box.children[-1])]
-        return first, last
 
-    def draw(self, words: Sequence[str], rows_below: Sequence[Sequence[str]]) -> str:
-        """The lines of the drawing."""
-        canvas = [[" "] * self.width for _ in range(2 * self._height + 1 + len(rows_below))]
-        for box in self._boxes:
-            if box.children:
-                self._draw_branches(canvas, box)
-                _write(canvas[self._row(box)], box.label, box)
-        for row, texts in enumerate([words, *rows_below], start=2 * self._height):
-            for leaf, text in zip(self._leaves, texts, strict=True):
-                _write(canvas[row], text, leaf)
-        return "\n".join("".join(row).rstrip(" ") for row in canvas)
-
-    def _row(self, box: _Box) -> int:
-        return 2 * (self._height - box.height)
-
-    def _draw_branches(self, canvas: list[list[str]], box: _Box) -> None:
-        row = self._row(box) + 1
-        centers = [child.center for child in box.children]
-        for cell in range(centers[0], centers[-1] + 1):
-            ends = (cell == centers[0]) - (cell == centers[-1])
-            canvas[row][cell] = _BRANCHES[ends if len(centers) > 1 else None, cell in centers, cell == box.center]
-        for child in box.children:
-            for below in range(row + 1, self._row(child)):
-                canvas[below][child.center] = "│"
+def _placed(text: str, center: int, width: int) -> str:
+    """Text around a cell of a line, not beyond it; wide characters take two cells."""
+    size = cell_len(text)
+    start = max(0, min(center - (size - 1) // 2, width - size))
+    return " " * start + text + " " * (width - start - size)
 
 
 # By: left end (1), right end (-1) or between (0); whether a child is below; whether the label is above.
@@ -142,18 +112,6 @@ _BRANCHES = {
     (0, False, True): "┴",
     (0, True, True): "┼",
 }
-
-
-def _boxed(label: str, children: Sequence[_Box | str]) -> _Box:
-    return _Box(label, [_Box(child, []) if isinstance(child, str) else child for child in children])
-
-
-def _write(row: list[str], text: str, box: _Box) -> None:
-    """Write text around the centre of its box, not beyond it; wide characters take two cells."""
-    size = cell_len(text)
-    start = max(box.left, min(box.center - (size - 1) // 2, box.right - size))
-    if size:
-        row[start : start + size] = [text, *[""] * (size - 1)]
 
 
 def _on_its_side(tree: Tree, notes: Sequence[str], available: int) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from treelm.errors import InputError
 from treelm.figures.svg import FONT, Drawing, element, join, text, text_width
-from treelm.trees.tree import Tree, heights_of
+from treelm.trees.tree import MAX_SVG_HEIGHT, Tree, heights_of
 
 LABEL_FONT, MARGIN = 11, 8
 _GAP, _ROW = 9, 19
@@ -35,7 +36,10 @@ def shows_labels(tree: Tree) -> bool:
 
 
 def tree_drawing(tree: Tree, title: str) -> Drawing:
-    """A tree by itself."""
+    """A tree by itself. Raises ``InputError`` above ``MAX_SVG_HEIGHT``."""
+    if tree.height > MAX_SVG_HEIGHT:
+        found = f"a tree of {tree.height} levels is too tall for a drawing"
+        raise InputError(found, remedy=f"draw a part of at most {MAX_SVG_HEIGHT} levels")
     return draw_tree(tree, TreeColumns(tree.words(), [tree]), title)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
 
 from treelm.errors import InputError
 from treelm.evaluation.comparison.cache import MetricCache
-from treelm.evaluation.comparison.measure import FOLDER, ShowProgress, check_data, measure
+from treelm.evaluation.comparison.measure import FOLDER, Measurement, ShowProgress, check_data
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.report import GIVEN_TREES
@@ -22,7 +21,6 @@ from treelm.training.run_folder import check_name
 
 FEW_STEPS, FEW_SECONDS = 1000, 15.0
 """Below both, a model has hardly been trained: a trial, such as those of ``treelm demo --quick``."""
-Value = TypeVar("Value")
 
 
 def compare(
@@ -56,7 +54,7 @@ def compare(
             is_ours = not shipped.is_shipped_folder(source) and not is_foreign(source)
             folder = keep_in or (source if is_ours else None)
             kept = MetricCache(folder and folder / FOLDER)
-            rows.append(measure(source, names[source], settings, kept, show))
+            rows.append(Measurement(source, names[source], settings, kept, show).metrics())
     rows = _named_apart(rows)
     return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)), made=made)
 
@@ -108,6 +106,16 @@ def row_names(runs: Sequence[Path]) -> dict[Path, str]:
     return names
 
 
+def display_names(models: Sequence[tuple[str, str]]) -> list[str]:
+    """What to call models that are given as (system, name of the run): the system, and the run if several are of one.
+
+    >>> display_names([("rnng", "demo"), ("lstm", "big"), ("lstm", "small")])
+    ['rnng', 'lstm (big)', 'lstm (small)']
+    """
+    counts = Counter(system for system, _ in models)
+    return [system if counts[system] == 1 else f"{system} ({name})" for system, name in models]
+
+
 def hardly_trained(rows: Sequence[RunMetrics]) -> Iterator[str]:
     """Yield a warning if there are rows of models after a few steps."""
     ends = ((row.name, row.loss_curve[-1]) for row in rows if row.loss_curve)
@@ -124,44 +132,36 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     """Yield notes on what makes metrics mean nothing, what keeps them from being compared, how they were made."""
     yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
-    for field, what in (("vocabulary", "other vocabularies (so other unknown words)"), ("text", "other texts")):
-        groups = _groups(scored, attrgetter(field))
-        if len(groups) > 1:
-            yield f"perplexities do not compare between groups of rows with {what}: {_listed(groups)}"
-    trained = _groups([row for row in rows if row.data_identity], lambda row: row.data_identity.get("train"))
-    if len(trained) > 1:
-        yield f"trained on other data (words or trees): {_listed(trained)}"
+    parsed = [row for row in rows if row.gold_trees is not None]
+    apart = "perplexities do not compare between groups of rows with other"
+    yield from _differing(scored, "vocabulary", f"{apart} vocabularies (so other unknown words)")
+    yield from _differing(scored, "text", f"{apart} texts")
+    known = [row for row in rows if row.data_identity]
+    yield from _differing(known, lambda row: row.data_identity.get("train"), "trained on other data (words or trees)")
     given = [row.name for row in scored if row.needs_trees]
     if given:
         yield f"{GIVEN_TREES}: {', '.join(given)}"
-    parsed = [row for row in rows if row.gold_trees is not None]
-    for field, what in (("gold_trees", "other gold trees"), ("text", "other texts")):
-        gold = _groups(parsed, attrgetter(field))
-        if len(gold) > 1:
-            yield f"F1 does not compare between rows with {what}: {_listed(gold)}"
+    yield from _differing(parsed, "gold_trees", "F1 does not compare between rows with other gold trees")
+    yield from _differing(parsed, "text", "F1 does not compare between rows with other texts")
     for file in dict.fromkeys(one.file for row in rows for one in row.pairs):
-        read: dict[int, list[RunMetrics]] = {}
-        for row in rows:
-            if (pairs := row.pairs_of(file)) is not None:
-                read.setdefault(pairs.num_pairs, []).append(row)
-        if len(read) > 1:
-            yield f"{file} has other pairs in some rows, which do not compare: {_listed(read)}"
+        numbers = {row.name: one.num_pairs for row in rows for one in row.pairs if one.file == file}
+        read = [row for row in rows if row.name in numbers]
+        said = f"{file} has other pairs in some rows, which do not compare"
+        yield from _differing(read, lambda row, numbers=numbers: numbers[row.name], said)  # type: ignore[misc]
     if any(row.perplexity is not None and row.perplexity.is_upper_bound for row in rows):
         yield "perplexities with ≤ are upper bounds: the search finds part of the probability"
-    for search, found in _groups([row for row in rows if row.search], lambda row: row.search).items():
-        yield f"{search}: {', '.join(row.name for row in found)}"
+    for search in dict.fromkeys(row.search for row in rows if row.search):
+        yield f"{search}: {', '.join(row.name for row in rows if row.search == search)}"
     threads = {row.scoring_threads for row in rows if row.scoring_threads is not None}
     if threads:
         yield f"words a second of scoring: on the processor, with {' or '.join(map(str, sorted(threads)))} thread(s)"
     yield from dict.fromkeys(note for row in rows for note in row.notes if note != GIVEN_TREES)
 
 
-def _groups(rows: Sequence[RunMetrics], key: Callable[[RunMetrics], Value]) -> dict[Value, list[RunMetrics]]:
-    groups: dict[Value, list[RunMetrics]] = {}
+def _differing(rows: Sequence[RunMetrics], key: str | Callable[[RunMetrics], object], said: str) -> Iterator[str]:
+    """Yield what is said of rows that differ by a field or key, with their names in groups that share it."""
+    groups: dict[object, list[str]] = {}
     for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return groups
-
-
-def _listed(groups: Mapping[Value, list[RunMetrics]]) -> str:
-    return " | ".join(", ".join(row.name for row in found) for found in groups.values())
+        groups.setdefault(getattr(row, key) if isinstance(key, str) else key(row), []).append(row.name)
+    if len(groups) > 1:
+        yield f"{said}: {' | '.join(map(', '.join, groups.values()))}"

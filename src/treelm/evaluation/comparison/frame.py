@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SyntaxGymMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval
 from treelm.evaluation.syntaxgym.results import circuits
@@ -16,12 +16,11 @@ from treelm.evaluation.tables import MISSING, Bold, Column, Table
 if TYPE_CHECKING:
     import pandas
 
-Rows = Sequence[RunMetrics]
-Values = Iterator[tuple[Column, Any]]
-"""Columns with the value that a run has in each; None: none."""
 NAMES, METRICS, SPEED, SYNTAX, HUMAN = "names", "figures", "sizes and speed", "syntax tests", "people"
 DATA_ONLY, HIDDEN = "data only", "hidden"
 """Groups of columns that are in no table for people, and not even in files: rows must share their values to compare."""
+Values = Iterable[tuple[Column | str, Any]]
+"""Columns with the value that a run has in each (None: none); of columns that are data only, the name alone."""
 LEGEND = (
     "perplexity: per word, each sentence by itself, ends included; ≤: an upper bound. labelled F1: EVALB with "
     "COLLINS.prm. UF1: unlabelled, corpus level, by the protocol named; trivial: the best of left-, right-branching, "
@@ -43,7 +42,7 @@ _SHORT = {
     "attachment, high": "attach high",
     "attachment, low": "attach low",
 }
-_TENTHS, _HUNDREDTHS, _SIGNED = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format
+_TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
 
 
 def _percent(value: float) -> str:
@@ -54,184 +53,132 @@ def _minutes(seconds: float) -> str:
     return "{}:{:02d}".format(*divmod(round(seconds), 60))
 
 
-def _names(row: RunMetrics, rows: Rows) -> Values:
-    yield Column(name="run", heading="run", group=NAMES), row.name
-    group = SPEED if any(one.system != one.name for one in rows) else DATA_ONLY
-    yield Column(name="system", heading="system", group=group), row.system
+def _values(row: RunMetrics, rows: Sequence[RunMetrics]) -> list[Values]:
+    """What a run has in each column, in the order of the columns: the parts are those of rows one after the other."""
+    of_system = SPEED if any(one.system != one.name for one in rows) else DATA_ONLY
+    parameters = Column("parameters", "parameters", lambda value: f"{value / 1e6:.2f}M", SPEED)
+    gold, identity = Column("gold_trees", "gold trees", group=METRICS), ("vocabulary", "text", "needs_trees")
+    return [
+        [
+            (Column("run", "run", group=NAMES), row.name),
+            (Column("system", "system", group=of_system), row.system),
+            (parameters, row.num_parameters or None),
+            (Column("training_seconds", "training", _minutes, SPEED), row.training_seconds),
+        ],
+        _perplexities(row),
+        [
+            (_f1(f"labeled_f1, {one.protocol}", f"labelled F1 {one.protocol.partition(' (')[0]}"), one.corpus_f1)
+            for one in row.labeled_f1
+        ],
+        _unlabelled_f1(row),
+        [
+            (gold, row.gold_trees),
+            *(
+                (Column(name := f"{kind}_words_per_second", f"words/s {kind}", _WHOLE, SPEED), getattr(row, name))
+                for kind in ("training", "scoring")
+            ),
+        ],
+        _syntaxgym(row, [one.syntaxgym for one in rows if one.syntaxgym is not None]),
+        _pairs(row, dict.fromkeys(one.file for each in rows for one in each.pairs)),
+        *_human(row),
+        [(Column(name, group=HIDDEN), getattr(row, name)) for name in identity],
+    ]
 
 
-def _sizes(row: RunMetrics, rows: Rows) -> Values:
-    millions = Column(name="parameters", heading="parameters", text=lambda value: f"{value / 1e6:.2f}M", group=SPEED)
-    yield millions, row.num_parameters or None
-    yield Column(name="training_seconds", heading="training", text=_minutes, group=SPEED), row.training_seconds
-
-
-def _perplexities(row: RunMetrics, rows: Rows) -> Values:
+def _perplexities(row: RunMetrics) -> Values:
     """The perplexity that compares, with its bound, then others by name: of streams, per character."""
-    options: dict[str, Any] = {
-        "text": _TENTHS,
-        "group": METRICS,
-        "better": "lower",
-        "among": ("vocabulary", "text", "needs_trees"),
-        "bound": "is_upper_bound",
-    }
-    main = row.perplexity
-    yield Column(name="perplexity", heading="perplexity", **options), main and main.value
-    yield Column(name="is_upper_bound", group=DATA_ONLY), main and main.is_upper_bound
+    among, main = ("vocabulary", "text", "needs_trees"), row.perplexity
+
+    def column(name: str, heading: str) -> Column:
+        return Column(name, heading, _TENTHS, METRICS, better="lower", among=among, bound="is_upper_bound")
+
+    yield column("perplexity", "perplexity"), main and main.value
+    yield "is_upper_bound", main and main.is_upper_bound
     for one in row.perplexities:
         if one != main:
             heading = one.name.replace(" per word, with end of sentence", "").replace(", in a stream", " in a stream")
-            yield Column(name=one.name, heading=heading, **options), one.value
-
-
-def _labelled_f1(row: RunMetrics, rows: Rows) -> Values:
-    for one in row.labeled_f1:
-        heading = f"labelled F1 {one.protocol.partition(' (')[0]}"
-        yield _f1(f"labeled_f1, {one.protocol}", heading), one.corpus_f1
+            yield column(one.name, heading), one.value
 
 
 def _f1(name: str, heading: str) -> Column:
-    among = ("gold_trees", "text")
-    return Column(name=name, heading=heading, text=_TENTHS, group=METRICS, better="higher", among=among)
+    return Column(name, heading, _TENTHS, METRICS, better="higher", among=("gold_trees", "text"))
 
 
-def _unlabelled_f1(row: RunMetrics, rows: Rows) -> Values:
-    """For each protocol: F1 of the corpus, of sentences (data only), of the best trivial trees, and its bound."""
+def _unlabelled_f1(row: RunMetrics) -> Values:
+    """For each protocol: F1 of the corpus, of sentences, of the best trivial trees, and its bound."""
     for one in row.unlabeled_f1:
         name = one.protocol
         yield _f1(f"unlabeled_f1, {name}", f"UF1 {name}"), one.corpus_f1
-        yield Column(name=f"unlabeled_f1_sentence, {name}", group=DATA_ONLY), one.sentence_f1
-        trivial = Column(name=f"trivial_f1, {name}", heading="trivial", text=_TENTHS, group=METRICS)
-        yield trivial, row.trivial_f1(name)
-        bound = Column(name=f"binary_upper_bound_f1, {name}", heading="bound", text=_TENTHS, group=METRICS)
-        yield bound, row.upper_bound_f1(name)
+        yield f"unlabeled_f1_sentence, {name}", one.sentence_f1
+        yield Column(f"trivial_f1, {name}", "trivial", _TENTHS, METRICS), row.trivial_f1(name)
+        yield Column(f"binary_upper_bound_f1, {name}", "bound", _TENTHS, METRICS), row.upper_bound_f1(name)
 
 
-def _gold_trees(row: RunMetrics, rows: Rows) -> Values:
-    yield Column(name="gold_trees", heading="gold trees", group=METRICS), row.gold_trees
+def _share(name: str, heading: str, *, is_shown: bool = True, **options: Any) -> Column:
+    return Column(name, heading, _percent, SYNTAX if is_shown else DATA_ONLY, better="higher", **options)
 
 
-def _speeds(row: RunMetrics, rows: Rows) -> Values:
-    for kind in ("training", "scoring"):
-        name = f"{kind}_words_per_second"
-        yield Column(name=name, heading=f"words/s {kind}", text="{:,.0f}".format, group=SPEED), getattr(row, name)
-
-
-def _syntaxgym(row: RunMetrics, rows: Rows) -> Values:
+def _syntaxgym(row: RunMetrics, scored: Sequence[SyntaxGymMetrics]) -> Values:
     """The SG score, or the mean over what was scored where some suites were not, and the same over items without
-    unknown words, a mean where not every suite has such items; then the circuits.
+    unknown words, a mean where not every suite has such items; then circuits, and suites.
     """
-    scored = [one.syntaxgym for one in rows if one.syntaxgym is not None]
     known = [one for one in scored if one.without_unknown]
     sizes = {len(one.suites) for one in scored if one.sg_score is None}
     known_sizes = {len(one.without_unknown) for one in known if one.sg_score_without_unknown is None}
-    own = row.syntaxgym
-    score = _share("sg_score", "SG score", SYNTAX)
-    yield score, own and own.sg_score
-    score = _share("sg_score_without_unknown", "SG known words", SYNTAX, is_wide=True)
-    yield score, own and own.sg_score_without_unknown
-    heading = f"known words, {_mean_over(known_sizes)}"
-    group = SYNTAX if known_sizes else DATA_ONLY
-    mean = _share("mean_over_suites_without_unknown", heading, group, is_wide=True)
-    yield mean, own and own.mean_without_unknown
-    yield _share("mean_over_suites", _mean_over(sizes), SYNTAX if sizes else DATA_ONLY), own and own.mean
-    for circuit in circuits():
-        heading = _SHORT.get(circuit, circuit)
-        yield _share(f"circuit, {circuit}", heading, SYNTAX), own and own.circuits.get(circuit)
+    means = [f"mean of {'/'.join(map(str, sorted(found)))} suites" for found in (sizes, known_sizes)]
+    whole = _share("mean_over_suites", means[0], is_shown=bool(sizes))
+    name, heading = "mean_over_suites_without_unknown", f"known words, {means[1]}"
+    of_known = _share(name, heading, is_shown=bool(known_sizes), is_wide=True)
+    known_score = _share("sg_score_without_unknown", "SG known words", is_wide=True)
+    names, own = dict.fromkeys(suite for one in scored for suite in one.suites), row.syntaxgym
+    return [
+        (_share("sg_score", "SG score"), own and own.sg_score),
+        (known_score, own and own.sg_score_without_unknown),
+        (of_known, own and own.mean_without_unknown),
+        (whole, own and own.mean),
+        *((_share(f"circuit, {one}", _SHORT.get(one, one)), own and own.circuits.get(one)) for one in circuits()),
+        *((f"suite, {suite}", own and own.suites.get(suite)) for suite in names),
+        *((f"circuit_without_unknown, {one}", own and own.circuits_without_unknown.get(one)) for one in circuits()),
+        *((f"suite_without_unknown, {suite}", own and own.without_unknown.get(suite)) for suite in names),
+    ]
 
 
-def _share(name: str, heading: str, group: str, **options: Any) -> Column:
-    return Column(name=name, heading=heading, text=_percent, group=group, better="higher", **options)
-
-
-def _mean_over(sizes: set[int]) -> str:
-    return f"mean of {'/'.join(map(str, sorted(sizes)))} suites"
-
-
-def _suites(row: RunMetrics, rows: Rows) -> Values:
-    for suite, accuracy in (row.syntaxgym.suites if row.syntaxgym else {}).items():
-        yield Column(name=f"suite, {suite}", group=DATA_ONLY), accuracy
-
-
-def _suites_of_known_words(row: RunMetrics, rows: Rows) -> Values:
-    """Every circuit and suite over items without unknown words."""
-    own = row.syntaxgym
-    for circuit in circuits():
-        accuracy = own and own.circuits_without_unknown.get(circuit)
-        yield Column(name=f"circuit_without_unknown, {circuit}", group=DATA_ONLY), accuracy
-    for suite in dict.fromkeys(suite for one in rows if one.syntaxgym for suite in one.syntaxgym.suites):
-        accuracy = own and own.without_unknown.get(suite)
-        yield Column(name=f"suite_without_unknown, {suite}", group=DATA_ONLY), accuracy
-
-
-def _pairs(row: RunMetrics, rows: Rows) -> Values:
-    shorts = [file.partition(".")[0] for file in dict.fromkeys(one.file for each in rows for one in each.pairs)]
+def _pairs(row: RunMetrics, files: Iterable[str]) -> Values:
+    shorts = [file.partition(".")[0] for file in files]
     for one in row.pairs:
         short, number = one.file.partition(".")[0], f"num_pairs, {one.file}"
         heading = one.file if shorts.count(short) > 1 else short
-        yield _share(f"minimal_pairs, {one.file}", heading, SYNTAX, among=(number,)), one.accuracy
-        yield Column(name=number, group=HIDDEN), one.num_pairs
+        yield _share(f"minimal_pairs, {one.file}", heading, among=(number,)), one.accuracy
+        yield Column(number, group=HIDDEN), one.num_pairs
 
 
-def _reading(row: RunMetrics, rows: Rows) -> Values:
-    """For each corpus: what surprisals add, its interval and the perplexity on its words (data only)."""
-    if row.reading is None:
-        return
-    corpus, gain = row.reading.corpus, row.reading.gain
-    heading = f"delta {corpus.replace('-', ' ')}"
-    name = f"reading_delta_nats_per_word, {corpus}"
-    yield (
-        Column(name=name, heading=heading, text=lambda value: f"{1000 * value:+.2f}", group=HUMAN),
-        gain.delta_nats_per_word,
-    )
-    for field in ("low", "high", "perplexity"):
-        yield Column(name=f"reading_{field}, {corpus}", group=DATA_ONLY), getattr(gain, field)
-
-
-def _babylm(row: RunMetrics, rows: Rows) -> Values:
-    """Both reading scores of the BabyLM challenge."""
+def _human(row: RunMetrics) -> list[Values]:
+    """What surprisals add to reading times, BabyLM's reading scores, and effects at the critical word and after it."""
+    reading: list[tuple[Column | str, Any]] = []
+    if row.reading is not None:
+        corpus, gain = row.reading.corpus, row.reading.gain
+        delta = Column(
+            f"reading_delta_nats_per_word, {corpus}",
+            f"delta {corpus.replace('-', ' ')}",
+            lambda value: f"{1000 * value:+.2f}",
+            HUMAN,
+        )
+        reading.append((delta, gain.delta_nats_per_word))
+        reading += [(f"reading_{field}, {corpus}", getattr(gain, field)) for field in ("low", "high", "perplexity")]
     score = row.reading and row.reading.babylm
-    for field, heading in (("eye_tracking", "BabyLM eyes"), ("self_paced_reading", "BabyLM reading")):
-        value = score and getattr(score, field)
-        yield Column(name=f"babylm_{field}", heading=heading, text=_HUNDREDTHS, group=HUMAN), value
-
-
-def _garden_paths(row: RunMetrics, rows: Rows) -> Values:
-    """The effects at the critical word; those at the words after it are data only."""
+    effects: list[tuple[Column | str, Any]] = [
+        (Column("babylm_eye_tracking", "BabyLM eyes", _HUNDREDTHS, HUMAN), score and score.eye_tracking),
+        (Column("babylm_self_paced_reading", "BabyLM reading", _HUNDREDTHS, HUMAN), score and score.self_paced_reading),
+    ]
     for effect in EFFECTS:
         for region in REGIONS:
             name, heading = f"effect_bits, {effect.name}, {region}", _SHORT.get(effect.title, effect.title)
-            group = HUMAN if region == REGIONS[0] else DATA_ONLY
-            bits = row.garden_paths and row.garden_paths.bits(effect.name, region)
-            yield Column(name=name, heading=heading, text=_SIGNED, group=group), bits
+            column = Column(name, heading, _SIGNED, HUMAN) if region == REGIONS[0] else name
+            effects.append((column, row.garden_paths and row.garden_paths.bits(effect.name, region)))
+    return [reading, effects]
 
 
-def _identity(row: RunMetrics, rows: Rows) -> Values:
-    for name in ("vocabulary", "text", "needs_trees"):
-        yield Column(name=name, group=HIDDEN), getattr(row, name)
-
-
-_SECTIONS: tuple[Callable[[RunMetrics, Rows], Values], ...] = (
-    _names,
-    _sizes,
-    _perplexities,
-    _labelled_f1,
-    _unlabelled_f1,
-    _gold_trees,
-    _speeds,
-    _syntaxgym,
-    _suites,
-    _suites_of_known_words,
-    _pairs,
-    _reading,
-    _babylm,
-    _garden_paths,
-    _identity,
-)
-"""What gives the columns, in their order."""
-
-
-def seed_numbers(rows: Rows) -> list[int]:
+def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
     """Give a number to each row that rows share which differ by their seed alone: that of the first of them.
 
     Rows of other texts, searches, vocabularies or training data, and two rows of one model, are not of one group.
@@ -279,9 +226,10 @@ class ComparisonFrame:
         rows = comparison.runs
         columns: dict[str, Column] = {}
         records: list[dict[str, Any]] = [{} for _ in rows]
-        for section in _SECTIONS:
-            for row, record in zip(rows, records, strict=True):
-                for column, value in section(row, rows):
+        for parts in zip(*(_values(row, rows) for row in rows), strict=True):
+            for part, record in zip(parts, records, strict=True):
+                for given, value in part:
+                    column = Column(given, group=DATA_ONLY) if isinstance(given, str) else given
                     columns.setdefault(column.name, column)
                     record.setdefault(column.name, value)
         columns = {

@@ -74,15 +74,7 @@ def check_data(run: Path, settings: Settings) -> None:
         raise InputError(f"the recipe has no {settings.split} data", where=str(run), remedy=remedy)
 
 
-def measure(run: Path, name: str, settings: Settings, cache: MetricCache, show: ShowProgress) -> RunMetrics:
-    """Measure a run by the settings; what ``cache`` has is not measured again.
-
-    Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
-    """
-    return _Measuring(run, name, settings, cache, show).metrics()
-
-
-class _Measuring:
+class Measurement:
     """One run, its model (loaded when something is to be measured) and what its metrics follow from."""
 
     def __init__(self, run: Path, name: str, settings: Settings, cache: MetricCache, show: ShowProgress) -> None:
@@ -97,7 +89,10 @@ class _Measuring:
             self._origin["device"] = "cuda"  # times are others there
 
     def metrics(self) -> RunMetrics:
-        """Measure everything; the parts that take long are kept one by one."""
+        """Measure everything; the parts that take long are kept one by one, and not measured again.
+
+        Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
+        """
         metrics, settings = self._evaluated(), self._settings
         seconds, words_per_second, curve = training_metrics(self._run)
         metrics = replace(
@@ -146,7 +141,7 @@ class _Measuring:
             **self._origin,
             "name": self._settings.data or self._settings.split,
             "rules": RULES,
-            "data": _hash_of(path),
+            "data": file_hash(path, remedy="check the path"),
             "protocols": list(self._settings.protocol),
             "reading": to_plain(self._recipe.data),
             "evaluation": to_plain(self._recipe.evaluation),
@@ -242,7 +237,12 @@ class _Measuring:
                 result = score_pairs(self._model(), pairs, tokenisation=settings.tokenisation, on_sentence=advance)
             return PairMetrics.of(name, result)
 
-        return self._measured("pairs", PairMetrics, {**origin, "name": name, "file": _hash_of(Path(file))}, score)
+        return self._measured(
+            "pairs",
+            PairMetrics,
+            {**origin, "name": name, "file": file_hash(Path(file), remedy="check the path")},
+            score,
+        )
 
     def _reading(self) -> ReadingMetrics:
         name = self._settings.reading
@@ -261,10 +261,6 @@ class _Measuring:
                 return garden_path_metrics(self._model(), self._name, advance)
 
         return self._measured("garden_paths", GardenPathMetrics, self._origin, score)
-
-
-def _hash_of(path: Path) -> str:
-    return file_hash(path, remedy="check the path")
 
 
 def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from treelm.evaluation.comparison.human import ReadingGain
 from treelm.evaluation.comparison.metrics import Comparison
@@ -11,7 +12,7 @@ from treelm.evaluation.human.garden_paths import EffectInBits, measure_effects
 from treelm.evaluation.human.sap import EFFECTS, REGIONS, REGIONS_IN_WORDS, human_effects, published
 from treelm.evaluation.tables import Row, Table
 from treelm.figures.charts import ALONE, Axes, Point, for_both_widths, scatter_chart
-from treelm.figures.report.templates import Figure, Section, figures_section, looks_of
+from treelm.figures.report.templates import Section, looks_of, section
 
 _GARDEN_PATHS = ("GPE_MVRR", "GPE_NPS", "GPE_NPZ")
 
@@ -19,11 +20,11 @@ _GARDEN_PATHS = ("GPE_MVRR", "GPE_NPS", "GPE_NPZ")
 def reading_section(comparison: Comparison) -> Section | None:
     """Gains over a baseline against perplexity, a figure for each corpus; None if none was measured."""
     corpora = dict.fromkeys(row.reading.corpus for row in comparison.runs if row.reading)
-    figures = [_reading(comparison, corpus) for corpus in corpora]
-    return figures_section("reading", "Reading times", figures) if figures else None
+    parts = [_reading(comparison, corpus) for corpus in corpora]
+    return section("reading", "Reading times", corpora=parts) if parts else None
 
 
-def _reading(comparison: Comparison, corpus: str) -> Figure:
+def _reading(comparison: Comparison, corpus: str) -> dict[str, Any]:
     looks = looks_of(comparison.runs)
     found = {row.name: row.reading for row in comparison.runs if row.reading and row.reading.corpus == corpus}
     others = {one.name: one for reading in found.values() for one in reading.published}
@@ -32,17 +33,12 @@ def _reading(comparison: Comparison, corpus: str) -> Figure:
     sizes = " or ".join(f"{size:,}" for size in sorted({reading.num_words for reading in found.values()}))
     rows = [_reading_row(one) for one in others.values()]
     rows += [_reading_row(one.gain, one.ms_per_bit, one.num_unknown) for one in found.values()]
-    return Figure(
-        caption=(
-            f"{corpus}: what surprisals add to its other predictors of reading times, in held-out log likelihood, "
-            f"against the perplexity on the same words, without ends of sentences ({sizes} words, those of which a run "
-            "and all published models have a surprisal). Grey: published models. Higher is nearer to people."
-        ),
-        charts=[for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE)],
-        key={look: name for name, look in looks.items() if name in found},
-        summary="The numbers",
-        numbers=Table.of(rows, title=corpus),
-    )
+    return {
+        "chart": for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
+        "names": {look: name for name, look in looks.items() if name in found},
+        "sizes": sizes,
+        "table": Table.of(rows, title=corpus),
+    }
 
 
 def _gain(gain: ReadingGain, look: int | None = None) -> Point:
@@ -73,19 +69,14 @@ def garden_path_section(comparison: Comparison) -> Section | None:
     points = [point for name, effects in others.items() for point in _effects(name, effects)]
     points += [point for name, effects in found.items() for point in _effects(name, effects, looks[name])]
     axes = Axes(title="garden paths in bits and milliseconds", x="people: ms longer", y="bits")
-    caption = (
-        "Main verb/reduced relative, NP/S and NP/Z garden paths (SAP benchmark, Huang et al. 2024), ambiguous less "
-        "unambiguous sentence, at the critical word and the two after it: surprisal against what people took longer "
-        f"by (on a logarithmic scale), means over 24 items. Grey: the authors' models ({', '.join(others)})."
+    return section(
+        "garden-paths",
+        "Garden paths",
+        chart=for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
+        names={looks[name]: name for name in found},
+        published=list(others),
+        table=_table([*others.items(), *found.items()]),
     )
-    figure = Figure(
-        caption=caption,
-        charts=[for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE)],
-        key={looks[name]: name for name in found},
-        summary="All effects",
-        numbers=_table([*others.items(), *found.items()]),
-    )
-    return figures_section("garden-paths", "Garden paths", [figure])
 
 
 def _effects(name: str, effects: Iterable[EffectInBits], look: int | None = None) -> list[Point]:

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.compare import hardly_trained, notes_on
+from treelm.evaluation.comparison.compare import display_names, hardly_trained, notes_on
 from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
-from treelm.figures.naming import display_names
 from treelm.figures.report.findings import findings
 from treelm.figures.report.human import garden_path_section, reading_section
 from treelm.figures.report.results import table_section, training_section

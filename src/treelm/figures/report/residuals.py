@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from treelm.evaluation.human.diagnostics import Bin, Residuals
 from treelm.figures.charts import Axes, Point, for_both_widths, line_chart
-from treelm.figures.report.templates import Figure, figures_section, page_of
+from treelm.figures.report.templates import page_of, section
 from treelm.figures.svg import Drawing
-
-_CAPTION = (
-    "First: what is left of the times when all but this surprisal is taken away, means of bins of equally many words "
-    "with their 95 % interval; a straight line is what the regression assumes. Second: residuals against fitted "
-    "times, with their 10th and 90th percentiles; an even band is what least squares assumes. Third: quantiles of "
-    "residuals, in standard deviations, against those of the normal distribution."
-)
 
 
 def residuals_page(found: Sequence[Residuals], *, title: str, unit: str) -> str:
     """The page as text, a section for each model; ``unit`` is that of the times."""
     sections = [
-        figures_section(f"model-{number}", one.name, [_figure(one, unit)]) for number, one in enumerate(found, 1)
+        section(f"model-{number}", one.name, template="residuals", **_figure(one, unit))
+        for number, one in enumerate(found, 1)
     ]
     return page_of(title, "Residuals of the fits to all words.", sections)
 
 
-def _figure(one: Residuals, unit: str) -> Figure:
+def _figure(one: Residuals, unit: str) -> dict[str, Any]:
     def charts(lines: Sequence[Sequence[Point]], axes: Axes) -> tuple[Drawing, Drawing]:
         return for_both_widths(lambda width: line_chart([*enumerate(lines)], axes, width))
 
@@ -33,15 +28,14 @@ def _figure(one: Residuals, unit: str) -> Figure:
     times = Axes(title=f"{one.name}: residuals by fitted time", x=f"fitted, {unit}", y=f"residual, {unit}")
     normal = Axes(title=f"{one.name}: quantiles of residuals", x="normal quantile", y="residual, deviations")
     quantiles = [Point(x, y, f"{y:+.2f} where normal is {x:+.2f}") for x, y in one.quantiles]
-    return Figure(
-        caption=_CAPTION,
-        key={lag: f"lag {lag}" for lag in range(len(one.by_surprisal))},
-        charts=[
+    return {
+        "names": {lag: f"lag {lag}" for lag in range(len(one.by_surprisal))},
+        "charts": [
             charts([_points(bins) for bins in one.by_surprisal], bits),
             charts([_points(one.by_fitted)], times),
             charts([quantiles], normal),
         ],
-    )
+    }
 
 
 def _points(bins: Sequence[Bin]) -> list[Point]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import chain, count
+from typing import Any
 
 from treelm.evaluation.comparison.frame import HUMAN, METRICS, SPEED, SYNTAX, ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
@@ -12,19 +13,9 @@ from treelm.evaluation.evaluate import concerns_gold_trees
 from treelm.evaluation.intervals import CONFIDENCE
 from treelm.evaluation.tables import Table
 from treelm.figures.charts import Axes, Point, for_both_widths, line_chart
-from treelm.figures.report.templates import Figure, Section, figures_section, looks_of, render
+from treelm.figures.report.templates import Section, looks_of, section
 from treelm.figures.svg import Drawing
 
-_CURVES = (
-    "Perplexity per word (of models of characters or pieces: per token, which compares with no other unit) on the "
-    "development split while training, on a logarithmic scale: of the part of the training loss that predicts words, "
-    "as it was logged. Curves show how training went; the table compares the results. Point at a mark for its numbers."
-)
-_JOINT = (
-    "On an axis of its own, since it compares with no other: perplexity by what was logged while training. A "
-    "generative parser's words are given their gold trees here, so its curve lies below the perplexity in the table, "
-    "which sums over the trees that a search finds; where the part of the words was not logged, it is the whole loss."
-)
 Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
 _TITLES = {
@@ -56,8 +47,7 @@ def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
     if len(set(frame.seeds)) < len(frame.seeds):
         notes.append(f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t).")
     notes += [f"{signs[note]} {note}" if note in signs else note for note in known]
-    content = render("figures/report/tables.html.j2", tables=tables, notes=notes, num_runs=len(by_run))
-    return Section("figures", "Figures", content)
+    return section("figures", "Figures", template="tables", tables=tables, notes=notes, num_runs=len(by_run))
 
 
 def training_section(comparison: Comparison) -> Section | None:
@@ -67,8 +57,8 @@ def training_section(comparison: Comparison) -> Section | None:
     if not curves:
         return None
     words, joint = [one for one in curves if not _is_joint(one)], [one for one in curves if _is_joint(one)]
-    figures = [_figure(group, caption) for group, caption in ((words, _CURVES), (joint, _JOINT)) if group]
-    return figures_section("training", "Learning curves", figures)
+    parts: dict[str, Any] = {"words": _figure(words), "joint": _figure(joint), "last_values": _last_values(curves)}
+    return section("training", "Learning curves", **parts)
 
 
 def _is_joint(curve: Curve) -> bool:
@@ -78,18 +68,13 @@ def _is_joint(curve: Curve) -> bool:
     return given_trees or any(point.word_nats is None for point in points)
 
 
-def _figure(curves: Sequence[Curve], caption: str) -> Figure:
-    charts = [
-        for_both_widths(_chart(curves, "epochs", lambda point: point.epoch)),
-        for_both_widths(_chart(curves, "minutes of training", lambda point: point.seconds / 60)),
-    ]
-    return Figure(
-        caption=caption,
-        charts=charts,
-        key={look: row.name for row, look, _ in curves},
-        summary="The last value of each curve",
-        numbers=_last_values(curves),
-    )
+def _figure(curves: Sequence[Curve]) -> dict[str, Any]:
+    """Charts of some curves and their key, if there are any."""
+    if not curves:
+        return {}
+    charts = [_chart(curves, "epochs", lambda point: point.epoch)]
+    charts.append(_chart(curves, "minutes of training", lambda point: point.seconds / 60))
+    return {"charts": charts, "names": {look: row.name for row, look, _ in curves}}
 
 
 def dev_points(row: RunMetrics) -> list[LossPoint]:
@@ -103,14 +88,14 @@ def perplexity(point: LossPoint) -> float:
     return math.exp(min(nats, 100.0))  # a run that went astray is still drawn
 
 
-def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], float]) -> Callable[[int], Drawing]:
+def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], float]) -> tuple[Drawing, Drawing]:
     def point(row: RunMetrics, one: LossPoint) -> Point:
         value, where = perplexity(one), place(one)
         return Point(where, value, f"{row.name}: {value:.1f} after {where:.3g} {unit} (step {one.step:,})")
 
     lines = [(look, [point(row, one) for one in points]) for row, look, points in curves]
     axes = Axes(title=f"perplexity on dev by {unit}", x=unit, y="perplexity on dev")
-    return lambda width: line_chart(lines, axes, width, logarithmic=True, zero=True)
+    return for_both_widths(lambda width: line_chart(lines, axes, width, logarithmic=True, zero=True))
 
 
 def _last_values(curves: Sequence[Curve]) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from treelm.evaluation.comparison.metrics import Comparison, SentenceAnalysis, WordBits
-from treelm.figures.report.templates import Section, looks_of, render, share_text
+from treelm.figures.report.templates import Section, looks_of, section, share_text
 from treelm.figures.structures import PICTURES, StructurePicture
 from treelm.figures.svg import Drawing
 from treelm.figures.trees import TreeColumns, draw_tree
@@ -28,8 +28,9 @@ def sentence_sections(comparison: Comparison) -> Iterator[Section]:
         shown = [
             (row.name, looks[row.name], row.sentences[number]) for row in comparison.runs if len(row.sentences) > number
         ]
-        content = render("figures/report/sentence.html.j2", is_folded=number > 0, **_parts(shown, given))
-        yield Section(f"sentence-{number + 1}", f"Sentence {number + 1}", content)
+        title = f"Sentence {number + 1}"
+        parts = _parts(shown, given)
+        yield section(f"sentence-{number + 1}", title, template="sentence", is_folded=number > 0, **parts)
 
 
 def _parts(shown: Sequence[Shown], given: Collection[str]) -> dict[str, Any]:

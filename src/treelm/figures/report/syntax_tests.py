@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from treelm.evaluation.comparison.metrics import Comparison, PairMetrics, RunMetrics
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, circuits, overall_score, references
 from treelm.evaluation.tables import Table
 from treelm.figures.charts import ALONE, Axes, Point, for_both_widths, scatter_chart
-from treelm.figures.report.templates import Bars, Figure, Looks, Section, figures_section, looks_of
+from treelm.figures.report.templates import Bars, Looks, Section, looks_of, section
 
 
 def _bars(looks: Looks, names: Iterable[str], by_run: Mapping[str, Mapping[str, float]]) -> list[Bars]:
@@ -25,29 +26,31 @@ def syntaxgym_section(comparison: Comparison) -> Section | None:
     if not found:
         return None
     published, looks = list(references().values()), looks_of(comparison.runs)
-    figures = []
+    parts: dict[str, Any] = {"chart": None, "has_circuits": any(one.circuits for one in found.values())}
     if any(one.sg_score is not None for one in found.values()):
-        figures.append(_scatter(comparison.runs, looks, published))
-    if any(one.circuits for one in found.values()):
+        points = _points(comparison.runs, looks, published)
+        axes = Axes(title="SG score against perplexity", x="perplexity", y="SG score")
+        parts |= {
+            "chart": for_both_widths(
+                lambda width: scatter_chart(points, axes, width, outside="not known", is_percent=True), wide=ALONE
+            ),
+            "names": {point.look: point.name for point in points if point.look is not None},
+            "num_published": len(published),
+            "num_without": sum(one.perplexity is None for one in published),
+            "published": _published_table(published),
+        }
+    if parts["has_circuits"]:
         others = [circuit_accuracies(one.accuracies) for one in published]
         bars = _bars(looks, circuits(), {name: one.circuits for name, one in found.items()})
-        caption = (
-            "Mean accuracy over the suites of each circuit, in percent. Ticks: the published models, lowest "
-            "and highest at the right. What is right by chance differs between suites, since predictions have more or "
-            "fewer parts."
-        )
         bars = [one._replace(others=[each[one.title] for each in others if one.title in each]) for one in bars]
     else:
         by_run = {name: one.suites for name, one in found.items()}
         bars = _bars(looks, dict.fromkeys(suite for suites in by_run.values() for suite in suites), by_run)
-        caption = (
-            "Accuracy on each suite that was scored, in percent. These are too few for a circuit or for the SG score."
-        )
-    figures.append(Figure(caption=caption, bars=bars))
-    return figures_section("syntaxgym", "Syntactic generalisation", figures)
+    return section("syntaxgym", "Syntactic generalisation", panels=bars, **parts)
 
 
-def _scatter(rows: Sequence[RunMetrics], looks: Looks, published: Sequence[Reference]) -> Figure:
+def _points(rows: Sequence[RunMetrics], looks: Looks, published: Sequence[Reference]) -> list[Point]:
+    """Scores against perplexity, of the published models and of runs."""
     points = []
     for one in published:
         score = 100 * (overall_score(one.accuracies) or 0.0)
@@ -55,31 +58,15 @@ def _scatter(rows: Sequence[RunMetrics], looks: Looks, published: Sequence[Refer
         points.append(Point(one.perplexity, score, f"{one.name}: SG score {score:.1f}, {known}", name=one.name))
     for row in rows:
         if row.syntaxgym is not None and row.syntaxgym.sg_score is not None:
-            score, known = 100 * row.syntaxgym.sg_score, "none"
+            score, x, known = 100 * row.syntaxgym.sg_score, None, "none"
             if row.perplexity is not None:
-                known = f"{'≤ ' if row.perplexity.is_upper_bound else ''}{row.perplexity.value:.1f}"
+                x, known = (
+                    row.perplexity.value,
+                    f"{'≤ ' if row.perplexity.is_upper_bound else ''}{row.perplexity.value:.1f}",
+                )
             tip = f"{row.name}: SG score {score:.1f}, perplexity {known}"
-            x = None if row.perplexity is None else row.perplexity.value
             points.append(Point(x, score, tip, name=row.name, look=looks[row.name]))
-    axes = Axes(title="SG score against perplexity", x="perplexity", y="SG score")
-    num_without = sum(one.perplexity is None for one in published)
-    return Figure(
-        caption=(
-            "SG score: mean accuracy over the 31 suites of SyntaxGym's six circuits, in percent, against perplexity "
-            f"per word. Grey: the {len(published)} models of Hu et al. (2020), means over seeds; {num_without} of them "
-            "have no published perplexity and stand in the strip at the right. Their perplexities are on their own "
-            "test text (BLLIP) with their own vocabularies, the runs' on the runs' split: heights compare, places "
-            "along the axis compare only among points of one kind."
-        ),
-        charts=[
-            for_both_widths(
-                lambda width: scatter_chart(points, axes, width, outside="not known", is_percent=True), wide=ALONE
-            )
-        ],
-        key={point.look: point.name for point in points if point.look is not None},
-        summary="The published models",
-        numbers=_published_table(published),
-    )
+    return points
 
 
 def _published_table(published: Sequence[Reference]) -> Table:
@@ -100,11 +87,11 @@ def _published_table(published: Sequence[Reference]) -> Table:
 def pairs_section(comparison: Comparison) -> Section | None:
     """Minimal pairs, file by file, by the coarsest grouping of each; None if none were scored."""
     files = dict.fromkeys(one.file for row in comparison.runs for one in row.pairs)
-    figures = [_pairs(comparison.runs, file) for file in files]
-    return figures_section("pairs", "Minimal pairs", figures) if figures else None
+    parts = [_pairs(comparison.runs, file) for file in files]
+    return section("pairs", "Minimal pairs", files=parts) if parts else None
 
 
-def _pairs(rows: Sequence[RunMetrics], file: str) -> Figure:
+def _pairs(rows: Sequence[RunMetrics], file: str) -> dict[str, Any]:
     looks = looks_of(rows)
     found = {row.name: one for row in rows for one in row.pairs if one.file == file}
     one = next(iter(found.values()))
@@ -114,14 +101,8 @@ def _pairs(rows: Sequence[RunMetrics], file: str) -> Figure:
         Bars("all pairs", [(name, looks[name], pairs.accuracy) for name, pairs in found.items()]),
         *_bars(looks, one.groups.get(grouping, ()), by_run),
     ]
-    caption = (
-        f"{file}: how often the grammatical sentence of a pair is the more probable one, in percent, of "
-        f"{one.num_pairs:,} pairs{f', by {grouping}' if grouping else ''}. Ties count as wrong. The line at 50 is "
-        "chance."
-    )
-    return Figure(
-        caption=caption, bars=[each._replace(title=each.title.replace("_", " "), chance=0.5) for each in bars]
-    )
+    panels = [each._replace(title=each.title.replace("_", " "), chance=0.5) for each in bars]
+    return {"name": file, "panels": panels, "num_pairs": one.num_pairs, "grouping": grouping}
 
 
 def _coarsest(pairs: PairMetrics) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from markupsafe import Markup
 
 import treelm
 from treelm.evaluation.comparison.metrics import RunMetrics
-from treelm.evaluation.tables import Bold, Table
+from treelm.evaluation.tables import Bold
 from treelm.figures import svg
 
 Looks = Mapping[str, int]
@@ -37,20 +36,6 @@ class Bars(NamedTuple):
     chance: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """Charts or bars, with what they mean and, folded away, the numbers."""
-
-    caption: str
-    charts: Sequence[tuple[svg.Drawing, svg.Drawing]] = ()
-    """Each in both widths."""
-    key: Mapping[int, str] = field(default_factory=dict)
-    """Names by their look."""
-    bars: Sequence[Bars] = ()
-    summary: str = ""
-    numbers: Table | None = None
-
-
 def looks_of(rows: Sequence[RunMetrics]) -> Looks:
     """The looks of runs, by their order."""
     return {row.name: number for number, row in enumerate(rows)}
@@ -66,9 +51,10 @@ def share_text(share: float) -> str:
     return f"{100 * share:.1f}\N{NO-BREAK SPACE}%" if share >= 0.0005 else "<\N{NO-BREAK SPACE}0.1\N{NO-BREAK SPACE}%"
 
 
-def figures_section(identifier: str, title: str, figures: Sequence[Figure]) -> Section:
-    """A section of figures alone."""
-    return Section(identifier, title, render("figures/report/figures.html.j2", figures=figures))
+def section(identifier: str, title: str, template: str = "", **values: Any) -> Section:
+    """A section by the template that is named after it, or another."""
+    name = template or identifier.replace("-", "_")
+    return Section(identifier, title, render(f"figures/report/{name}.html.j2", **values))
 
 
 def page_of(title: str, summary: str, sections: Sequence[Section], **values: Any) -> str:

@@ -11,7 +11,7 @@ from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_p
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.figures.structures import picture
+from treelm.figures.structures import figure_of
 from treelm.inference.loading import load
 from treelm.io.atomic import write_atomically
 from treelm.models.search.config import SearchOptions
@@ -124,5 +124,5 @@ class Picture(Measure):
         """Draw it."""
         lm = subject.model(SearchOptions())
         (tree,) = lm.parse([self.sentence.split()])
-        write_atomically(subject.run / PICTURE, picture(lm, tree).encode())
+        write_atomically(subject.run / PICTURE, figure_of(lm, tree).file().encode())
         return Measured()
