@@ -13,16 +13,7 @@ from treelm.inference.annotation_journal import Journal, Progress
 from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, with_checksum
 
 _SETTINGS = {"parser": "toy", "seed": 1}
-_STATES = (
-    Progress(num_read=2, digest="ab", num_bytes=40, num_sentences=2, num_words=9),
-    Progress(num_read=4, digest="cd", num_bytes=90, num_sentences=3, num_words=20, num_errors=1),
-    Progress(num_read=5, digest="ef", num_bytes=110, num_sentences=4, num_words=25, num_errors=1),
-)
-_ERRORS: tuple[list[str], ...] = ([], ["in.txt:3: too long"], [])
-_JOURNAL = b"".join(
-    line_with_checksum({"progress": asdict(state), "errors": errors})
-    for state, errors in zip(_STATES, _ERRORS, strict=True)
-)
+_STATE = Progress(num_read=4, digest="cd", num_bytes=90, num_sentences=3, num_words=20, num_errors=1)
 _SCORES = tuple(
     ScoredText(text=text, spans=((0, 3), (4, 8)), surprisal_bits=(1.25, bits), is_unk=(False, True), end_bits=0.5)
     for text, bits in (("The dogs", 3.5), ("The cats", 4.75))
@@ -32,15 +23,9 @@ _FIGURES: dict[str, Any] = {"perplexity": 101.5, "by_length": {"10": [1, 2.5]}}
 _ORIGIN: dict[str, Any] = {"weights": "abc", "beam": 10}
 
 
-def _begin(folder: Path) -> None:
-    (folder / "settings.json").write_bytes(encode_json(_SETTINGS))
-
-
-def read_journal(path: Path) -> None:
-    """It goes on from a state that was written, with the errors up to there, or refuses."""
-    journal = Journal(path.parent, _SETTINGS, packed=False)
-    assert journal.progress in (Progress(), *_STATES)
-    assert len(list(journal.errors())) == journal.progress.num_errors
+def read_progress(path: Path) -> None:
+    """It goes on from a state that was written, or refuses."""
+    assert Journal(path.parent, _SETTINGS, packed=False).progress == _STATE
 
 
 def read_scores(path: Path) -> None:
@@ -60,11 +45,10 @@ def read_figures(path: Path) -> None:
 
 READERS = (
     Reader(
-        name="annotation journal",
-        file="journal.jsonl",
-        company=_begin,
-        read=read_journal,
-        seeds=lambda: (_JOURNAL,),
+        name="annotation progress",
+        file="progress.json",
+        read=read_progress,
+        seeds=lambda: (line_with_checksum({"settings": _SETTINGS, "progress": asdict(_STATE)}),),
     ),
     Reader(name="kept scores", file="kept.jsonl", read=read_scores, seeds=lambda: (_KEPT_SCORES,)),
     Reader(

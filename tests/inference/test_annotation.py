@@ -80,7 +80,7 @@ def test_a_crash_loses_nothing(text: Path, tmp_path: Path, name: str, num_blocks
         annotate(str(text), tmp_path / name, settings(), on_progress=crash)
     assert not (tmp_path / name).exists()
     folder = tmp_path / f"{name}.annotating"
-    for torn in ("trees", "journal.jsonl"):  # what a kill in the middle of writing leaves
+    for torn in ("trees", "errors.jsonl"):  # what a kill in the middle of writing leaves
         with (folder / torn).open("ab") as stream:
             stream.write(b'{"prog')
     seen: list[Progress] = []
@@ -90,14 +90,14 @@ def test_a_crash_loses_nothing(text: Path, tmp_path: Path, name: str, num_blocks
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("last", ["trees", "settings.json"])
+@pytest.mark.parametrize("last", ["trees", "errors.jsonl"])
 def test_killed_while_finishing_it_finishes(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
     unlink = Path.unlink
 
     def crash(path: Path, missing_ok: bool = False) -> None:
-        if (tmp_path / "out.ptb").exists() and (last == "trees" or path.name == "journal.jsonl"):
+        if (tmp_path / "out.ptb").exists() and (last == "trees" or path.name == "progress.json"):
             raise Crash
         unlink(path, missing_ok)
 
@@ -105,7 +105,7 @@ def test_killed_while_finishing_it_finishes(
         patch.setattr(Path, "unlink", crash)
         with pytest.raises(Crash):
             annotate(str(text), tmp_path / "out.ptb", settings())
-    assert (tmp_path / "out.ptb.annotating" / "settings.json").exists() is (last == "trees")
+    assert (tmp_path / "out.ptb.annotating" / "errors.jsonl").exists() is (last == "trees")
     before = (tmp_path / "out.ptb").read_bytes()
     assert annotate(str(text), tmp_path / "out.ptb", settings()).num_sentences == NUM_LINES
     assert (tmp_path / "out.ptb").read_bytes() == before
@@ -313,12 +313,12 @@ def test_lines_of_foreign_blanks_are_no_sentences_of_running_text(tmp_path: Path
 def test_a_block_is_kept_as_soon_as_it_is_parsed(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def parse_and_tell(task: annotation.Task) -> annotation.Answer:
+    def parse_and_tell(*block: Any) -> annotation.Answer:
         calls.append("parsed")
-        return parse_task(task)
+        return parse_block(*block)
 
-    parse_task = annotation.parse_task
-    monkeypatch.setattr(annotation, "parse_task", parse_and_tell)
+    parse_block = annotation.parse_block
+    monkeypatch.setattr(annotation, "parse_block", parse_and_tell)
     annotate(str(text), tmp_path / "out.ptb", settings(), on_progress=lambda progress: calls.append("kept"))
     assert calls == ["parsed", "kept"] * 4
 

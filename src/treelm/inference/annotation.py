@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -16,7 +17,7 @@ from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
-from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_begun, is_finishing
+from treelm.inference.annotation_journal import Journal, Progress
 from treelm.inference.processes import compute_each, path_everywhere
 from treelm.inference.tree_parsers import (
     ParsedLine,
@@ -27,12 +28,11 @@ from treelm.inference.tree_parsers import (
     parser_has_confidence,
     parser_version,
 )
-from treelm.io.atomic import hold_folder
+from treelm.io.atomic import check_output_path, hold_folder
 from treelm.io.files import STDIN, name_of, open_bytes
 from treelm.io.tables import tsv_row
 from treelm.io.workers import worker_pool
 from treelm.models.capabilities import Searching
-from treelm.models.scores import Confidence
 from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
@@ -106,14 +106,6 @@ class SentenceBlock(NamedTuple):
     digest: str
 
 
-class ParsingTask(NamedTuple):
-    """Sentences for a process to parse, and by which parser."""
-
-    parser: ParserSettings
-    sentences: Sentences
-    batch_size: int
-
-
 Answer = list["ParsedLine | InputError"]
 TABLE_COLUMNS = ("place", "num_words", "confidence", "expected_f1", "kept")
 """Columns of the table of confidences, which has a row for each sentence that was parsed."""
@@ -134,29 +126,34 @@ def annotate(
     """Parse a file (``-``: standard input) into ``target``, one tree a line in input order; ``.gz`` is packed.
 
     Work in progress stands in ``TARGET.annotating``; the same call goes on from there after any interruption, with any
-    number of processes, here or on a ``cluster`` (see ``mapping``), and the result is the same bytes. Memory does not
-    grow with the input. When all is done, ``on_error`` is told every sentence that was not parsed, with its place, and
-    ``on_done`` is called before the target is there. Raises ``InputError`` for an output that exists, for other
+    number of processes, here or on a ``cluster`` (see ``worker_pool``), and the result is the same bytes. Memory does
+    not grow with the input. When all is done, ``on_error`` is told every sentence that was not parsed, with its place,
+    and ``on_done`` is called before the target is there. Raises ``InputError`` for an output that exists, for other
     settings or another input than it was begun with, and as ``settings.on_error`` says.
     """
     folder = target.with_name(f"{target.name}.annotating")
-    _check_target(target)
-    asked = settings.to_json()
-    at_once = _sentences_at_once(settings)
+    if target.name == STDIN:
+        remedy = "give the name of a file: work in progress stands beside it"
+        raise InputError("trees cannot go to standard output", remedy=remedy)
+    check_output_path(target)
+    asked, name = settings.to_json(), settings.parser.name
+    has_confidence, system = parser_has_confidence(name), parser_class(name)
+    if settings.min_confidence is not None and not has_confidence:
+        remedy = "leave min_confidence out, or take a run of chart"
+        raise InputError(f"{name} does not say how sure it is of its trees", remedy=remedy)
+    at_once = system.sentences_at_once if system else 0  # 0: as many as batches have
     open_parser.cache_clear()  # a run may have been trained on since the last call
-    busy = {
-        "found": "another process is annotating here",
-        "remedy": "wait for it or end it, or give another name for the output",
-    }
-    with hold_folder(folder, **busy):
-        outputs = [target]
-        outputs += [table_of(target)] if parser_has_confidence(settings.parser.name) else []
-        outputs += [] if is_begun(folder) else [metadata_of(target)]  # it is written shortly before the end
-        for path in outputs:
-            _check_free(path, folder)
+    remedy = "wait for it or end it, or give another name for the output"
+    with hold_folder(folder, found="another process is annotating here", remedy=remedy):
         journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
+        outputs = [target, *([table_of(target)] if has_confidence else [])]
+        outputs += [] if journal.is_begun else [metadata_of(target)]  # it is written shortly before the end
+        if (taken := next(filter(Path.exists, outputs), None)) and not journal.is_finishing:
+            remedy = "remove it, or give another name for the output"
+            raise InputError("this file is there already", where=str(taken), remedy=remedy)
         try:
-            if not target.exists():  # else it was killed while finishing
+            if not journal.is_finishing:
+                journal.go_on()
                 _work(source, journal, settings, processes, cluster, batch_size, at_once, on_progress)
         except BaseException:
             journal.leave()
@@ -188,35 +185,6 @@ def parser_of(trees: Path) -> str | None:
     return parser if isinstance(parser, str) else None
 
 
-def _sentences_at_once(settings: AnnotationSettings) -> int:
-    """Sentences that the parser is given at once, 0 if batches do. Raises ``InputError`` if it has no confidence."""
-    system = parser_class(settings.parser.name)
-    if settings.min_confidence is not None and not parser_has_confidence(settings.parser.name):
-        remedy = "leave min_confidence out, or take a run of chart"
-        raise InputError(f"{settings.parser.name} does not say how sure it is of its trees", remedy=remedy)
-    return 0 if system is None else system.sentences_at_once
-
-
-def _check_target(target: Path) -> None:
-    if target.name == STDIN:
-        remedy = "give the name of a file: work in progress stands beside it"
-        raise InputError("trees cannot go to standard output", remedy=remedy)
-    if target.is_dir():
-        raise InputError("a folder", where=str(target), remedy="give the name of a file")
-    if not target.parent.is_dir():
-        raise InputError(f"no folder {target.parent}", remedy="make it first")
-
-
-def _check_free(target: Path, folder: Path) -> None:
-    """Raise ``InputError`` if the target is there; to be called when no other process can be about to finish it."""
-    if target.exists() and not is_finishing(folder):
-        with suppress(OSError):
-            folder.rmdir()  # if it was made for this call
-        raise InputError(
-            "this file is there already", where=str(target), remedy="remove it, or give another name for the output"
-        )
-
-
 def _work(
     source: str,
     journal: Journal,
@@ -228,46 +196,21 @@ def _work(
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Annotate from where the journal is to the end of the input."""
-    journal.go_on()
     parser = settings.parser
     if cluster:
         parser = replace(parser, name=path_everywhere(parser.name), version=parser_version(parser.name))
     waiting: deque[SentenceBlock] = deque()
 
-    def tasks(blocks: Iterator[SentenceBlock]) -> Iterator[ParsingTask]:
+    def sentences(blocks: Iterator[SentenceBlock]) -> Iterator[Sentences]:
         for block in blocks:
             waiting.append(block)
-            sentences = [item.words for item in block.items if item.error is None]
-            yield ParsingTask(parser, sentences, at_once or batch_size)
+            yield [item.words for item in block.items if item.error is None]
 
     with worker_pool(processes, cluster, **_WORKER) as computed, open_bytes(source) as stream:
         where, size = str(journal.folder), at_once or BLOCK
         blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=where, size=size)
-        for answers in computed(parse_task, tasks(blocks)):
-            block = waiting.popleft()
-            lines, errors, parsed = _settle(block.items, answers, settings)
-            before = journal.progress
-            kept = [one for one in parsed if one.is_kept]
-            num_divisions = sum(item.begins_document for item in block.items) if settings.documents else 0
-            num_kept_words = sum(one.num_words for one in kept)
-            num_flat_words = sum(len(item.words) for item in block.items) - sum(one.num_words for one in parsed)
-            sure = [one.confidence for one in kept if one.confidence is not None]
-            done = replace(
-                before,
-                num_read=block.num_read,
-                digest=block.digest,
-                num_sentences=before.num_sentences + len(lines) - num_divisions,
-                num_words=before.num_words + num_kept_words + (num_flat_words if settings.on_error == "flat" else 0),
-                num_errors=before.num_errors + len(errors),
-                num_unsure=before.num_unsure + len(parsed) - len(kept),
-                num_kept_words=before.num_kept_words + num_kept_words,
-                sum_confidence=before.sum_confidence + sum(one.mean for one in sure),
-                sum_expected_f1=before.sum_expected_f1 + sum(one.expected_f1 for one in sure),
-            )
-            rows = [row for one in parsed if (row := one.row())]
-            if rows and not before.num_table_bytes:
-                rows = ["\t".join(TABLE_COLUMNS), *rows]
-            journal.append(lines, errors, done, rows)
+        for answers in computed(partial(parse_block, parser, at_once or batch_size), sentences(blocks)):
+            _settle(waiting.popleft(), answers, settings, journal)
             on_progress(journal.progress)
     progress = journal.progress
     if progress.num_unsure and not progress.num_sentences and not progress.num_errors:
@@ -276,9 +219,6 @@ def _work(
         raise InputError(found, where=name_of(source), remedy=remedy)
     if not progress.num_sentences and not progress.num_errors:
         raise no_sentences(name_of(source), [])
-
-
-# Reading.
 
 
 def read_blocks(
@@ -290,28 +230,28 @@ def read_blocks(
     """
     lines = numbered_lines(stream, name=name)
     stretches = cut(only_text(lines, name=name) if settings.is_guess else lines, settings.format)
-    num_read, digest, document = progress.num_read, InputHash(), 0
+    num_read, digest, document = progress.num_read, hashlib.sha256(), 0
     for stretch in islice(stretches, num_read):
-        digest.add(stretch.content)
+        digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
         document = stretch.document
-    if num_read and digest.value != progress.digest:
+    if num_read and digest.hexdigest() != progress.digest:
         found = f"{name} is not the input that this was begun with"
         raise InputError(found, where=where, remedy="give the same input, or remove this folder to begin again")
     parser = StretchParser(name, settings.format, ReadOptions(format=settings.format))
     items: list[InputSentence] = []
     for stretch in stretches:
         num_read += 1
-        digest.add(stretch.content)
+        digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
         own = list(_items(stretch, parser, settings))
         if own and stretch.document > document:
             own[0] = own[0]._replace(begins_document=True)
             document = stretch.document
         items += own
         if len(items) >= size:
-            yield SentenceBlock(items, num_read, digest.value)
+            yield SentenceBlock(items, num_read, digest.hexdigest())
             items = []
     if items:
-        yield SentenceBlock(items, num_read, digest.value)
+        yield SentenceBlock(items, num_read, digest.hexdigest())
 
 
 def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings) -> Iterator[InputSentence]:
@@ -334,64 +274,53 @@ def _words(sentence: Sentence, settings: AnnotationSettings) -> tuple[str, ...]:
     return words_of(sentence.text, "treebank")
 
 
-# Parsing.
-
-
-def parse_task(task: ParsingTask) -> Answer:
-    """A line, or an error, for every sentence of a task; sentences of similar length are parsed together."""
-    parser = open_parser(task.parser)
-    order = sorted(range(len(task.sentences)), key=lambda number: len(task.sentences[number]))
+def parse_block(parser: ParserSettings, batch_size: int, sentences: Sentences) -> Answer:
+    """A line, or an error, for every sentence; those of similar length are parsed together."""
+    parse = open_parser(parser)
+    order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
     found: dict[int, ParsedLine | InputError] = {}
-    for start in range(0, len(order), task.batch_size):
-        numbers = order[start : start + task.batch_size]
-        found.update(zip(numbers, compute_each(parser, [task.sentences[one] for one in numbers]), strict=True))
-    return [found[number] for number in range(len(task.sentences))]
+    for start in range(0, len(order), batch_size):
+        numbers = order[start : start + batch_size]
+        found.update(zip(numbers, compute_each(parse, [sentences[one] for one in numbers]), strict=True))
+    return [found[number] for number in range(len(sentences))]
 
 
-class Parsed(NamedTuple):
-    """A sentence that the parser has parsed, whether or not its tree stays."""
-
-    where: str
-    num_words: int
-    confidence: Confidence | None
-    is_kept: bool
-
-    def row(self) -> str:
-        """Its row of the table; "" where the parser has no confidence."""
-        if self.confidence is None:
-            return ""
-        values = (f"{value:.4f}" for value in self.confidence)
-        return tsv_row((self.where, str(self.num_words), *values, str(int(self.is_kept))))
-
-
-def _settle(
-    items: Sequence[InputSentence], answers: Answer, settings: AnnotationSettings
-) -> tuple[list[str], list[InputError], list[Parsed]]:
-    """Lines to write, errors to report, and what was parsed. Raises the first error if that is the policy."""
-    remaining, policy, least = iter(answers), settings.on_error, settings.min_confidence
-    lines, errors, parsed = list[str](), list[InputError](), list[Parsed]()
-    for item in items:
-        answer = item.error if item.error is not None else next(remaining)
-        lines += [""] if item.begins_document and settings.documents else []
-        if not isinstance(answer, InputError):
-            sure = answer.confidence
-            is_kept = least is None or sure is None or sure.mean >= least
-            parsed.append(Parsed(item.where, len(item.words), sure, is_kept))
-            lines += [answer.line] if is_kept else []
+def _settle(block: SentenceBlock, answers: Answer, settings: AnnotationSettings, journal: Journal) -> None:
+    """Write the lines of a block, its errors and its rows. Raises the first error if that is the policy."""
+    remaining, least = iter(answers), settings.min_confidence
+    lines, errors, rows = list[str](), list[InputError](), list[str]()
+    sums = Counter[str]()
+    for item in block.items:
+        answer = item.error or next(remaining)
+        num_words = len(item.words)
+        if item.begins_document and settings.documents:
+            lines.append("")
+        if isinstance(answer, InputError):
+            error = InputError(answer.found, where=answer.where or item.where, remedy=answer.remedy)
+            if settings.on_error == "raise":
+                raise error
+            errors.append(error)
+            is_flat = settings.on_error == "flat" and num_words > 0
+            if settings.on_error != "skip":
+                lines.append(format_tree(Tree(UNPARSED, item.words)) if is_flat else "")
+            sums.update(num_sentences=settings.on_error != "skip", num_words=num_words * is_flat, num_errors=1)
             continue
-        error = InputError(answer.found, where=answer.where or item.where, remedy=answer.remedy)
-        if policy == "raise":
-            raise error
-        errors.append(error)
-        lines += _instead(item.words, policy)
-    return lines, errors, parsed
-
-
-def _instead(words: Sequence[str], policy: OnUnparsed) -> list[str]:
-    """Lines that stand in the place of a sentence without a tree."""
-    if policy == "skip":
-        return []
-    return [format_tree(Tree(UNPARSED, words))] if policy == "flat" and words else [""]
+        sure = answer.confidence
+        is_kept = least is None or sure is None or sure.mean >= least
+        if is_kept:
+            lines.append(answer.line)
+            sums.update(num_sentences=1, num_words=num_words, num_kept_words=num_words)
+        else:
+            sums.update(num_unsure=1)
+        if sure is not None:
+            rows.append(tsv_row((item.where, str(num_words), *(f"{v:.4f}" for v in sure), str(int(is_kept)))))
+            if is_kept:
+                sums.update(sum_confidence=sure.mean, sum_expected_f1=sure.expected_f1)  # type: ignore[call-overload]
+    before = journal.progress
+    if rows and not before.num_table_bytes:
+        rows = ["\t".join(TABLE_COLUMNS), *rows]
+    done = {name: getattr(before, name) + value for name, value in sums.items()}
+    journal.append(lines, errors, replace(before, num_read=block.num_read, digest=block.digest, **done), rows)
 
 
 def describe(settings: AnnotationSettings, progress: Progress, *, source: str, version: str) -> dict[str, Any]:

@@ -1,13 +1,13 @@
-"""The working folder of an annotation: trees so far, and a journal from which it goes on after any kind of death.
+"""The working folder of an annotation: trees so far, and how far that is; from there it goes on after any interruption.
 
-Trees are written in blocks. A block is appended to the trees and flushed to disk; then a line of the journal says how
-much of the input and of the output is done. What stands behind the last complete line was not promised, and is cut off.
+Trees are written in blocks. A block is appended and flushed to disk; then ``progress.json`` is replaced, which says how
+much of the input and of the output is done. What stands behind that was not promised, and is cut off.
 """
 
 from __future__ import annotations
 
 import gzip
-import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,8 +17,8 @@ from typing import IO, Any
 
 from treelm.errors import InputError
 from treelm.io.atomic import flush_directory, path_in_errors, write_atomically
-from treelm.io.files import require_regular
-from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, read_json
+from treelm.io.files import read_bytes
+from treelm.io.json import line_with_checksum, line_without_checksum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,8 @@ class Progress:
     """Pieces of the input (lines of text) that are done."""
     digest: str = ""
     """Hash of these pieces, so that another input is not taken for this one."""
-    num_bytes: int = 0
-    """Bytes of output."""
     num_sentences: int = 0
-    """Trees in it."""
+    """Trees in the output."""
     num_words: int = 0
     """Words in them."""
     num_errors: int = 0
@@ -45,113 +43,87 @@ class Progress:
     """Sum over the sentences that stayed."""
     sum_expected_f1: float = 0.0
     """Sum over the sentences that stayed."""
+    num_bytes: int = 0
+    """Bytes of the trees."""
     num_table_bytes: int = 0
     """Bytes of the table of confidences."""
-
-
-_TREES, _TABLE, _JOURNAL = "trees", "table", "journal.jsonl"
-
-
-def is_begun(folder: Path) -> bool:
-    """Tell whether some of an annotation is done."""
-    return (folder / _JOURNAL).exists()
-
-
-def is_finishing(folder: Path) -> bool:
-    """Tell whether an annotation was ended when its trees were in their place, and only the folder was left."""
-    return is_begun(folder) and not (folder / _TREES).exists()
+    num_error_bytes: int = 0
+    """Bytes of the errors."""
 
 
 class Journal:
     """The working folder, for one process at a time."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, packed: bool) -> None:
-        """Look how far it is: ``progress``.
-
-        Raises ``InputError`` when the work was begun with other settings.
-        """
-        self.folder, self.trees, self.table = folder, folder / _TREES, folder / _TABLE
-        self._lines = folder / _JOURNAL
-        self._packed = packed
+        """Look how far it is: ``progress``. Raises ``InputError`` when the work was begun with other settings."""
+        self.folder, self.trees, self.table = folder, folder / "trees", folder / "table"
+        self._errors, self._progress = folder / "errors.jsonl", folder / "progress.json"
+        self._settings, self._packed = dict(settings), packed
         self.progress = self._last()
-        self._check(dict(settings))
 
-    def _check(self, settings: dict[str, Any]) -> None:
-        if is_finishing(self.folder):
-            return  # nothing is left to be done with them, and they may be gone
-        path = self.folder / "settings.json"
-        if not self.progress.num_read:
-            write_atomically(path, encode_json(settings))
-            return
-        kept = read_json(path, remedy=f"remove {self.folder} and begin again")
-        if not self.progress.num_errors and kept.get("on_error") != settings["on_error"]:
-            kept["on_error"] = settings["on_error"]  # no sentence so far has had to do with it
-            write_atomically(path, encode_json(kept))
-        for name in {**kept, **settings}:
-            if kept.get(name) != settings.get(name):
-                found = f"begun with {name} = {kept.get(name)!r}, now it is {settings.get(name)!r}"
-                remedy = "give what it was begun with, or remove this folder to begin again"
-                raise InputError(found, where=str(self.folder), remedy=remedy)
+    @property
+    def is_begun(self) -> bool:
+        """Tell whether some of an annotation is done."""
+        return self._progress.exists()
+
+    @property
+    def is_finishing(self) -> bool:
+        """Tell whether an annotation was ended when its trees were in their place, and only the folder was left."""
+        return self.is_begun and not self.trees.exists()
 
     def _last(self) -> Progress:
-        """The last line that is whole; behind it the journal is cut off."""
-        progress, end, num_errors = Progress(), 0, 0
-        if self._lines.exists():
-            for entry, length in self._entries():
-                progress, end = Progress(**entry["progress"]), end + length
-                num_errors += len(entry["errors"])
-            if num_errors != progress.num_errors:
-                raise self._damaged(self._lines, "lines are missing, or there twice")
-            os.truncate(self._lines, end)
+        if not self.is_begun:
+            return Progress()
+        kept = line_without_checksum(read_bytes(self._progress, remedy="remove it"))
+        if kept is None:
+            raise self._damaged(self._progress, "damaged or altered")
+        progress, settings = Progress(**kept["progress"]), kept["settings"]
+        for name in {} if self.is_finishing else {**settings, **self._settings}:  # which may be gone by then
+            if name == "on_error" and not progress.num_errors:
+                continue  # no sentence so far has had to do with it
+            if settings.get(name) != self._settings.get(name):
+                found = f"begun with {name} = {settings.get(name)!r}, now it is {self._settings.get(name)!r}"
+                remedy = "give what it was begun with, or remove this folder to begin again"
+                raise InputError(found, where=str(self.folder), remedy=remedy)
         return progress
 
-    def _entries(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """The lines that were written to their end, and their lengths in bytes."""
-        require_regular(self._lines, remedy="remove it")
-        with self._lines.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                if not line.endswith(b"\n"):
-                    return
-                entry = line_without_checksum(line)
-                if entry is None:
-                    raise self._damaged(f"{self._lines}:{number}", "damaged or altered")
-                yield entry, len(line)
-
-    def _damaged(self, where: str | Path, found: str) -> InputError:
+    def _damaged(self, where: Path, found: str) -> InputError:
         return InputError(found, where=str(where), remedy=f"remove {self.folder} and begin again")
 
     def go_on(self) -> None:
-        """Cut off what is behind the journal's last line. Raises ``InputError`` when trees before it are gone."""
-        for path, size in ((self.trees, self.progress.num_bytes), (self.table, self.progress.num_table_bytes)):
+        """Cut off what is behind the progress. Raises ``InputError`` when something before it is gone."""
+        done = self.progress
+        sizes = {self.trees: done.num_bytes, self.table: done.num_table_bytes, self._errors: done.num_error_bytes}
+        for path, size in sizes.items():
             path.touch()
             if path.stat().st_size < size:
-                raise self._damaged(path, f"the {path.name} so far is shorter than the journal says")
+                raise self._damaged(path, f"the {path.stem} so far is shorter than the journal says")
             os.truncate(path, size)
 
     def append(
         self, lines: Iterable[str], errors: Iterable[InputError], progress: Progress, rows: Iterable[str] = ()
     ) -> None:
         """A block is done: its trees, its errors, how far that is (bytes are counted here), rows of the table."""
-        table = "".join(f"{row}\n" for row in rows).encode()
-        content = "".join(f"{line}\n" for line in lines).encode()
-        if self._packed and content:
-            content = gzip.compress(content, mtime=0)  # members in a row are one gzip file
-        _append(self.trees, content)
-        if table:
-            _append(self.table, table)
+        trees, table = _encoded(lines), _encoded(rows)
+        told = _encoded(json.dumps(str(error)) for error in errors)
+        if self._packed and trees:
+            trees = gzip.compress(trees, mtime=0)  # members in a row are one gzip file
+        for path, content in ((self.trees, trees), (self.table, table), (self._errors, told)):
+            _append(path, content)
         self.progress = replace(
             progress,
-            num_bytes=self.progress.num_bytes + len(content),
+            num_bytes=self.progress.num_bytes + len(trees),
             num_table_bytes=self.progress.num_table_bytes + len(table),
+            num_error_bytes=self.progress.num_error_bytes + len(told),
         )
-        entry = {"progress": asdict(self.progress), "errors": [str(error) for error in errors]}
-        _append(self._lines, line_with_checksum(entry))
+        entry = {"settings": self._settings, "progress": asdict(self.progress)}
+        write_atomically(self._progress, line_with_checksum(entry))
 
     def errors(self) -> Iterator[str]:
         """Errors so far, in input order."""
-        if self._lines.exists():
-            for entry, _ in self._entries():
-                yield from entry["errors"]
+        if self._errors.exists():
+            with self._errors.open(encoding="utf-8") as stream:
+                yield from map(json.loads, stream)
 
     def leave(self) -> None:
         """Stop here: what was done stays, a folder in which nothing was done goes."""
@@ -171,28 +143,14 @@ class Journal:
             self.table.replace(table)
         flush_directory(target.parent)
         for path in self.folder.iterdir():
-            if path != self._lines:
+            if path != self._progress:
                 path.unlink()
-        self._lines.unlink()  # last: by it the next call knows that this one was finishing
+        self._progress.unlink()  # last: by it the next call knows that this one was finishing
         self.folder.rmdir()
 
 
-class InputHash:
-    """A hash over the pieces of the input that have been read."""
-
-    def __init__(self) -> None:
-        """Begin with the hash of no pieces."""
-        self._hash = hashlib.sha256()
-
-    def add(self, content: bytes) -> None:
-        """Take in the next piece."""
-        self._hash.update(b"%d:" % len(content))
-        self._hash.update(content)
-
-    @property
-    def value(self) -> str:
-        """Hash of everything so far."""
-        return self._hash.hexdigest()
+def _encoded(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _append(path: Path, content: bytes) -> None:
