@@ -191,10 +191,9 @@ def test_pairs_that_are_no_pairs_are_refused(tmp_path: Path, line: str) -> None:
         list(read_pairs(written(tmp_path, "p.jsonl", line)))
 
 
-def test_evalb_parameters_with_old_line_ends_are_not_one_comment(tmp_path: Path) -> None:
-    text = "## comment\rDELETE_LABEL TOP\rCUTOFF_LEN 7\r"
-    parameters = read_parameters(written(tmp_path, "p.prm", text))
-    assert (parameters.delete_labels, parameters.cutoff_length) == (("TOP",), 7)
+def test_evalb_parameters_with_old_line_ends_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="CR alone"):
+        read_parameters(written(tmp_path, "p.prm", b"# old\rLABELED 0\r"))
 
 
 def test_evalb_parameters_without_end_are_refused(tmp_path: Path) -> None:

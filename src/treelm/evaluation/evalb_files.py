@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.io.files import is_gzip, read_bytes, whole_text
+from treelm.io.files import read_bytes, read_text, whole_text
 from treelm.trees.bracket_reader import TOKEN
 from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree
@@ -48,6 +49,18 @@ def bracketing_of(tree: Tree, *, tags: Sequence[str] | None = None, where: str =
     words = tuple(tree.words())
     unknown = Bracketing(words=words, tags=(UNKNOWN_TAG,) * len(words), spans=tuple(tree.spans()), where=where)
     return unknown if tags is None else unknown.with_tags(tags)
+
+
+def gold_tree(sentence: Sentence) -> Tree:
+    """The tree of a sentence; raises ``InputError`` for one without."""
+    if sentence.tree is None:
+        raise InputError("a sentence without a tree", where=sentence.where, remedy="give brackets or CoNLL-U")
+    return sentence.tree
+
+
+def gold_bracketing(sentence: Sentence) -> Bracketing:
+    """The tree of a sentence with its tags; raises ``InputError`` for one without a tree."""
+    return bracketing_of(gold_tree(sentence), tags=sentence.tags, where=sentence.where)
 
 
 def parse_bracketing(text: str, *, tagless: bool = False, where: str = "") -> Bracketing:
@@ -117,15 +130,7 @@ def read_bracketings(path: Path, *, tagless: bool = False, layout: Layout = "aut
 
 
 def _read_lines(path: Path) -> list[str]:
-    try:
-        data = path.read_bytes()
-        if path.suffix == ".gz" and not is_gzip(data):
-            raise OSError("not gzip data, which its name says")
-    except OSError as error:
-        raise InputError(
-            f"cannot read brackets: {error}", where=str(path), remedy="give a readable UTF-8 file"
-        ) from error
-    text = whole_text(data, name=str(path))
+    text = read_text(path)
     if not text.strip():
         raise InputError("the file has no trees", where=str(path), remedy="give a file with one tree a line")
     lines = text.split("\n")
@@ -233,13 +238,8 @@ def find_parameters(name_or_path: str) -> Parameters:
 
 def read_parameters(path: Path) -> Parameters:
     """Read a ``.prm`` file. Raises ``InputError`` with file and line for anything that EVALB would only warn about."""
-    remedy = f"give a .prm file or one of {', '.join(BUILT_IN)}"
-    content = read_bytes(path, remedy=remedy)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("not UTF-8", where=str(path), remedy=remedy) from None
-    return parse_parameters(text, source=str(path))
+    content = read_bytes(path, remedy=f"give a .prm file or one of {', '.join(BUILT_IN)}")
+    return parse_parameters(whole_text(content, name=str(path)), source=str(path))
 
 
 def parse_parameters(text: str, *, source: str) -> Parameters:
@@ -248,59 +248,45 @@ def parse_parameters(text: str, *, source: str) -> Parameters:
     Raises ``InputError`` for a line that cannot be read, and a parameter that is not supported.
     """
     numbers: dict[str, Any] = {}
-    lists: dict[str, list[Any]] = {field: [] for field in _LISTS.values()}
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+    lists: dict[str, list[Any]] = {field: [] for field, kind in _KEYWORDS.values() if kind in (str, tuple)}
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         where = f"{source}:{number}"
         keyword, *values = line.split()
-        _check_line(keyword, values, where)
-        if keyword in _LISTS:
-            lists[_LISTS[keyword]].append(tuple(values) if keyword in _PAIRS else values[0])
-        else:
-            value = _number(values[0], where, choices=_CHOICES.get(keyword))
-            if keyword == "DISC_ONLY" and value:
-                found = "DISC_ONLY 1 scores only discontinuous constituents, and Penn brackets have none"
-                raise InputError(found, where=where, remedy="set it to 0")
-            if (field := _NUMBERS[keyword]) is not None:
-                numbers[field] = bool(value) if keyword == "LABELED" else value
+        if keyword not in _KEYWORDS:
+            raise InputError(f"unknown keyword {keyword!r}", where=where, remedy=f"use one of {', '.join(_KEYWORDS)}")
+        field, kind = _KEYWORDS[keyword]
+        num_values = 2 if kind is tuple else 1
+        if len(values) != num_values:
+            remedy = f"give exactly {num_values}, separated by blanks"
+            raise InputError(f"{keyword} has {len(values)} values", where=where, remedy=remedy)
+        if field in lists:
+            lists[field].append(tuple(values) if kind is tuple else values[0])
+            continue
+        if not re.fullmatch("[01]" if kind is bool else "[0-9]{1,18}", values[0]):
+            expected = "0 or 1" if kind is bool else "a whole number, 0 or more"
+            raise InputError(f"value {values[0]!r}", where=where, remedy=f"give {expected}")
+        numbers[field] = kind(int(values[0]))
+        if keyword == "DISC_ONLY" and numbers[field]:
+            found = "DISC_ONLY 1 scores only discontinuous constituents, and Penn brackets have none"
+            raise InputError(found, where=where, remedy="set it to 0")
+    numbers.pop("", None)
     fields: dict[str, Any] = numbers | {field: tuple(items) for field, items in lists.items()}
     return Parameters(name=Path(source).name, **fields)
 
 
-def _check_line(keyword: str, values: list[str], where: str) -> None:
-    if keyword not in _KEYWORDS:
-        raise InputError(f"unknown keyword {keyword!r}", where=where, remedy=f"use one of {', '.join(_KEYWORDS)}")
-    num_values = 2 if keyword in _PAIRS else 1
-    if len(values) != num_values:
-        remedy = f"give exactly {num_values}, separated by blanks"
-        raise InputError(f"{keyword} has {len(values)} values", where=where, remedy=remedy)
-
-
-def _number(value: str, where: str, *, choices: tuple[int, ...] | None = None) -> int:
-    number = int(value) if re.fullmatch(r"[0-9]{1,18}", value) else None
-    if number is None or (choices is not None and number not in choices):
-        expected = " or ".join(map(str, choices)) if choices else "a whole number, 0 or more"
-        raise InputError(f"value {value!r}", where=where, remedy=f"give {expected}")
-    return number
-
-
-_NUMBERS = {
-    "DEBUG": None,
-    "MAX_ERROR": "max_errors",
-    "CUTOFF_LEN": "cutoff_length",
-    "LABELED": "labeled",
-    "DISC_ONLY": None,
+_KEYWORDS: dict[str, tuple[str, type]] = {
+    "DEBUG": ("", int),
+    "MAX_ERROR": ("max_errors", int),
+    "CUTOFF_LEN": ("cutoff_length", int),
+    "LABELED": ("labeled", bool),
+    "DISC_ONLY": ("", bool),
+    "DELETE_LABEL": ("delete_labels", str),
+    "DELETE_LABEL_FOR_LENGTH": ("delete_labels_for_length", str),
+    "QUOTE_LABEL": ("quote_labels", str),
+    "EQ_LABEL": ("equal_labels", tuple),
+    "EQ_WORD": ("equal_words", tuple),
 }
-"""The field of each keyword with a number; None: it says nothing about scores."""
-_CHOICES = {"LABELED": (0, 1), "DISC_ONLY": (0, 1)}
-_LISTS = {
-    "DELETE_LABEL": "delete_labels",
-    "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
-    "QUOTE_LABEL": "quote_labels",
-    "EQ_LABEL": "equal_labels",
-    "EQ_WORD": "equal_words",
-}
-"""The field of each keyword of which every line adds a value."""
-_PAIRS = ("EQ_LABEL", "EQ_WORD")
-_KEYWORDS = (*_NUMBERS, *_LISTS)
+"""The field of each keyword ("": it says nothing about scores) and the type of its value; of texts and pairs, every
+line adds one."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from treelm.corpora.catalog import Split
-from treelm.corpora.data_config import DataConfig, locate_split
+from treelm.corpora.data_config import locate_split
 from treelm.corpora.lines import Format
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.errors import InputError
+from treelm.errors import InputError, OnError
 from treelm.evaluation.evalb import score_bracketings
-from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters, bracketing_of
+from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters, bracketing_of, gold_bracketing
 from treelm.evaluation.perplexity import perplexity, sum_scores
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.evaluation.span_protocols import (
@@ -97,7 +96,34 @@ def evaluate_sentences(
     evaluated = tuple(sentence for sentence, _ in kept)
     analyses = tuple(analysis for _, analysis in kept)
     num_skipped = len(skipped or ()) - num_skipped_before
-    result = _result(lm, evaluated, analyses, split, num_skipped, notes, protocols, baselines)
+    scores = [analysis.score for analysis in analyses if analysis.score is not None]
+    trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
+    if scores and (not trees or evaluated[0].tree is None or all(map(_is_unparsed, map(gold_bracketing, evaluated)))):
+        words = [sentence.words for sentence in evaluated]
+        result = EvaluationResult(
+            system=lm.system,
+            split=split,
+            num_sentences=len(words),
+            num_words=sum(map(len, words)),
+            num_skipped=num_skipped,
+            perplexities=(perplexity(sum_scores(scores, words), policy="with_end"),),
+            notes=(*notes, NO_GOLD) if trees else tuple(notes),
+        )
+    else:
+        labels = lm.labels if lm.predicts_labels else ()
+        result = evaluate_parses(
+            [gold_bracketing(sentence) for sentence in evaluated],
+            trees,
+            system=lm.system,
+            split=split,
+            scores=scores or None,
+            labels=labels,
+            num_skipped=num_skipped,
+            notes=notes,
+            protocols=usual_protocols(labels) if protocols is None else protocols,
+            baselines=baselines,
+            own=lm.own_metrics(evaluated),
+        )
     return Evaluation(result=result, sentences=evaluated, analyses=analyses)
 
 
@@ -108,45 +134,6 @@ def _with_trees(
     for group in batched(sentences, batch_size):
         for sentence, score in zip(group, lm.score_given(group), strict=True):
             yield sentence, Analysis(score=score, tree=None)
-
-
-def _result(
-    lm: LanguageModel,
-    sentences: Sequence[Sentence],
-    analyses: Sequence[Analysis],
-    split: str,
-    num_skipped: int,
-    notes: Sequence[str],
-    protocols: Sequence[SpanProtocol] | None,
-    baselines: bool,
-) -> EvaluationResult:
-    scores = [analysis.score for analysis in analyses if analysis.score is not None]
-    trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
-    if scores and (not trees or sentences[0].tree is None or all(map(_is_unparsed, map(_gold, sentences)))):
-        words = [sentence.words for sentence in sentences]
-        return EvaluationResult(
-            system=lm.system,
-            split=split,
-            num_sentences=len(words),
-            num_words=sum(map(len, words)),
-            num_skipped=num_skipped,
-            perplexities=(perplexity(sum_scores(scores, words), policy="with_end"),),
-            notes=(*notes, NO_GOLD) if trees else tuple(notes),
-        )
-    labels = lm.labels if lm.predicts_labels else ()
-    return evaluate_parses(
-        [_gold(sentence) for sentence in sentences],
-        trees,
-        system=lm.system,
-        split=split,
-        scores=scores or None,
-        labels=labels,
-        num_skipped=num_skipped,
-        notes=notes,
-        protocols=usual_protocols(labels) if protocols is None else protocols,
-        baselines=baselines,
-        own=lm.own_metrics(sentences),
-    )
 
 
 def tell_apart(labels: Collection[str]) -> bool:
@@ -259,52 +246,52 @@ def evaluate_run(
     notes = _choose_builder(lm, config.tree_builder)
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
-    inputs = _inputs(recipe.data, names, format if files else None, skipped)
-    in_a_row = partial(evaluate_stream, lm, recipe, format=format if files else None, fixed_rows=fixed_rows)
-    by_sentence = partial(
-        evaluate_sentences,
-        lm,
-        skipped=skipped,
-        protocols=protocols,
-        baselines=baselines,
-        on_sentence=on_sentence,
-    )
-    with computing(
-        analyse if scores else parse, lm, run=str(run), processes=processes, cluster=cluster, device=device
-    ) as compute:
-        by_sentence = partial(by_sentence, compute=compute)
-        found = []
-        for one in inputs:
-            of_trees = _about_trees(recipe.data.corpus if not files else None, one) if lm.parses else ()
-            of_input = partial(by_sentence, notes=(*of_trees, *notes))
-            found.append(_evaluate_input(config, of_input, in_a_row, one, skipped))
-    searched = str(lm.search) if isinstance(lm, Searching) else ""
-    return [replace(one, result=replace(one.result, search=searched)) for one in found]
+    by_what = analyse if scores else parse
+    found = []
+    with computing(by_what, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
+        for name in names:
+            own_skipped = skipped
+            evaluation = None
+            if config.stream != "only":
+                path, of = (Path(name), format) if files else locate_split(recipe.data, name)  # type: ignore[arg-type]
+                options = recipe.data.read_options(of)
+                on_error: OnError = "raise" if skipped is None else "skip"
+                sentences = read_sentences(path, **vars(options), on_error=on_error, skipped=skipped)
+                corpus = "" if files else recipe.data.corpus or ""
+                of_trees = _about_trees(corpus, name, path, options.format_for(str(path))) if lm.parses else ()
+                evaluation = evaluate_sentences(
+                    lm,
+                    islice(sentences, config.max_sentences),
+                    split=name,
+                    skipped=skipped,
+                    notes=(*of_trees, *notes),
+                    protocols=protocols,
+                    baselines=baselines,
+                    on_sentence=on_sentence,
+                    compute=compute,
+                )
+                own_skipped = None if skipped is None else []  # those of the stream are skipped above
+            if config.stream != "no":
+                own_format = format if files else None
+                stream = evaluate_stream(
+                    lm, recipe, name, format=own_format, fixed_rows=fixed_rows, skipped=own_skipped
+                )
+                if evaluation is None:
+                    evaluation = Evaluation(result=stream, sentences=(), analyses=())
+                else:
+                    evaluation = replace(evaluation, result=evaluation.result.with_stream(stream))
+            assert evaluation is not None
+            searched = str(lm.search) if isinstance(lm, Searching) else ""
+            found.append(replace(evaluation, result=replace(evaluation.result, search=searched)))
+    return found
 
 
-def _evaluate_input(
-    config: EvaluationConfig,
-    by_sentence: Callable[..., Evaluation],
-    in_a_row: Callable[..., EvaluationResult],
-    one: _Input,
-    skipped: list[InputError] | None,
-) -> Evaluation:
-    name, sentences = one.name, one.sentences
-    if config.stream == "only":
-        return Evaluation(result=in_a_row(name, skipped=skipped), sentences=(), analyses=())
-    evaluation = by_sentence(islice(sentences, config.max_sentences), split=name)
-    if config.stream == "no":
-        return evaluation
-    again: list[InputError] | None = None if skipped is None else []  # those that were skipped above
-    return replace(evaluation, result=evaluation.result.with_stream(in_a_row(name, skipped=again)))
-
-
-def _about_trees(corpus: str | None, one: _Input) -> tuple[str, ...]:
-    """Notes on gold trees that are no people's."""
+def _about_trees(corpus: str, name: str, path: Path, format: Format) -> tuple[str, ...]:
+    """Notes on gold trees that are no people's; ``corpus`` is "" of files."""
     if corpus == "gum-open":
-        return (GUM_NOTES["conllu" if one.format == "conllu" else "brackets"],)
-    parser = parser_of(one.path)
-    told = f"the trees of {corpus or one.name} are the output of the parser {parser}, none made by people"
+        return (GUM_NOTES["conllu" if format == "conllu" else "brackets"],)
+    parser = parser_of(path)
+    told = f"the trees of {corpus or name} are the output of the parser {parser}, none made by people"
     return () if parser is None else (f"{told}: {_AGAINST} those",)
 
 
@@ -335,35 +322,6 @@ def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:
     return (found, [split for split in wanted if split not in found]) if found else (wanted, ())
 
 
-class _Input(NamedTuple):
-    name: str
-    path: Path
-    format: Format
-    sentences: Iterator[Sentence]
-
-
-def _inputs(
-    data: DataConfig,
-    names: Sequence[str],
-    of_files: Format | Literal["auto"] | None,
-    skipped: list[InputError] | None,
-) -> Iterator[_Input]:
-    """Yield each input, a file in the given format or a split, with its sentences."""
-    for name in names:
-        path, format = (Path(name), of_files) if of_files else locate_split(data, name)  # type: ignore[arg-type]
-        options = data.read_options(format)
-        sentences = read_sentences(
-            path, **vars(options), on_error="raise" if skipped is None else "skip", skipped=skipped
-        )
-        yield _Input(name, path, options.format_for(str(path)), sentences)
-
-
 def _is_unparsed(gold: Bracketing) -> bool:
     """Tell whether a tree stands for none."""
     return any(span.label == UNPARSED and span.end - span.start == len(gold.words) for span in gold.spans[:1])
-
-
-def _gold(sentence: Sentence) -> Bracketing:
-    if sentence.tree is None:
-        raise InputError("a sentence without a tree", where=sentence.where, remedy="evaluate on brackets or CoNLL-U")
-    return bracketing_of(sentence.tree, tags=sentence.tags, where=sentence.where)

@@ -41,26 +41,22 @@ def learned_trees(
     Raises ``InputError`` for a system without trees.
     """
     lm.require_trees()
+
+    def of_each(compute: Callable[[Sequence[Sequence[str]]], Iterable[_Result]]) -> Iterator[_Result]:
+        for group in batched(sentences, _BATCH):
+            for result in compute(group):
+                yield result
+                on_sentence()
+
     if not (isinstance(lm, StreamLM) and lm.tree_builder is not None):
-        parsed = [bracketing_of(tree) for tree in _of_each(lm.parse, sentences, on_sentence)]
+        parsed = [bracketing_of(tree) for tree in of_each(lm.parse)]
         yield LearnedTrees(name=lm.system, seeds=(parsed,))
         return
-    distances = list(_of_each(lm.word_distances, sentences, on_sentence))
+    distances = list(of_each(lm.word_distances))
     for builder in BUILDERS:
         trees = (tree_from_distances(*pair, builder=builder) for pair in zip(sentences, distances, strict=True))
         found = [bracketing_of(tree) for tree in trees]
         yield LearnedTrees(name=f"{lm.system}, {builder} builder", seeds=(found,), distances=(distances,))
-
-
-def _of_each(
-    compute: Callable[[Sequence[Sequence[str]]], Iterable[_Result]],
-    sentences: Sequence[Sequence[str]],
-    on_sentence: Callable[[], None],
-) -> Iterator[_Result]:
-    for group in batched(sentences, _BATCH):
-        for result in compute(group):
-            yield result
-            on_sentence()
 
 
 def together(name: str, parts: Sequence[LearnedTrees]) -> LearnedTrees:

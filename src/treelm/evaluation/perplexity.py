@@ -7,9 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from treelm.errors import InputError
 from treelm.io.json import finite
 from treelm.models.configs import NULL as _NULL
@@ -97,30 +94,22 @@ class Perplexity:
 
 def sum_scores(scores: Iterable[SentenceScore], sentences: Iterable[Sequence[str]] | None = None) -> LikelihoodSums:
     """Add up sentence scores; the sentences' words are needed only for counts of characters."""
+    num_characters = None if sentences is None else 0
     total = LikelihoodSums(
-        tokens_nats=0.0,
-        end_nats=0.0,
-        num_sentences=0,
-        num_words=0,
-        num_tokens=0,
-        num_characters=None if sentences is None else 0,
+        tokens_nats=0.0, end_nats=0.0, num_sentences=0, num_words=0, num_tokens=0, num_characters=num_characters
     )
     pairs = ((score, None) for score in scores) if sentences is None else zip(scores, sentences, strict=True)
     for score, words in pairs:
-        total += _sums_of(score, words)
+        total += LikelihoodSums(
+            tokens_nats=-float(score.log_probs[:-1].sum()),
+            end_nats=-float(score.log_probs[-1]),
+            num_sentences=1,
+            num_words=int(score.word_of_token[-1]) + 1 if len(score.word_of_token) else 0,
+            num_tokens=len(score.word_of_token),
+            num_characters=None if words is None else sum(map(len, words)) + max(len(words) - 1, 0),
+            is_lower_bound=score.is_lower_bound,
+        )
     return total
-
-
-def _sums_of(score: SentenceScore, words: Sequence[str] | None) -> LikelihoodSums:
-    return LikelihoodSums(
-        tokens_nats=-float(score.log_probs[:-1].sum()),
-        end_nats=-float(score.log_probs[-1]),
-        num_sentences=1,
-        num_words=int(score.word_of_token[-1]) + 1 if len(score.word_of_token) else 0,
-        num_tokens=len(score.word_of_token),
-        num_characters=None if words is None else sum(map(len, words)) + max(len(words) - 1, 0),
-        is_lower_bound=score.is_lower_bound,
-    )
 
 
 def perplexity(
@@ -155,12 +144,3 @@ def perplexity(
         is_upper_bound=sums.is_lower_bound,
         context=context,
     )
-
-
-def word_surprisals_bits(score: SentenceScore) -> NDArray[np.float64]:
-    """Surprisal in bits of every word (its tokens' bits added up) and, last, of the end: (num_words + 1,)."""
-    num_words = int(score.word_of_token[-1]) + 1 if len(score.word_of_token) else 0
-    bits = np.zeros(num_words + 1)
-    np.add.at(bits, score.word_of_token, -score.log_probs[:-1] / math.log(2))
-    bits[-1] = -score.log_probs[-1] / math.log(2)
-    return bits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import mean, stdev
 from typing import Any, Literal
 
 import torch
@@ -59,21 +58,6 @@ def split_shares(trees: Iterable[Tree]) -> SplitShares:
             num_left += left > right == 1
             num_right += right > left == 1
     return SplitShares(num_left=num_left, num_right=num_right, num_pairs=num_pairs, num_splits=num_splits)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharesOverSeeds:
-    """Mean and standard deviation, in percent, of the shares of models that differ in their seed."""
-
-    left: tuple[float, float]
-    right: tuple[float, float]
-    num_seeds: int
-
-    @classmethod
-    def of(cls, shares: Sequence[SplitShares], counting: Counting) -> SharesOverSeeds:
-        """Compute means and deviations over two seeds or more."""
-        left, right = zip(*(one.percentages(counting) for one in shares), strict=True)
-        return cls(left=(mean(left), stdev(left)), right=(mean(right), stdev(right)), num_seeds=len(shares))
 
 
 def random_shares(

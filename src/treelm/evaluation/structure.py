@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from itertools import chain, combinations
@@ -18,7 +18,7 @@ import numpy as np
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.evaluation.evalb_files import Bracketing, bracketing_of
+from treelm.evaluation.evalb_files import Bracketing, bracketing_of, gold_bracketing, gold_tree
 from treelm.evaluation.learned_trees import Distances, LearnedTrees
 from treelm.evaluation.span_protocols import (
     ComparedSpans,
@@ -56,15 +56,12 @@ class Spread:
     def of(cls, values: Iterable[float]) -> Spread | None:
         """The spread of the values; None if there are none."""
         kept = list(values)
-        return cls(mean=fmean(kept), deviation=_deviation(kept), count=len(kept)) if kept else None
+        deviation = stdev(kept) if len(kept) > 1 else None
+        return cls(mean=fmean(kept), deviation=deviation, count=len(kept)) if kept else None
 
     def __str__(self) -> str:
         """Write ``54.5 ± 3.7``, or ``54.5`` of a single one."""
         return f"{self.mean:.1f}" if self.deviation is None else f"{self.mean:.1f} ± {self.deviation:.1f}"
-
-
-def _deviation(values: Sequence[float]) -> float | None:
-    return stdev(values) if len(values) > 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +95,6 @@ class TreeAnalysis:
     """Predicted labels, the most frequent first, and how often a constituent of each has every gold label, or none
     (``""``), of the first seed; empty with one label for all."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The analysis as JSON values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class StructureResult:
@@ -119,7 +112,7 @@ class StructureResult:
             "description": self.protocol.description,
             "num_sentences": self.num_sentences,
             "labels": dict(self.labels),
-            "rows": [row.to_json() for row in self.rows],
+            "rows": [asdict(row) for row in self.rows],
         }
 
 
@@ -136,7 +129,7 @@ def analyse_structure(
     ``on_row`` is called after each system, and after each kind of trivial trees (``NUM_TRIVIAL``).
     Raises ``InputError`` for sentences without gold trees, and for trees over other words than theirs.
     """
-    gold = [bracketing_of(_gold(one), tags=one.tags, where=one.where) for one in sentences]
+    gold = [gold_bracketing(one) for one in sentences]
     trivial = trivial_trees(gold, protocol, num_seeds=num_draws, random_distances=True) if num_draws else ()
     beside = (LearnedTrees(name=name, seeds=seeds) for name, seeds in trivial)
     analyser = _Analyser(sentences, gold, protocol)
@@ -162,7 +155,7 @@ KeptSpans = Sequence[Sequence[tuple[int, int]] | None]
 
 def kept_spans(sentences: Sequence[Sentence], trees: LearnedTrees, protocol: SpanProtocol) -> list[KeptSpans]:
     """The spans of each seed's trees: what is left of them for ``agreement``."""
-    gold = [bracketing_of(_gold(one), tags=one.tags, where=one.where) for one in sentences]
+    gold = [gold_bracketing(one) for one in sentences]
     analyser = _Analyser(sentences, gold, protocol)
     return [_kept(analyser.compare(seed)) for seed in trees.seeds]
 
@@ -173,19 +166,9 @@ def _kept(seed: Sequence[ComparedSpans | None]) -> KeptSpans:
 
 def agreement(one: KeptSpans, other: KeptSpans) -> float:
     """Corpus F1 of the trees of two seeds against each other."""
-    pairs = zip(one, other, strict=True)
-    counts = [_common(left, right) for left, right in pairs if left is not None and right is not None]
-    return add_up(counts).f1
-
-
-def _common(left: Sequence[Sequence[int]], right: Sequence[Sequence[int]]) -> SpanCounts:
-    return count_matches(*(Counter((start, end) for start, end in spans) for spans in (left, right)))
-
-
-def _gold(sentence: Sentence) -> Tree:
-    if sentence.tree is None:
-        raise InputError("a sentence without a tree", where=sentence.where, remedy="give brackets or CoNLL-U")
-    return sentence.tree
+    pairs = [pair for pair in zip(one, other, strict=True) if None not in pair]
+    sides = [[Counter(tuple(span) for span in spans or ()) for spans in pair] for pair in pairs]
+    return add_up([count_matches(left, right) for left, right in sides]).f1  # type: ignore[arg-type]
 
 
 Span = tuple[int, int]
@@ -198,13 +181,15 @@ class _Analyser:
         self._gold, self._protocol = gold, protocol
         removal = choose_removal(gold, protocol)
         counted = compare_spans(gold, gold, protocol)
-        self.labels: list[set[tuple[Span, str]] | None] = [
-            {(span, strip_function(label)) for span, label in labelled_spans(one, kept_words(one, removal), protocol)}
+        self.labels: list[Collection[tuple[Span, str]] | None] = [
+            dict.fromkeys(
+                (span, strip_function(label)) for span, label in labelled_spans(one, kept_words(one, removal), protocol)
+            )
             if isinstance(compared, ComparedSpans)
             else None
             for one, compared in zip(gold, counted, strict=True)
         ]
-        self._heights = [distances_from_tree(collapse_unaries(_gold(one)))[1:].astype(float) for one in sentences]
+        self._heights = [distances_from_tree(collapse_unaries(gold_tree(one)))[1:].astype(float) for one in sentences]
 
     def analyse(self, trees: LearnedTrees) -> TreeAnalysis:
         seeds = [self.compare(seed) for seed in trees.seeds]

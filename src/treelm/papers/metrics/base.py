@@ -13,7 +13,7 @@ from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.lines import Format
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Preprocessing, Sentence
-from treelm.errors import InputError, check_positive
+from treelm.errors import check_positive
 from treelm.inference.loading import load
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import set_search
@@ -21,7 +21,6 @@ from treelm.models.search.config import SearchOptions
 from treelm.papers.data import DataRoot
 from treelm.training.recipe import Recipe
 from treelm.training.run_folder import load_run_recipe
-from treelm.trees.tree import Tree
 
 Baselines = dict[str, dict[str, tuple[float, ...]]]
 """Values by baseline and metric."""
@@ -131,10 +130,3 @@ class OnTreebank(Measure):
         """The baselines that follow from the sentences of the data that it names, else of those named ``own``."""
         config = replace(self, data=self.data or own).config(DataConfig(), root)
         return Measured(baselines=baselines(config), notes=self.notes(root, own, config))
-
-
-def gold_tree(sentence: Sentence) -> Tree:
-    """The tree of a sentence. Raises ``InputError`` for one without."""
-    if sentence.tree is None:
-        raise InputError("a sentence without a tree", where=sentence.where, remedy="name data with trees")
-    return sentence.tree

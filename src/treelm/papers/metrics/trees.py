@@ -17,7 +17,7 @@ import torch
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
-from treelm.evaluation.evalb_files import bracketing_of
+from treelm.evaluation.evalb_files import bracketing_of, gold_bracketing, gold_tree
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.learned_trees import learned_trees
 from treelm.evaluation.report import EvaluationResult
@@ -48,7 +48,7 @@ from treelm.io.json import json_hash
 from treelm.models import SYSTEMS, system_class
 from treelm.models.search.config import SearchOptions
 from treelm.papers.data import DataRoot
-from treelm.papers.metrics.base import Baselines, Measured, OnTreebank, Subject, gold_tree
+from treelm.papers.metrics.base import Baselines, Measured, OnTreebank, Subject
 from treelm.training.recipe import EvaluationConfig, load_recipe
 from treelm.trees.transforms import binarise_left, binarise_right, collapse_unaries
 from treelm.trees.tree import Tree
@@ -128,7 +128,7 @@ class Evaluate(SearchOptions, OnTreebank):
         """Score trivial trees."""
 
         def scored(config: DataConfig) -> Baselines:
-            gold = [bracketing_of(gold_tree(one), tags=one.tags, where=one.where) for one in self.sentences(config)]
+            gold = [gold_bracketing(one) for one in self.sentences(config)]
             found: Baselines = {}
             for protocol in self.protocols:
                 for row in trivial_baselines(gold, find_protocol(protocol), random_distances=True):
