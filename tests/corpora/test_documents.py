@@ -1,20 +1,18 @@
 """Documents: what divides them in each format, and what a prepared corpus keeps of them."""
 
 import io
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.corpora.helpers import GUM_OPEN
-from treelm.corpora.corpus import META, PreparedCorpus
+from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.preparing import prepare
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.errors import InputError
 
 TREE = "(S (N {}))"
 TOKEN = "1\t{}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
@@ -73,22 +71,6 @@ def test_documents_are_no_part_of_the_identity_of_data(prepared: PreparedCorpus,
     whole = prepare([tmp_path / "all.txt"], tmp_path / "whole")
     assert whole.document_starts.tolist() == [0]
     assert whole.identity == prepared.identity
-
-
-def test_corpora_that_were_prepared_before_have_a_document_a_source(prepared: PreparedCorpus) -> None:
-    assert prepared.directory is not None
-    meta = json.loads((prepared.directory / META).read_text())
-    del meta["arrays"]["document_starts"]
-    (prepared.directory / META).write_text(json.dumps(meta))
-    assert PreparedCorpus.open(prepared.directory).document_starts.tolist() == [0, 3]
-
-
-@pytest.mark.parametrize("starts", [[], [1, 2], [0, 2, 2], [0, 6], [0, 3, 1]])
-def test_damaged_documents_are_refused(prepared: PreparedCorpus, starts: list[int]) -> None:
-    arrays = {**prepared.arrays, "document_starts": np.array(starts, dtype=np.int64)}
-    damaged = PreparedCorpus(arrays=arrays, labels=(), sources=prepared.sources)
-    with pytest.raises(InputError, match="damaged documents"):
-        damaged._check_bounds()
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])

@@ -97,11 +97,11 @@ def test_scripts_without_a_main_guard_can_prepare_in_parallel(tmp_path: Path) ->
     assert found.stdout == "474\n"
 
 
-def die(task: preparing.ReadTask) -> None:
+def die(*task: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_that_is_killed_each_time_is_an_error_and_leaves_nothing(
+def test_a_worker_that_is_killed_is_an_error_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preparing, "read_block", die)
@@ -198,7 +198,7 @@ def test_the_same_content_at_another_time_is_not_prepared_anew(tmp_path: Path, m
     path.unlink()
     write(path, GOOD)
     os.utime(path, ns=(0, 0))
-    monkeypatch.setattr(preparing, "_prepare", lambda *_, **__: pytest.fail("prepared again"))
+    monkeypatch.setattr(preparing, "prepare", lambda *_, **__: pytest.fail("prepared again"))
     assert prepared([path], cache=tmp_path / "cache").directory == before.directory
 
 
@@ -474,11 +474,11 @@ def test_several_that_prepare_at_once_share_one_corpus(tmp_path: Path) -> None:
 
 
 def test_a_corpus_that_another_prepared_meanwhile_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from_sources = preparing._prepare
+    from_sources = preparing.prepare
 
     def come_too_late(sources: list[Path], directory: Path, *rest: Any, **check: Any) -> PreparedCorpus:
         from_sources(sources, directory, *rest, **check)
         return from_sources(sources, directory, *rest, **check)
 
-    monkeypatch.setattr(preparing, "_prepare", come_too_late)
+    monkeypatch.setattr(preparing, "prepare", come_too_late)
     assert prepared([write(tmp_path / "in.txt", "a b c\n")], cache=tmp_path / "cache").num_tokens == 3

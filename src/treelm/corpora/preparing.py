@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from treelm.corpora.arrays import FileSink
 from treelm.corpora.building import DTYPES, CorpusBuilder, SentenceBlock
@@ -66,23 +68,6 @@ def prepare(
     ``on_error="skip"`` bad sentences are left out and ``skipped`` lists them. Raises InputError for a source without
     sentences.
     """
-    return _prepare(
-        sources, directory, options, on_error, max_sentences, workers, check=lambda: None, on_block=on_block
-    )
-
-
-def _prepare(
-    sources: Sequence[str | Path],
-    directory: str | Path,
-    options: ReadOptions,
-    on_error: OnError,
-    max_sentences: int | None,
-    workers: int | None,
-    *,
-    check: Callable[[], None],
-    on_block: Callable[[], None],
-) -> PreparedCorpus:
-    """Do what ``prepare`` says; nothing is kept unless the ``check`` after reading passes."""
     directory = Path(directory)
     if directory.exists():
         raise InputError("the directory exists", where=str(directory), remedy="remove it or choose another one")
@@ -97,7 +82,6 @@ def _prepare(
                 for source in sources:
                     _read_source(builder, source, options, on_error, max_sentences, computed, on_block)
             built(builder, building)
-            check()
         finally:
             for sink in builder.sinks.values():
                 sink.abandon()
@@ -121,16 +105,21 @@ def prepared(
     """
     if any(str(source) == STDIN for source in sources):
         raise InputError("a prepared corpus from standard input", remedy=_SAVE_FIRST)
-    hashes = [_content_hash(Path(source)) for source in sources]
-    directory = (cache or cache_directory() / "prepared") / _cache_key(
-        sources, hashes, options, on_error, max_sentences
-    )
+    before = list(map(_status, sources))
+    directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
     if directory.exists():
         return PreparedCorpus.open(directory)
     remove_stale(directory.parent)
     try:
-        check = partial(_check_same, sources, hashes)
-        return _prepare(sources, directory, options, on_error, max_sentences, workers, check=check, on_block=on_block)
+        corpus = prepare(
+            sources,
+            directory,
+            options=options,
+            on_error=on_error,
+            max_sentences=max_sentences,
+            workers=workers,
+            on_block=on_block,
+        )
     except InputError:
         if not directory.exists():
             raise
@@ -141,6 +130,11 @@ def prepared(
         found = f"prepared data cannot be kept ({error.strerror or error})"
         remedy = f"set {CACHE_VARIABLE} to a folder that can be written"
         raise InputError(found, where=str(directory.parent), remedy=remedy) from None
+    for source, status in zip(sources, before, strict=True):
+        if _status(source) != status:
+            shutil.rmtree(directory)
+            raise InputError("it changed while it was read", where=str(source), remedy="wait until it is complete")
+    return corpus
 
 
 def _is_on_the_way(name: str | bytes | int | None, folder: Path) -> bool:
@@ -149,25 +143,23 @@ def _is_on_the_way(name: str | bytes | int | None, folder: Path) -> bool:
     return path.is_relative_to(folder) or folder.is_relative_to(path)
 
 
-def _cache_key(sources: Sequence[str | Path], hashes: Sequence[str], options: ReadOptions, *rest: object) -> str:
+def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
     """Hash names, which messages repeat and which tell the format, and content."""
-    files = [(str(source), content) for source, content in zip(sources, hashes, strict=True)]
+    files = [(str(source), file_hash(Path(source), remedy="check the path")) for source in sources]
     text = json.dumps([FORMAT_VERSION, sorted(DTYPES), files, asdict(options), rest])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _content_hash(path: Path) -> str:
-    check_is_file(str(path))
-    if path.exists() and not path.is_file():
+def _status(source: str | Path) -> tuple[int, ...] | None:
+    """What changes with a file. Raises ``InputError`` for what can be read only once."""
+    check_is_file(str(source))
+    path = Path(source)
+    if not path.exists():
+        return None  # told where it is opened
+    if not path.is_file():
         raise InputError("no regular file: it can be read only once", where=str(path), remedy=_SAVE_FIRST)
-    return file_hash(path, remedy="check the path")
-
-
-def _check_same(sources: Sequence[str | Path], hashes: Sequence[str]) -> None:
-    """Raise InputError if a file is not what its hash was taken of."""
-    for source, before in zip(sources, hashes, strict=True):
-        if _content_hash(Path(source)) != before:
-            raise InputError("it changed while it was read", where=str(source), remedy="wait until it is complete")
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _num_workers(sources: Sequence[str | Path], workers: int | None) -> int:
@@ -197,8 +189,7 @@ def _read_source(
         if format == "text" and options.format == "auto":
             lines = only_text(lines, name=name)
         stretches = cut(lines, format, blank_lines=options.empty_lines)
-        tasks = (ReadTask(name, format, options, held) for held in _in_blocks(stretches))
-        for block in computed(read_block, tasks):
+        for block in computed(partial(read_block, name, format, options), _in_blocks(stretches)):
             most = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
             if on_error == "raise" and block.errors and most > block.num_good_before_error:
                 raise block.errors[0]
@@ -211,28 +202,18 @@ def _read_source(
         raise no_sentences(name, builder.errors[num_errors:])
 
 
-class ReadTask(NamedTuple):
-    """A block of stretches and how to read it."""
-
-    name: str
-    format: Format
-    options: ReadOptions
-    stretches: list[Stretch]
-
-
-def read_block(task: ReadTask) -> SentenceBlock:
-    """Read the sentences of a block into arrays, with the errors of those that cannot be read."""
-    parser = StretchParser(task.name, task.format, task.options)
+def read_block(name: str, format: Format, options: ReadOptions, stretches: Iterable[Stretch]) -> SentenceBlock:
+    """Read the sentences of stretches into arrays, with the errors of those that cannot be read."""
+    parser = StretchParser(name, format, options)
     sentences: list[Sentence] = []
     errors: list[InputError] = []
     num_good_before_error = 0
-    for stretch in task.stretches:
-        for item in parser.parse(stretch):
-            if isinstance(item, Sentence):
-                sentences.append(item)
-            else:
-                num_good_before_error = num_good_before_error if errors else len(sentences)
-                errors.append(item)
+    for item in chain.from_iterable(map(parser.parse, stretches)):
+        if isinstance(item, Sentence):
+            sentences.append(item)
+        else:
+            num_good_before_error = num_good_before_error if errors else len(sentences)
+            errors.append(item)
     return SentenceBlock.of(sentences, errors, num_good_before_error)
 
 
