@@ -18,8 +18,7 @@ import torch
 
 from treelm.errors import InputError
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
-from treelm.models.prpn.distances import MOST_EQUAL, DistanceShares, distance_shares
-from treelm.models.prpn.parsing import ParsingNetwork
+from treelm.models.prpn.parsing import MOST_EQUAL, DistanceShares, ParsingNetwork, distance_shares
 from treelm.training.recipe import load_recipe
 
 FORMS = {

@@ -19,8 +19,8 @@ from treelm.corpora.sentence import Sentence
 from treelm.figures.report.analyse import analyses_of
 from treelm.figures.structures import figure_of, sight_drawing, structure_figure, tape_drawing, tape_text
 from treelm.models.layers.packing import Packing
-from treelm.models.pushdown.gold import attachments_of
-from treelm.models.pushdown.trees import spans_of, tape_of
+from treelm.models.pushdown.network import spans_of, tape_of
+from treelm.models.pushdown.plan import attachments_of
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.derivations import derive
 from treelm.models.transformer_grammar.binary import binarised_batch

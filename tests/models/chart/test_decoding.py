@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tests.models.chart.plain import log_masses, spans_that_nest
-from treelm.models.chart.decoding import decode, span_probabilities
-from treelm.models.chart.network import gold_spans, tree_losses
+from treelm.models.chart.network import decode, span_probabilities, tree_losses
+from treelm.models.chart.plan import gold_spans
 from treelm.models.layers.span_scores import flat, spans_of, square
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from treelm.corpora.arrays import offsets_of
-from treelm.models.chart.gold import chains_of, constituents_of, crossing
+from treelm.models.chart.plan import chains_of, constituents_of, crossing
 from treelm.trees.transitions import to_actions
 from treelm.trees.tree import Tree, from_spans
 

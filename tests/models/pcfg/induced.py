@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.models.pcfg.plain import PlainGrammar
-from treelm.models.pcfg.grammar import Grammar
+from treelm.models.pcfg.products import Grammar
 
 KINDS = ("dense", "low-rank", "simple")
 NUM, NUM_TAGS, NUM_WORDS, RANK = 3, 4, 5, 2

@@ -9,12 +9,9 @@ import pytest
 import torch
 
 from tests.models.pcfg.induced import KINDS, NUM, NUM_WORDS, SIZE, derivations, grammar_from, logits_of, plain_of
-from treelm.models.pcfg.grammar import Grammar
-from treelm.models.pcfg.inside import cells_of, log_probs
 from treelm.models.pcfg.interface import read_tokens
-from treelm.models.pcfg.prefixes import prefix_log_probs
-from treelm.models.pcfg.products import rules_of
-from treelm.models.pcfg.viterbi import viterbi
+from treelm.models.pcfg.kernels import cells_of, log_probs, prefix_log_probs
+from treelm.models.pcfg.products import Grammar, rules_of, viterbi
 
 LENGTHS = torch.arange(1, 8)
 TOKENS = torch.randint(NUM_WORDS, (len(LENGTHS), 7), generator=torch.Generator().manual_seed(1))

@@ -13,9 +13,8 @@ import torch
 from tests.models.pcfg.plain import written_out
 from treelm.errors import InputError
 from treelm.models.pcfg.interface import read_tokens
-from treelm.models.pcfg.mixture import MixedReading
 from treelm.models.pcfg.products import ProductRules, TableRules
-from treelm.models.pcfg.reading import read
+from treelm.models.pcfg.reading import MixedReading, read
 
 FACTORS = ("of_head", "of_left", "of_right")
 SENTENCES = ([1, 0, 2, 2], [0], [2, 1, 1, 0, 0])

@@ -18,8 +18,7 @@ from tests.models.test_streams import stream_batch
 from tests.systems import small_setup
 from treelm.corpora.encoding import encode_words
 from treelm.models.prpn.config import PRPNConfig
-from treelm.models.prpn.distances import DistanceShares, distance_shares
-from treelm.models.prpn.parsing import ParsingNetwork
+from treelm.models.prpn.parsing import DistanceShares, ParsingNetwork, distance_shares
 from treelm.training.recipe import load_recipe, recipe_names
 from treelm.training.trainer import fit
 

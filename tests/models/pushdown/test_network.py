@@ -19,9 +19,9 @@ from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plai
 from tests.models.transformer_grammar.worlds import trees_of
 from treelm.errors import InputError
 from treelm.models.base import Loss
-from treelm.models.pushdown.config import PushdownConfig
-from treelm.models.pushdown.gold import Attachments, attachments_of, most_on_stack
+from treelm.models.pushdown.config import PushdownConfig, most_on_stack
 from treelm.models.pushdown.network import Pushdown
+from treelm.models.pushdown.plan import Attachments, attachments_of
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.sentences import SentenceResult, search_all
 
@@ -307,7 +307,7 @@ def test_widths_down_to_one_and_tall_stacks(heads: int) -> None:
 
 def test_a_long_sentence_keeps_a_linear_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are dropped only when half of them may be of no use, and paths are those of the beam alone."""
-    monkeypatch.setattr("treelm.models.pushdown.rows._ROOM", 32)
+    monkeypatch.setattr("treelm.models.pushdown.machine._ROOM", 32)
     model = build_pushdown(Tokens(9), size=2, num_heads=1, num_layers=1, max_stack=20)
     machine, num_words = model.searchable().machine(), 250
     analyses, rng, moved, largest = machine.start(1), random.Random(1), 0, 0

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.errors import InputError
 from treelm.models.bounds import CheckedConfig, InventoryConfig
-from treelm.models.chart.gold import chains_of
+from treelm.models.chart.plan import chains_of
 
 
 @dataclass(frozen=True, kw_only=True)

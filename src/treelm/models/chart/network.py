@@ -18,11 +18,10 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState, LanguageModel, Loss, Losses, SentenceScore
 from treelm.models.chart.config import ChartConfig
-from treelm.models.chart.decoding import decode, log_potentials, span_probabilities
-from treelm.models.chart.gold import chain_numbers, crossing
+from treelm.models.chart.plan import GoldSpans, chain_numbers, gold_spans, label_table
 from treelm.models.layers import chart
 from treelm.models.layers.both_ways import SameLength, by_length, fenceposts, read_both_ways, same_length
-from treelm.models.layers.constituents import Constituents, constituents_of
+from treelm.models.layers.constituents import constituents_of
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.precision import one_thread
@@ -33,13 +32,6 @@ from treelm.trees.tree import Tree, from_spans
 IntArray = NDArray[np.int64]
 UNLABELLED = "X"  # the label of one that was trained on none
 _MOST_SPANS = 40_000  # of the sentences that are parsed together
-
-
-class GoldSpans(NamedTuple):
-    """Gold trees of sentences of one length, as spans in the order of ``spans_of``."""
-
-    chains: Tensor  # (B, spans) the number of the chain of a constituent, else -1
-    allowed: Tensor  # (B, spans) bool: spans that cross no constituent
 
 
 class ChartParser(LanguageModel):
@@ -139,7 +131,7 @@ class ChartParser(LanguageModel):
         numbers = chain_numbers(found, batch.actions, self._chain_numbers, labels)
         lengths = list(by_length(batch))
         groups = [same_length(batch, rows, num_words, self.vocabulary.ends_word) for rows, num_words in lengths]
-        gold = [gold_spans(_table(found, numbers, rows, num_words)) for rows, num_words in lengths]
+        gold = [gold_spans(label_table(found, numbers, rows, num_words)) for rows, num_words in lengths]
         num_tags = 0 if batch.tags is None else int((batch.tags >= 0).sum())
         trees, tags = self.embedding.new_zeros((2,), dtype=torch.float64)
         for words, spans in plan_to_device(list(zip(groups, gold, strict=True)), self.embedding.device):
@@ -254,11 +246,6 @@ class ChartParser(LanguageModel):
         raise AssertionError("it has no words")
 
 
-def gold_spans(table: IntArray) -> GoldSpans:
-    """Gold trees of one length, from the number of the chain of each constituent, -1 elsewhere: (B, n + 1, n + 1)."""
-    return GoldSpans(flat(torch.from_numpy(table)), flat(torch.from_numpy(~crossing(table >= 0))))
-
-
 def tree_losses(scores: Tensor, gold: GoldSpans, num_words: int) -> Tensor:
     """-log p(gold tree) in nats, (B,): log Z minus log Z of the derivations of the gold tree.
 
@@ -275,10 +262,42 @@ def tree_losses(scores: Tensor, gold: GoldSpans, num_words: int) -> Tensor:
 _STEPS, _GOLDEN = 14, (math.sqrt(5) - 1) / 2
 
 
-def _table(found: Constituents, numbers: IntArray, rows: IntArray, num_words: int) -> IntArray:
-    """The labels of gold constituents of some sentences, -1 elsewhere: (B, n + 1, n + 1)."""
-    table = np.full((len(rows), num_words + 1, num_words + 1), -1, dtype=np.int64)
-    own = np.isin(found.sentence, rows)
-    row = np.searchsorted(rows, found.sentence[own])
-    table[row, found.start[own], found.end[own]] = numbers[own]
-    return table
+class SpanProbabilities(NamedTuple):
+    """p(labelled constituent in tree), of the spans of sentences of one length, in the order of ``spans_of``."""
+
+    best: Tensor  # (B, spans) of the best label of each span
+    label: Tensor  # (B, spans) that label, from 0 without "no constituent"
+    expected: Tensor  # (B,) the expected number of constituents in the gold tree
+
+
+def log_potentials(scores: Tensor) -> Tensor:
+    """a(i, j), (B, spans): the sum over labels, of logarithms; that of the whole sentence without "no constituent".
+
+    ``scores`` (B, spans, labels) are of constituents only: "no constituent" has the score 0.
+    """
+    constituent = scores.logsumexp(-1)
+    either = torch.logaddexp(constituent, torch.zeros_like(constituent))
+    return torch.cat([constituent[:, :1], either[:, 1:]], 1)  # the first span is the sentence
+
+
+def span_probabilities(scores: Tensor, num_words: int) -> SpanProbabilities:
+    """p(i, j, l) = p(span (i, j) in the binary derivation) exp(s(i, j, l) - a(i, j))."""
+    potentials = log_potentials(scores)
+    lengths = torch.full((len(scores),), num_words, device=scores.device)
+    in_tree = flat(chart.marginals(square(potentials, num_words), lengths))
+    top, label = scores.max(-1)
+    constituent = in_tree * (scores.logsumexp(-1) - potentials).exp()
+    return SpanProbabilities(in_tree * (top - potentials).exp(), label, constituent.sum(1))
+
+
+def decode(found: SpanProbabilities, num_words: int, threshold: float) -> Tensor:
+    """Choose the constituents of each sentence, (B, spans) bool: those of the tree of minimum Bayes risk.
+
+    It maximises the sum of max(0, p - threshold) over its spans. With the threshold 0.5 it holds just the spans with
+    p > 0.5, which never cross. The whole sentence always is a constituent.
+    """
+    gain = (found.best - threshold).clamp_min(0)
+    lengths = torch.full((len(gain),), num_words, device=gain.device)
+    chosen = (flat(chart.best_trees(square(gain, num_words), lengths)) > 0) & (gain > 0)
+    chosen[:, 0] = True
+    return chosen

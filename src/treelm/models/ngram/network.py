@@ -19,8 +19,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import EstimatedLM, IncrementalState
 from treelm.models.ngram.arpa import read_levels, write_levels
-from treelm.models.ngram.kneser_ney import count_ngrams, smooth, with_boundaries
-from treelm.models.ngram.pruning import prune
+from treelm.models.ngram.kneser_ney import count_ngrams, prune, smooth, with_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.tree import Tree
 

@@ -21,9 +21,8 @@ from treelm.models.awd import AWDStreamLM
 from treelm.models.base import takes_texts
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.recurrent import LSTMStack
-from treelm.models.palm.attention import SpanAttention, count_available
+from treelm.models.palm.attention import SpanAttention, count_available, draw_as_released
 from treelm.models.palm.config import PaLMConfig
-from treelm.models.palm.initialisation import draw_as_released
 from treelm.models.palm.supervision import (
     SPAN_METRICS,
     before_inputs,

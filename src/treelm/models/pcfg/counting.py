@@ -98,15 +98,8 @@ def _nodes(actions: Ints, tags: Ints, top: int) -> list[tuple[Constituent, list[
     return nodes
 
 
-class Grammar(NamedTuple):
-    """Rules, and the names of their symbols."""
-
-    rules: MarkovRules
-    table: Table
-
-
-def estimate(counts: Counts, words: Array, *, top: int, history: int, makeshift: float) -> Grammar:
-    """Make a grammar from counts; ``words`` (T, V) has those of words with tags.
+def estimate(counts: Counts, words: Array, *, top: int, history: int, makeshift: float) -> tuple[MarkovRules, Table]:
+    """Make rules, and the table of their symbols, from counts; ``words`` (T, V) has those of words with tags.
 
     ``makeshift`` is the probability that the top of a tree is the makeshift constituent, which has the label ``top``.
     """
@@ -131,7 +124,7 @@ def estimate(counts: Counts, words: Array, *, top: int, history: int, makeshift:
         states += [(key, known) for known in chains[key].histories()]
     places = {state: number for number, state in enumerate(states)}
     contexts: dict[tuple[Constituent, History, History | None], int] = {}
-    mixture, steps, endings = _Entries(), _Entries(), _Entries()
+    mixture, steps, endings = (list[tuple[int, int, float]]() for _ in range(3))
     for number, (key, known) in enumerate([*rows, *states]):
         chain = chains[key]
         kept = known[max(0, len(known) - history + 1) :] if history else ()  # what the next history may hold
@@ -141,39 +134,23 @@ def estimate(counts: Counts, words: Array, *, top: int, history: int, makeshift:
                 contexts[own] = len(contexts)
                 for (child, is_last), probability in chain.frequencies(given).items():
                     if is_last:
-                        endings.add(contexts[own], symbols[child], probability)
+                        endings.append((contexts[own], symbols[child], probability))
                     else:
-                        steps.add(contexts[own], places[key, chain.following(kept, child)], probability)
-            mixture.add(number, contexts[own], weight)
+                        following = places[key, chain.following(kept, child)]
+                        steps.append((contexts[own], following, probability))
+            mixture.append((number, contexts[own], weight))
     root = np.zeros(num_tags + len(numbers) + len(states))
     for key, seen_times in counts.top.items():
         root[num_tags + numbers[key]] = (1 - makeshift) * seen_times / sum(counts.top.values())
     root[num_tags + numbers[extra]] = makeshift if counts.top else 1.0
     width = max(1, history)
-    rules = MarkovRules(
-        root=root,
-        words=smooth_words(words),
-        last=np.array([symbols[known[-1]] for _, known in states], dtype=np.int64),
-        mixture_from=mixture.rows,
-        mixture_to=mixture.columns,
-        mixture_weights=mixture.values,
-        step_from=steps.rows,
-        step_to=steps.columns,
-        step_probs=steps.values,
-        ending_from=endings.rows,
-        ending_child=endings.columns,
-        ending_probs=endings.values,
-    )
+    last = np.array([symbols[known[-1]] for _, known in states], dtype=np.int64)
+    rules = MarkovRules(root, smooth_words(words), last, *_columns(mixture), *_columns(steps), *_columns(endings))
     named = [
         [numbers[key], *([BEFORE] * (width - len(known))), *map(symbols.__getitem__, known)] for key, known in states
     ]
-    return Grammar(
-        rules,
-        Table(
-            constituents=np.array(list(numbers), dtype=np.int64).reshape(-1, 2),
-            states=np.array(named, dtype=np.int64).reshape(-1, 1 + width),
-        ),
-    )
+    constituents = np.array(list(numbers), dtype=np.int64).reshape(-1, 2)
+    return rules, Table(constituents, np.array(named, dtype=np.int64).reshape(-1, 1 + width))
 
 
 def smooth_words(counts: Array) -> Array:
@@ -274,30 +251,7 @@ def _anything(
     }
 
 
-class _Entries:
-    """Numbers of a sparse matrix, one after the other."""
-
-    def __init__(self) -> None:
-        self._rows: list[int] = []
-        self._columns: list[int] = []
-        self._values: list[float] = []
-
-    def add(self, row: int, column: int, value: float) -> None:
-        self._rows.append(row)
-        self._columns.append(column)
-        self._values.append(value)
-
-    @property
-    def rows(self) -> Ints:
-        """The row of every number."""
-        return np.array(self._rows, np.int64)
-
-    @property
-    def columns(self) -> Ints:
-        """The column of every number."""
-        return np.array(self._columns, np.int64)
-
-    @property
-    def values(self) -> Array:
-        """The numbers."""
-        return np.array(self._values, np.float64)
+def _columns(entries: Sequence[tuple[int, int, float]]) -> tuple[Ints, Ints, Array]:
+    """Rows, columns and values of the numbers of a sparse matrix."""
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    return np.array(rows, np.int64), np.array(columns, np.int64), np.array(values, np.float64)

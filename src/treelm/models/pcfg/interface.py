@@ -17,8 +17,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, LanguageModel
 from treelm.models.layers.precision import DECIMALS, one_thread
-from treelm.models.pcfg.decoding import by_span
-from treelm.models.pcfg.mixture import MixedReading
+from treelm.models.pcfg.reading import MixedReading, by_span
 from treelm.models.pcfg.rules import Array, Rules
 from treelm.models.scores import ProbabilityMass, SentenceScore
 from treelm.models.states import TextState

@@ -18,17 +18,13 @@ from treelm.models.base import takes_texts
 from treelm.models.layers import chart
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.precision import DECIMALS, one_thread
-from treelm.models.pcfg.decoding import choose_spans
-from treelm.models.pcfg.grammar import Grammar
-from treelm.models.pcfg.inside import cells_of, log_probs
 from treelm.models.pcfg.interface import GrammarLM
-from treelm.models.pcfg.networks import GrammarNetwork, LatentEncoder
+from treelm.models.pcfg.kernels import cells_of, log_probs, prefix_log_probs
+from treelm.models.pcfg.networks import GrammarNetwork, LatentEncoder, nonterminal_name, used_rules
 from treelm.models.pcfg.neural_config import NeuralPCFGConfig
-from treelm.models.pcfg.prefixes import prefix_log_probs
-from treelm.models.pcfg.products import ProductRules, rules_of
+from treelm.models.pcfg.products import Grammar, ProductRules, rules_of, viterbi
+from treelm.models.pcfg.reading import choose_spans
 from treelm.models.pcfg.rules import Array
-from treelm.models.pcfg.usage import nonterminal_name, used_rules
-from treelm.models.pcfg.viterbi import viterbi
 from treelm.models.scores import Analysis, Loss, Losses, SentenceScore
 from treelm.models.structures import UsedRule
 from treelm.trees.tree import Tree, from_spans

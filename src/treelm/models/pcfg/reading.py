@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import torch
 
+from treelm.models.layers import chart
 from treelm.models.pcfg.rules import Array, Rules
 
 
@@ -129,3 +131,68 @@ def read(rules: Rules, words: Sequence[int]) -> Reading:
     for word in words:
         reading = reading.extend(word)
     return reading
+
+
+@dataclass(frozen=True, eq=False)
+class MixedReading:
+    """What is known after some words: a reading by each grammar, and how probable each is given the words.
+
+    A sentence is of one of several grammars, drawn before its first word.
+    """
+
+    readings: tuple[Reading, ...]
+    weights: Array
+
+    @classmethod
+    def begin(cls, grammars: Sequence[Rules]) -> Self:
+        """Nothing has been read, and all grammars are equally probable."""
+        return cls(tuple(map(Reading.begin, grammars)), np.full(len(grammars), 1 / len(grammars)))
+
+    @property
+    def num_words(self) -> int:
+        """Words that have been read."""
+        return self.readings[0].num_words
+
+    @property
+    def end(self) -> float:
+        """p(end | words)."""
+        return float(self.weights @ np.array([one.end for one in self.readings]))
+
+    def next_words(self) -> Array:
+        """p(next word | words) and, last, p(end | words): (V + 1,)."""
+        return self.weights @ np.stack([one.next_words() for one in self.readings])
+
+    def extend(self, word: int) -> tuple[Self, float]:
+        """Read one more word; gives its probability too."""
+        of_each = np.array([one.probability_of(word) for one in self.readings])
+        probability = float(self.weights @ of_each)
+        weights = self.weights * of_each / probability if probability else self.weights
+        return type(self)(tuple(one.extend(word) for one in self.readings), weights), probability
+
+    def constituents(self, *, ended: bool) -> list[Array]:
+        """The expected number of every symbol over every span, by its end: see ``Reading.constituents``."""
+        weights = self.weights
+        if ended:
+            weights = weights * np.array([one.end for one in self.readings])
+            weights = weights / weights.sum()
+        found = [one.constituents(ended=ended) for one in self.readings]
+        return [np.einsum("k,kis->is", weights, np.stack(columns)) for columns in zip(*found, strict=True)]
+
+
+def choose_spans(gains: Array) -> list[tuple[int, int]]:
+    """The spans of the binary tree whose gains (n + 1, n + 1), none below 0, have the largest sum.
+
+    It is the tree of minimum Bayes risk (Goodman 1996). Where nothing is gained the tree branches to the right.
+    """
+    lengths = torch.tensor([len(gains) - 1])
+    chosen = chart.best_trees(torch.from_numpy(gains)[None], lengths)[0]
+    return [(i, j) for i, j in chosen.nonzero().tolist() if j - i > 1 or gains[i, j] > 0]
+
+
+def by_span(of_columns: Sequence[Array]) -> Array:
+    """Values by the end of a span, each (j, ...), as one array (n + 1, n + 1, ...)."""
+    n = len(of_columns)
+    found = np.zeros((n + 1, n + 1, *of_columns[-1].shape[1:]))
+    for j, values in enumerate(of_columns, start=1):
+        found[:j, j] = values
+    return found

@@ -17,9 +17,9 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import EstimatedLM
 from treelm.models.bounds import CheckedConfig, InventoryConfig
-from treelm.models.pcfg.counting import Counts, Grammar, Table, count, estimate
-from treelm.models.pcfg.decoding import choose_spans
+from treelm.models.pcfg.counting import Counts, Table, count, estimate
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
+from treelm.models.pcfg.reading import choose_spans
 from treelm.models.pcfg.rules import Array, Ints, MarkovRules
 from treelm.models.scores import Loss, Losses
 from treelm.trees.transforms import UNKNOWN_TAG
@@ -91,7 +91,7 @@ class TreebankPCFG(GrammarLM, EstimatedLM):
             for name, shape in shapes.items():
                 self.register_buffer(name, torch.zeros(shape, dtype=torch.float64 if name in _FLOATS else torch.int64))
         else:
-            self._keep(self._estimate(Counts(), np.zeros((len(self.tag_names), len(vocabulary)))))
+            self._keep(*self._estimate(Counts(), np.zeros((len(self.tag_names), len(vocabulary)))))
 
     @property
     def config(self) -> TreebankPCFGConfig:
@@ -121,14 +121,13 @@ class TreebankPCFG(GrammarLM, EstimatedLM):
         counts = count(
             trees, top=len(self.labels), history=config.history, min_parent_count=config.min_parent_count or None
         )
-        self._keep(self._estimate(counts, words))
+        self._keep(*self._estimate(counts, words))
 
-    def _estimate(self, counts: Counts, words: Array) -> Grammar:
+    def _estimate(self, counts: Counts, words: Array) -> tuple[MarkovRules, Table]:
         config = self.config
         return estimate(counts, words, top=len(self.labels), history=config.history, makeshift=config.makeshift)
 
-    def _keep(self, grammar: Grammar) -> None:
-        rules, table = grammar
+    def _keep(self, rules: MarkovRules, table: Table) -> None:
         arrays = {name: getattr(rules, name) for name in _RULES} | table._asdict()
         for name, values in arrays.items():
             self.register_buffer(name, torch.from_numpy(values))

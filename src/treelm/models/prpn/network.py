@@ -22,8 +22,7 @@ from treelm.models.layers.precision import linear
 from treelm.models.prpn import parsing
 from treelm.models.prpn.cell import slot_probabilities
 from treelm.models.prpn.config import PRPNConfig
-from treelm.models.prpn.distances import DistanceShares, distance_shares
-from treelm.models.prpn.parsing import Norm, OpenSlots, ParsingNetwork
+from treelm.models.prpn.parsing import DistanceShares, Norm, OpenSlots, ParsingNetwork, distance_shares
 from treelm.models.prpn.reading import ReadingLayer
 from treelm.models.readings import Carried, Reading
 from treelm.models.scores import Gathering

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.models.bounds import BoundedConfig, CheckedConfig, parts_of
-from treelm.models.pushdown.gold import most_on_stack
+from treelm.models.search.derivations import find_local_trees
+from treelm.trees.transitions import SHIFT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,3 +62,19 @@ class PushdownConfig(BoundedConfig, CheckedConfig):
         """The most constituents on the stack of every tree."""
         parts = [most_on_stack(*part) for part in parts_of(corpus)]
         return {"max_stack": np.concatenate([*parts, np.empty(0, np.int16)]).astype(np.int16)}
+
+
+def most_on_stack(actions: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The most constituents that are on the stack after a word, of each tree of flat top-down actions."""
+    trees = find_local_trees(actions)
+    added = (actions == SHIFT).astype(np.int64)
+    added[trees.reduce] = 1 - trees.num_children
+    has_tree = np.diff(offsets) > 0
+    before: NDArray[np.int64] = np.repeat(
+        np.cumsum(has_tree) - has_tree, np.diff(offsets)
+    )  # every tree leaves its root
+    # Right before a SHIFT, all is closed that the words make possible; a SHIFT adds one itself.
+    on_stack = np.where(actions == SHIFT, np.cumsum(added) - 1 - before, 1)
+    most = np.zeros(len(has_tree), np.int64)
+    most[has_tree] = np.maximum.reduceat(on_stack, offsets[:-1][has_tree]) if has_tree.any() else 0
+    return most

@@ -2,24 +2,55 @@
 
 An analysis takes two actions a token: SHIFT, after which nothing but an attachment is valid, and the attachment, number
 1 + how many constituents it closes, which reads the token. Then come SHIFT or, if the stack is one constituent, FINISH.
+
+Rows: one for every token that was read, and one more for what it has attached to. A row of a token that has attached is
+a position: its keys, values and hidden state are written once, although the tape goes on changing, since depths are the
+reader's affair. It names the row before it and the one below it on the stack, so an analysis is the number of its last
+row. What it sees, all rows before it and their depths, is a path of two integers a token, kept for the rows that may
+still be continued.
+
+Shapes: n rows, S rows that a query sees, D units, C constituents on a stack, V tokens.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn import functional
 
-from treelm.models.pushdown import rows as at
-from treelm.models.pushdown.rows import TapeRows
-from treelm.models.pushdown.weights import SearchWeights
+from treelm.models.layers.devices import to_device
+from treelm.models.pushdown.config import PushdownConfig
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.attention import (
+    NONE,
+    BlockWeights,
+    Norm,
+    Product,
+    Queries,
+    lists_along,
+    lists_of_seen,
+    read_layer,
+    with_fillers,
+)
 from treelm.models.search.machine import OneGroup
-from treelm.models.search.rows import Bools, Floats, Ints, renumbered
+from treelm.models.search.rows import (
+    Affine,
+    Bools,
+    FloatRows,
+    Floats,
+    IntRows,
+    Ints,
+    blocks,
+    padded,
+    padded_rows,
+    renumbered,
+    renumbering,
+)
 from treelm.models.search.validity import log_softmax
 from treelm.trees.transitions import SHIFT
 
@@ -69,8 +100,8 @@ class TapeMachine(OneGroup):
         new = Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history)
         logits, heights = self.rows.attachment_logits(top)
         items, bound = self.rows.items(top), self.weights.config.max_stack
-        before = self.rows.items(items[:, at.BEFORE])
-        ends, continues = items[:, at.IN_WORD] == 0, before[:, at.IN_WORD]  # its word, that of the token before
+        before = self.rows.items(items[:, BEFORE])
+        ends, continues = items[:, IN_WORD] == 0, before[:, IN_WORD]  # its word, that of the token before
         least = np.maximum(continues, np.where(ends, heights + 1 - bound, 0))[:, None]
         most = np.where(ends, heights, continues)[:, None]
         closes = np.arange(logits.shape[1])
@@ -88,7 +119,7 @@ class TapeMachine(OneGroup):
         """Analyses whose last token has attached: SHIFT, or the end if all is one constituent."""
         items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         logits = self.weights.finish(outputs)[: len(new), 0].double().cpu()
-        may_end = (items[:, at.HEIGHT] == 1) & (items[:, at.IN_WORD] == 0)
+        may_end = (items[:, HEIGHT] == 1) & (items[:, IN_WORD] == 0)
         log_probs = self._nothing(len(new))
         log_probs[:, SHIFT] = np.where(may_end, functional.logsigmoid(-logits).numpy(), 0.0)
         log_probs[:, -1] = np.where(may_end, functional.logsigmoid(logits).numpy(), -np.inf)
@@ -109,12 +140,12 @@ class TapeMachine(OneGroup):
     def num_open(self, tops: Ints) -> Ints:
         """Constituents on the stack, and what has still to attach: (n,)."""
         items = self.rows.items(tops)
-        num_open: Ints = items[:, at.HEIGHT] + (items[:, at.TOKEN] >= 0)
+        num_open: Ints = items[:, HEIGHT] + (items[:, TOKEN] >= 0)
         return num_open
 
     def towards_end(self, analyses: Analyses) -> Bools:
         """Mark the actions after which the sentence may end without another SHIFT: closing all, and FINISH."""
-        heights = self.rows.items(analyses.top)[:, at.HEIGHT]
+        heights = self.rows.items(analyses.top)[:, HEIGHT]
         mask = np.zeros(analyses.log_probs.shape, np.bool_)
         mask[np.arange(len(heights)), ITSELF + heights] = True
         mask[:, -1] = True
@@ -133,3 +164,257 @@ class TapeMachine(OneGroup):
         new = copy.copy(self)
         new.rows, new.histories = self.rows.copy(), self.histories.copy()
         return new
+
+
+# Columns of a row.
+BEFORE = 0  # the row of the position before; -1 before START
+BELOW = 1  # the row that ends the constituent below the top one on the stack; -1 for none
+PLACE = 2  # tokens read before; START has 0
+HEIGHT = 3  # constituents on the stack
+FIRST = 4  # the place where the top one begins
+CLOSED = 5  # constituents that it closed
+IN_WORD = 6  # 1 if a token that does not end its word
+TOKEN = 7  # the token of a row that has still to attach, on the stack of the position before; else -1
+POSITION = 8  # where its keys, values and hidden state are; -1 for a row that has still to attach
+PATH = 9  # where what it sees is; -1 if nobody asks any more
+NUM_COLUMNS = 10
+
+_ROOM = 1 << 10  # rows that are never worth dropping others
+_ROWS = 64  # rows whose constituents' vectors are held at a time
+
+
+class TapeRows:
+    """Rows of integers, positions with keys and values of every layer, and paths."""
+
+    def __init__(self, weights: SearchWeights) -> None:
+        """Read START, which is row 0."""
+        self._weights = weights
+        config, like = weights.config, weights.tokens
+        self._items = IntRows(NUM_COLUMNS)
+        self._layers = [FloatRows(2 * config.size, like) for _ in weights.layers]  # keys, then values
+        self._outputs, self._keys = FloatRows(config.size, like), FloatRows(config.size, like)
+        self._paths = Paths()
+        self._most = _ROOM  # rows beyond which ``keep`` looks for those that nobody needs
+        start = np.zeros((1, NUM_COLUMNS), np.int64)
+        start[0, [BEFORE, BELOW, TOKEN]] = NONE
+        path = lists_of_seen(1, 1)
+        path[0, 0] = 0
+        self._read(start, weights.start, path, np.zeros_like(path))
+
+    def __len__(self) -> int:
+        """Rows that are held."""
+        return len(self._items)
+
+    def items(self, rows: Ints) -> Ints:
+        """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
+        items: Ints = self._items.all[rows]
+        return items
+
+    def outputs(self, rows: Ints) -> Tensor:
+        """Hidden states of positions, or of those before what has still to attach, in a padded number."""
+        items = self._items.all
+        positions = np.where(items[rows, TOKEN] == NONE, rows, items[rows, BEFORE])
+        return self._outputs.get(padded(items[positions, POSITION]))
+
+    def shift(self, tops: Ints, tokens: Ints) -> Ints:
+        """Rows of tokens that have still to attach, after these positions."""
+        new = self.items(tops)
+        new[:, BEFORE], new[:, TOKEN] = tops, tokens
+        new[:, [POSITION, PATH]] = NONE
+        new[:, IN_WORD] = ~self._weights.ends_word[tokens]
+        return self._items.append(new)
+
+    def attachment_logits(self, rows: Ints) -> tuple[Floats, Ints]:
+        """Logits of attaching to itself and to each constituent on the stack, from the top; numbers of constituents.
+
+        Rows are those that have still to attach. There is room for as many as may ever be on a stack, so that sums over
+        them do not depend on company; what stands behind the bottom is no logit: (n, M) and (n,).
+        """
+        head, old = self._weights.attachment, self._items.all
+        before = old[rows, BEFORE]
+        states = self._outputs.get(padded(old[before, POSITION]))
+        tokens = to_device(padded(old[rows, TOKEN]), states.device)
+        queries, own = head.queries(states, self._weights.tokens.index_select(0, tokens))
+        by_distance = head.distances(queries)
+        heights = old[before, HEIGHT]
+        constituents = lists_along(old, before, heights, BELOW)
+        seen = np.maximum(constituents, 0)
+        distance = (old[before, PLACE][:, None] + 1 - old[seen, PLACE]).clip(0, self._weights.config.max_distance)
+        index = to_device(distance, states.device)
+        positions = to_device(old[seen, POSITION], states.device)
+        logits = queries.new_zeros(len(rows), self._weights.config.num_attachments)
+        logits[:, 0] = (own + by_distance[:, 0])[: len(rows)]
+        for block in blocks(len(rows), _ROWS):
+            products = (self._keys.get_lists(positions[block]) * queries[block, None]).sum(2)
+            logits[block, 1 : 1 + constituents.shape[1]] = products + by_distance[block].gather(1, index[block])
+        found: Floats = logits.double().cpu().numpy()
+        return found, heights
+
+    def attach(self, rows: Ints, closes: Ints) -> Ints:
+        """Read tokens that have still to attach, once they have closed so many constituents; gives their rows."""
+        new = self.items(rows)
+        before, tokens = new[:, BEFORE], new[:, TOKEN].copy()
+        old = self.items(before)
+        place = old[:, PLACE] + 1
+        new[:, TOKEN], new[:, CLOSED], new[:, PLACE], new[:, FIRST] = NONE, closes, place, place
+        new[:, HEIGHT] = old[:, HEIGHT] + 1 - closes
+        new[:, BELOW] = np.where(old[:, HEIGHT] > 0, before, NONE)
+        path, tape = self._paths.get(old[:, PATH], int(place.max()) + 1)
+        begun = np.zeros_like(path)  # constituents that are built now, where they begin
+        items = self._items.all
+        for count in range(int(closes.max(initial=0))):
+            closing = np.flatnonzero(closes > count)
+            below = new[closing, BELOW]
+            new[closing, FIRST], new[closing, BELOW] = items[below, FIRST], items[below, BELOW]
+            begun[closing, items[below, FIRST]] += 1
+        path[np.arange(len(rows)), place] = len(self._items) + np.arange(len(rows))
+        tape = np.where(path == NONE, 0, tape + np.cumsum(begun, 1)).clip(0, self._weights.config.max_depth)
+        vectors = self._weights.tokens.index_select(0, to_device(tokens, self._weights.tokens.device))
+        return self._read(new, vectors, path, tape)
+
+    def _read(self, items: Ints, vectors: Tensor, path: Ints, tape: Ints) -> Ints:
+        """Read positions with these vectors (n, D), which see these rows, themselves too, at these depths: (n, S)."""
+        config, device = self._weights.config, vectors.device
+        items[:, POSITION] = len(self._outputs) + np.arange(len(items))
+        items[:, PATH] = self._paths.append(path, tape)
+        rows = self._items.append(items)
+        units = padded_rows(vectors)
+        seen = with_fillers(np.where(path == NONE, NONE, self._items.all[path, POSITION]), len(units))
+        distance = (items[:, PLACE, None] - np.arange(path.shape[1])).clip(0, config.max_distance)
+        queries = Queries(
+            units=units,
+            seen=to_device(np.maximum(seen, 0), device),
+            hidden=to_device((seen == NONE)[:, None], device),
+            relative=tuple(_lengthened(one, len(units), device) for one in (distance, tape)),
+        )
+        for layer, keys_values in zip(self._weights.layers, self._layers, strict=True):
+            units = read_layer(layer, units, queries, keys_values, len(items))
+        outputs, head = self._weights.norm(units), self._weights.attachment
+        depth = to_device(np.minimum(items[:, CLOSED], config.max_depth), device)
+        self._keys.append(head.key(outputs)[: len(items)] + head.depths.index_select(0, depth))
+        self._outputs.append(outputs[: len(items)])
+        return rows
+
+    def keep(self, tops: Ints) -> Ints:
+        """Drop what analyses with these last rows do not need; returns the new number of every old row.
+
+        Paths are dropped at once, rows only when half of them may be of no use: their number is that of the words read.
+        """
+        items = self._items.all
+        alive = np.unique(np.append(np.where(items[tops, TOKEN] == NONE, tops, items[tops, BEFORE]), 0))
+        self._paths.keep(items[alive, PATH])
+        items[:, PATH] = NONE
+        items[alive, PATH] = np.arange(len(alive))
+        if len(items) <= self._most:
+            return np.arange(len(items))
+        marked: Bools = np.zeros(len(items), np.bool_)
+        marked[tops] = True
+        marked[self._paths.in_use()] = True
+        new = renumbering(marked)
+        positions = items[marked, POSITION]
+        self._items.keep(marked)
+        items = self._items.all
+        for column in (BEFORE, BELOW):
+            items[:, column] = renumbered(new, items[:, column])
+        self._paths.renumber(new)
+        read = positions != NONE
+        items[read, POSITION] = np.arange(read.sum())
+        for matrix in (self._outputs, self._keys, *self._layers):
+            matrix.keep(positions[read])
+        self._most = 2 * len(items) + _ROOM
+        return new
+
+    def copy(self) -> TapeRows:
+        """An independent copy."""
+        new = copy.copy(self)
+        new._items, new._paths = self._items.copy(), copy.copy(self._paths)
+        new._outputs, new._keys = self._outputs.copy(), self._keys.copy()
+        new._layers = [matrix.copy() for matrix in self._layers]
+        return new
+
+
+def _lengthened(values: Ints, num_queries: int, device: torch.device) -> Tensor:
+    """Integers of queries (n, S) with zeros for those that fill the number up: (m, 1, S)."""
+    out = np.zeros((num_queries, 1, values.shape[1]), np.int64)
+    out[: len(values), 0] = values
+    return to_device(out, device)
+
+
+class Paths:
+    """What positions see, by numbers: all rows before them, and how deep each lies.
+
+    Their arrays are never written to, so a shallow copy is an independent one.
+    Columns are places in the sentence; n paths with room for S rows.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._rows = lists_of_seen(0, 0)
+        self._depths = np.zeros_like(self._rows)
+
+    def get(self, index: Ints, length: int) -> tuple[Ints, Ints]:
+        """Copies of some with room for so many rows: the rows, NONE behind the last, and their depths (n, S)."""
+        rows = lists_of_seen(len(index), length)
+        depths, common = np.zeros_like(rows), min(rows.shape[1], self._rows.shape[1])
+        rows[:, :common], depths[:, :common] = self._rows[index, :common], self._depths[index, :common]
+        return rows, depths
+
+    def append(self, rows: Ints, depths: Ints) -> Ints:
+        """Add some (n, S); gives their numbers."""
+        number = len(self._rows)
+        width = max(rows.shape[1], self._rows.shape[1])
+        old = self.get(np.arange(number), width)
+        more = width - rows.shape[1]
+        new = np.pad(rows, ((0, 0), (0, more)), constant_values=NONE), np.pad(depths, ((0, 0), (0, more)))
+        self._rows, self._depths = (np.concatenate(pair) for pair in zip(old, new, strict=True))
+        return np.arange(number, len(self._rows))
+
+    def keep(self, index: Ints) -> None:
+        """Keep those at ``index``, in that order, with the room that they need."""
+        rows, depths = self._rows[index], self._depths[index]
+        width = lists_of_seen(0, int((rows != NONE).sum(1).max(initial=0))).shape[1]
+        self._rows, self._depths = rows[:, :width], depths[:, :width]
+
+    def in_use(self) -> Ints:
+        """All rows on any of them."""
+        return np.unique(self._rows[self._rows != NONE])
+
+    def renumber(self, new: Ints) -> None:
+        """Take over new numbers of rows."""
+        self._rows = np.where(self._rows == NONE, NONE, new[self._rows])
+
+
+@dataclass(frozen=True)
+class AttachmentWeights:
+    """The attachment head; g is scaled before it meets vectors and tables."""
+
+    scale: float
+    query_in: Product
+    query_out: Product
+    own_in: Product
+    own_out: Product
+    key: Product
+    depths: Tensor
+    distances: Product
+
+    def queries(self, states: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """g times the scale, and logits of attaching to itself without the distance, for padded rows: (n, D), (n,)."""
+        queries = self.query_out(functional.gelu(self.query_in(torch.cat([states, vectors], 1))))
+        own = self.own_out(functional.gelu(self.own_in(torch.cat([queries, vectors], 1))))
+        scaled = queries * self.scale
+        return scaled, (scaled * own).sum(1)
+
+
+@dataclass(frozen=True)
+class SearchWeights:
+    """Parameters that search needs of a model, laid out so that no row depends on the others of its batch."""
+
+    config: PushdownConfig
+    ends_word: Bools  # (V,)
+    tokens: Tensor  # (V, D)
+    start: Tensor  # (1, D)
+    layers: tuple[BlockWeights, ...]
+    norm: Norm
+    attachment: AttachmentWeights
+    finish: Product
+    words: Affine  # in tiny models with impossible tokens after the V

@@ -6,7 +6,8 @@ the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -23,12 +24,9 @@ from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
 from treelm.models.layers.binary_structure import word_tree
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
-from treelm.models.pushdown.attachment import AttachmentHead
 from treelm.models.pushdown.config import PushdownConfig
-from treelm.models.pushdown.machine import TapeMachine
+from treelm.models.pushdown.machine import AttachmentWeights, SearchWeights, TapeMachine
 from treelm.models.pushdown.plan import BatchPlan, plan_batch
-from treelm.models.pushdown.trees import spans_of, tape_of
-from treelm.models.pushdown.weights import AttachmentWeights, SearchWeights
 from treelm.models.scores import Loss
 from treelm.models.search.attention import BlockWeights, Norm, Product
 from treelm.models.search.model import GenerativeParser
@@ -36,7 +34,51 @@ from treelm.models.search.rows import Affine, Bools, Ints, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
 from treelm.models.structures import StackTape
+from treelm.trees.transitions import SHIFT
 from treelm.trees.tree import Tree
+
+
+class AttachmentHead(nn.Module):
+    """Which of the constituents on the stack a word closes, given the word (Section 3.2 of the paper).
+
+        g_t = W_2 gelu(W_1 [h_{t-1}; e(w_t)] + b_1) + b_2               the word in its context
+        logit(t attaches to j) = g_t . (K h_j + d[closed_j] + r[t - j]) / sqrt(D)      last tokens j of constituents
+        logit(to itself)       = g_t . (o_t + r[0]) / sqrt(D),    o_t = W_4 gelu(W_3 [g_t; e(w_t)] + b_3) + b_4
+
+    The depth of j on the tape is the number of constituents that j closed, as long as j ends a constituent on the
+    stack: all that hold j end in it.
+    """
+
+    def __init__(self, size: int, *, num_depths: int, num_distances: int) -> None:
+        """Draw from torch's global generator."""
+        super().__init__()
+        self.scale = size**-0.5
+        self.query_in, self.query_out = nn.Linear(2 * size, size), nn.Linear(size, size)
+        self.own_in, self.own_out = nn.Linear(2 * size, size), nn.Linear(size, size)
+        self.key = nn.Linear(size, size, bias=False)
+        self.depths = nn.Parameter(torch.empty(num_depths, size))
+        self.distances = nn.Parameter(torch.empty(num_distances, size))
+        for linear in (self.query_in, self.query_out, self.own_in, self.own_out, self.key):
+            start_normal(linear.weight)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+        start_normal(self.depths)
+        start_normal(self.distances)
+
+    def queries(self, states: Tensor, vectors: Tensor) -> Tensor:
+        """g (n, D) of words with these vectors, read after these hidden states, (n, D) both."""
+        queries: Tensor = self.query_out(functional.gelu(self.query_in(torch.cat([states, vectors], 1))))
+        return queries
+
+    def own_keys(self, queries: Tensor, vectors: Tensor) -> Tensor:
+        """o (n, D) of words with these vectors."""
+        keys: Tensor = self.own_out(functional.gelu(self.own_in(torch.cat([queries, vectors], 1))))
+        return keys
+
+    def keys(self, states: Tensor, closed: Tensor) -> Tensor:
+        """K h + d (n, D) of the constituents that end in positions with these hidden states, which closed (n,)."""
+        keys: Tensor = self.key(states) + self.depths[closed.clamp(max=len(self.depths) - 1)]
+        return keys
 
 
 class Pushdown(GenerativeParser):
@@ -170,7 +212,7 @@ class Pushdown(GenerativeParser):
 
     def _search_weights(self) -> SearchWeights:
         """The tokens' are views of the parameters, the others copies: for use while they do not change."""
-        size = self.config.size
+        size, head = self.config.size, self.attachment
         words = widened(self.word_embedding, size), widened(self.word_bias, size, -torch.inf)
         return SearchWeights(
             config=self.config,
@@ -179,7 +221,16 @@ class Pushdown(GenerativeParser):
             start=self.start_embedding.detach()[None],
             layers=tuple(map(BlockWeights.of, self._layers)),
             norm=Norm.of(self.norm),
-            attachment=AttachmentWeights.of(self.attachment),
+            attachment=AttachmentWeights(
+                scale=head.scale,
+                query_in=Product.linear(head.query_in),
+                query_out=Product.linear(head.query_out),
+                own_in=Product.linear(head.own_in),
+                own_out=Product.linear(head.own_out),
+                key=Product.linear(head.key),
+                depths=head.depths.detach(),
+                distances=Product.of(head.distances),
+            ),
             finish=Product.linear(self.finish_head),
             words=Affine.of(*words, copied=False),
         )
@@ -200,3 +251,44 @@ class Pushdown(GenerativeParser):
         """
         (tree,) = self.parse([words])
         return tape_of([(span.start, span.end) for span in tree.spans() if span.end - span.start > 1], words)
+
+
+Span = tuple[int, int]
+"""Places ``start <= i < end``."""
+
+
+def spans_of(actions: Sequence[int], finish: int) -> list[Span]:
+    """The constituents, by tokens, that a derivation builds: SHIFT, attachments by what they close, and FINISH."""
+    spans, stack, num_read = list[Span](), list[int](), 0  # where the constituents on the stack begin
+    for action in actions:
+        if action == SHIFT:
+            num_read += 1
+        elif action != finish:
+            start = num_read - 1
+            for _ in range(action - 1):
+                start = stack.pop()
+                spans.append((start, num_read))
+            stack.append(start)
+    return spans
+
+
+def stacks_of(spans: Iterable[Span], num_words: int) -> list[tuple[Span, ...]]:
+    """What is on the stack after every word of a binary tree, the first constituent first."""
+    closed = Counter(end for _, end in spans)
+    stack, stacks = list[Span](), list[tuple[Span, ...]]()
+    for end in range(1, num_words + 1):
+        start = end - 1
+        for _ in range(closed[end]):
+            start, _ = stack.pop()
+        stack.append((start, end))
+        stacks.append(tuple(stack))
+    return stacks
+
+
+def tape_of(spans: Sequence[Span], words: Sequence[str]) -> StackTape:
+    """The stack of a binary tree after every word, and the tape: how many of its constituents so far hold a word."""
+    depths = [
+        tuple(sum(start <= place < end <= last + 1 for start, end in spans) for place in range(last + 1))
+        for last in range(len(words))
+    ]
+    return StackTape(tokens=tuple(words), stacks=tuple(stacks_of(spans, len(words))), depths=tuple(depths))

@@ -1,4 +1,11 @@
-"""The plan of a batch: all that is to be computed, on the model's device."""
+"""The plan of a batch: its trees as attachments, the tape of depths that follows, and all that is to be computed.
+
+Trees are made binary, to the right (the first child, and all others); labels and unary chains are left out. A word of
+several tokens is a constituent that branches to the left. After token t the stack holds all constituents that are built
+but the parts of others. An attachment closes some of them, from the top, each with all that follows: their number is
+that of the nodes that end in t, and r_t the last token of the last one that is closed, or t itself for none. The tape
+is made of cumulative sums: no stack is walked.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.errors import InputError
 from treelm.models.layers.devices import plan_to_device
+from treelm.models.layers.gold_trees import binary_splits, trees_of
 from treelm.models.layers.packing import Packing
 from treelm.models.pushdown.config import PushdownConfig
-from treelm.models.pushdown.gold import attachments_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,3 +74,84 @@ def plan_batch(
         ends=torch.from_numpy(is_last[may_end]),
     )
     return plan_to_device(plan, device)
+
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attachments:
+    """Attachments of a batch, and what is valid. What stands behind a sentence attaches to itself and nothing else.
+
+    Shapes: B sentences, T positions of the longest, of which 0 is START and t the t-th token.
+    """
+
+    tape: Ints  # (B, T, T) after position t, constituents that hold position j
+    closed: Ints  # (B, T) constituents that t closes
+    valid: Bools  # (B, T, T + 1) after t, what the next token may attach to: a position or, last, itself
+    target: Ints  # (B, T) after t, what it does attach to
+    may_end: Bools  # (B, T) whether the stack is one constituent after t
+
+
+def attachments_of(batch: SentenceBatch, ends_word: Bools, max_stack: int) -> Attachments:
+    """The attachments of a batch's trees. Raises ``InputError`` for a tree that the model cannot build.
+
+    ``ends_word`` (V,) says which tokens end words.
+    """
+    if batch.actions is None:
+        raise InputError("sentence without a tree", where=batch.names[0], remedy="train this system on bracketed trees")
+    lengths = np.diff(batch.token_offsets)
+    num_rows, num_positions = len(lengths), int(lengths.max(initial=0)) + 1
+    row, first, last, split = _nodes(batch, ends_word).T
+    square = (num_rows, num_positions, num_positions + 1)
+    tape, covered = np.zeros(square, np.int64), np.zeros(square, np.int64)
+    for sums, end in ((tape, last + 1), (covered, last)):  # from ``last`` on, for first <= j < end
+        np.add.at(sums, (row, last, first), 1)
+        np.add.at(sums, (row, last, end), -1)
+        np.cumsum(np.cumsum(sums, 1, out=sums), 2, out=sums)
+    closed = np.zeros(square[:2], np.int64)
+    np.add.at(closed, (row, last), 1)
+    place = np.arange(num_positions)
+    stack = place - np.cumsum(closed, 1)
+    on_stack = (covered[:, :, :-1] == 0) & (place > 0) & (place <= place[:, None])
+
+    ends = np.ones(square[:2], np.bool_)
+    ends[:, 1:][place[:-1] < lengths[:, None]] = ends_word[batch.tokens]
+    # Rows are now positions t, and what is asked is what t + 1 may attach to.
+    in_word, ends_next, there = ~ends[:, :-1], ends[:, 1:], place[:-1] < lengths[:, None]
+    least = np.maximum(in_word, np.where(ends_next, stack[:, :-1] + 1 - max_stack, 0))
+    most = np.where(ends_next, num_positions, in_word)
+    closes = np.cumsum(on_stack[:, :-1, ::-1], 2)[:, :, ::-1]  # what attaching to j would close
+    valid = np.zeros(square, np.bool_)
+    may_close = (closes >= least[..., None]) & (closes <= most[..., None])
+    valid[:, :-1, :-1] = on_stack[:, :-1] & may_close & there[..., None]
+    valid[:, :-1, -1] = (least <= 0) | ~there
+    valid[:, -1, -1] = True
+    target = np.full(square[:2], num_positions)
+    np.minimum.at(target, (row, last - 1), split)
+    _require_valid(valid, target, batch, max_stack)
+    return Attachments(
+        tape=tape[:, :, :-1], closed=closed, valid=valid, target=target, may_end=(stack == 1) & (place > 0) & ends
+    )
+
+
+def _nodes(batch: SentenceBatch, ends_word: Bools) -> Ints:
+    """All nodes of the binary trees (M, 4): sentence, first and last position, and the last of the left child."""
+    nodes = [np.empty((0, 4), np.int64)]
+    for row, (actions, ends) in enumerate(trees_of(batch, ends_word)):
+        spans = np.array(binary_splits(actions, ends), np.int64).reshape(-1, 3)
+        continues = np.flatnonzero(~ends[:-1]) + 1  # tokens that begin no word
+        begins = np.flatnonzero(np.append(True, ends[:-1]))
+        word = begins[np.searchsorted(begins, continues, "right") - 1]
+        spans = np.concatenate([spans, np.stack([word, continues, continues - 1], 1)])
+        nodes.append(np.insert(spans + 1, 0, row, axis=1))
+    return np.concatenate(nodes)
+
+
+def _require_valid(valid: Bools, target: Ints, batch: SentenceBatch, max_stack: int) -> None:
+    is_valid = np.take_along_axis(valid, target[..., None], 2).all((1, 2))
+    if not is_valid.all():
+        found = f"more than {max_stack} constituents on the stack"
+        remedy = "raise max_stack in [model] or leave this tree out"
+        raise InputError(found, where=batch.names[int(is_valid.argmin())], remedy=remedy)

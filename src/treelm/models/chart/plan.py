@@ -6,11 +6,15 @@ A unary chain, constituents over the same words, is one constituent with the lab
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from treelm.models.layers.constituents import Constituents, constituents_of
+from treelm.models.layers.span_scores import flat
 from treelm.trees.transitions import FIRST_NT
 
 IntArray = NDArray[np.int64]
@@ -53,3 +57,24 @@ def crossing(is_gold: NDArray[np.bool_]) -> NDArray[np.bool_]:
     found[:, :, 1:] |= ends[:, :, :-1] > posts[1:]  # a < j
     found[:, :-1] |= begins[:, 1:] < posts[:-1, None]  # i < b
     return found & between
+
+
+class GoldSpans(NamedTuple):
+    """Gold trees of sentences of one length, as spans in the order of ``spans_of``."""
+
+    chains: Tensor  # (B, spans) the number of the chain of a constituent, else -1
+    allowed: Tensor  # (B, spans) bool: spans that cross no constituent
+
+
+def gold_spans(table: IntArray) -> GoldSpans:
+    """Gold trees of one length, from the number of the chain of each constituent, -1 elsewhere: (B, n + 1, n + 1)."""
+    return GoldSpans(flat(torch.from_numpy(table)), flat(torch.from_numpy(~crossing(table >= 0))))
+
+
+def label_table(found: Constituents, numbers: IntArray, rows: IntArray, num_words: int) -> IntArray:
+    """The labels of gold constituents of some sentences, -1 elsewhere: (B, n + 1, n + 1)."""
+    table = np.full((len(rows), num_words + 1, num_words + 1), -1, dtype=np.int64)
+    own = np.isin(found.sentence, rows)
+    row = np.searchsorted(rows, found.sentence[own])
+    table[row, found.start[own], found.end[own]] = numbers[own]
+    return table
