@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from treelm.errors import InputError
 from treelm.evaluation.streams import CacheConfig, ContinuousCache
 
 
@@ -56,11 +55,3 @@ def test_a_cache_of_equal_weights_counts_the_recent_past() -> None:
     log_probs = torch.full((4, 1), 0.25).double().log()
     found = cache.log_probs(torch.randn(4, 1, 2), targets, log_probs).exp()[:, 0]
     torch.testing.assert_close(found, torch.tensor([0.25, 0.625, 0.125, 0.125 + 1 / 3]).double())
-
-
-@pytest.mark.parametrize(
-    "values", [{"weight": 0.0}, {"weight": 1.0}, {"weight": 0.1, "theta": -1.0}, {"weight": 0.1, "window": 0}]
-)
-def test_impossible_caches_are_user_errors(values: dict[str, float]) -> None:
-    with pytest.raises(InputError, match="cache"):
-        CacheConfig(**values)

@@ -6,8 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import wraps
-from typing import Any, Literal, ParamSpec, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,8 +19,6 @@ from treelm.models.base import IncrementalState, LanguageModel, ProbabilityMass,
 from treelm.models.capabilities import Searching
 from treelm.models.layers.dropout import evaluating
 from treelm.models.scores import NoLogProbability
-
-Arguments = ParamSpec("Arguments")
 
 Sentences = Sequence[Sequence[str]]
 Outcome = Literal["passed", "failed", "skipped"]
@@ -112,183 +109,43 @@ def audit(
     if not sentences or not all(sentences):
         raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
     allowed = tolerances or Tolerances.of(model)
-
-    def told(*checks: Check) -> tuple[Check, ...]:
-        on_check()
-        return checks
-
+    finders: list[tuple[str, float, str, Callable[[], Found]]] = [
+        ("causality", allowed.causality_nats, "nats", lambda: _causality(model, sentences, seed, num_cuts)),
+        ("normalisation", allowed.probability, "probability", lambda: _normalisation(model, sentences)),
+        ("enumeration", allowed.probability, "probability", lambda: _enumeration(enumerate_all)),
+        ("batch invariance", allowed.batch_nats, "nats", lambda: _batch_invariance(model, sentences, seed)),
+        ("incremental", allowed.incremental_nats, "nats", lambda: _incremental(model, sentences)),
+        ("search", math.inf, "bits", lambda: _search(model, sentences)),
+    ]
+    checks = []
     with evaluating(model):
-        checks = (
-            *told(check_causality(model, sentences, seed=seed, num_cuts=num_cuts, tolerance=allowed.causality_nats)),
-            *told(check_next_tokens(model, sentences, tolerance=allowed.probability)),
-            *told(check_enumeration(enumerate_all, tolerance=allowed.probability)),
-            *told(check_batches(model, sentences, seed=seed, tolerance=allowed.batch_nats)),
-            *told(check_incremental(model, sentences, tolerance=allowed.incremental_nats)),
-            *told(*check_search(model, sentences)),
-        )
-    return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=checks)
-
-
-def fails_without_numbers(
-    name: str, tolerance: float, unit: str
-) -> Callable[[Callable[Arguments, Check]], Callable[Arguments, Check]]:
-    """Let a check fail, instead of end, at a score that is no number: the audit has to say so, and to go on."""
-
-    def wrapper(check: Callable[Arguments, Check]) -> Callable[Arguments, Check]:
-        @wraps(check)
-        def checked(*arguments: Arguments.args, **named: Arguments.kwargs) -> Check:
+        for name, tolerance, unit, find in finders:
             try:
-                return check(*arguments, **named)
-            except NoLogProbability as error:
-                change = Change(math.inf, error.found)
-                allowed = cast(float, named.get("tolerance", tolerance))
-                return check_changes(name, [change], allowed, unit, "such a model predicts nothing")
-
-        return checked
-
-    return wrapper
-
-
-@fails_without_numbers("causality", 0.0, "nats")
-def check_causality(
-    model: LanguageModel, sentences: Sentences, *, seed: int = 1, num_cuts: int = 3, tolerance: float = 0.0
-) -> Check:
-    """Check that log p of a prefix stays the same, bit for bit, when words after it are changed, added or removed."""
-    explanation = "a probability that depends on later words is not a prediction, and surprisals from it mean nothing"
-    generator = random.Random(seed)
-    pool = sorted({word for words in sentences for word in words})
-    changes = []
-    for number, words in enumerate(sentences, start=1):
-        original = model.score([words])[0]
-        cuts = sorted(generator.sample(range(1, len(words) + 1), min(num_cuts, len(words))))
-        for cut in cuts:
-            for suffix in _other_suffixes(words[cut:], pool, generator):
-                changed = model.score([[*words[:cut], *suffix]])[0]
-                label = f"sentence {number} with {' '.join(suffix)!r} after word {cut}"
-                changes.append(compare_prefix(original, changed, num_words=cut, label=label))
-    return check_changes("causality", changes, tolerance, "nats", explanation)
+                changes, explanation = find()
+            except NoLogProbability as error:  # the audit has to say so, and to go on
+                changes = [] if name == "search" else [Change(math.inf, error.found)]
+                explanation = "such a model predicts nothing"
+            if changes:
+                checks.append(make_check(name, changes, tolerance, unit, explanation))
+            on_check()
+    return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=tuple(checks))
 
 
-def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: random.Random) -> list[list[str]]:
-    """Two suffixes unlike this one: other words in the same number, and another number of words."""
-    others = [generator.choice([other for other in pool if other != word] or [word + "x"]) for word in suffix]
-    longer = [generator.choice(pool) for _ in range(len(suffix) + generator.randint(1, 3))]
-    return [others, longer] if others else [longer]
-
-
-@fails_without_numbers("normalisation", 1e-6, "probability")
-def check_next_tokens(model: LanguageModel, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
-    """Check that the probabilities of all next tokens and of the end sum to 1 after every prefix.
-
-    A search that prunes may lose probability, never invent it: for scores that are lower bounds, sums may be below 1.
-    """
-    explanation = "probabilities that do not sum to 1 make perplexities incomparable with other models'"
-    pruned = model.score([sentences[0]])[0].is_lower_bound
-    changes, smallest = [], 1.0
-    for number, words in enumerate(sentences, start=1):
-        state = model.start()
-        for position in range(len(words) + 1):
-            mass = float(model.next_word_log_probs(state).double().exp().sum(dim=-1)[0])
-            smallest = min(smallest, mass)
-            deviation = max(mass - 1, 0.0) if pruned and mass == mass else abs(mass - 1)
-            changes.append(Change(deviation, f"the sum is {mass:.6g} after word {position} of sentence {number}"))
-            state = model.extend(state, [words[position]]) if position < len(words) else state
-    if pruned:
-        explanation += f"; this model's scores are lower bounds, so sums below 1 pass (smallest {smallest:.6g})"
-    return check_changes("normalisation", changes, tolerance, "probability", explanation)
-
-
-@fails_without_numbers("enumeration", 1e-6, "probability")
-def check_enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None, *, tolerance: float = 1e-6) -> Check:
-    """Check that all (tree, sentence) pairs up to a length and the unfinished mass have probability 1 together."""
-    explanation = "the model is a distribution over trees and sentences only if everything together has probability 1"
-    mass = enumerate_all() if enumerate_all else None
-    if mass is None:
-        reason = "this model offers no enumeration (only tiny vocabularies can)"
-        return _skipped("enumeration", reason, tolerance, "probability", explanation)
-    deviation = abs(mass.finished + mass.unfinished - 1)
-    finding = (
-        f"{mass.num_pairs} pairs ({mass.description}) have {mass.finished:.9g}, unfinished ones {mass.unfinished:.9g}"
-    )
-    return check_changes("enumeration", [Change(deviation, finding)], tolerance, "probability", explanation)
-
-
-@fails_without_numbers("batch invariance", 0.0, "nats")
-def check_batches(model: LanguageModel, sentences: Sentences, *, seed: int = 1, tolerance: float = 0.0) -> Check:
-    """Check that a sentence has the same scores alone as among others, in whatever order."""
-    explanation = "scores that depend on what else is in the batch cannot be reproduced"
-    if len(sentences) < 2:
-        return _skipped("batch invariance", "one sentence makes no batch", tolerance, "nats", explanation)
-    alone = [model.score([words])[0] for words in sentences]
-    order = list(range(len(sentences)))
-    shuffled = random.Random(seed).sample(order, len(order))
-    changes = []
-    for batch in (order, shuffled, shuffled[: (len(order) + 1) // 2]):
-        for index, score in zip(batch, model.score([sentences[i] for i in batch]), strict=True):
-            label = f"sentence {index + 1} in a batch of {len(batch)}"
-            changes.append(compare_prefix(alone[index], score, num_words=None, label=label))
-    return check_changes("batch invariance", changes, tolerance, "nats", explanation)
-
-
-@fails_without_numbers("incremental", 1e-6, "nats")
-def check_incremental(model: LanguageModel, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
-    """Check that reading word by word gives the log probabilities that scoring whole sentences gives.
-
-    Words are compared by ``extend_scored``, all their tokens together, and the end by ``next_word_log_probs``: not of a
-    search, which looks at the word that it scores, so that ``check_search`` measures how far the two differ.
-    """
-    explanation = "generation and streaming use the model word by word; its reported figures come from whole sentences"
-    changes = []
-    for number, (words, score) in enumerate(zip(sentences, model.score(sentences), strict=True), start=1):
-        changes += word_changes(model, words, score, f"sentence {number}")
-    return check_changes("incremental", changes, tolerance, "nats", explanation)
-
-
-def check_search(model: LanguageModel, sentences: Sentences) -> tuple[Check, ...]:
-    """Measure, of a search that prunes, how far ``score`` and ``next_word_log_probs`` differ; count converged words.
-
-    Both are lower bounds of the same probability by different searches, so no difference fails. Other systems
-    have no such check: ``check_incremental`` holds them to equality.
-    """
-    try:
-        scores = model.score(sentences)
-    except NoLogProbability:  # the other checks say so
-        return ()
-    if not any(score.is_lower_bound for score in scores):
-        return ()
-    changes = []
-    for number, (words, score) in enumerate(zip(sentences, scores, strict=True), start=1):
-        changes += next_token_changes(model, words, score, f"sentence {number}")
-    in_bits = [Change(change.size / math.log(2), change.where) for change in changes]
-    explanation = "a search that looks at the next word and one that does not find different parts of its probability"
-    flags = [flag for score in scores for flag in score.columns.get(CONVERGED, ()) if not math.isnan(flag)]
-    if flags:
-        explanation += f"; {flags.count(0.0)} of {len(flags)} words have not converged"
-    return (check_changes("search", in_bits, math.inf, "bits", explanation),)
-
-
-def check_changes(name: str, changes: Sequence[Change], tolerance: float, unit: str, explanation: str) -> Check:
-    """Make the check whose outcome the largest change decides."""
-    largest = max(changes, key=lambda change: change.size)
+def make_check(name: str, changes: Sequence[Change] | str, tolerance: float, unit: str, explanation: str) -> Check:
+    """Make the check whose outcome the largest change decides, or one that is skipped for a reason."""
+    if isinstance(changes, str):
+        figure, finding = None, changes
+    else:
+        largest = max(changes, key=lambda change: change.size)
+        figure, finding = largest.size, f"largest of {len(changes)}: {largest.where}"
+    outcome: Outcome = "skipped" if figure is None else "passed" if figure <= tolerance else "failed"
     return Check(
         name=name,
-        outcome="passed" if largest.size <= tolerance else "failed",
-        figure=largest.size,
+        outcome=outcome,
+        figure=figure,
         tolerance=tolerance,
         unit=unit,
-        finding=f"largest of {len(changes)}: {largest.where}",
-        explanation=explanation,
-    )
-
-
-def _skipped(name: str, reason: str, tolerance: float, unit: str, explanation: str) -> Check:
-    return Check(
-        name=name,
-        outcome="skipped",
-        figure=None,
-        tolerance=tolerance,
-        unit=unit,
-        finding=reason,
+        finding=finding,
         explanation=explanation,
     )
 
@@ -304,6 +161,115 @@ class Change:
         """Take what is no number for an infinite deviation, so that it is the largest and fails."""
         if math.isnan(self.size):
             object.__setattr__(self, "size", math.inf)
+
+
+Found = tuple[list[Change] | str, str]
+"""What a check has seen, or why it is skipped (no changes at all: it is in no report), and what it means for users."""
+
+
+def _causality(model: LanguageModel, sentences: Sentences, seed: int, num_cuts: int) -> Found:
+    """log p of a prefix stays the same, bit for bit, when words after it are changed, added or removed."""
+    generator = random.Random(seed)
+    pool = sorted({word for words in sentences for word in words})
+    changes = []
+    for number, words in enumerate(sentences, start=1):
+        original = model.score([words])[0]
+        cuts = sorted(generator.sample(range(1, len(words) + 1), min(num_cuts, len(words))))
+        for cut in cuts:
+            for suffix in _other_suffixes(words[cut:], pool, generator):
+                changed = model.score([[*words[:cut], *suffix]])[0]
+                label = f"sentence {number} with {' '.join(suffix)!r} after word {cut}"
+                changes.append(compare_prefix(original, changed, num_words=cut, label=label))
+    return changes, "a probability that depends on later words is not a prediction, and surprisals from it mean nothing"
+
+
+def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: random.Random) -> list[list[str]]:
+    """Two suffixes unlike this one: other words in the same number, and another number of words."""
+    others = [generator.choice([other for other in pool if other != word] or [word + "x"]) for word in suffix]
+    longer = [generator.choice(pool) for _ in range(len(suffix) + generator.randint(1, 3))]
+    return [others, longer] if others else [longer]
+
+
+def _normalisation(model: LanguageModel, sentences: Sentences) -> Found:
+    """The probabilities of all next tokens and of the end sum to 1 after every prefix.
+
+    A search that prunes may lose probability, never invent it: for scores that are lower bounds, sums may be below 1.
+    """
+    pruned = model.score([sentences[0]])[0].is_lower_bound
+    changes, smallest = [], 1.0
+    for number, words in enumerate(sentences, start=1):
+        state = model.start()
+        for position in range(len(words) + 1):
+            mass = float(model.next_word_log_probs(state).double().exp().sum(dim=-1)[0])
+            smallest = min(smallest, mass)
+            deviation = max(mass - 1, 0.0) if pruned and mass == mass else abs(mass - 1)
+            changes.append(Change(deviation, f"the sum is {mass:.6g} after word {position} of sentence {number}"))
+            state = model.extend(state, [words[position]]) if position < len(words) else state
+    explanation = "probabilities that do not sum to 1 make perplexities incomparable with other models'"
+    if pruned:
+        explanation += f"; this model's scores are lower bounds, so sums below 1 pass (smallest {smallest:.6g})"
+    return changes, explanation
+
+
+def _enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None) -> Found:
+    """All (tree, sentence) pairs up to a length and the unfinished mass have probability 1 together."""
+    explanation = "the model is a distribution over trees and sentences only if everything together has probability 1"
+    mass = enumerate_all() if enumerate_all else None
+    if mass is None:
+        return "this model offers no enumeration (only tiny vocabularies can)", explanation
+    pairs = f"{mass.num_pairs} pairs ({mass.description})"
+    finding = f"{pairs} have {mass.finished:.9g}, unfinished ones {mass.unfinished:.9g}"
+    return [Change(abs(mass.finished + mass.unfinished - 1), finding)], explanation
+
+
+def _batch_invariance(model: LanguageModel, sentences: Sentences, seed: int) -> Found:
+    """A sentence has the same scores alone as among others, in whatever order."""
+    explanation = "scores that depend on what else is in the batch cannot be reproduced"
+    if len(sentences) < 2:
+        return "one sentence makes no batch", explanation
+    alone = [model.score([words])[0] for words in sentences]
+    order = list(range(len(sentences)))
+    shuffled = random.Random(seed).sample(order, len(order))
+    changes = []
+    for batch in (order, shuffled, shuffled[: (len(order) + 1) // 2]):
+        for index, score in zip(batch, model.score([sentences[i] for i in batch]), strict=True):
+            label = f"sentence {index + 1} in a batch of {len(batch)}"
+            changes.append(compare_prefix(alone[index], score, num_words=None, label=label))
+    return changes, explanation
+
+
+def _incremental(model: LanguageModel, sentences: Sentences) -> Found:
+    """Reading word by word gives the log probabilities that scoring whole sentences gives.
+
+    Words are compared by ``extend_scored``, all their tokens together, and the end by ``next_word_log_probs``: not of a
+    search, which looks at the word that it scores, so that ``_search`` measures how far the two differ.
+    """
+    changes = []
+    for number, (words, score) in enumerate(zip(sentences, model.score(sentences), strict=True), start=1):
+        changes += word_changes(model, words, score, f"sentence {number}")
+    return (
+        changes,
+        "generation and streaming use the model word by word; its reported figures come from whole sentences",
+    )
+
+
+def _search(model: LanguageModel, sentences: Sentences) -> Found:
+    """How far ``score`` and ``next_word_log_probs`` of a search that prunes differ, and how many words converged.
+
+    Both are lower bounds of the same probability by different searches, so no difference fails. Other systems
+    have no such check: ``_incremental`` holds them to equality.
+    """
+    scores = model.score(sentences)
+    explanation = "a search that looks at the next word and one that does not find different parts of its probability"
+    if not any(score.is_lower_bound for score in scores):
+        return [], explanation
+    changes = []
+    for number, (words, score) in enumerate(zip(sentences, scores, strict=True), start=1):
+        changes += next_token_changes(model, words, score, f"sentence {number}")
+    flags = [flag for score in scores for flag in score.columns.get(CONVERGED, ()) if not math.isnan(flag)]
+    if flags:
+        explanation += f"; {flags.count(0.0)} of {len(flags)} words have not converged"
+    return [Change(change.size / math.log(2), change.where) for change in changes], explanation
 
 
 def compare_prefix(one: SentenceScore, other: SentenceScore, *, num_words: int | None, label: str) -> Change:

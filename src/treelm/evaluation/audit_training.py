@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
-from treelm.evaluation.audit import AuditReport, Change, Check, check_changes
+from treelm.evaluation.audit import AuditReport, Change, Check, make_check
 from treelm.models.base import LanguageModel
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.layers.precision import DECIMALS
@@ -87,7 +87,7 @@ def _causality(model: StreamLM, sentences: Sentences, pool: Pool, generator: ran
             num_tokens = len(encode_words([words[:cut]], model.vocabulary).tokens)
             where = f"sentence {row + 1} with other words after word {cut}"
             changes.append(_change(original[row][:num_tokens], changed[row][:num_tokens], where))
-    return check_changes("causality of the training loss", changes, 0.0, "nats", EXPLANATION)
+    return make_check("causality of the training loss", changes, 0.0, "nats", EXPLANATION)
 
 
 def _other_sentences(model: StreamLM, sentences: Sentences, pool: Pool, generator: random.Random) -> Check:
@@ -98,7 +98,7 @@ def _other_sentences(model: StreamLM, sentences: Sentences, pool: Pool, generato
         others = [words if i == row else _others(model, one, pool, generator) for i, one in enumerate(sentences)]
         changed = training_log_probs(model, others)
         changes.append(_change(original[row], changed[row], f"sentence {row + 1} among other sentences"))
-    return check_changes("batch invariance of the training loss", changes, 0.0, "nats", EXPLANATION)
+    return make_check("batch invariance of the training loss", changes, 0.0, "nats", EXPLANATION)
 
 
 def _distinct_words(model: StreamLM, sentences: Sentences) -> Pool:

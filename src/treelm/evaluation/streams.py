@@ -8,7 +8,6 @@ A continuous cache pointer may stand beside the model: words of the recent past 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.corpus import PreparedCorpus
@@ -24,8 +22,8 @@ from treelm.corpora.data_config import locate_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
-from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
-from treelm.errors import InputError, check_positive
+from treelm.corpora.stream_batches import BPTTBatches
+from treelm.errors import InputError
 from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity, sum_scores
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.models.base import LanguageModel
@@ -48,14 +46,6 @@ class CacheConfig:
     """Sharpness of its preference for similar states."""
     window: int = 500
     """Number of the latest states that it holds."""
-
-    def __post_init__(self) -> None:
-        """Check values."""
-        if not 0 < self.weight < 1:
-            raise InputError(f"cache weight = {self.weight}", remedy="give a number between 0 and 1")
-        if not 0 <= self.theta < math.inf:
-            raise InputError(f"cache theta = {self.theta}", remedy="give 0 or more")
-        check_positive(**{"cache window": self.window})
 
 
 class ContinuousCache:
@@ -131,7 +121,8 @@ def stream_perplexities(lm: LanguageModel, corpus: PreparedCorpus, protocol: Str
 
 def stream_likelihood(lm: LanguageModel, corpus: PreparedCorpus, protocol: StreamProtocol) -> LikelihoodSums:
     """Sums for ``stream_perplexities``, in the precision of the model's weights; the model is left as it was."""
-    lm = require_stream(lm)
+    if not isinstance(lm, StreamLM):
+        raise _no_stream(lm)
     encoded = EncodedCorpus(corpus, lm.vocabulary, corpus.labels)
     batches = BPTTBatches(
         encoded,
@@ -141,8 +132,24 @@ def stream_likelihood(lm: LanguageModel, corpus: PreparedCorpus, protocol: Strea
         keep_rest=True,
         constituents=lm.needs_trees,
     )
+    carried: Carried = {}
+    cache = None if protocol.cache is None else ContinuousCache(protocol.cache)
+    device, weight = lm.decoder_weight.device, lm.decoder_weight
+    tokens_nats = end_nats = 0.0
     with evaluating(lm):
-        tokens_nats, end_nats = _read(lm, batches, protocol)
+        for batch in batches:
+            targets = torch.from_numpy(batch.targets).to(device)
+            reading = lm.read_segment(batch, carried)
+            carried = reading.carried
+            flat = reading.outputs.flatten(0, 1).to(weight.dtype)
+            found = target_log_probs(flat, weight, lm.decoder_bias, targets.flatten()).view(targets.shape)
+            if cache is not None:
+                found = cache.log_probs(reading.outputs, targets, found)
+            log_probs = found.cpu().numpy()
+            counted = np.ones_like(batch.targets, dtype=bool) if batch.mask is None else batch.mask
+            is_end = batch.targets == lm.end
+            tokens_nats -= float(log_probs[counted & ~is_end].sum())
+            end_nats -= float(log_probs[counted & is_end].sum())
     ends = len(encoded) if protocol.sentence_ends else 0
     return LikelihoodSums(
         tokens_nats=tokens_nats,
@@ -152,13 +159,6 @@ def stream_likelihood(lm: LanguageModel, corpus: PreparedCorpus, protocol: Strea
         num_tokens=len(batches.stream) - ends,
         num_characters=num_characters(corpus),
     )
-
-
-def require_stream(lm: LanguageModel) -> StreamLM:
-    """Return the model itself; raise ``InputError`` for a system that reads whole sentences only."""
-    if not isinstance(lm, StreamLM):
-        raise _no_stream(lm)
-    return lm
 
 
 def require_context(lm: LanguageModel, protocol: StreamProtocol, *, fixed_rows: bool = False) -> None:
@@ -187,32 +187,6 @@ def document_perplexity(lm: LanguageModel, corpus: PreparedCorpus) -> Perplexity
     for start, end in pairwise([*corpus.document_starts.tolist(), len(corpus)]):
         sums += sum_scores(lm.score_text([corpus.sentence(number).words for number in range(start, end)]))
     return perplexity(sums, policy="with_end", context="in documents")
-
-
-def _read(lm: StreamLM, batches: BPTTBatches, protocol: StreamProtocol) -> tuple[float, float]:
-    carried: Carried = {}
-    cache = None if protocol.cache is None else ContinuousCache(protocol.cache)
-    tokens_nats = end_nats = 0.0
-    for batch in batches:
-        log_probs, carried = _segment(lm, batch, carried, cache)
-        counted = np.ones_like(batch.targets, dtype=bool) if batch.mask is None else batch.mask
-        is_end = batch.targets == lm.end
-        tokens_nats -= float(log_probs[counted & ~is_end].sum())
-        end_nats -= float(log_probs[counted & is_end].sum())
-    return tokens_nats, end_nats
-
-
-def _segment(
-    lm: StreamLM, batch: StreamBatch, carried: Carried, cache: ContinuousCache | None
-) -> tuple[NDArray[np.float64], Carried]:
-    device = lm.decoder_weight.device
-    targets = torch.from_numpy(batch.targets).to(device)
-    reading = lm.read_segment(batch, carried)
-    flat: Tensor = reading.outputs.flatten(0, 1).to(lm.decoder_weight.dtype)
-    log_probs = target_log_probs(flat, lm.decoder_weight, lm.decoder_bias, targets.flatten()).view(targets.shape)
-    if cache is not None:
-        log_probs = cache.log_probs(reading.outputs, targets, log_probs)
-    return log_probs.cpu().numpy(), reading.carried
 
 
 def stream_protocol(recipe: Recipe) -> StreamProtocol:

@@ -10,7 +10,7 @@ import torch
 from tests.models.rnng.search.test_beam import TINY
 from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Tokens, build_model
-from treelm.evaluation.audit import audit, check_search
+from treelm.evaluation.audit import audit
 from treelm.models.scores import NoLogProbability
 from treelm.models.search.config import SearchConfig
 
@@ -40,7 +40,7 @@ def test_audit(variant: dict[str, Any], dtype: torch.dtype) -> None:
 def test_where_nothing_is_lost_both_searches_find_the_same() -> None:
     model = build_model(Tokens(6, num_unfinished=2), 2, seed=8, **TINY)
     model.search = SearchConfig(action_beam=100_000, word_beam=100_000, fast_track=1)
-    (check,) = check_search(model, SENTENCES[:2])
+    check = audit(model, SENTENCES[:2]).checks[-1]
     assert check.figure == pytest.approx(0.0, abs=1e-9)
 
 
