@@ -116,7 +116,7 @@ def test_sentences_of_suites_are_scored_once_whoever_asks(
     (row,) = json.loads(treelm(*call).out)["runs"]
     assert row["syntaxgym"]["suites"]["mine"] == scored["suites"]["mine"]["accuracy"]
     subject = Subject(Path(runs[0]), DataRoot(None, {}), "")
-    monkeypatch.setattr("treelm.papers.metrics.syntax_tests.load_suites", lambda _: load_suites([suite]))
+    monkeypatch.setattr("treelm.papers.metrics.runs.load_suites", lambda _: load_suites([suite]))
     assert SyntaxGym().of_run(subject).values["suite, mine"] == 100 * row["syntaxgym"]["suites"]["mine"]
 
 

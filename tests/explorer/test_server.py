@@ -20,7 +20,7 @@ from tests.legacy.make import HERE
 from tests.shipped import need
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.explorer.panels import PANELS
+from treelm.explorer.page import PANELS
 from treelm.explorer.reading import KEPT, Reader, Step
 from treelm.explorer.text import Limits, sentences_of
 

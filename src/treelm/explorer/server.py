@@ -19,9 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treelm.errors import InputError
 from treelm.explorer.files import Reading, picture, surprisal_table
-from treelm.explorer.page import page, script, style
-from treelm.explorer.panels import cards_of
-from treelm.explorer.reading import Reader, Step, Words
+from treelm.explorer.page import cards_of, page, script, style
+from treelm.explorer.reading import Reader, Words
 from treelm.explorer.text import Limits, sentences_of
 from treelm.failures import explain
 from treelm.io.json import json_text
@@ -144,24 +143,43 @@ class Explorer:
             values = {"bits": step.surprisal_bits, "unknown": step.unknown_class}
             await put({"event": "word", "run": number, "sentence": sentence, "word": place, **values})
 
+    async def read(self, request: Request) -> Response:
+        """Answer with the stream of events."""
+        return StreamingResponse(self.events(await self.asked(request)), media_type="application/x-ndjson")
+
+    async def table(self, request: Request) -> Response:
+        """Answer with the table of surprisals; of nothing, without a header."""
+        asked = await self.asked(request)
+        readings = await self.readings(asked)
+        text = surprisal_table(asked.sentences, readings) if asked.words else ""
+        return Response(text, media_type="text/tab-separated-values", headers=_lacking(readings))
+
+    async def svg(self, request: Request) -> Response:
+        """Answer with the picture. Raises ``InputError`` if there is nothing to draw."""
+        asked = await self.asked(request)
+        if not asked.words:
+            raise InputError("nothing to draw", remedy="type a sentence first")
+        readings = await self.readings(asked)
+        drawn = picture(asked.words, asked.sentence, asked.num_read, readings)
+        return Response(drawn, media_type="image/svg+xml", headers=_lacking(readings))
+
     async def readings(self, asked: Asked) -> list[Reading]:
         """What the models make of the text, whole; of those that cannot read it, why."""
         found = []
-        for number, reader in asked.readers:
+        for number, reader in asked.readers if asked.words else ():
             reading = Reading(name=reader.name, system=reader.lm.system, number=number)
             try:
                 async with self._explaining():
-                    sentences = [await _steps(reader, words) for words in asked.sentences]
+                    sentences = [
+                        [await reader.step(words[: place + 1]) for place in range(len(words))]
+                        for words in asked.sentences
+                    ]
                     look = await reader.look(asked.words[: asked.num_read])
                     reading = replace(reading, sentences=sentences, look=look)
             except InputError as error:
                 reading = replace(reading, refused=str(error))
             found.append(reading)
         return found
-
-
-async def _steps(reader: Reader, words: Words) -> list[Step]:
-    return [await reader.step(words[: place + 1]) for place in range(len(words))]
 
 
 def _lacking(readings: Sequence[Reading]) -> dict[str, str]:
@@ -180,51 +198,19 @@ def _line(event: Event) -> bytes:
 def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIApp:
     """The server's program: the page and what it asks for are below ``/token/``; all else is not found."""
     explorer = Explorer(readers, limits)
-
-    async def index(request: Request) -> Response:
-        return HTMLResponse(page(readers, limits))
-
-    async def css(request: Request) -> Response:
-        return Response(style(), media_type="text/css")
-
-    async def javascript(request: Request) -> Response:
-        return Response(script(), media_type="text/javascript")
-
-    async def read(request: Request) -> Response:
-        return StreamingResponse(explorer.events(await explorer.asked(request)), media_type="application/x-ndjson")
-
-    async def table(request: Request) -> Response:
-        asked = await explorer.asked(request)
-        readings = await explorer.readings(asked) if asked.words else []
-        text = surprisal_table(asked.sentences, readings) if asked.words else ""
-        return Response(text, media_type="text/tab-separated-values", headers=_lacking(readings))
-
-    async def svg(request: Request) -> Response:
-        asked = await explorer.asked(request)
-        if not asked.words:
-            raise InputError("nothing to draw", remedy="type a sentence first")
-        readings = await explorer.readings(asked)
-        drawn = picture(asked.words, asked.sentence, asked.num_read, readings)
-        return Response(drawn, media_type="image/svg+xml", headers=_lacking(readings))
-
-    async def refuse(request: Request, error: Exception) -> Response:
-        return PlainTextResponse(str(error), status_code=400)
-
-    async def fault(request: Request, error: Exception) -> Response:
-        return PlainTextResponse(str(explain(error, "explore")), status_code=500)
-
-    async def gone(request: Request, error: Exception) -> Response:
-        return Response(status_code=400)
-
     routes = [
-        Route("/", index),
-        Route("/explorer.css", css),
-        Route("/explorer.js", javascript),
-        Route("/read", read, methods=["POST"]),
-        Route("/table", table, methods=["POST"]),
-        Route("/svg", svg, methods=["POST"]),
+        Route("/", lambda _: HTMLResponse(page(readers, limits))),
+        Route("/explorer.css", lambda _: Response(style(), media_type="text/css")),
+        Route("/explorer.js", lambda _: Response(script(), media_type="text/javascript")),
+        Route("/read", explorer.read, methods=["POST"]),
+        Route("/table", explorer.table, methods=["POST"]),
+        Route("/svg", explorer.svg, methods=["POST"]),
     ]
-    handlers = {InputError: refuse, ClientDisconnect: gone, Exception: fault}
+    handlers: dict[Any, Callable[[Request, Exception], Response]] = {
+        InputError: lambda _, error: PlainTextResponse(str(error), status_code=400),
+        ClientDisconnect: lambda _, error: Response(status_code=400),
+        Exception: lambda _, error: PlainTextResponse(str(explain(error, "explore")), status_code=500),
+    }
     return _OnlyHere(Starlette(routes=[Mount("/{token}", routes=routes)], exception_handlers=handlers), token)
 
 
