@@ -140,31 +140,6 @@ def test_figures_are_not_kept_for_weights_that_changed_meanwhile(
     assert not (run / "measured").exists()
 
 
-def test_two_that_measure_suites_at_once_keep_both(
-    treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("one", "two"):
-        meta = {**SUITE["meta"], "name": name}  # type: ignore[dict-item]
-        (tmp_path / f"{name}.json").write_text(json.dumps({**SUITE, "meta": meta}), encoding="utf-8")
-    run, original, nested = (
-        Path(shutil.copytree(runs[1], tmp_path / "run", ignore=lambda *_: ["measured"])),
-        measure.score_suites,
-        [],
-    )
-
-    def score_beside_another(*arguments: object, **options: object) -> object:
-        if not nested:
-            nested.append("begun")
-            assert treelm("compare", str(run), "--syntaxgym", str(tmp_path / "two.json")).code == 0
-        return original(*arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(measure, "score_suites", score_beside_another)
-    assert treelm("compare", str(run), "--syntaxgym", str(tmp_path / "one.json")).code == 0
-    assert nested
-    (kept,) = (run / "measured").glob("syntaxgym-*.json")
-    assert json.loads(kept.read_text())["figures"].keys() == {"one", "two"}
-
-
 def test_rows_of_a_kept_comparison_stand_beside_new_ones(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
     treelm("compare", runs[1], "--out", str(tmp_path))
     outcome = treelm("compare", str(tmp_path / "comparison.json"), runs[2], "--format", "csv")

@@ -41,7 +41,6 @@ from treelm.evaluation.comparison.metrics import (
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.minimal_pairs import first_of_groups, score_pairs
-from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite
@@ -177,7 +176,9 @@ class Measurement:
         self._check_weights()  # it loaded the model by itself
         lm = self._model()
         reads_words = lm.predicts_words and not lm.needs_trees
-        metrics = RunMetrics(
+        result = evaluated.result
+        labelled = [(one.protocol, one.total) for one in result.bracketing if one.parameters.labeled]
+        return RunMetrics(
             name=self._name,
             run=str(self._run),
             system=lm.system,
@@ -190,37 +191,41 @@ class Measurement:
             scoring_words_per_second=_scoring_speed(lm, evaluated.sentences) if reads_words else None,
             needs_trees=lm.needs_trees,
             scoring_threads=torch.get_num_threads(),
+            split=result.split,
+            num_sentences=result.num_sentences,
+            num_words=result.num_words,
+            perplexities=result.perplexities,
+            labeled_f1=tuple(
+                F1Metric(protocol=name, corpus_f1=total.f1, sentence_f1=total.sentence_f1) for name, total in labelled
+            ),
+            unlabeled_f1=tuple(
+                F1Metric(protocol=one.name, corpus_f1=one.corpus_f1, sentence_f1=one.sentence_f1)
+                for one in result.spans
+            ),
+            gold_trees=gold if result.spans else None,
+            baselines=result.baselines,
+            own=dict(result.own),
+            notes=(*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)),
         )
-        return _with_result(metrics, evaluated.result, gold)
 
     def _syntaxgym(self) -> SyntaxGymMetrics:
-        """Score what is not kept: accuracies of suites here, and the sentences of any scoring of them in the cache."""
-        suites = self._settings.load_suites()
-        origin = {**self._origin, "tokenisation": self._settings.tokenisation}
-        done: dict[str, Any] = self._cache.get("syntaxgym", origin) or {}
-        missing = [suite for suite in suites if done.get(suite.name, {}).get("suite") != _suite_hash(suite)]
-        if missing:
-            done |= self._score_suites(missing)
-            done = {**(self._cache.get("syntaxgym", origin) or {}), **done}  # others may measure it too
-            self._cache.put("syntaxgym", origin, done)
-        accuracies = {suite.name: float(done[suite.name]["accuracy"]) for suite in suites}
-        known = {suite.name: done[suite.name]["without_unknown"] for suite in suites}
-        return SyntaxGymMetrics.of(accuracies, known)
+        """Metrics of suites; the sentences of any scoring of them are kept in the cache of this machine."""
+        suites, tokenisation = self._settings.load_suites(), self._settings.tokenisation
+        hashes = {suite.name: _suite_hash(suite) for suite in suites}
 
-    def _score_suites(self, suites: Sequence[Suite]) -> dict[str, dict[str, Any]]:
-        lm, tokenisation = self._model(), self._settings.tokenisation
-        cache = ScoreCache.of(lm, tokenisation=tokenisation)
-        what = f"{self._name}: {len(suites)} suites of SyntaxGym"
-        with self._show(what, len(write_sentences(suites))) as advance:
-            results = score_suites(lm, suites, tokenisation=tokenisation, on_sentence=advance, cache=cache)
-        return {
-            suite.name: {
-                "suite": _suite_hash(suite),
-                "accuracy": result.accuracy(),
-                "without_unknown": result.accuracy_without_unknown(),
-            }
-            for suite, result in zip(suites, results, strict=True)
-        }
+        def score() -> SyntaxGymMetrics:
+            lm, total = self._model(), len(write_sentences(suites))
+            cache = ScoreCache.of(lm, tokenisation=tokenisation)
+            with self._show(f"{self._name}: {len(suites)} suites of SyntaxGym", total) as advance:
+                results = score_suites(lm, suites, tokenisation=tokenisation, on_sentence=advance, cache=cache)
+            by_suite = dict(zip(hashes, results, strict=True))
+            return SyntaxGymMetrics.of(
+                {name: result.accuracy() for name, result in by_suite.items()},
+                {name: result.accuracy_without_unknown() for name, result in by_suite.items()},
+            )
+
+        origin = {**self._origin, "tokenisation": tokenisation, "suites": hashes}
+        return self._measured("syntaxgym", SyntaxGymMetrics, origin, score)
 
     def _pairs(self, file: str) -> PairMetrics:
         settings, name = self._settings, Path(file).name
@@ -270,28 +275,6 @@ def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:
     if settings.max_sentences is not None:
         evaluation = replace(evaluation, max_sentences=settings.max_sentences)
     return replace(recipe, search=settings.changed(recipe.search), evaluation=evaluation)
-
-
-def _with_result(metrics: RunMetrics, result: EvaluationResult, gold: GoldTrees) -> RunMetrics:
-    return replace(
-        metrics,
-        split=result.split,
-        num_sentences=result.num_sentences,
-        num_words=result.num_words,
-        perplexities=result.perplexities,
-        labeled_f1=tuple(
-            F1Metric(protocol=one.protocol, corpus_f1=one.total.f1, sentence_f1=one.total.sentence_f1)
-            for one in result.bracketing
-            if one.parameters.labeled
-        ),
-        unlabeled_f1=tuple(
-            F1Metric(protocol=one.name, corpus_f1=one.corpus_f1, sentence_f1=one.sentence_f1) for one in result.spans
-        ),
-        gold_trees=gold if result.spans else None,
-        baselines=result.baselines,
-        own=dict(result.own),
-        notes=(*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)),
-    )
 
 
 def _recipe_hash(recipe: Recipe) -> str:
