@@ -202,13 +202,9 @@ def test_the_same_content_at_another_time_is_not_prepared_anew(tmp_path: Path, m
     assert prepared([path], cache=tmp_path / "cache").directory == before.directory
 
 
-@pytest.mark.parametrize(
-    ("happens", "told"),
-    [(lambda path: path.write_text(GOOD * 2), "it changed while it was read"), (Path.unlink, "no such file")],
-    ids=["changes", "vanishes"],
-)
+@pytest.mark.parametrize("happens", [lambda path: path.write_text(GOOD * 2), Path.unlink], ids=["changes", "vanishes"])
 def test_a_file_that_changes_while_it_is_read_is_not_kept(
-    happens: Callable[[Path], object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    happens: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, published = write(tmp_path / "a.ptb", GOOD), list[object]()
 
@@ -218,7 +214,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
 
     monkeypatch.setattr(preparing, "built", build)
     monkeypatch.setattr(Path, "rename", lambda *names: published.append(names))
-    with pytest.raises(InputError, match=rf"a\.ptb: {told}"):
+    with pytest.raises(InputError, match=r"a\.ptb: it changed while it was read"):
         prepared([path], cache=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
     assert not published  # so no other process could open it, nor a kill leave it there

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -66,7 +65,7 @@ def prepare(
     are cores, and none beside this process for small files). The directory appears when it is complete. ``on_block`` is
     called for each megabyte that has been read. Raises InputError for the first bad sentence; with
     ``on_error="skip"`` bad sentences are left out and ``skipped`` lists them. Raises InputError for a source without
-    sentences.
+    sentences, and for one that changes while it is read.
     """
     directory = Path(directory)
     if directory.exists():
@@ -74,7 +73,7 @@ def prepare(
     if not sources:
         raise InputError("a corpus of no files", remedy="give at least one file")
     check_choice("on_error", on_error, get_args(OnError))
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    before = list(map(_status, sources))
     with atomic_directory(directory) as building:
         builder = CorpusBuilder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
         try:
@@ -82,6 +81,10 @@ def prepare(
                 for source in sources:
                     _read_source(builder, source, options, on_error, max_sentences, computed, on_block)
             built(builder, building)
+            for source, status in zip(sources, before, strict=True):
+                if _status(source) != status:
+                    remedy = "wait until it is complete"
+                    raise InputError("it changed while it was read", where=str(source), remedy=remedy)
         finally:
             for sink in builder.sinks.values():
                 sink.abandon()
@@ -101,17 +104,17 @@ def prepared(
     """The prepared corpus of these files, from the cache unless the content of a file or an option has changed.
 
     Content is what is compared: a file may be replaced without another size or time. ``on_block`` is as of ``prepare``.
-    Raises InputError for a file that changes while it is read.
     """
     if any(str(source) == STDIN for source in sources):
         raise InputError("a prepared corpus from standard input", remedy=_SAVE_FIRST)
-    before = list(map(_status, sources))
+    for source in sources:
+        _check_regular(Path(source))
     directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
     if directory.exists():
         return PreparedCorpus.open(directory)
     remove_stale(directory.parent)
     try:
-        corpus = prepare(
+        return prepare(
             sources,
             directory,
             options=options,
@@ -130,11 +133,6 @@ def prepared(
         found = f"prepared data cannot be kept ({error.strerror or error})"
         remedy = f"set {CACHE_VARIABLE} to a folder that can be written"
         raise InputError(found, where=str(directory.parent), remedy=remedy) from None
-    for source, status in zip(sources, before, strict=True):
-        if _status(source) != status:
-            shutil.rmtree(directory)
-            raise InputError("it changed while it was read", where=str(source), remedy="wait until it is complete")
-    return corpus
 
 
 def _is_on_the_way(name: str | bytes | int | None, folder: Path) -> bool:
@@ -150,14 +148,17 @@ def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: objec
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _status(source: str | Path) -> tuple[int, ...] | None:
-    """What changes with a file. Raises ``InputError`` for what can be read only once."""
-    check_is_file(str(source))
-    path = Path(source)
-    if not path.exists():
-        return None  # told where it is opened
-    if not path.is_file():
+def _check_regular(path: Path) -> None:
+    check_is_file(str(path))
+    if path.exists() and not path.is_file():
         raise InputError("no regular file: it can be read only once", where=str(path), remedy=_SAVE_FIRST)
+
+
+def _status(source: str | Path) -> tuple[int, ...] | None:
+    """What changes with a file; None of what is no regular file."""
+    path = Path(source)
+    if not path.is_file():
+        return None
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
