@@ -6,7 +6,7 @@ import pytest
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute, Sentences, compute_each, here
+from treelm.inference.processes import Compute, Sentences, compute_each, in_process
 
 
 def sentences(*texts: str) -> list[Sentence]:
@@ -36,24 +36,24 @@ def elsewhere(batches: Iterable[Sentences]) -> Iterator[list[int | InputError]]:
 @pytest.mark.parametrize("window", [1, 3])
 def test_results_come_in_input_order(batch_size: int, window: int) -> None:
     texts = ["a b c", "a", "a b", "a b c d", "", "a b"]
-    pairs = list(in_batches(sentences(*texts), here(lengths), batch_size=batch_size, window=window))
+    pairs = list(in_batches(sentences(*texts), in_process(lengths), batch_size=batch_size, window=window))
     assert [(sentence.line, result) for sentence, result in pairs] == [(1, 3), (2, 1), (3, 2), (4, 4), (5, 0), (6, 2)]
 
 
 def test_a_bad_sentence_is_named_and_nothing_else_is_lost() -> None:
     skipped: list[InputError] = []
-    pairs = list(in_batches(sentences("a", "bad", "a b"), here(lengths), batch_size=3, skipped=skipped))
+    pairs = list(in_batches(sentences("a", "bad", "a b"), in_process(lengths), batch_size=3, skipped=skipped))
     assert [result for _, result in pairs] == [1, None, 2]
     assert [error.where for error in skipped] == ["in.txt:2"]
 
 
 def test_without_a_list_for_errors_the_bad_sentence_is_raised_by_place() -> None:
     with pytest.raises(InputError, match=r"in\.txt:2: a bad word; write a good one"):
-        list(in_batches(sentences("a", "bad", "a b"), here(lengths), batch_size=3))
+        list(in_batches(sentences("a", "bad", "a b"), in_process(lengths), batch_size=3))
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 100])
-@pytest.mark.parametrize("compute", [here(lengths), elsewhere], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("compute", [in_process(lengths), elsewhere], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_all_results_before_an_error_come_before_it(batch_size: int, compute: Compute[int], is_readable: bool) -> None:
     def stream() -> Iterator[Sentence]:
@@ -78,7 +78,7 @@ def test_reads_one_batch_ahead_then_more_but_no_more_than_a_window() -> None:
             read.append(sentence.line)
             yield sentence
 
-    pairs = in_batches(stream(), here(lengths), batch_size=2, window=2)  # type: ignore[arg-type]
+    pairs = in_batches(stream(), in_process(lengths), batch_size=2, window=2)  # type: ignore[arg-type]
     next(pairs)
     assert read == [1, 2]
     next(pairs)

@@ -17,7 +17,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams
-from treelm.inference.processes import here, score
+from treelm.inference.processes import in_process, score
 from treelm.inference.stimuli import Columns, Stimulus, check_documents, read_table, stimulus
 from treelm.inference.surprisal_table import NamedModel, SourceNames, SurprisalTable, TableSettings
 from treelm.models.measures import ENTROPY, value_at_start
@@ -138,7 +138,7 @@ def failing(lm: NamedModel) -> NamedModel:
             raise InputError("too hard", remedy="give another")
         return score(lm.lm, sentences)
 
-    return NamedModel(name=lm.name, lm=lm.lm, compute=here(compute))
+    return NamedModel(name=lm.name, lm=lm.lm, compute=in_process(compute))
 
 
 def test_what_one_model_cannot_score_is_missing_beside_the_other_and_breaks_its_lags(models: list[NamedModel]) -> None:

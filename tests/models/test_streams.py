@@ -19,7 +19,7 @@ from treelm.evaluation.audit import Tolerances, audit
 from treelm.evaluation.evaluate import NO_GOLD, evaluate_sentences
 from treelm.inference.batching import in_batches
 from treelm.inference.generation import generate
-from treelm.inference.processes import here
+from treelm.inference.processes import in_process
 from treelm.models.readings import Carried, Reading, check_carried
 from treelm.models.scores import NoLogProbability
 from treelm.models.states import TextState
@@ -224,7 +224,9 @@ def test_a_log_probability_that_is_none_is_told_with_its_sentence() -> None:
         network.score([["3"]])
     skipped: list[InputError] = []
     lines = [Sentence(words=(word,), identifier="", source="f", line=n) for n, word in enumerate("123", start=1)]
-    found = [score is not None for _, score in in_batches(lines, here(network.score), batch_size=3, skipped=skipped)]
+    found = [
+        score is not None for _, score in in_batches(lines, in_process(network.score), batch_size=3, skipped=skipped)
+    ]
     assert (found, [one.where for one in skipped]) == ([True, True, False], ["f:3"])
 
 

@@ -178,7 +178,7 @@ def device_here(options: ModelOptions) -> DeviceName:
 
 
 def workers(options: Any, run: str) -> dict[str, Any]:
-    """Return what ``computing`` is told of a subcommand's ``ModelOptions`` and ``WorkerOptions``, and of a run."""
+    """Return what ``model_workers`` is told of a subcommand's ``ModelOptions`` and ``WorkerOptions``, and of a run."""
     return {"run": run, **{name: getattr(options, name) for name in ("processes", "cluster", "device")}}
 
 

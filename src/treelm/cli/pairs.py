@@ -73,10 +73,10 @@ def main(arguments: list[str]) -> int:
 
 def _score(options: Arguments, run: str, lm: LanguageModel, pairs: Sequence[MinimalPair]) -> MinimalPairResult:
     from treelm.evaluation.minimal_pairs import score_pairs
-    from treelm.inference.processes import computing, score
+    from treelm.inference.processes import model_workers, score
 
     bar = progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)}))
-    with computing(score, lm, **workers(options, run)) as compute, bar as advance:
+    with model_workers(score, lm, **workers(options, run)) as compute, bar as advance:
         result = score_pairs(
             lm,
             pairs,

@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "treelm parse", arguments)
     from treelm.inference.batching import in_batches
-    from treelm.inference.processes import annotate, computing
+    from treelm.inference.processes import annotate, model_workers
 
     if options.figure and not options.figure.endswith(".svg"):
         raise InputError(f"cannot draw into {options.figure}", remedy="end its name in .svg")
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     sentences = read_input(options.file, options, skipped, empty_lines=True)
     collect = skipped if options.on_error == "skip" else None
     draw = _writer(options.show)
-    computer = computing(annotate, lm, **workers(options, options.run))
+    computer = model_workers(annotate, lm, **workers(options, options.run))
     bar = progress_bar("parsing", None, shares_terminal=options.output == "-")
     with bar as advance, open_output(options.output) as out, computer as compute:
         figure = options.figure

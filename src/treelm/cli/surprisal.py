@@ -188,11 +188,11 @@ def _computing(
     stack: ExitStack, options: Arguments, run: str, model: NamedModel, settings: TableSettings
 ) -> NamedModel:
     """The model with how its scores are computed: here, by other processes, or on a cluster."""
-    from treelm.inference.processes import computing
+    from treelm.inference.processes import model_workers
     from treelm.models.measures import score_with_measures
 
     job = partial(score_with_measures, measures=settings.measures)
-    compute = stack.enter_context(computing(job, model.lm, **workers(options, run)))
+    compute = stack.enter_context(model_workers(job, model.lm, **workers(options, run)))
     return replace(model, compute=compute)
 
 

@@ -131,7 +131,7 @@ def score_run(
     """
     from treelm.corpora.running_text import normalise
     from treelm.evaluation.human.material import score_material
-    from treelm.inference.processes import computing, score
+    from treelm.inference.processes import model_workers, score
     from treelm.inference.stimulus_advice import listed
     from treelm.inference.surprisal import CONVERGED
 
@@ -140,7 +140,7 @@ def score_run(
     search = in_words(lm) if set_search is None else set_search(lm)
     kept = tuple(name for name in (CONVERGED, *columns) if name in lm.word_columns)
     bar = progress_bar(f"{run}: scoring {material.name}", len(set(material.sentences)))
-    elsewhere = computing(
+    elsewhere = model_workers(
         score, lm, run=run, processes=options.processes, cluster=options.cluster, device=options.device
     )
     with elsewhere as compute, bar as advance:

@@ -33,7 +33,7 @@ from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
-from treelm.inference.processes import Compute, analyse, computing, here, parse
+from treelm.inference.processes import Compute, analyse, in_process, model_workers, parse
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Searching, set_search
 from treelm.models.layers.devices import DeviceName
@@ -79,12 +79,12 @@ def evaluate_sentences(
 
     ``skipped`` collects sentences that cannot be read or scored (see ``in_batches``); ``on_sentence`` is called after
     each one, for progress. ``protocols`` are those of ``usual_protocols`` if not given; ``baselines``: trivial trees
-    are scored by them too. ``compute`` (see ``computing``) analyses in other processes instead of ``lm``. Raises
+    are scored by them too. ``compute`` (see ``model_workers``) analyses in other processes instead of ``lm``. Raises
     ``InputError`` when some sentences have trees and others have none, and when nothing is left to evaluate.
     """
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
-    analysed = in_batches(sentences, compute or here(lm.analyse), batch_size=batch_size, skipped=skipped)
+    analysed = in_batches(sentences, compute or in_process(lm.analyse), batch_size=batch_size, skipped=skipped)
     if lm.needs_trees:
         analysed, notes = _with_trees(lm, sentences, batch_size), (*notes, GIVEN_TREES)
     for sentence, analysis in analysed:
@@ -248,7 +248,7 @@ def evaluate_run(
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
     by_what = analyse if scores else parse
     found = []
-    with computing(by_what, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
+    with model_workers(by_what, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
         for name in names:
             own_skipped = skipped
             evaluation = None

@@ -19,7 +19,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation, words_of
 from treelm.errors import InputError, nearest
 from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute, here
+from treelm.inference.processes import Compute, in_process
 from treelm.io.tables import deduplicate_names, read_rows, table_text
 from treelm.models.scores import NATS_PER_BIT
 
@@ -241,7 +241,7 @@ def score_pairs(
 ) -> MinimalPairResult:
     """Score both sentences of every pair, each with its end; the same sentence is scored once.
 
-    ``compute`` (see ``computing``) scores in other processes instead of ``lm``.
+    ``compute`` (see ``model_workers``) scores in other processes instead of ``lm``.
 
     Raises ``InputError`` if there are no pairs.
     """
@@ -254,7 +254,7 @@ def score_pairs(
     log_probs: dict[str, float] = {}
     unknown: dict[str, bool] = {}
     is_lower_bound = False
-    for sentence, score in in_batches(sentences, compute or here(lm.score), batch_size=batch_size):
+    for sentence, score in in_batches(sentences, compute or in_process(lm.score), batch_size=batch_size):
         assert score is not None
         assert sentence.text is not None
         log_probs[sentence.text] = float(score.log_probs.sum())

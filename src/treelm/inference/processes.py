@@ -1,4 +1,4 @@
-"""One model in several processes, here or on a cluster: batches go out, results come back in order.
+"""One model in several processes, on this machine or on a cluster: batches go out, results come back in order.
 
 Every process loads the run for itself. Results do not depend on batch-mates, so they are the same as in one process.
 """
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from socket import gethostname
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from treelm.errors import InputError
+from treelm.errors import InputError, without_errors
 from treelm.inference.loading import load, model_hash
 from treelm.io.workers import usable_cores, worker_pool
 from treelm.models.base import Analysis, LanguageModel
@@ -23,7 +23,7 @@ from treelm.models.scores import ParsedSentence, SentenceScore
 
 Result = TypeVar("Result")
 Sentences = Sequence[Sequence[str]]
-Job = Callable[[LanguageModel, Sentences], Sequence[Result]]
+Task = Callable[[LanguageModel, Sentences], Sequence[Result]]
 """Operation on sentences: a function of a module, so that another process finds it."""
 
 _WORKER = {"what": "a process that computes", "remedy": "free memory, or lower the number of processes"}
@@ -31,22 +31,22 @@ _WORTH_STARTING = 20.0  # seconds of work that are left: to start processes take
 
 
 def score(lm: LanguageModel, sentences: Sentences) -> list[SentenceScore]:
-    """The scores of sentences (a ``Job``)."""
+    """The scores of sentences (a ``Task``)."""
     return lm.score(sentences)
 
 
 def analyse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
-    """Scores and trees of sentences (a ``Job``)."""
+    """Scores and trees of sentences (a ``Task``)."""
     return lm.analyse(sentences)
 
 
 def parse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
-    """Trees of sentences without scores, which many systems find without predicting a word (a ``Job``)."""
+    """Trees of sentences without scores, which many systems find without predicting a word (a ``Task``)."""
     return [Analysis(score=None, tree=tree) for tree in lm.parse(sentences)]
 
 
 def annotate(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence | None]:
-    """The trees of sentences with their tags, None for one without words (a ``Job``)."""
+    """The trees of sentences with their tags, None for one without words (a ``Task``)."""
     parsed = iter(lm.annotate([words for words in sentences if words]))
     return [next(parsed) if words else None for words in sentences]
 
@@ -61,29 +61,18 @@ def compute_each(compute: Callable[[Sentences], Sequence[Result]], sentences: Se
         return [result for one in sentences for result in compute_each(compute, [one])]
 
 
-class InferenceTask(NamedTuple):
-    """A job for some sentences, with what is needed to load the model."""
-
-    run: str
-    identity: str  # the hash of its weights
-    device: DeviceName
-    settings: Mapping[str, Any]
-    job: Job[Any]
-    sentences: Sentences
-
-
 Compute = Callable[[Iterable[Sentences]], Iterator[list[Result | InputError]]]
-"""Function from batches to the results of each, in order, as of ``compute_each``: here, or in other processes."""
+"""Function from batches to the results of each, in order, as of ``compute_each``: in this process, or in others."""
 
 
-def here(compute: Callable[[Sentences], Sequence[Result]]) -> Compute[Result]:
+def in_process(compute: Callable[[Sentences], Sequence[Result]]) -> Compute[Result]:
     """Compute batches in this process, each when its results are asked for."""
     return lambda batches: map(partial(compute_each, compute), batches)
 
 
 @contextmanager
-def computing(
-    job: Job[Result],
+def model_workers(
+    task: Task[Result],
     lm: LanguageModel,
     *,
     run: str,
@@ -91,23 +80,23 @@ def computing(
     cluster: str = "",
     device: DeviceName | None = None,
 ) -> Iterator[Compute[Result]]:
-    """Give how to do a job with a run's model: by ``lm`` itself, in other processes, or on a cluster (``mapping``).
+    """Give how to do a task with a run's model: by ``lm`` itself, by other processes, or on a cluster.
 
     Their models get the present ``changeable`` attributes of ``lm`` and, without ``device``, its device. Raises
     ``InputError`` for less than one process, and where a worker of the cluster finds another model, or none, under the
     path of the run.
     """
     if processes == 1 and not cluster:
-        yield here(partial(job, lm))
+        yield in_process(partial(task, lm))
         return
-    with worker_pool(processes, cluster, **_WORKER) as computed:
+    with worker_pool(processes, cluster, **_WORKER) as pool:
         settings = {name: getattr(lm, name) for name in lm.changeable}
-        task = partial(InferenceTask, path_everywhere(run), model_hash(run), device or device_of(lm), settings, job)
-        yield lambda batches: computed(_answer, map(task, batches))
+        model = path_everywhere(run), model_hash(run), device or device_of(lm), settings
+        yield partial(pool, partial(_compute_in_worker, *model, task))
 
 
 def in_groups(
-    job: Job[Result],
+    task: Task[Result],
     lm: LanguageModel,
     groups: Iterable[Sentences],
     *,
@@ -127,20 +116,13 @@ def in_groups(
     number = processes or usable_cores()
     if processes == 0 and not cluster and number > 1 and waiting:
         begin, first = time.monotonic(), waiting.pop(0)
-        yield job(lm, first)
+        yield task(lm, first)
         if (time.monotonic() - begin) * len(waiting) < _WORTH_STARTING:
             number = 1
     number = processes or 1 if cluster else max(1, min(number, len(waiting)))
-    with computing(job, lm, run=run, processes=number, cluster=cluster, device=device) as compute:
+    with model_workers(task, lm, run=run, processes=number, cluster=cluster, device=device) as compute:
         for results in compute(waiting):
-            yield _without_errors(results)
-
-
-def _without_errors(found: Sequence[Result | InputError]) -> list[Result]:
-    for one in found:
-        if isinstance(one, InputError):
-            raise one
-    return [one for one in found if not isinstance(one, InputError)]
+            yield list(without_errors(results, None))
 
 
 def path_everywhere(run: str) -> str:
@@ -166,9 +148,16 @@ def _model(run: str, identity: str, device: DeviceName) -> LanguageModel:
     return load(run, device=device)
 
 
-def _answer(task: InferenceTask) -> list[Any]:
-    """Do a job in another process, which keeps the model from task to task."""
-    lm = _model(task.run, task.identity, task.device)
-    for name, value in task.settings.items():
+def _compute_in_worker(
+    run: str,
+    identity: str,
+    device: DeviceName,
+    settings: Mapping[str, Any],
+    task: Task[Result],
+    sentences: Sentences,
+) -> list[Result | InputError]:
+    """Do a task in another process, which keeps the model of this ``identity`` (hash of its weights) meanwhile."""
+    lm = _model(run, identity, device)
+    for name, value in settings.items():
         setattr(lm, name, value)
-    return compute_each(partial(task.job, lm), task.sentences)
+    return compute_each(partial(task, lm), sentences)

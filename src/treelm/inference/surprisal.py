@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute, here
+from treelm.inference.processes import Compute, in_process
 from treelm.inference.stimuli import Stimulus
 from treelm.models.base import LanguageModel
 from treelm.models.measures import MEASURES, Measure, score_with_measures
@@ -49,7 +49,7 @@ def score_stimuli(
     """Score stimuli in their order; None and an error in ``skipped`` is for those that cannot be (``in_batches``).
 
     With ``context="document"`` a model that keeps its context reads the sentences of a document in a row; any other
-    begins every sentence from nothing. ``measures`` add a column each. ``compute`` (see ``computing``, with
+    begins every sentence from nothing. ``measures`` add a column each. ``compute`` (see ``model_workers``, with
     ``score_with_measures``) scores sentences in other processes.
     """
     if context_of(lm, context) == "document":
@@ -65,7 +65,7 @@ def score_stimuli(
             waiting.append(one)
             yield one.as_read
 
-    compute = compute or here(partial(score_with_measures, lm, measures=measures))
+    compute = compute or in_process(partial(score_with_measures, lm, measures=measures))
     for _, score in in_batches(as_read(), compute, batch_size=batch_size, skipped=skipped):
         yield waiting.popleft(), score
 

@@ -68,7 +68,7 @@ _FRAME = "data frame"  # as the source of words
 
 @dataclass(frozen=True, kw_only=True)
 class NamedModel:
-    """A model in a table. ``unigrams`` are of its training corpus, ``compute`` scores elsewhere (``computing``)."""
+    """A model in a table. ``unigrams`` are of its training corpus, ``compute`` scores elsewhere (``model_workers``)."""
 
     name: str
     lm: LanguageModel

@@ -13,7 +13,7 @@ from treelm.corpora.data_packages import DATA_PACKAGES
 from treelm.corpora.running_text import normalise
 from treelm.evaluation.human import natural_stories, sap, ucl
 from treelm.evaluation.human.material import Material, score_material
-from treelm.inference.processes import here
+from treelm.inference.processes import in_process
 from treelm.models.persistence.storage import load_model
 from treelm.models.scores import SentenceScore
 
@@ -38,7 +38,7 @@ class Reader:
 def num_unknown(name: str, material: Material) -> int:
     """Words that the commands count as unknown; whatever is known is spelled by its tokens in full."""
     lm, reader = load_model(name), Reader()
-    found = score_material(lm, material, name=name, normalise=normalise, compute=here(reader.score))
+    found = score_material(lm, material, name=name, normalise=normalise, compute=in_process(reader.score))
     assert len(found.is_unknown) == len(material)
     words = [word for word in sorted(reader.words) if lm.vocabulary.unknown_class(word) is None]
     assert [lm.vocabulary.spell(lm.vocabulary.encode([word]).ids.tolist()) for word in words] == words
