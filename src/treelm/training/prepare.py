@@ -87,7 +87,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
         load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
     encoded = EncodedCorpus(train_data, vocabulary, labels, tags=model.tags, num_preceding=model.num_preceding)
     model.check_corpus(encoded, trains=True)
-    batches = _train_batches(encoded, model, recipe)
+    batches = _batches(encoded, model, recipe, trains=True)
     dev = None if dev_data is None else dev_batches(dev_data, model, recipe)
     dev_trees = None
     if recipe.training.select_by == "unlabeled_f1" and dev_data is not None:
@@ -113,40 +113,53 @@ def read_dev_trees(data: DataConfig) -> list[Tree]:
     return parsed
 
 
-def _train_batches(encoded: EncodedCorpus, model: LanguageModel, recipe: Recipe) -> RecipeBatches:
+def dev_batches(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe) -> RecipeBatches:
+    """The batches on which a recipe evaluates a model in training: sentences, or a stream."""
+    encoded = EncodedCorpus(
+        corpus,
+        model.vocabulary,
+        model.labels if model.predicts_labels else merge_labels([corpus]),  # else any label will do
+        tags=model.tags,
+        unknown_labels=recipe.data.unknown_labels,
+        num_preceding=model.num_preceding,
+    )
+    model.check_corpus(encoded, trains=False)
+    if encoded.num_dropped and recipe.training.batches == "sentences":
+        _logger.warning("%d dev sentences have labels that training lacks and are left out", encoded.num_dropped)
+    return _batches(encoded, model, recipe, trains=False)
+
+
+def _batches(encoded: EncodedCorpus, model: LanguageModel, recipe: Recipe, *, trains: bool) -> RecipeBatches:
+    """The batches of training, in an order of their own in each epoch, or those of dev, in that of the file."""
     config = recipe.training
     if config.batches == "sentences":
-        return SentenceBatches(
-            encoded,
-            batch_size=config.batch_size,
-            max_actions=config.max_actions,
-            config=recipe.batches,
-            seed=config.seed,
-        )
+        if not trains:
+            return SentenceBatches(encoded, batch_size=_DEV_BATCH_SIZE, max_actions=_DEV_ACTIONS, shuffle=False)
+        size, most = config.batch_size, config.max_actions
+        return SentenceBatches(encoded, batch_size=size, max_actions=most, config=recipe.batches, seed=config.seed)
     if not isinstance(model, StreamLM):
         found = f'batches = "{config.batches}" with system {model.system!r}, which reads whole sentences'
         raise InputError(found, where="[training]", remedy='set batches = "sentences"')
     if recipe.batches != BatchesConfig():
         found = f'settings of sentence batches with training.batches = "{config.batches}"'
         raise InputError(found, where="[batches]", remedy="leave this section out")
-    model.check_stream(config.bptt, config.batch_size)
+    if trains:
+        model.check_stream(config.bptt, config.batch_size)
+    common: dict[str, Any] = {
+        "batch_size": config.batch_size if trains else config.dev_rows,
+        "bptt": config.bptt,
+        "seed": config.seed,
+        "constituents": model.reads_constituents and (trains or encoded.prepared.has_trees),
+    }
     if config.batches == "packed":
-        return PackedBatches(
-            encoded,
-            batch_size=config.batch_size,
-            bptt=config.bptt,
-            seed=config.seed,
-            constituents=model.reads_constituents,
-        )
+        return PackedBatches(encoded, shuffle=trains, **common)
     return BPTTBatches(
         encoded,
-        batch_size=config.batch_size,
-        bptt=config.bptt,
-        random_length=config.bptt_random_length,
-        seed=config.seed,
+        random_length=trains and config.bptt_random_length,
+        shuffle_documents=trains and config.shuffle_documents,
         sentence_ends=config.sentence_ends,
-        constituents=model.reads_constituents,
-        shuffle_documents=config.shuffle_documents,
+        keep_rest=not trains,
+        **common,
     )
 
 
@@ -171,36 +184,3 @@ def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfi
     if model.bounds_margin is None:
         return model
     return replace(model, config=model.config.fitted_to(train_data, model.bounds_margin), bounds_margin=None)
-
-
-def dev_batches(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe) -> RecipeBatches:
-    """The batches on which a recipe evaluates a model in training: sentences, or a stream."""
-    labels = model.labels if model.predicts_labels else merge_labels([corpus])  # else any label will do
-    unknown_labels = recipe.data.unknown_labels
-    encoded = EncodedCorpus(
-        corpus,
-        model.vocabulary,
-        labels,
-        tags=model.tags,
-        unknown_labels=unknown_labels,
-        num_preceding=model.num_preceding,
-    )
-    model.check_corpus(encoded, trains=False)
-    config = recipe.training
-    constituents = isinstance(model, StreamLM) and model.reads_constituents and corpus.has_trees
-    if config.batches == "packed":
-        return PackedBatches(
-            encoded, batch_size=config.dev_rows, bptt=config.bptt, shuffle=False, constituents=constituents
-        )
-    if config.batches == "stream":
-        return BPTTBatches(
-            encoded,
-            batch_size=config.dev_rows,
-            bptt=config.bptt,
-            sentence_ends=config.sentence_ends,
-            keep_rest=True,
-            constituents=constituents,
-        )
-    if encoded.num_dropped:
-        _logger.warning("%d dev sentences have labels that training lacks and are left out", encoded.num_dropped)
-    return SentenceBatches(encoded, batch_size=_DEV_BATCH_SIZE, max_actions=_DEV_ACTIONS, shuffle=False)

@@ -284,8 +284,7 @@ class Trainer:
                     if ends_epoch:
                         state.epoch, state.step_in_epoch = state.epoch + 1, 0
                     # Losses, signals and limits of time are known to all, so that a run ends after the same step.
-                    self._tick()
-                    told = group.all_gather((update.loss, received[:1], process_time() - cpu_begin, state.seconds))
+                    told = group.all_gather((update.loss, received[:1], process_time() - cpu_begin, self._elapsed()))
                     loss, state.seconds = LossSum.sum(one for one, *_ in told), told[0][3]
                     interrupted_by = next((names[0] for _, names, _, _ in told if names), None)
                     state.cpu_seconds += sum(seconds for _, _, seconds, _ in told)
@@ -374,10 +373,11 @@ class Trainer:
                 self.carried[shard] = {name: one[rows].to(group.device) for name, one in rows_of_all.items()}
         self.batches.restore(self.state.position)
 
-    def _tick(self) -> None:
-        now = perf_counter()
-        self.state.seconds += now - self._clock
-        self._clock = now
+    def _elapsed(self) -> float:
+        """Seconds of training until now. All processes go by the first one's clock."""
+        passed = perf_counter() - self._clock
+        self._clock += passed
+        return self.state.seconds + passed
 
     # Validate.
 
@@ -409,7 +409,7 @@ class Trainer:
                 state.learning_rate.observe(value, self.config)
                 state.early_stopping.observe(value)
                 state.averaging.observe(value, state.step, self.config)
-            self._tick()
+            state.seconds = self.group.on_main(self._elapsed)
             metrics = {**loss.named(), "is_best": is_best, "seconds": perf_counter() - begin}
             if f1 is not None:
                 metrics["unlabeled_f1"] = f1
@@ -462,7 +462,7 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint of everything that the rest of the run depends on."""
         check_finite(self.model, step=self.state.step)
-        self._tick()
+        self.state.seconds = self.group.on_main(self._elapsed)
         own = {shard: {name: rows.cpu() for name, rows in state.items()} for shard, state in self.carried.items()}
         carried = {shard: state for part in self.group.gather(own) for shard, state in part.items()}
         self.group.on_main(lambda: self._save(carried))
