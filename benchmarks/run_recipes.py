@@ -12,8 +12,8 @@ from typing import Any
 
 import tomli_w
 
+from treelm.configs import to_plain
 from treelm.errors import InputError
-from treelm.models.configs import to_plain
 from treelm.models.search.config import with_search_section
 from treelm.training.recipe import FILE_NAME, SECTIONS, Recipe, load_recipe, parse_override, recipe_names
 from treelm.training.run_folder import load_run_recipe

@@ -103,7 +103,7 @@ REFUSED = {
     "a config of another system": ("treelm parse mixed in.txt", "mixed"),
     "an unknown key in a recipe": (
         "treelm train unknown.toml --out run",
-        "unknown field 'epoks'; did you mean 'epochs'?",
+        "unknown field 'epoks'; did you mean epochs?",
     ),
     "a recipe that is no TOML": ("treelm train unclosed.toml --out run", "unclosed.toml:1: not TOML"),
     "text that is not UTF-8": (

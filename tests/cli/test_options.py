@@ -41,7 +41,7 @@ def test_the_search_of_a_recipe_is_that_of_its_run(project: Path, tmp_path: Path
     (run / "recipe.toml").write_text(recipe.replace('method = "beam"', 'method = "particles"'))
     assert run_search(run) == SearchConfig(action_beam=20, word_beam=5, method="particles")
     (run / "recipe.toml").write_text(recipe.replace('method = "beam"', "method = 3"))
-    with pytest.raises(InputError, match=r"\[search\]: method = 3 is not one of 'beam', 'particles'"):
+    with pytest.raises(InputError, match=r"\[search\]: method = 3; give 'beam', 'particles'"):
         run_search(run)
 
 

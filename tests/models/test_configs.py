@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import pickle
+from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Literal
 
 import pytest
 
+from treelm.configs import InfFloat, Positive, Size, configuration, from_plain, require, to_plain, to_toml_values
 from treelm.errors import InputError
-from treelm.models.configs import NULL, from_plain, to_plain, to_toml_values
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inner:
-    rate: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.rate < 0:
-            raise InputError(f"rate = {self.rate}", remedy="give 0 or more")
+@configuration
+class Base:
+    rate: Positive = 0.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outer:
-    size: int
+@configuration
+class Outer(Base):
+    size: Size
     kind: Literal["a", "b"] = "a"
     limit: int | None = None
     betas: tuple[float, float] = (0.9, 0.99)
     names: tuple[str, ...] = ()
     flag: bool = False
-    inner: Inner = field(default_factory=Inner)
+
+    def __post_init__(self) -> None:
+        require(self, "size", self.size > self.rate, f"more than rate = {self.rate}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class Limited:
-    most: int | None = field(default=5)
+    most: int | None = 5
     least: int | None = None
 
 
@@ -42,7 +41,7 @@ def build(**values: object) -> Outer:
 
 
 def test_round_trip() -> None:
-    config = Outer(size=4, kind="b", limit=7, names=("x", "y"), flag=True, inner=Inner(rate=2.0))
+    config = Outer(size=4, kind="b", limit=7, names=("x", "y"), flag=True, rate=2.0)
     assert from_plain(Outer, to_plain(config), where="here") == config
 
 
@@ -63,17 +62,30 @@ def test_lists_become_tuples_and_whole_numbers_floats() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"size": "big"}, "size = 'big' is not a whole number; give a whole number"),
-        ({"size": 2.5}, "size = 2.5 is not a whole number; give a whole number"),
-        ({"size": True}, "size = True is not a whole number; give a whole number"),
-        ({"flag": 1}, "flag = 1 is not true or false; give true or false"),
-        ({"kind": "c"}, "kind = 'c' is not one of 'a', 'b'; give one of 'a', 'b'"),
-        ({"limit": 2**70}, f"limit is a number of 18 hexadecimal digits; give a number of at most {2**63 - 1}"),
-        ({"limit": "x"}, "limit = 'x' is not a whole number; give a whole number, or \"none\""),
-        ({"betas": [0.9]}, "betas = [0.9] has 1 values; give exactly 2"),
-        ({"names": [3]}, "names = 3 is not a string; give a string"),
-        ({"sise": 3}, "unknown field 'sise'; did you mean 'size'?"),
-        ({"zzz": 3}, "unknown field 'zzz'; known fields are size, kind, limit, betas, names, flag, inner"),
+        ({"size": "big"}, "size = 'big'; give a whole number"),
+        ({"size": "5"}, "size = '5'; give a whole number"),
+        ({"size": 2.5}, "size = 2.5; give a whole number"),
+        ({"size": 2.0}, "size = 2.0; give a whole number"),
+        ({"size": True}, "size = True; give a whole number"),
+        ({"size": None}, "size = None; give a whole number"),
+        ({"size": 0}, "size = 0; give 1 or more"),
+        ({"size": 2**70}, f"size = {2**70}; give at most {2**63 - 1}"),
+        ({"rate": 10**400}, f"rate = {10**400}; give a finite number"),
+        ({"rate": float("nan")}, "rate = nan; give a finite number"),
+        ({"rate": float("inf")}, "rate = inf; give a finite number"),
+        ({"rate": 0}, "rate = 0; give a number above 0"),
+        ({"rate": "0.5"}, "rate = '0.5'; give a number"),
+        ({"rate": 5.0}, "size = 3; give more than rate = 5.0"),
+        ({"flag": 1}, "flag = 1; give true or false"),
+        ({"kind": "c"}, "kind = 'c'; give 'a' or 'b'"),
+        ({"limit": "x"}, "limit = 'x'; give a whole number, or \"none\""),
+        ({"betas": [0.9]}, "betas = [0.9] has 1 values; give more"),
+        ({"betas": [0.9, 0.9, 0.9]}, "betas = [0.9, 0.9, 0.9]; give 2"),
+        ({"names": [3]}, "names.0 = 3; give a string"),
+        ({"names": "abc"}, "names = 'abc'; give a list"),
+        ({"names": ["a\0"]}, "a NUL character; remove it"),
+        ({"sise": 3}, "unknown field 'sise'; did you mean size?"),
+        ({"zzz": 3}, "unknown field 'zzz'; known fields are rate, size, kind, limit, betas, names, flag"),
     ],
 )
 def test_wrong_values_are_named_with_a_remedy(values: dict, message: str) -> None:
@@ -87,15 +99,23 @@ def test_a_missing_field_is_named() -> None:
         from_plain(Outer, {}, where="here")
 
 
-def test_what_a_nested_dataclass_refuses_says_where() -> None:
-    with pytest.raises(InputError) as caught:
-        build(inner={"rate": -1.0})
-    assert str(caught.value) == "recipe.toml [model] inner: rate = -1.0; give 0 or more"
+def test_values_are_checked_in_python_too_and_cannot_be_changed() -> None:
+    for values in ({"size": 0}, {"size": "3"}, {"size": 3, "sise": 3}, {}):
+        with pytest.raises(InputError):
+            Outer(**values)  # type: ignore[arg-type]
+    config = Outer(size=4, rate=1)
+    assert type(config.rate) is float
+    assert replace(config, size=5).size == 5
+    with pytest.raises(InputError, match=r"size = 1; give more than rate = 1\.0"):
+        replace(config, size=1)
+    with pytest.raises(FrozenInstanceError):
+        config.size = 3  # type: ignore[misc]
+    assert pickle.loads(pickle.dumps(config)) == config
 
 
 @dataclass(frozen=True)
 class Measured:
-    bits: float = field(metadata={NULL: float("inf")})
+    bits: InfFloat
     shares: tuple[float, ...] = ()
     speed: float | None = 1.0
 
@@ -104,5 +124,5 @@ def test_null_stands_for_a_number_only_where_that_is_said() -> None:
     values = {"bits": None, "shares": [0.5, None], "speed": None}
     found = from_plain(Measured, values, where="x", null=2.5)
     assert found == Measured(bits=float("inf"), shares=(0.5, 2.5), speed=None)
-    with pytest.raises(InputError, match="shares = None is not a number"):
+    with pytest.raises(InputError, match=r"shares\.1 = None; give a number"):
         from_plain(Measured, values, where="x")

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from treelm.configs import to_plain
 from treelm.evaluation.comparison.cache import MetricCache
-from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Row, Table
 from treelm.papers.metrics import Evaluate, Measured

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from treelm.configs import to_plain
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.intervals import interval
-from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Table
 from treelm.papers.metrics import Evaluate, Measured, Training

@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
     results = [measure_effects(model, options.subsets) for model in models]
     write_items(options.items, {result.name: result.to_frame() for result in results})
     if options.json:
-        from treelm.models.configs import to_plain
+        from treelm.configs import to_plain
 
         print_json({"models": [to_plain(result) for result in results]})
     else:
@@ -117,7 +117,7 @@ def _sweep(options: Arguments) -> int:
 
         found[run] = list(sweep(options.beam_sweep, score, options.subsets))
     if options.json:
-        from treelm.models.configs import to_plain
+        from treelm.configs import to_plain
 
         models = [{"name": run, "beams": [to_plain(one) for one in sizes]} for run, sizes in found.items()]
         print_json({"models": models})

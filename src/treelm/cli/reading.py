@@ -135,7 +135,7 @@ def main(arguments: list[str]) -> int:
     if options.residuals:
         _write_residuals(Regression(corpus, design, models), Path(options.residuals))
     if options.json:
-        from treelm.models.configs import to_plain
+        from treelm.configs import to_plain
 
         print_json({**to_plain(result), "babylm": [to_plain(score) for score in scores]})
     else:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
+from treelm.configs import Size, configuration
 from treelm.corpora.catalog import SPLITS, Split, corpus_entry, corpus_names
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.data_packages import text_of_made_corpus
@@ -16,7 +17,7 @@ from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError, OnError, check_choice
+from treelm.errors import InputError, OnError
 
 UnknownLabels = Literal["raise", "drop"]
 _EXAMPLES: dict[str, Sequence[str]] = {
@@ -45,7 +46,7 @@ class _Sources:
     """Path of the test data, instead of corpus."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class DataConfig(ReadOptions, _Sources):
     """The source of sentences, a corpus by name (or directory) or files by path, and the options of reading them.
 
@@ -56,7 +57,7 @@ class DataConfig(ReadOptions, _Sources):
     """Treatment of a sentence that cannot be read: stop, or leave it out and report it."""
     unknown_labels: UnknownLabels = "raise"
     """Treatment of a dev or test sentence with a label that training lacks: stop, or leave it out and count it."""
-    max_sentences: int | None = None
+    max_sentences: Size | None = None
     """Read at most this many sentences of each split."""
 
     def __post_init__(self) -> None:
@@ -66,9 +67,6 @@ class DataConfig(ReadOptions, _Sources):
         if self.corpus is not None and given:
             found = f"data.corpus = {self.corpus!r} beside data.{given[0]}"
             raise InputError(found, remedy="give a corpus or files, not both: data.corpus=none unsets it")
-        check_choice("data.on_error", self.on_error, get_args(OnError))
-        if self.max_sentences is not None and self.max_sentences < 1:
-            raise InputError(f"data.max_sentences = {self.max_sentences}", remedy="give 1 or more, or leave it out")
 
     def read_options(self, format: Format | Literal["auto"]) -> ReadOptions:
         """The options of reading files of this format."""

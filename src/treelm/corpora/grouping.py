@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.errors import InputError, check_positive
+from treelm.configs import Size, configuration
+from treelm.errors import InputError
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class BatchesConfig:
     """Settings for putting sentences of similar length together in batches of whole sentences.
 
@@ -23,23 +23,21 @@ class BatchesConfig:
     in length. ``sample-in-groups``: the whole corpus is sorted by length and cut into groups, the same ones in every
     epoch, and batches are drawn at random within each group (Noji & Oseki 2021). In both, batches come in random
     order."""
-    group_size: int = 4096
+    group_size: Size = 4096
     """Sentences in a group, at most."""
-    length_difference: int | None = 20
+    length_difference: Size | None = 20
     """Lengths in a group differ by less (``sample-in-groups``); 20 is what the public code of Noji & Oseki 2021 has."""
-    max_length: int | None = None
+    max_length: Size | None = None
     """Tokens of the longest sentences that are trained on; longer ones are left out. Not of dev."""
-    first_max_length: int | None = None
+    first_max_length: Size | None = None
     """The same in the first epoch; every further one has sentences of one token more, until ``max_length`` (Kim, Dyer &
     Rush 2019)."""
 
     def __post_init__(self) -> None:
-        """Check sizes."""
-        check_positive(group_size=self.group_size, length_difference=self.length_difference)
-        check_positive(max_length=self.max_length, first_max_length=self.first_max_length)
+        """Check combinations."""
         if self.first_max_length is not None and self.first_max_length > (self.max_length or 0):
             found = f"first_max_length = {self.first_max_length} with max_length = {self.max_length}"
-            raise InputError(found, where="[batches]", remedy="give a max_length that is not below it")
+            raise InputError(found, remedy="give a max_length that is not below it")
 
     def limits(self) -> dict[str, int | None]:
         """The settings that bound a group, by name."""

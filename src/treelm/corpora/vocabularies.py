@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from treelm.configs import Size, configuration
 from treelm.corpora.affix_vocabulary import AffixVocabulary
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fingerprint_of
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
-from treelm.errors import InputError, check_choice, check_positive
+from treelm.errors import InputError
 from treelm.io.atomic import open_atomic
 from treelm.io.json import read_json
 
@@ -25,7 +25,7 @@ _OF_FILES = ("tokenizer", "saved")
 _LEAST_SUBWORDS = 258  # 256 bytes, the end of a word, and SentencePiece's own unknown token
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class VocabularyConfig:
     """The tokens that a model reads and predicts; built from the training data alone, or read from a file."""
 
@@ -33,14 +33,14 @@ class VocabularyConfig:
     """Whole words, characters, subwords by SentencePiece, or the tokens of another tokenizer, which is in ``file``;
     ``affixes``, for parsers that do not predict words: words with their affixes and shapes, by which unknown words are
     told apart; ``saved``, that of another run, whose vocabulary.json is ``file``."""
-    min_count: int = 2
+    min_count: Size = 2
     """Words (characters, for a character vocabulary) that occur less often are unknown; subwords train without them."""
-    max_size: int | None = None
+    max_size: Size | None = None
     """Keep at most this many words or characters, the most frequent ones; for subwords the exact number of pieces."""
     unknown: Unknown = "single"
     """One token for all unknown words, Berkeley-style classes by their surface ("berkeley", with English suffixes), or
     the same with suffixes that are learned from the unknown words of the training data; for kind = "word"."""
-    affix_rows: int = 4096
+    affix_rows: Size = 4096
     """Rows that affixes and shapes are hashed into; for kind = "affixes"."""
     subword_model: SubwordModel = "unigram"
     """Way in which SentencePiece chooses pieces; for kind = "subword"."""
@@ -49,13 +49,7 @@ class VocabularyConfig:
     kind = "tokenizer". That of a run, or its folder; for kind = "saved"."""
 
     def __post_init__(self) -> None:
-        """Raise InputError for a value that cannot be."""
-        check_choice("vocabulary.kind", self.kind, get_args(Kind))
-        check_choice("vocabulary.unknown", self.unknown, get_args(Unknown))
-        check_choice("vocabulary.subword_model", self.subword_model, get_args(SubwordModel))
-        check_positive(**{"vocabulary.min_count": self.min_count, "vocabulary.affix_rows": self.affix_rows})
-        if self.max_size is not None and self.max_size < 1:
-            raise InputError(f"vocabulary.max_size = {self.max_size}", remedy="give 1 or more, or leave it out")
+        """Check combinations."""
         if self.kind == "subword" and (self.max_size is None or self.max_size < _LEAST_SUBWORDS):
             raise InputError(
                 f"vocabulary.max_size = {self.max_size} with kind = 'subword'",

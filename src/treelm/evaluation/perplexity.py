@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from treelm.configs import InfFloat
 from treelm.errors import InputError
 from treelm.io.json import finite
-from treelm.models.configs import NULL as _NULL
 
 if TYPE_CHECKING:
     from treelm.models.base import SentenceScore
@@ -55,7 +55,7 @@ class Perplexity:
 
     unit: Unit
     policy: EndPolicy
-    total_bits: float = field(metadata={_NULL: math.inf})  # where a probability is 0
+    total_bits: InfFloat  # where a probability is 0
     num_units: int  # ends count as one unit a sentence under with_end
     is_upper_bound: bool
     context: str = ""  # how it was read, if not each sentence by itself

@@ -6,7 +6,6 @@ it is the beginning of sequence and the end of sequence.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -17,13 +16,13 @@ from torch.nn import functional
 from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel, PreTrainedTokenizer
 from transformers.modeling_outputs import CausalLMOutput
 
+from treelm.configs import from_plain
 from treelm.corpora.tokens import words_of
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary, vocabulary_from_json
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
 from treelm.models.base import LanguageModel
-from treelm.models.configs import from_plain
 from treelm.models.persistence.hub import EXPORTED
 from treelm.models.persistence.storage import describe_model
 from treelm.models.streams import StreamLM
@@ -60,7 +59,7 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         with torch.device("cpu"):  # here a system may be imported, and transformers builds without memory (on "meta")
             system = system_class(config.treelm["system"])
             values, where = config.treelm["config"], "config.json treelm.config"
-            plain = from_plain(config_class(system), values, where=where, null=math.inf)
+            plain = from_plain(config_class(system), values, where=where)
             build: Any = system
             self.lm: StreamLM = build(config=plain, vocabulary=vocabulary, labels=config.treelm["labels"])
         self.post_init()

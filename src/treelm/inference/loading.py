@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treelm.configs import from_plain
 from treelm.errors import InputError
 from treelm.io.files import file_hash, read_bytes
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import set_search
-from treelm.models.configs import from_plain
 from treelm.models.persistence.shipped import find_run
 from treelm.models.search.config import ADAPTIVE, SearchConfig, with_search_section
 

@@ -5,61 +5,47 @@ Shapes: T steps, B rows, E size of embeddings, H of the last layer, V tokens of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from treelm.configs import Dropout, Positive, Size, Weight, configuration
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.bounds import CheckedConfig
 from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import StackDropout, activation_penalties, embed_with_dropout, locked_dropout
 from treelm.models.streams import StreamLM
 
 
-@dataclass(frozen=True, kw_only=True)
-class AWDConfig(CheckedConfig):
+@configuration
+class AWDConfig:
     """Sizes and regularisers, which do nothing at 0. Raises ``InputError`` for values that make no network."""
 
-    embedding_size: int = 400
+    embedding_size: Size = 400
     """Size of embeddings, which are tied, and of the last layer."""
-    hidden_size: int = 1150
+    hidden_size: Size = 1150
     """Size of the other layers."""
-    num_layers: int = 3
+    num_layers: Size = 3
     """Layers on top of each other."""
-    embedding_range: float = 0.1
+    embedding_range: Positive = 0.1
     """Embeddings and weights of the softmax before training, unless it starts from a run: uniform in plus or minus
     this. 0.1 is AWD-LSTM's, which begins with SGD and a rate of 30; with Adam 0.6 learned faster at first."""
 
-    embedding_dropout: float = 0.0
+    embedding_dropout: Dropout = 0.0
     """Whole tokens of the input embeddings, everywhere in a segment (e)."""
-    input_dropout: float = 0.0
+    input_dropout: Dropout = 0.0
     """Units of the embeddings, one mask a segment (i)."""
-    layer_dropout: float = 0.0
+    layer_dropout: Dropout = 0.0
     """Units between layers, one mask a segment (h)."""
-    output_dropout: float = 0.0
+    output_dropout: Dropout = 0.0
     """Units of the last layer's output, one mask a segment (o)."""
-    weight_dropout: float = 0.0
+    weight_dropout: Dropout = 0.0
     """Elements of the recurrent weights, one mask a segment (w)."""
-    activation_penalty: float = 0.0
+    activation_penalty: Weight = 0.0
     """Weight of the mean square of the last layer's output after dropout (AR, alpha)."""
-    difference_penalty: float = 0.0
+    difference_penalty: Weight = 0.0
     """Weight of the mean square of the last layer's differences between steps (TAR, beta)."""
-
-    def __post_init__(self) -> None:
-        """Check values."""
-        self.require_at_least(1, "embedding_size", "hidden_size", "num_layers")
-        self.require("embedding_range", 0 < self.embedding_range < math.inf, "a number above 0")
-        self.require_dropout("embedding_dropout", "input_dropout", "layer_dropout", "output_dropout", "weight_dropout")
-        self.require_weight("activation_penalty", "difference_penalty")
-
-    def require_weight(self, *names: str) -> None:
-        """Refuse what is no weight of a term of the loss."""
-        for name in names:
-            self.require(name, 0 <= getattr(self, name) < math.inf, "a finite number, 0 or more")
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -12,38 +12,6 @@ from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.errors import InputError
-
-_MOST_OF_A_BOUND = 32_767  # bounds are found in numbers that hold no more
-
-
-class CheckedConfig:
-    """A config whose values are checked; each check raises ``InputError`` with the field, its value and a remedy."""
-
-    def require(self, name: str, is_valid: bool, remedy: str) -> None:
-        """Raise ``InputError`` for the value of a field unless it is valid; ``remedy`` names what is."""
-        if not is_valid:
-            raise InputError(f"{name} is {getattr(self, name)!r}", where="[model]", remedy=f"give {remedy}")
-
-    def require_at_least(self, least: int, *names: str) -> None:
-        """Refuse sizes and numbers below the least one that makes a network."""
-        for name in names:
-            self.require(name, getattr(self, name) >= least, f"an integer of at least {least}")
-
-    def require_bounds(self, *names: str) -> None:
-        """Refuse bounds that no tree keeps, and those beyond what any needs: distributions are over all they allow."""
-        self.require_at_least(1, *names)
-        for name in names:
-            self.require(name, getattr(self, name) <= _MOST_OF_A_BOUND, f"at most {_MOST_OF_A_BOUND}")
-
-    def require_dropout(self, *names: str) -> None:
-        """Refuse what is no probability of dropping."""
-        for name in names:
-            self.require(name, 0 <= getattr(self, name) < 1, "a probability below 1")
-
-    def require_one_of(self, name: str, choices: Sequence[str]) -> None:
-        """Refuse a name that is not among the choices."""
-        self.require(name, getattr(self, name) in choices, "one of " + ", ".join(map(repr, choices)))
-
 
 _ACTIONS_AT_ONCE = 1 << 20
 

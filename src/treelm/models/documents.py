@@ -10,41 +10,35 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.configs import Size, configuration
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
 from treelm.models.base import IncrementalState, LanguageModel, SentenceScore, takes_texts
-from treelm.models.bounds import CheckedConfig
 from treelm.models.layers.documents import DocumentEncoder
 from treelm.models.measures import read_word_by_word
 
 ContextKind = Literal["sentence", "document"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DocumentConfig(CheckedConfig):
+@configuration
+class DocumentConfig:
     """What a sentence knows of its document. Configs of systems that may read documents have these fields too."""
 
     context: ContextKind = "sentence"
     """What a word is predicted from: its sentence so far ("sentence"), or its document so far ("document")."""
 
-    context_tokens: int = 64
+    context_tokens: Size = 64
     """With documents: so many tokens before a sentence count, ends of sentences among them."""
 
-    context_size: int = 128
+    context_size: Size = 128
     """With documents: units of the LSTM that reads these tokens."""
-
-    def check_context(self) -> None:
-        """Check these values; raises ``InputError`` naming the field."""
-        self.require_one_of("context", get_args(ContextKind))
-        self.require_at_least(1, "context_tokens", "context_size")
 
 
 class DocumentReader(LanguageModel):

@@ -8,11 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from treelm.configs import from_plain
 from treelm.corpora.catalog import PACKAGED, SPLITS, corpus_names
 from treelm.corpora.data_config import DataConfig
 from treelm.errors import InputError
 from treelm.io.files import read_text
-from treelm.models.configs import from_plain
 from treelm.training.recipe import parse_toml
 
 FOLDER = Path(str(files("treelm"))) / "papers"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from treelm.configs import from_plain
 from treelm.errors import InputError
 from treelm.io.files import read_text
-from treelm.models.configs import from_plain
 from treelm.papers.data import FOLDER, DataSet
 from treelm.papers.metrics import KINDS, Measure
 from treelm.training.recipe import load_recipe, parse_toml

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from treelm.configs import to_plain
 from treelm.io.json import json_hash
-from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Column, Row, StandIn, Table, measured, recipe_of
 from treelm.papers.metrics import KINDS, Measure, Picture, Training

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from treelm import __version__
+from treelm.configs import from_plain, to_plain
 from treelm.corpora.vocabularies import save_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json
-from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.storage import VOCABULARY, save_model
 from treelm.papers.data import DataRoot
 from treelm.papers.metrics import Measure, Measured, Subject

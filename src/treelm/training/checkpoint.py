@@ -18,10 +18,10 @@ from typing import Any
 
 from torch import Tensor
 
+from treelm.configs import from_plain
 from treelm.errors import InputError, OutOfMemory
 from treelm.io.atomic import atomic_directory, flush_directory, write_durably
 from treelm.io.json import encode_json, finite, json_hash, read_json
-from treelm.models.configs import from_plain
 from treelm.models.persistence.tensors import encode_tensors, read_tensors
 from treelm.training.config import TrainingConfig
 from treelm.training.metrics import LossSum

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
+from treelm.configs import Number, Positive, Size, Weight, configuration
 from treelm.errors import InputError
 
 Precision = Literal["fp32", "fp32-fast", "bf16"]
 Schedule = Literal["constant", "plateau", "warmup"]
 Decay = Literal["none", "inverse-sqrt", "linear", "cosine"]
 OptimizerName = Literal["adam", "sgd", "asgd", "nt-asgd", "adam-then-asgd"]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Threads = Annotated[int, Field(ge=1, le=1024)]
+"""Of one machine: from some tens of thousands on, thread libraries end the process."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class TrainingConfig:
     """Training ends at whichever of ``epochs``, ``max_steps``, the two limits of time and early stopping comes first.
 
@@ -23,18 +27,18 @@ class TrainingConfig:
     """
 
     # How long. These four may grow when a run is resumed.
-    epochs: int | None = 18
+    epochs: Size | None = 18
     """Passes over the training data."""
-    max_steps: int | None = None
+    max_steps: Size | None = None
     """Updates of the weights."""
-    max_minutes: float | None = None
+    max_minutes: Positive | None = None
     """Minutes of training by the clock, over all resumed parts: updates, evaluations on dev and checkpoints, but not
     the preparation of data, nor what a caller of ``fit`` does between two steps. The step in which they are over is
     the last. Limits of time make a run depend on the machine's speed, and on what else runs there."""
-    max_cpu_minutes: float | None = None
+    max_cpu_minutes: Positive | None = None
     """Minutes of processor time in updates of the weights, over all resumed parts and all threads: a limit that other
     programs on the same machine hardly change, and that evaluation does not count for."""
-    stop_after: int | None = None
+    stop_after: Size | None = None
     """Early stopping: end after this many evaluations in a row without a better dev loss."""
 
     # What it starts from.
@@ -46,9 +50,9 @@ class TrainingConfig:
     batches: Literal["sentences", "stream", "packed"] = "sentences"
     """Whole sentences, each from the zero state; or segments of the corpus in a row, with the hidden state kept; or
     packed rows: whole sentences of one document in a row, each row from the zero state."""
-    batch_size: int = 16
+    batch_size: Size = 16
     """Sentences in a step, at most; rows of a stream; packed rows, at most."""
-    bptt: int = 35
+    bptt: Size = 35
     """Steps of a segment (stream); tokens of a row, at most (packed)."""
     bptt_random_length: bool = False
     """Draw the length of every segment around ``bptt``, or rarely half of it, and scale the learning rate by length
@@ -57,12 +61,12 @@ class TrainingConfig:
     """Read the documents of a stream, which blank lines divide, in a new order in every epoch; else in the file's."""
     sentence_ends: bool = True
     """Put the end token behind each sentence of a stream; not for text8, which has no sentences."""
-    dev_rows: int = 10
+    dev_rows: Size = 10
     """Rows in which dev is read (stream); each begins from the zero state, so fewer are better and slower. With packed
     rows, how many are read at once."""
-    max_actions: int | None = 26_000
+    max_actions: Size | None = 26_000
     """Parser actions in a step, at most (26,000 in Noji & Oseki 2021)."""
-    micro_batch_size: int | None = None
+    micro_batch_size: Size | None = None
     """Gradient accumulation: compute a step in parts of this many sentences, to save memory. Same gradient."""
 
     # Objective and optimiser.
@@ -73,54 +77,54 @@ class TrainingConfig:
     """``sgd`` has no momentum. ``asgd`` is ``sgd``, and evaluates and saves the mean of the weights of all steps.
     ``nt-asgd`` is ``sgd`` until a planned dev loss is worse than the best before the last ``nonmonotone_interval``
     ones, then ``asgd`` (Merity et al. 2018, Algorithm 1). ``adam-then-asgd`` changes after ``adam_epochs``."""
-    nonmonotone_interval: int = 5
+    nonmonotone_interval: Size = 5
     """Evaluations that ``nt-asgd`` has patience for (n)."""
-    adam_epochs: int = 40
+    adam_epochs: Number = 40
     """Epochs of Adam before ``adam-then-asgd`` changes."""
-    asgd_learning_rate: float = 30.0
+    asgd_learning_rate: Positive = 30.0
     """Learning rate after ``adam-then-asgd`` has changed."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Peak learning rate."""
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Share, Share] = (0.9, 0.999)
     """Adam's decay of the two moments."""
-    epsilon: float = 1e-8
+    epsilon: Positive = 1e-8
     """Adam's term for numerical stability."""
-    weight_decay: float = 0.0
+    weight_decay: Weight = 0.0
     """Weight decay: decoupled with Adam (AdamW), part of the gradient with SGD."""
     coupled_weight_decay: bool = False
     """Make it part of the gradient with Adam too, before the moments (as in Adam's paper)."""
     no_weight_decay: tuple[str, ...] = ()
     """Parameters without weight decay, as patterns of their names, such as ``*bias`` or ``embedding``."""
-    gradient_clip: float | None = 5.0
+    gradient_clip: Positive | None = 5.0
     """Largest norm of the gradient; larger ones are scaled down."""
 
     # Schedule of the learning rate.
     schedule: Schedule = "constant"
     """``plateau`` multiplies by ``plateau_factor`` when dev does not improve; ``warmup`` rises, then decays."""
-    plateau_factor: float = 0.5
+    plateau_factor: Share = 0.5
     """Multiplier at a plateau."""
-    plateau_patience: int = 0
+    plateau_patience: Number = 0
     """Evaluations without improvement that are tolerated before the learning rate falls."""
-    warmup_steps: int = 0
+    warmup_steps: Number = 0
     """Steps of linear rise from 0 (schedule ``warmup``)."""
     decay: Decay = "none"
     """Course after the warm-up: ``inverse-sqrt`` of the step, or ``linear`` or ``cosine`` down to 0."""
-    decay_steps: int | None = None
+    decay_steps: Size | None = None
     """Step at which ``linear`` and ``cosine`` arrive at 0."""
 
     # Evaluation, records, checkpoints.
     select_by: Literal["loss", "unlabeled_f1"] = "loss"
     """Choice of the model to keep: the lowest loss on dev, or the highest unlabelled F1 against dev's trees
     (the two criteria of Htut et al. 2018; the second sees trees). Schedules and early stopping look at the loss."""
-    evaluate_every_steps: int | None = None
+    evaluate_every_steps: Size | None = None
     """Evaluate on dev every so many steps; without it, at the end of every epoch."""
-    log_every_steps: int = 50
+    log_every_steps: Size = 50
     """Steps that are averaged in one line of ``metrics.jsonl``."""
-    checkpoint_every_steps: int | None = None
+    checkpoint_every_steps: Size | None = None
     """Save the state of training every so many steps."""
-    checkpoint_every_minutes: float | None = 10.0
+    checkpoint_every_minutes: Positive | None = 10.0
     """Save the state of training when so many minutes have passed; it is saved at the end of every epoch anyway."""
-    keep_checkpoints: int = 2
+    keep_checkpoints: Size = 2
     """Newest checkpoints that are kept; two, so that one damaged file does not lose the run."""
 
     # Machine.
@@ -129,49 +133,28 @@ class TrainingConfig:
     precision: Precision = "fp32"
     """``fp32-fast``: float32 with the faster matrix products of oneDNN, where these do not round, or TF32 on a GPU.
     ``bf16``: mixed, weights in float32."""
-    devices: int = 1
+    devices: Threads = 1
     """Processes of each node, one a device (GPU, or share of the CPU's cores). May differ when a run is resumed."""
-    num_nodes: int = 1
+    num_nodes: Size = 1
     """Machines. Under torchrun or srun both may be left out. May differ when a run is resumed."""
-    shards: int | None = None
+    shards: Size | None = None
     """Parts of every batch, each with random numbers of its own; each process computes some. With equal shards a run is
     the same, up to rounding, on any number of processes. None: as many as there are processes (one of one: the whole
     batch), and random numbers depend on that."""
-    timeout_minutes: float = 30.0
+    timeout_minutes: Positive = 30.0
     """Minutes that processes wait for each other before they give up. May differ when a run is resumed."""
-    threads: int | None = None
+    threads: Threads | None = None
     """CPU threads; None leaves torch's number. Results are equal bit for bit only for equal numbers."""
     deterministic: bool = True
     """Refuse operations that give other bits in every run."""
     cuda_graphs: bool = False
     """Capture the loops over steps of LSTM, ON-LSTM, PRPN and PaLM as CUDA graphs, once for each shape of a batch, so
     it is for streams of segments of few lengths. GPU only; not yet tried on one. May differ when a run is resumed."""
-    seed: int = 1
+    seed: Number = 1
     """Seed of initial weights, order of batches and dropout."""
 
     def __post_init__(self) -> None:
-        """Check values and their combinations."""
-        for name in ("epochs", "max_steps", "stop_after", "max_actions", "micro_batch_size", "decay_steps"):
-            _at_least(self, name, 1)
-        for name in ("batch_size", "log_every_steps", "keep_checkpoints", "bptt", "dev_rows", "nonmonotone_interval"):
-            _at_least(self, name, 1)
-        for name in ("threads", "shards", "devices", "num_nodes", "evaluate_every_steps", "checkpoint_every_steps"):
-            _at_least(self, name, 1)
-        for name in ("threads", "devices"):
-            _at_most(self, name, _MOST_THREADS)
-        for name in ("plateau_patience", "warmup_steps", "seed", "adam_epochs"):
-            _at_least(self, name, 0)
-        for name in ("max_minutes", "max_cpu_minutes", "learning_rate", "epsilon", "gradient_clip"):
-            _positive(self, name)
-        for name in ("checkpoint_every_minutes", "asgd_learning_rate", "timeout_minutes"):
-            _positive(self, name)
-        _in_range(self, "weight_decay", self.weight_decay, 0, math.inf)
-        _in_range(self, "plateau_factor", self.plateau_factor, 0, 1)
-        for beta in self.betas:
-            _in_range(self, "betas", beta, 0, 1)
-        self._check_combinations()
-
-    def _check_combinations(self) -> None:
+        """Check combinations."""
         if all(getattr(self, name) is None for name in LIMITS):
             raise InputError("training would never end", remedy="set epochs, max_steps or max_minutes")
         processes = self.devices * self.num_nodes
@@ -206,7 +189,6 @@ class TrainingConfig:
             raise InputError(found, remedy=f"set decay_steps above warmup_steps = {self.warmup_steps}")
 
 
-_MOST_THREADS = 1024  # of one machine: from some tens of thousands on, thread libraries end the process
 LIMITS_OF_TIME = ("max_minutes", "max_cpu_minutes")
 """Fields whose effect depends on the machine's speed."""
 
@@ -224,27 +206,3 @@ REMOVED = {"restart_share": 0.0}
 def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
     """The plain values of ``[training]`` that an older version saved, without removed fields at their default."""
     return {name: value for name, value in values.items() if name not in REMOVED or value != REMOVED[name]}
-
-
-def _at_least(config: Any, name: str, least: int) -> None:
-    value = getattr(config, name)
-    if value is not None and value < least:
-        raise InputError(f"{name} = {value!r}", remedy=f"give a whole number of at least {least}")
-
-
-def _at_most(config: Any, name: str, most: int) -> None:
-    value = getattr(config, name)
-    if value is not None and value > most:
-        raise InputError(f"{name} = {value!r}", remedy=f"give a whole number of at most {most}")
-
-
-def _positive(config: Any, name: str) -> None:
-    value = getattr(config, name)
-    if value is not None and not 0 < value < math.inf:
-        raise InputError(f"{name} = {value!r}", remedy="give a number above 0")
-
-
-def _in_range(config: Any, name: str, value: float, low: float, high: float) -> None:
-    if not low <= value < high:
-        end = "" if math.isinf(high) else f" and below {high}"
-        raise InputError(f"{name} = {getattr(config, name)!r}", remedy=f"give numbers from {low}{end}")

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
+from pydantic import Field
 
+from treelm.configs import NONE as _NONE
+from treelm.configs import Size, Weight, configuration, from_plain, to_toml_values
 from treelm.corpora.catalog import is_corpus_name
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.grouping import BatchesConfig
@@ -23,8 +26,6 @@ from treelm.io.files import read_bytes
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
-from treelm.models.configs import NONE as _NONE
-from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.shipped import check_given, is_shipped_name
 from treelm.models.search.config import SearchConfig, with_search_section
 from treelm.training.config import TrainingConfig, without_removed
@@ -58,7 +59,7 @@ class ModelConfig:
         return self.config.bounds if isinstance(self.config, BoundedConfig) else ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class EvaluationConfig:
     """The config of evaluating a finished run."""
 
@@ -67,31 +68,19 @@ class EvaluationConfig:
     tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
     """Way of building trees, from distances (unbiased, biased) or by an induced grammar (mbr, viterbi), for systems
     that have a choice; None: the first of each."""
-    max_sentences: int | None = None
+    max_sentences: Size | None = None
     """Evaluate only so many sentences of each split, the first ones."""
     stream: Literal["no", "beside", "only"] = "no"
     """Perplexity of the whole split in a row, the hidden state kept, beside the metrics of sentences or instead; for
     models that read streams or documents. Whether ends are in the stream is ``sentence_ends`` of ``[training]``."""
-    stream_rows: int = 10
+    stream_rows: Size = 10
     """Rows in which it is read; each begins from the zero state. 1 reads the text as it stands."""
-    cache_weight: float = 0.0
+    cache_weight: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of a continuous cache (lambda of Grave et al. 2016) in the perplexity of the stream; 0: no cache."""
-    cache_theta: float = 1.0
+    cache_theta: Weight = 1.0
     """Sharpness of the cache's preference for similar states."""
-    cache_window: int = 500
+    cache_window: Size = 500
     """Latest states that the cache holds."""
-
-    def __post_init__(self) -> None:
-        """Check sizes."""
-        for name in ("stream_rows", "cache_window"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} = {getattr(self, name)}", remedy="give 1 or more")
-        if not 0 <= self.cache_weight < 1:
-            raise InputError(f"cache_weight = {self.cache_weight}", remedy="give a number from 0 and below 1")
-        if not self.cache_theta >= 0:
-            raise InputError(f"cache_theta = {self.cache_theta}", remedy="give 0 or more")
-        if self.max_sentences is not None and self.max_sentences < 1:
-            raise InputError(f"max_sentences = {self.max_sentences}", remedy="give 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

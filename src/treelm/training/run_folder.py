@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from treelm.configs import plain_defaults, to_plain
 from treelm.corpora.catalog import SPLITS
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.errors import InputError
 from treelm.io.atomic import hold_folder
 from treelm.io.json import finite
 from treelm.models.base import LanguageModel
-from treelm.models.configs import plain_defaults, to_plain
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, describe_model, read_system, weight_files
 from treelm.training.checkpoint import FOLDER, checkpoint_paths

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim import Optimizer
 
+from treelm.configs import to_plain
 from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.errors import InputError
 from treelm.models.base import EstimatedLM, LanguageModel, Losses
-from treelm.models.configs import to_plain
 from treelm.models.layers.dropout import shared_draws
 from treelm.models.layers.graphs import cuda_graphs, has_graphs
 from treelm.models.persistence.storage import VOCABULARY, describe_model, load_model, remove_leftovers, save_model

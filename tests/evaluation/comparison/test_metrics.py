@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from treelm.configs import to_plain
 from treelm.errors import InputError
 from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingGain, ReadingMetrics
 from treelm.evaluation.comparison.metrics import (
@@ -26,7 +27,6 @@ from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.sap import published
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.trivial_baselines import Baseline
-from treelm.models.configs import to_plain
 
 
 def perplexity(bits: float, *, context: str = "") -> Perplexity:

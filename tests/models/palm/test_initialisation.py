@@ -79,5 +79,5 @@ def test_trees_depend_on_words_from_the_start_and_not_on_the_seed_alone() -> Non
 
 
 def test_another_name_is_refused() -> None:
-    with pytest.raises(InputError, match="initialisation is 'xavier'"):
+    with pytest.raises(InputError, match="initialisation = 'xavier'"):
         PaLMConfig(initialisation="xavier")  # type: ignore[arg-type]

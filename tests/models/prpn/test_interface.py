@@ -12,10 +12,10 @@ import torch
 
 from tests.models.prpn.worlds import prpn
 from tests.models.test_streams import stream_batch
+from treelm.configs import from_plain, to_plain
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
-from treelm.models.configs import from_plain, to_plain
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
 from treelm.models.prpn.network import PRPN
 from treelm.trees.distances import tree_from_distances

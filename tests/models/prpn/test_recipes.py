@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from treelm.configs import from_plain
 from treelm.corpora.grouping import arrange
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.models.configs import from_plain
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
 from treelm.models.prpn.network import PRPN
 from treelm.training.recipe import load_recipe, recipe_names

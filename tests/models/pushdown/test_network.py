@@ -350,11 +350,11 @@ def test_twenty_starts_are_nearly_uniform() -> None:
 @pytest.mark.parametrize(
     ("values", "found"),
     [
-        ({"num_heads": 3}, "num_heads is 3"),
-        ({"max_stack": 0}, "max_stack is 0"),
-        ({"max_stack": 32_768}, "max_stack is 32768"),
-        ({"max_depth": 0}, "max_depth is 0"),
-        ({"dropout": 1.0}, r"dropout is 1\.0"),
+        ({"num_heads": 3}, "num_heads = 3"),
+        ({"max_stack": 0}, "max_stack = 0"),
+        ({"max_stack": 32_768}, "max_stack = 32768"),
+        ({"max_depth": 0}, "max_depth = 0"),
+        ({"dropout": 1.0}, r"dropout = 1\.0"),
     ],
 )
 def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:

@@ -21,5 +21,5 @@ from treelm.models.rnng.config import RNNGConfig
     ],
 )
 def test_a_bad_value_is_named(values: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=f"{next(iter(values))} is {next(iter(values.values()))!r}"):
+    with pytest.raises(InputError, match=f"{next(iter(values))} = {next(iter(values.values()))!r}"):
         RNNGConfig(**values)

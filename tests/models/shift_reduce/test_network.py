@@ -285,5 +285,5 @@ def test_a_batch_without_trees_and_bad_sizes_are_refused() -> None:
     )
     with pytest.raises(InputError, match="sentence without a tree"):
         network().losses(bare)
-    with pytest.raises(InputError, match="num_layers is 0"):
+    with pytest.raises(InputError, match="num_layers = 0"):
         ShiftReduceConfig(num_layers=0)

@@ -331,9 +331,9 @@ def test_a_few_steps_of_training_fit_one_batch() -> None:
 
 
 def test_bad_sizes_are_refused_with_field_value_and_remedy() -> None:
-    with pytest.raises(InputError, match=r"syntactic_size is 400; give less than size = 400"):
+    with pytest.raises(InputError, match=r"syntactic_size = 400; give less than size = 400"):
         SOMConfig(syntactic_size=400)
-    with pytest.raises(InputError, match="num_slots is 1"):
+    with pytest.raises(InputError, match="num_slots = 1"):
         SOMConfig(num_slots=1)
-    with pytest.raises(InputError, match="oracle is 'gold'"):
+    with pytest.raises(InputError, match="oracle = 'gold'"):
         SOMConfig(oracle="gold")  # type: ignore[arg-type]

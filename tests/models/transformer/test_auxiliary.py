@@ -321,12 +321,12 @@ def test_a_stream_is_refused_before_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"auxiliary": "trees"}, "auxiliary is 'trees'; give one of 'none', 'treereg', 'tree-planting'"),
-        ({"auxiliary": "treereg", "num_layers": 2}, "treereg_layer is 3; give 1 to 2"),
-        ({"auxiliary": "treereg", "treereg_units": 300}, "treereg_units is 300; give 1 to 256"),
-        ({"auxiliary": "tree-planting", "memory_length": 9}, "memory_length is 9; give 0"),
-        ({"auxiliary_weight": -1.0}, "auxiliary_weight is -1.0; give a finite number"),
-        ({"auxiliary_share": 0.0}, "auxiliary_share is 0.0; give a share"),
+        ({"auxiliary": "trees"}, "auxiliary = 'trees'; give 'none', 'treereg' or 'tree-planting'"),
+        ({"auxiliary": "treereg", "num_layers": 2}, "treereg_layer = 3; give 1 to 2"),
+        ({"auxiliary": "treereg", "treereg_units": 300}, "treereg_units = 300; give 1 to 256"),
+        ({"auxiliary": "tree-planting", "memory_length": 9}, "memory_length = 9; give 0"),
+        ({"auxiliary_weight": -1.0}, "auxiliary_weight = -1.0; give 0 or more"),
+        ({"auxiliary_share": 0.0}, "auxiliary_share = 0.0; give a number above 0"),
     ],
 )
 def test_values_that_make_no_second_loss_are_refused(config: dict[str, Any], message: str) -> None:

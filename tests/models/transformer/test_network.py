@@ -240,8 +240,8 @@ def test_a_trained_network_reads_with_another_memory(tmp_path: Path) -> None:
     [
         ({"size": 8}, "'size' in 'reading' of a transformer; give memory_length and sink_tokens alone"),
         ([2], "'reading' is no dict; give memory_length and sink_tokens alone"),
-        ({"sink_tokens": 21}, "sink_tokens is 21; give at most memory_length = 20"),
-        ({"memory_length": "x"}, "memory_length = 'x' is not a whole number"),
+        ({"sink_tokens": 21}, "sink_tokens = 21; give at most memory_length = 20"),
+        ({"memory_length": "x"}, "memory_length = 'x'; give a whole number"),
     ],
 )
 def test_what_cannot_be_read_with_is_refused(tmp_path: Path, reading: Any, message: str) -> None:
@@ -378,14 +378,14 @@ def test_it_starts_near_the_uniform_distribution_whatever_the_seed(positions: st
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"num_heads": 5}, "num_heads is 5; give a divisor of size = 12"),
-        ({"num_heads": 4, "positions": "rotary"}, "num_heads is 4; give one that leaves each head .* an even number"),
-        ({"positions": "absolute"}, "positions is 'absolute'; give one of 'relative', 'learned', 'rotary'"),
-        ({"positions": "learned", "memory_length": 5}, "positions is 'learned'; give 'relative' or 'rotary'"),
-        ({"memory_length": -1}, "memory_length is -1; give an integer of at least 0"),
-        ({"sink_tokens": -1}, "sink_tokens is -1; give an integer of at least 0"),
-        ({"sink_tokens": 1}, "sink_tokens is 1; give at most memory_length = 0"),
-        ({**SINKS, "positions": "rotary"}, "positions is 'rotary'; give 'relative', or set sink_tokens = 0"),
+        ({"num_heads": 5}, "num_heads = 5; give a divisor of size = 12"),
+        ({"num_heads": 4, "positions": "rotary"}, "num_heads = 4; give one that leaves each head .* an even number"),
+        ({"positions": "absolute"}, "positions = 'absolute'; give 'relative', 'learned' or 'rotary'"),
+        ({"positions": "learned", "memory_length": 5}, "positions = 'learned'; give 'relative' or 'rotary'"),
+        ({"memory_length": -1}, "memory_length = -1; give 0 or more"),
+        ({"sink_tokens": -1}, "sink_tokens = -1; give 0 or more"),
+        ({"sink_tokens": 1}, "sink_tokens = 1; give at most memory_length = 0"),
+        ({**SINKS, "positions": "rotary"}, "positions = 'rotary'; give 'relative', or set sink_tokens = 0"),
     ],
 )
 def test_values_that_make_no_network_are_refused(config: dict[str, Any], message: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from treelm import __version__
+from treelm.configs import from_plain, to_plain
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
@@ -50,7 +51,6 @@ from treelm.inference.loading import load, model_hash
 from treelm.io.files import file_hash
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Searching, set_search
-from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import find_device
 from treelm.models.persistence.storage import read_data_identity
 from treelm.models.search.config import SearchConfig

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+from treelm.configs import InfFloat, from_plain, to_plain
 from treelm.errors import InputError
 from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingMetrics
 from treelm.evaluation.minimal_pairs import MinimalPairResult
@@ -17,7 +18,6 @@ from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_scor
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, read_json
-from treelm.models.configs import NULL, from_plain, to_plain
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.metrics import read_metrics
@@ -160,8 +160,8 @@ def _points(lines: Sequence[Mapping[str, Any]]) -> list[LossPoint]:
 class WordBits:
     """Surprisal in bits of every word of a sentence, and of its end."""
 
-    surprisal_bits: tuple[float, ...] = field(metadata={NULL: math.inf})  # of what the system holds impossible
-    end_surprisal_bits: float = field(metadata={NULL: math.inf})
+    surprisal_bits: tuple[InfFloat, ...]  # of what the system holds impossible
+    end_surprisal_bits: InfFloat
     is_unk: tuple[bool, ...]  # whether the system read a word as an unknown one
     is_upper_bound: bool  # whether a search found only part of the probability
 

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from dataclasses import replace
+from typing import Annotated, ClassVar, Self
 
+from pydantic import Field
+
+from treelm.configs import Dropout, Size, Weight, configuration, require
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.errors import InputError
-from treelm.models.bounds import CheckedConfig, InventoryConfig
+from treelm.models.bounds import InventoryConfig
 from treelm.models.chart.plan import chains_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChartConfig(CheckedConfig, InventoryConfig):
+@configuration
+class ChartConfig(InventoryConfig):
     """Sizes, dropout and decoding. Raises ``InputError`` for values that make no network."""
 
     inventories: ClassVar[tuple[str, ...]] = ("chains", "tags")
 
-    embedding_size: int = 112
+    embedding_size: Size = 112
     """Size of the vector of a token; a word's vector is the sum of those of its tokens."""
-    hidden_size: int = 144
+    hidden_size: Size = 144
     """Units of the LSTM in one direction."""
-    num_layers: int = 2
+    num_layers: Size = 2
     """Layers of the LSTM."""
-    span_size: int = 192
+    span_size: Size = 192
     """Units of the hidden layer that scores spans."""
-    embedding_dropout: float = 0.05
+    embedding_dropout: Dropout = 0.05
     """Probability that a token of a word is left out of its sum."""
-    dropout: float = 0.3
+    dropout: Dropout = 0.3
     """Probability that a unit is zeroed: in words, between layers, and in states before spans are scored."""
-    tag_weight: float = 0.5
+    tag_weight: Weight = 0.5
     """Weight of the loss of part-of-speech tags; 0: the parser has no tags."""
-    threshold: float = 0.4
+    threshold: Annotated[float, Field(ge=0, lt=1)] = 0.4
     """Probability of being right that a constituent must have to be in a tree: higher, and precision rises."""
-    min_chain_count: int = 3
+    min_chain_count: Size = 3
     """Unary chains, such as an S over a VP alone, that training data have less often keep only their top label."""
     chains: tuple[str, ...] = ()
     """Unary chains of two labels or more that it gives, labels from the top with blanks between; by default those of
@@ -44,11 +47,7 @@ class ChartConfig(CheckedConfig, InventoryConfig):
 
     def __post_init__(self) -> None:
         """Check values."""
-        self.require_at_least(1, "embedding_size", "hidden_size", "num_layers", "span_size", "min_chain_count")
-        self.require_dropout("embedding_dropout", "dropout")
-        self.require("tag_weight", self.tag_weight >= 0, "0 or more")
-        self.require("threshold", 0 <= self.threshold < 1, "a probability below 1")
-        self.require("chains", all(len(chain.split()) > 1 for chain in self.chains), "chains of two labels or more")
+        require(self, "chains", all(len(chain.split()) > 1 for chain in self.chains), "chains of two labels or more")
 
     def taken_from(self, corpus: PreparedCorpus) -> Self:
         """The config with the chains and tags that training data have. Raises ``InputError`` for data without trees."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from treelm.configs import configuration
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.awd import AWDConfig, AWDStreamLM
 from treelm.models.layers.recurrent import LSTMStack
 from treelm.models.readings import Carried, Reading
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class LSTMConfig(AWDConfig):
     """A stack of LSTM layers; with all rates 0 a plain LSTM, with the defaults of the recipes AWD-LSTM."""
 

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import Annotated, ClassVar, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
+from treelm.configs import Number, configuration
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
@@ -26,30 +28,26 @@ from treelm.trees.tree import Tree
 _SENTENCES = 1 << 16  # encoded together
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class NGramConfig:
     """Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3).
 
     Raises ``InputError`` for values that make no sense.
     """
 
-    order: int = 5
+    order: Annotated[int, Field(ge=1, le=12)] = 5
     """Length of the longest n-grams (n): a token depends on the n - 1 tokens before it."""
     fallback_discounts: tuple[float, float, float] | None = None
     """Discounts of n-grams seen once, twice and more often, for the lengths whose counts of counts do not give any:
     small data, or few tokens, as characters. Without it such data are an error."""
-    prune_threshold: float = 0.0
+    prune_threshold: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Entropy pruning (Stolcke 1998): leave out n-grams whose removal raises the perplexity by a share of less than
     this, such as 1e-8. 0: all stay."""
-    num_ngrams: tuple[int, ...] = ()
+    num_ngrams: tuple[Number, ...] = ()
     """Distinct n-grams of every length; estimation sets it, recipes leave it out."""
 
     def __post_init__(self) -> None:
         """Check values."""
-        if not 1 <= self.order <= 12:
-            raise InputError(f"order = {self.order}", remedy="give a whole number from 1 to 12")
-        if not 0 <= self.prune_threshold < 1:
-            raise InputError(f"prune_threshold = {self.prune_threshold}", remedy="give a share such as 1e-8, or 0")
         given = self.fallback_discounts
         if given is not None:
             if not all(0 <= value <= count for count, value in enumerate(given, start=1)):
@@ -58,7 +56,7 @@ class NGramConfig:
             if any(later - before > 1 or later < before for before, later in pairwise(given)):
                 found = f"fallback_discounts = {list(given)}"
                 raise InputError(found, remedy="let them rise by at most 1 each, such as 0.5, 1.0, 1.5")
-        if self.num_ngrams and (len(self.num_ngrams) != self.order or min(self.num_ngrams) < 0):
+        if self.num_ngrams and len(self.num_ngrams) != self.order:
             found = f"num_ngrams = {list(self.num_ngrams)} with order = {self.order}"
             raise InputError(found, remedy="leave num_ngrams out of recipes: estimation sets it")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from treelm.configs import Size, configuration, require
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.awd import AWDConfig, AWDStreamLM
 from treelm.models.layers.dropout import dropout
@@ -22,7 +22,7 @@ Initialisation = Literal["uniform", "released"]
 WeightScaling = Literal["training", "evaluation"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ONLSTMConfig(AWDConfig):
     """Sizes, regularisers, and the layer that distances come from.
 
@@ -31,7 +31,7 @@ class ONLSTMConfig(AWDConfig):
     The sizes are those of the paper for the Penn Treebank. Weights of master gates are dropped as other recurrent ones.
     """
 
-    chunk_size: int = 10
+    chunk_size: Size = 10
     """Units that share one master gate; it divides both sizes."""
     distance_layer: int = 2
     """The layer, from 1, whose master forget gates give the distances."""
@@ -44,14 +44,10 @@ class ONLSTMConfig(AWDConfig):
 
     def __post_init__(self) -> None:
         """Check values."""
-        super().__post_init__()
-        self.require_at_least(1, "chunk_size")
-        self.require_one_of("initialisation", get_args(Initialisation))
-        self.require_one_of("weight_scaling", get_args(WeightScaling))
         for name in ("embedding_size", "hidden_size"):
             is_multiple = getattr(self, name) % self.chunk_size == 0
-            self.require(name, is_multiple, f"a multiple of chunk_size = {self.chunk_size}")
-        self.require("distance_layer", 1 <= self.distance_layer <= self.num_layers, f"1 to {self.num_layers}")
+            require(self, name, is_multiple, f"a multiple of chunk_size = {self.chunk_size}")
+        require(self, "distance_layer", 1 <= self.distance_layer <= self.num_layers, f"1 to {self.num_layers}")
 
 
 class ONLSTM(AWDStreamLM[ONLSTMConfig]):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
+from treelm.configs import Size, Weight, configuration, require
 from treelm.models.awd import AWDConfig
 
 Attention = Literal["learned", "right", "left", "given"]
@@ -13,7 +13,7 @@ WithoutGold = Literal["none", "shortest"]
 Initialisation = Literal["uniform", "released"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class PaLMConfig(AWDConfig):
     """AWD-LSTM with attention over the spans that end before each token.
 
@@ -26,13 +26,13 @@ class PaLMConfig(AWDConfig):
 
     attention_layer: int = 2
     """The layer, from 1, after which the attention stands."""
-    rational_size: int = 200
+    rational_size: Size = 200
     """Size of the rational RNN, each direction; the context has both."""
-    scorer_size: int = 100
+    scorer_size: Size = 100
     """Hidden units of the scorer of spans."""
-    residual_size: int = 400
+    residual_size: Size = 400
     """Hidden units of what joins context and hidden state (Eq. 6)."""
-    max_span: int = 20
+    max_span: Size = 20
     """Tokens of the longest span that is attended to (m)."""
     initialisation: Initialisation = "uniform"
     """Weights before training: uniform, as AWD-LSTM's, with ``embedding_range``; or as in the public code (released),
@@ -43,7 +43,7 @@ class PaLMConfig(AWDConfig):
     attention: Attention = "learned"
     """Source of the weights of spans: learned, by fixed scores m, m - 1, ..., 1 from the longest span to the
     shortest (right) or the other way round (left), or the trees that come with the data (given)."""
-    span_weight: float = 0.0
+    span_weight: Weight = 0.0
     """Weight of the cross-entropy to the spans that are gold constituents (lambda; 0.01 in PaLM-S)."""
     objective: Objective = "joint"
     """Loss that training minimises: words and, weighted, spans; or spans alone, to pretrain the attention."""
@@ -52,29 +52,19 @@ class PaLMConfig(AWDConfig):
 
     def __post_init__(self) -> None:
         """Check values."""
-        super().__post_init__()
-        self.require_at_least(1, "rational_size", "scorer_size", "residual_size", "max_span")
-        self.require_weight("span_weight")
-        for name, kind in (
-            ("attention", Attention),
-            ("objective", Objective),
-            ("without_gold", WithoutGold),
-            ("initialisation", Initialisation),
-        ):
-            self.require_one_of(name, get_args(kind))
         if self.initialisation == "released":
             usual = AWDConfig.embedding_range
             remedy = (
                 f"{usual}, or initialisation = 'uniform': the public code's range follows from the embeddings' size"
             )
-            self.require("embedding_range", self.embedding_range == usual, remedy)
-        self.require("attention_layer", 1 <= self.attention_layer <= self.num_layers, f"1 to {self.num_layers}")
+            require(self, "embedding_range", self.embedding_range == usual, remedy)
+        require(self, "attention_layer", 1 <= self.attention_layer <= self.num_layers, f"1 to {self.num_layers}")
         if self.attention != "learned":
-            self.require("span_weight", self.span_weight == 0, f"0: attention = {self.attention!r} learns nothing")
-            self.require("objective", self.objective == "joint", f"'joint': attention = {self.attention!r}")
+            require(self, "span_weight", self.span_weight == 0, f"0: attention = {self.attention!r} learns nothing")
+            require(self, "objective", self.objective == "joint", f"'joint': attention = {self.attention!r}")
         if not self.is_supervised:
             remedy = "'none', or what teaches the attention: span_weight above 0, or objective = 'spans'"
-            self.require("without_gold", self.without_gold == "none", remedy)
+            require(self, "without_gold", self.without_gold == "none", remedy)
 
     @property
     def is_supervised(self) -> bool:

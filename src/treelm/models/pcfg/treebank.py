@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cmp_to_key
-from typing import ClassVar, NamedTuple, Self, cast
+from typing import Annotated, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import torch
+from pydantic import Field
 
+from treelm.configs import Number, configuration, require
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import EstimatedLM
-from treelm.models.bounds import CheckedConfig, InventoryConfig
+from treelm.models.bounds import InventoryConfig
 from treelm.models.pcfg.counting import Counts, Table, count, estimate
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
 from treelm.models.pcfg.reading import choose_spans
@@ -29,20 +31,20 @@ _UNLABELLED = "X"  # the label of a grammar that was counted from no trees
 _SENTENCES = 1 << 14  # encoded together
 
 
-@dataclass(frozen=True, kw_only=True)
-class TreebankPCFGConfig(CheckedConfig, InventoryConfig):
+@configuration
+class TreebankPCFGConfig(InventoryConfig):
     """How a treebank is counted, and how trees are chosen. Raises ``InputError`` for values that make no grammar."""
 
     inventories: ClassVar[tuple[str, ...]] = ("tags",)
 
-    history: int = 1
+    history: Number = 1
     """Children before it that a child depends on: horizontal Markovisation."""
-    min_parent_count: int = 50
+    min_parent_count: Number = 50
     """Constituents of this label under that parent from which on they have rules of their own: parent annotation. 0:
     never."""
-    makeshift: float = 1e-3
+    makeshift: Annotated[float, Field(gt=0, lt=1)] = 1e-3
     """Probability of a sentence of any tags and constituents in any order, so that none is impossible."""
-    threshold: float = 0.4
+    threshold: Annotated[float, Field(ge=0, lt=1)] = 0.4
     """Probability of being right that a constituent must have to be in a tree: higher, and precision rises."""
     tags: tuple[str, ...] = ()
     """Part-of-speech tags; by default those of the training data."""
@@ -51,14 +53,11 @@ class TreebankPCFGConfig(CheckedConfig, InventoryConfig):
 
     def __post_init__(self) -> None:
         """Check values."""
-        self.require_at_least(0, "history", "min_parent_count")
-        self.require("makeshift", 0 < self.makeshift < 1, "a probability above 0 and below 1")
-        self.require("threshold", 0 <= self.threshold < 1, "a probability below 1")
-        self.require("sizes", len(self.sizes) in (0, len(_Sizes._fields)), "none: estimation sets it")
+        require(self, "sizes", len(self.sizes) in (0, len(_Sizes._fields)), "none: estimation sets it")
 
     def taken_from(self, corpus: PreparedCorpus) -> Self:
         """The config with the tags that training data have. Raises ``InputError`` for sizes, and data without trees."""
-        self.require("sizes", not self.sizes, "none: estimation sets it")
+        require(self, "sizes", not self.sizes, "none: estimation sets it")
         if not corpus.has_trees:
             remedy = "train this system on brackets or CoNLL-U"
             raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)

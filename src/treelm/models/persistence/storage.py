@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from treelm import __version__
+from treelm.configs import from_plain, to_plain
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.atomic import hold_folder, write_atomically
 from treelm.io.json import encode_json, finite, json_hash, read_json
 from treelm.models import FILES, FOREIGN, config_class, system_class
-from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import find_run, is_shipped_name
 from treelm.models.persistence.tensors import (
@@ -289,14 +289,14 @@ def _foreign_class(directory: Path) -> Any:
 
 def _build(header: _Header, vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str) -> LanguageModel:
     system = system_class(header.system, where=where)
-    config = from_plain(config_class(system), header.config, where=f"{where} config", null=math.inf)
+    config = from_plain(config_class(system), header.config, where=f"{where} config")
     if header.reading:  # fields that touch no weight: whoever reads may give others
         allowed = system.inference_overrides
         for name in header.reading.keys() - set(allowed):
             remedy = f"give {' and '.join(allowed)} alone" if allowed else f"remove {_OVERRIDES!r}"
             raise InputError(f"{name!r} in {_OVERRIDES!r} of a {system.system}", where=where, remedy=remedy)
         values = {**header.config, **header.reading}
-        config = from_plain(config_class(system), values, where=f"{where} {_OVERRIDES}", null=math.inf)
+        config = from_plain(config_class(system), values, where=f"{where} {_OVERRIDES}")
     for name in _REPEATED:
         value = header.config.get(name, 0)
         if isinstance(value, int) and value > len(tensors):

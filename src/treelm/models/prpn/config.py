@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from treelm.models.bounds import CheckedConfig
+from pydantic import Field
+
+from treelm.configs import Dropout, Number, Positive, Size, configuration, require
 
 Activation = Literal["relu", "sigmoid"]
 NextDistance = Literal["hidden", "embeddings"]
@@ -35,45 +36,46 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 """Values that a variant gives to the fields that are None."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PRPNConfig(CheckedConfig):
+@configuration
+class PRPNConfig:
     """Sizes, variant and ablations of a PRPN. Raises ``InputError`` for values that make no network.
 
     The default sizes are the paper's for words of the Penn Treebank. ``variant`` decides every field that is None, and
     such fields hold what it decided afterwards. The rows of Table 3 are the three switches at the end.
     """
 
-    embedding_size: int = 800
+    embedding_size: Size = 800
     """Size of the input vectors (E), and of what the decoder reads."""
 
-    hidden_size: int = 1200
-    """Size of the states and of the parser's hidden layer (H); even if ``next_distance`` is "embeddings"."""
+    hidden_size: Annotated[Size, Field(ge=2)] = 1200
+    """Size of the states and of the parser's hidden layer (H), which are normalised; even if
+    ``next_distance`` is "embeddings"."""
 
-    num_layers: int = 2
+    num_layers: Size = 2
     """Layers of the reading network; they share their gates."""
 
-    num_blocks: int = 0
+    num_blocks: Number = 0
     """Residual blocks of the predict network."""
 
-    look_back: int = 5
+    look_back: Number = 5
     """Tokens before the current one that the parser sees (L); 0 sees only the current one."""
 
-    num_slots: int = 15
+    num_slots: Size = 15
     """States that can be attended to (N_m)."""
 
-    temperature: float = 10.0
+    temperature: Positive = 10.0
     """Sharpness of the comparison of distances (tau); 1 / resolution in the released code."""
 
     tied: bool = True
     """Use the embedding as the decoder's weight."""
 
-    dropout: float = 0.7
+    dropout: Dropout = 0.7
     """Probability that a unit of the first layer's input, or of what the decoder reads, is zeroed."""
 
-    layer_dropout: float = 0.5
+    layer_dropout: Dropout = 0.5
     """The same between layers, in the parser, for attention keys, and in the predict network."""
 
-    recurrent_dropout: float = 0.5
+    recurrent_dropout: Dropout = 0.5
     """The same for units of the attended hidden state: one mask a layer for all steps and rows of a batch."""
 
     variant: Literal["paper", "released"] = "released"
@@ -113,19 +115,8 @@ class PRPNConfig(CheckedConfig):
 
     def __post_init__(self) -> None:
         """Check values, after the variant has decided what was left open."""
-        self.require_one_of("variant", tuple(VARIANTS))
         for name, value in VARIANTS[self.variant].items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        self.require_one_of("distances", get_args(Activation))
-        self.require_one_of("next_distance", get_args(NextDistance))
-        self.require_one_of("closeness", get_args(Closeness))
-        self.require_one_of("attention", get_args(Attention))
-        self.require_one_of("norm", get_args(NormKind))
-        self.require_at_least(1, "embedding_size", "num_layers", "num_slots")
-        self.require("hidden_size", self.hidden_size >= 2, "an integer of at least 2, for there is a norm over them")
-        self.require_at_least(0, "num_blocks", "look_back")
-        self.require("temperature", 0 < self.temperature < float("inf"), "a number above 0")
-        self.require_dropout("dropout", "layer_dropout", "recurrent_dropout")
         if self.next_distance == "embeddings":
-            self.require("hidden_size", self.hidden_size % 2 == 0, 'an even number for next_distance = "embeddings"')
+            require(self, "hidden_size", self.hidden_size % 2 == 0, 'an even number for next_distance = "embeddings"')

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.configs import Bound, Dropout, Size, configuration, require
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.models.bounds import BoundedConfig, CheckedConfig, parts_of
+from treelm.models.bounds import BoundedConfig, parts_of
 from treelm.models.search.derivations import find_local_trees
 from treelm.trees.transitions import SHIFT
 
 
-@dataclass(frozen=True, kw_only=True)
-class PushdownConfig(BoundedConfig, CheckedConfig):
+@configuration
+class PushdownConfig(BoundedConfig):
     """A Transformer of pushdown layers and an attachment head. Raises ``InputError`` for values that make no network.
 
     The bound is part of the probability model: attachments that leave more on the stack have probability zero, in
@@ -24,29 +24,26 @@ class PushdownConfig(BoundedConfig, CheckedConfig):
 
     bounds: ClassVar[tuple[str, ...]] = ("max_stack",)
 
-    size: int = 256
+    size: Size = 256
     """Units of embeddings and of every layer (D); the feed-forward nets are four times as wide."""
-    num_layers: int = 4
+    num_layers: Size = 4
     """Blocks on top of each other (N), all of them pushdown layers."""
-    num_heads: int = 4
+    num_heads: Size = 4
     """Heads of attention of each layer (H), which share the units."""
-    dropout: float = 0.2
+    dropout: Dropout = 0.2
     """Of embeddings, of what each half of a block adds, and of h before all heads; not of attention."""
 
-    max_distance: int = 63
+    max_distance: Size = 63
     """Distances in tokens above this one share its key."""
-    max_depth: int = 15
+    max_depth: Size = 15
     """Depths on the tape above this one share its key."""
 
-    max_stack: int = 100
+    max_stack: Bound = 100
     """Most constituents that may be on the stack after a word."""
 
     def __post_init__(self) -> None:
         """Check values."""
-        self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", "max_depth")
-        self.require_bounds(*self.bounds)
-        self.require_dropout("dropout")
-        self.require("num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
+        require(self, "num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
 
     @property
     def num_attachments(self) -> int:

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from treelm.models.bounds import CheckedConfig
+from treelm.configs import Dropout, Size, configuration
 
 OracleKind = Literal["dynamic", "static"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShiftReduceConfig(CheckedConfig):
+@configuration
+class ShiftReduceConfig:
     """Sizes, oracle, and whether it is a language model too. Raises ``InputError`` for values that make no network.
 
     Table 5 has ``language_model = false`` with ``oracle = "static"``, and ``true`` with ``"dynamic"``, the defaults.
     """
 
-    size: int = 400
+    size: Size = 400
     """Size of every vector (D)."""
 
-    num_layers: int = 2
+    num_layers: Size = 2
     """Layers of the stack LSTM."""
 
-    embedding_dropout: float = 0.1
+    embedding_dropout: Dropout = 0.1
     """Probability that a word type's input vector is zeroed in a batch."""
 
-    dropout: float = 0.3
+    dropout: Dropout = 0.3
     """Probability that a unit is zeroed, in words and, by one mask a sentence, in the states that choose actions."""
 
-    output_dropout: float = 0.5
+    output_dropout: Dropout = 0.5
     """Probability that a unit is zeroed before the output layer."""
 
     oracle: OracleKind = "dynamic"
@@ -40,6 +39,3 @@ class ShiftReduceConfig(CheckedConfig):
 
     def __post_init__(self) -> None:
         """Check values."""
-        self.require_at_least(1, "size", "num_layers")
-        self.require_dropout("embedding_dropout", "dropout", "output_dropout")
-        self.require_one_of("oracle", get_args(OracleKind))

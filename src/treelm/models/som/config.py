@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from treelm.configs import Dropout, Number, Size, configuration, require
 from treelm.models.documents import DocumentConfig
 
 OracleKind = Literal["dynamic", "printed", "static", "left-branching"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class SOMConfig(DocumentConfig):
     """Sizes, variant and oracle of a SOM. Raises ``InputError`` for values that make no network.
 
@@ -18,22 +20,22 @@ class SOMConfig(DocumentConfig):
     paper for the Penn Treebank (Table 7).
     """
 
-    size: int = 400
+    size: Size = 400
     """Size of every vector (D)."""
 
-    syntactic_size: int = 0
+    syntactic_size: Number = 0
     """dSOM: how many of the D units are syntactic, hidden from the semantic ones. 0 makes an eSOM."""
 
-    num_slots: int = 15
+    num_slots: Annotated[Size, Field(ge=2)] = 15
     """Slots of the memory (N). Deeper constituents overflow: their words attach at the lowest slot."""
 
-    embedding_dropout: float = 0.1
+    embedding_dropout: Dropout = 0.1
     """Probability that a word type's input vector is zeroed in a batch."""
 
-    dropout: float = 0.3
+    dropout: Dropout = 0.3
     """Probability that a unit is zeroed before every linear layer but the output."""
 
-    output_dropout: float = 0.5
+    output_dropout: Dropout = 0.5
     """Probability that a unit is zeroed before the output layer."""
 
     oracle: OracleKind = "dynamic"
@@ -48,13 +50,7 @@ class SOMConfig(DocumentConfig):
 
     def __post_init__(self) -> None:
         """Check values."""
-        self.require_at_least(0, "syntactic_size")
-        self.require_at_least(1, "size")
-        self.require_at_least(2, "num_slots")
-        self.require("syntactic_size", self.syntactic_size < self.size, f"less than size = {self.size}")
-        self.require_dropout("embedding_dropout", "dropout", "output_dropout")
-        self.require_one_of("oracle", get_args(OracleKind))
-        self.check_context()
+        require(self, "syntactic_size", self.syntactic_size < self.size, f"less than size = {self.size}")
 
     @property
     def semantic_size(self) -> int:

@@ -80,7 +80,7 @@ class BottomUpMachine(KeyValueMachine, OneGroup):
             top[made] = self._compose(top[made], label[made], reach[made])
         label[made] = NONE
         history = self.histories.append(analyses.history[sources], actions)
-        new = Candidates(analyses.sentence[sources], score, analyses.deficit[sources], top, history)
+        new = Candidates(analyses.sentence[sources], score, analyses.shortfall[sources], top, history)
         return self._scored(new, label)
 
     def _compose(self, top: Ints, label: Ints, reach: Ints) -> Ints:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.configs import Bound, Dropout, Size, configuration, require
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.models.bounds import BoundedConfig, parts_of
 from treelm.models.documents import DocumentConfig
@@ -34,12 +35,12 @@ class TopDownRule:
     """The part of a config that ``search/validity.py`` knows."""
 
     order: ClassVar[Order] = "top-down"
-    max_open: int
-    max_consecutive: int
+    max_open: Bound
+    max_consecutive: Bound
     is_binary: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     """A Transformer Grammar (TG), unless the switches say otherwise. Raises ``InputError`` for what makes no network.
 
@@ -49,13 +50,13 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     training and in search.
     """
 
-    size: int = 256
+    size: Size = 256
     """Units of embeddings and of every layer (D); the feed-forward nets are four times as wide."""
-    num_layers: int = 4
+    num_layers: Size = 4
     """Blocks on top of each other (N)."""
-    num_heads: int = 4
+    num_heads: Size = 4
     """Heads of attention of each layer (H), which share the units."""
-    dropout: float = 0.2
+    dropout: Dropout = 0.2
     """Of embeddings, of what each half of a block adds, and of h before both softmaxes; not of attention."""
     embedding_dropout_by: DropoutUnit = "token"
     """Draw one dropout mask of embeddings at each position ("token"), or one of each token and bracket a batch."""
@@ -70,11 +71,11 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     """``internal``: a closed constituent is composed by a position that sees its parts alone. ``external``: its closing
     bracket has the vector that a small Transformer of its own makes of its label and its children. ``none``: closing
     brackets are tokens like any other."""
-    composer_size: int = 128
+    composer_size: Size = 128
     """Units of this small Transformer (``external``)."""
-    composer_heads: int = 4
+    composer_heads: Size = 4
     """Heads of its attention (``external``)."""
-    composer_layers: int = 1
+    composer_layers: Size = 1
     """Blocks of this small Transformer (``external``)."""
     masking: bool = True
     """Hide what stands inside of closed constituents (unless ``none``); else all that was ever read is seen."""
@@ -84,7 +85,7 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     positions: Positions = "depth"
     """What the distance of two positions is: the difference of their depths in the tree, of their heights on the stack,
     or of their places among all that was read."""
-    max_distance: int = 30
+    max_distance: Size = 30
     """Distances above this one share its key."""
     softmax: Softmax = "two-level"
     """``two-level``: over the valid actions, and over tokens given SHIFT. ``one``: over all tokens and all other
@@ -92,39 +93,29 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     kind_vector: bool = False
     """Add a vector to the second closing bracket, which predicts, that the first has not (``internal``)."""
 
-    max_open: int = 100
+    max_open: Bound = 100
     """Most nonterminals that may be open at a time."""
-    max_consecutive: int = 16
+    max_consecutive: Bound = 16
     """Most NT actions since the last other action."""
-    max_stack: int = 100
+    max_stack: Bound = 100
     """Bottom-up, most words and constituents that may be on the stack."""
-    max_unary: int = 8
+    max_unary: Bound = 8
     """Bottom-up, most constituents of one item, one around the other; binary trees have none but one."""
 
     def __post_init__(self) -> None:
         """Check values."""
-        self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance")
-        self.require_at_least(1, "composer_size", "composer_heads", "composer_layers")
-        self.require_bounds(*_BOUNDS["top-down"], *_BOUNDS["bottom-up"])
-        self.require_one_of("order", get_args(GrammarOrder))
-        self.require_dropout("dropout")
-        self.require_one_of("composition", get_args(Composition))
-        self.require_one_of("positions", get_args(Positions))
-        self.require_one_of("softmax", get_args(Softmax))
-        self.require_one_of("embedding_dropout_by", get_args(DropoutUnit))
-        self.require("num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
+        require(self, "num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
         if self.is_bottom_up:
-            self.require("composition", self.composes, 'another than "none" with order = "bottom-up"')
-            self.require("positions", self.positions != "depth", '"height" or "place" with order = "bottom-up"')
+            require(self, "composition", self.composes, 'another than "none" with order = "bottom-up"')
+            require(self, "positions", self.positions != "depth", '"height" or "place" with order = "bottom-up"')
         if self.structured_heads:
-            self.require("composition", self.composition == "none", "'none' with structured_heads")
-            self.require("num_heads", self.num_heads >= 2, "at least 2 with structured_heads")
+            require(self, "composition", self.composition == "none", "'none' with structured_heads")
+            require(self, "num_heads", self.num_heads >= 2, "at least 2 with structured_heads")
         if self.kind_vector:
-            self.require("composition", self.composition == "internal", "'internal' with kind_vector")
+            require(self, "composition", self.composition == "internal", "'internal' with kind_vector")
         if self.composition == "external":
             divides = self.composer_size % self.composer_heads == 0
-            self.require("composer_size", divides, f"a multiple of composer_heads = {self.composer_heads}")
-        self.check_context()
+            require(self, "composer_size", divides, f"a multiple of composer_heads = {self.composer_heads}")
 
     @property
     def bounds(self) -> tuple[str, ...]:

@@ -73,8 +73,8 @@ class TopDownMachine(KeyValueMachine):
             vectors, taking = vectors.index_copy(0, index, composed), NOTHING
         new_top = self.stacks.push(new, vectors, taking)
         history = self.histories.append(analyses.history[sources], actions)
-        sentence, deficit = analyses.sentence[sources], analyses.deficit[sources]
-        return self._scored(Candidates(sentence, score, deficit, new_top, history))
+        sentence, shortfall = analyses.sentence[sources], analyses.shortfall[sources]
+        return self._scored(Candidates(sentence, score, shortfall, new_top, history))
 
     def _composing(self, closes: Ints, tops: Ints, old: Ints) -> Composing:
         """REDUCEs, which take all down to the open nonterminal off these stacks, if any are composed."""
