@@ -83,7 +83,7 @@ def draw_tree(
         text(middle, base + FONT + 1, word, "word") for word, middle in zip(columns.words, columns.middles, strict=True)
     ]
     width = columns.width + (_COMING if is_open else 0)
-    return Drawing("tree", title, width, base + FONT + MARGIN, join(*lines, *labels, *words))
+    return Drawing("tree", title, width, base + FONT + MARGIN, join(*reversed(lines), *reversed(labels), *words))
 
 
 def _level(base: float, height: int) -> float:
