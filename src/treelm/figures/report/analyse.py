@@ -84,17 +84,12 @@ def _analysed(row: RunMetrics, sentences: Sequence[Sentence]) -> tuple[SentenceA
 
 def analyses_of(lm: LanguageModel, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
     """Trees, surprisals, and what only this system has."""
-    if lm.needs_trees:
-        found = [_given_tree(lm, one) for one in sentences]
+    if lm.needs_trees:  # nothing is known of a sentence that has none
+        scores = [None if one.tree is None else lm.score_given([one])[0] for one in sentences]
+        found = [Analysis(score=score, tree=None) for score in scores]
     else:
         found = lm.analyse([list(one.words) for one in sentences])
     return tuple(_analysis(lm, one, analysis) for one, analysis in zip(sentences, found, strict=True))
-
-
-def _given_tree(lm: LanguageModel, sentence: Sentence) -> Analysis:
-    """The score of a sentence under its own tree; nothing of one that has none."""
-    scores = [None] if sentence.tree is None else lm.score_given([sentence])
-    return Analysis(score=scores[0], tree=None)
 
 
 def _analysis(lm: LanguageModel, sentence: Sentence, found: Analysis) -> SentenceAnalysis:
@@ -139,19 +134,21 @@ def _bits(lm: LanguageModel, words: Sequence[str], found: Analysis) -> WordBits 
     )
 
 
+_FIELDS = {
+    Distances: "distances",
+    SpanWeights: "attention",
+    SlotSpans: "memory",
+    StackSight: "sight",
+    StackTape: "tape",
+}
+
+
 def _structure(lm: LanguageModel, words: Sequence[str]) -> dict[str, Any]:
     """The structure of a sentence under the name of its field, rounded."""
-    match lm.structure(words):
-        case Distances() as found:
-            return {"distances": replace(found, values=tuple(round(value, DECIMALS) for value in found.values))}
-        case SpanWeights() as found:
-            weights = (np.asarray(row).round(DECIMALS).tolist() for row in found.weights)
-            return {"attention": replace(found, weights=tuple(map(tuple, weights)))}
-        case SlotSpans() as found:
-            return {"memory": found}
-        case StackSight() as found:
-            return {"sight": found}
-        case StackTape() as found:
-            return {"tape": found}
-        case None:
-            return {}
+    found = lm.structure(words)
+    if isinstance(found, Distances):
+        found = replace(found, values=tuple(round(value, DECIMALS) for value in found.values))
+    elif isinstance(found, SpanWeights):
+        weights = (np.asarray(row).round(DECIMALS).tolist() for row in found.weights)
+        found = replace(found, weights=tuple(map(tuple, weights)))
+    return {} if found is None else {_FIELDS[type(found)]: found}
