@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from treelm.cli import side_by_side
+from treelm.cli import EXIT_STOPPED, side_by_side
 from treelm.cli.side_by_side import run_side_by_side
 
 SRC = Path(__file__).parents[2] / "src"
@@ -43,35 +43,27 @@ def test_what_runs_leaves_nothing_when_the_process_that_began_it_is_killed(tmp_p
 
 
 def test_an_error_waits_neither_for_the_others_nor_for_the_end_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
-        if begun:
-            raise OSError("no process")
-        command = [sys.executable, "-c", "import time; time.sleep(120)"]
-        begun.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
-        return begun[0]
+    class Process(side_by_side._Process):
+        def __init__(self, name: str, arguments: Sequence[str]) -> None:
+            if name == "fails":
+                raise OSError("no process")
+            super().__init__(name, ["explore", "--port", "0"] if name == "runs" else arguments)
 
-    begun = list[subprocess.Popen[str]]()
-    monkeypatch.setattr(side_by_side, "_begin", begin)
+    monkeypatch.setattr(side_by_side, "_Process", Process)
     with pytest.raises(OSError, match="no process"):
         run_side_by_side({"runs": [], "fails": [], "waits": []}, jobs=2, seconds=120)
-    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
-    assert all(timer.finished.is_set() for timer in timers)
 
 
-def test_a_second_request_to_stop_in_the_middle_of_the_first_one_kills(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a second signal does, whose handler runs in the thread that handles the first one."""
+def test_a_second_request_to_stop_kills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first is ignored by a process that waits for a pipe; the time limit is the assertion."""
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("needs named pipes")
 
-    class Process:
+    class Process(side_by_side._Process):
         def terminate(self) -> None:
-            said.append("terminate")
-            processes.stop()
+            os.kill(os.getpid(), signal.SIGTERM)
 
-        def kill(self) -> None:
-            said.append("kill")
-
-    said = list[str]()
-    processes = side_by_side._Processes({})
-    monkeypatch.setattr(subprocess, "Popen", Process)
-    processes._running.add(Process())  # type: ignore[arg-type]
-    processes.stop()
-    assert said == ["terminate", "kill"]
+    monkeypatch.setattr(side_by_side, "_Process", Process)
+    os.mkfifo(tmp_path / "pipe")
+    command = ["data", "stats", str(tmp_path / "pipe"), "--format", "text"]
+    assert run_side_by_side({"one": command}, jobs=1, seconds=0.1) == {"one": EXIT_STOPPED}
