@@ -155,7 +155,7 @@ def test_f1_against_its_trees_says_that_a_parser_made_them(treelm: Treelm, tmp_p
     trees = tmp_path / "silver.ptb"
     trees.write_text("(S (NP (DT The) (NN dog)) (VP (VBZ barks)) (. .))\n")
     command = ("compare", "rnng-gum-open", "--data", trees, "--max-sentences", 1, "--report", tmp_path / "page.html")
-    said = "the trees of {} are the output of the parser chart-gum-open, none made by people: F1 is against those"
+    said = "the trees of {} are the output of the parser chart-gum-open, not annotated by hand: F1 is against those"
     plain = treelm("evaluate", "rnng-gum-open", "--data", trees, "--json")
     (tmp_path / "silver.ptb.json").write_text('{"parser": "chart-gum-open"}')
     told = treelm("evaluate", "rnng-gum-open", "--data", trees, "--json")

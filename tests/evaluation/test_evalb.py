@@ -39,76 +39,67 @@ def test_hand_counted_sentence() -> None:
     assert row.precision == row.recall == row.f1 == 75.0
 
 
-def test_labels_must_agree_unless_the_rules_are_unlabelled() -> None:
-    predicted = GOLD.replace("NP", "QP")
-    assert counts(score(GOLD, predicted)) == (2, 4, 4)
-    assert counts(score(GOLD, predicted, COLLINS.unlabeled())) == (4, 4, 4)
+ONCE, THRICE = "(NP (NN a) (NN b))", "(NP (NP (NP (NN a) (NN b))))"
+ATTACHED, ELSEWHERE = "(S (NP (NN a) (, ,)) (VP (VB b) (. .)))", "(S (NP (NN a)) (, ,) (VP (VB b)) (. .))"
+TRACES = "(VP (VBD said) (SBAR (-NONE- 0) (S (-NONE- *T*-1))) (PRN (, ,)))"
+ADVP, PRT = "(S (ADVP (RB a)) (NN b))", "(S (PRT (RB a)) (NN b))"
 
 
-def test_deleted_constituent_label_drops_the_bracket_and_keeps_its_words() -> None:
-    assert counts(score(f"(TOP {GOLD})", GOLD)) == (4, 4, 4)
-    assert counts(score(f"(ROOT {GOLD})", GOLD)) == (4, 5, 4)
-    assert counts(score(f"(ROOT {GOLD})", GOLD, COLLINS.deleting("ROOT"))) == (4, 4, 4)
+@pytest.mark.parametrize(
+    ("gold", "predicted", "parameters", "expected"),  # matched, gold and predicted brackets
+    [
+        pytest.param(GOLD, GOLD.replace("NP", "QP"), COLLINS, (2, 4, 4), id="labels must agree"),
+        pytest.param(GOLD, GOLD.replace("NP", "QP"), COLLINS.unlabeled(), (4, 4, 4), id="unlabelled"),
+        pytest.param(f"(TOP {GOLD})", GOLD, COLLINS, (4, 4, 4), id="TOP is deleted, its words stay"),
+        pytest.param(f"(ROOT {GOLD})", GOLD, COLLINS, (4, 5, 4), id="ROOT counts"),
+        pytest.param(f"(ROOT {GOLD})", GOLD, COLLINS.deleting("ROOT"), (4, 4, 4), id="ROOT deleted"),
+        pytest.param(ATTACHED, ELSEWHERE, COLLINS, (3, 3, 3), id="punctuation is deleted by tag"),
+        pytest.param(ATTACHED, ELSEWHERE, replace(COLLINS, delete_labels=()), (1, 3, 3), id="punctuation counts"),
+        pytest.param("(S (NN a) (. .))", "(S (NN a) (. !))", COLLINS, (1, 1, 1), id="deleted words may differ"),
+        pytest.param(TRACES, "(VP (VBD said) (, ,))", COLLINS, (1, 1, 1), id="empty constituents are dropped"),
+        pytest.param(
+            "(S-CLF (NP-SBJ=2 (NN a)) (VP (VB b)))",
+            "(S (NP (NN a)) (VP=1-X (VB b)))",
+            COLLINS,
+            (3, 3, 3),
+            id="function tags and indices are cut",
+        ),
+        pytest.param("(S (-A (NN a)) (NN b))", "(S (-B (NN a)) (NN b))", COLLINS, (2, 2, 2), id="-A is cut to nothing"),
+        pytest.param(ADVP, PRT, COLLINS, (2, 2, 2), id="equal labels"),
+        pytest.param(PRT, ADVP, COLLINS, (2, 2, 2), id="equal labels are symmetric"),
+        pytest.param(ADVP, "(S (RB a) (NN b))", COLLINS.deleting("PRT"), (1, 1, 1), id="equal to a deleted label"),
+        pytest.param(
+            "(S (NN a))", "(S (NN b))", replace(COLLINS, equal_words=(("a", "b"),)), (1, 1, 1), id="equal words"
+        ),
+        pytest.param("(S (NN -LSB-a-RSB-))", "(S (NN [a]))", COLLINS, (1, 1, 1), id="escaped brackets"),
+        pytest.param(ONCE, THRICE, COLLINS, (1, 1, 3), id="each bracket matches once"),
+        pytest.param(THRICE, ONCE, COLLINS, (1, 3, 1), id="each gold bracket matches once"),
+        pytest.param(THRICE, THRICE, COLLINS, (3, 3, 3), id="equal brackets match as often as both have them"),
+        pytest.param(
+            "(S (VP (NN a) (NN b)))", "(VP (S (NN a) (NN b)))", COLLINS, (2, 2, 2), id="unary chains in any order"
+        ),
+    ],
+)
+def test_brackets_are_counted(
+    gold: str, predicted: str, parameters: Parameters, expected: tuple[int, int, int]
+) -> None:
+    assert counts(score(gold, predicted, parameters)) == expected
 
 
-def test_punctuation_is_deleted_by_tag_so_its_attachment_does_not_matter() -> None:
-    gold = "(S (NP (NN a) (, ,)) (VP (VB b) (. .)))"
-    predicted = "(S (NP (NN a)) (, ,) (VP (VB b)) (. .))"
-    assert counts(score(gold, predicted)) == (3, 3, 3)
-    bare = replace(COLLINS, delete_labels=())
-    assert counts(score(gold, predicted, bare)) == (1, 3, 3)
-
-
-def test_deleted_words_need_not_be_the_same_words() -> None:
-    assert counts(score("(S (NN a) (. .))", "(S (NN a) (. !))")) == (1, 1, 1)
-
-
-def test_a_tag_that_only_one_side_deletes_is_a_length_error() -> None:
-    row = score("(S (NN a) (. .))", "(S (NN a) (NN .))")
-    assert row.status == "error"
-    assert row.problem == "1 gold words but 2 predicted ones after deletion"
-
-
-def test_constituents_left_empty_by_deletion_are_dropped() -> None:
-    gold = "(VP (VBD said) (SBAR (-NONE- 0) (S (-NONE- *T*-1))) (PRN (, ,)))"
-    assert counts(score(gold, "(VP (VBD said) (, ,))")) == (1, 1, 1)
-
-
-def test_function_tags_and_indices_are_cut() -> None:
-    assert counts(score("(S-CLF (NP-SBJ=2 (NN a)) (VP (VB b)))", "(S (NP (NN a)) (VP=1-X (VB b)))")) == (3, 3, 3)
-
-
-def test_a_label_that_begins_with_a_hyphen_is_cut_to_nothing() -> None:
-    assert counts(score("(S (-A (NN a)) (NN b))", "(S (-B (NN a)) (NN b))")) == (2, 2, 2)
-
-
-def test_equal_labels_match_in_both_directions_and_are_symmetric() -> None:
-    assert counts(score("(S (ADVP (RB a)) (NN b))", "(S (PRT (RB a)) (NN b))")) == (2, 2, 2)
-    assert counts(score("(S (PRT (RB a)) (NN b))", "(S (ADVP (RB a)) (NN b))")) == (2, 2, 2)
-
-
-def test_a_label_equal_to_a_deleted_one_is_deleted_too() -> None:
-    assert counts(score("(S (ADVP (RB a)) (NN b))", "(S (RB a) (NN b))", COLLINS.deleting("PRT"))) == (1, 1, 1)
-
-
-def test_equal_words() -> None:
-    assert score("(S (NN a))", "(S (NN b))").problem == "gold word 'a' but predicted word 'b'"
-    assert counts(score("(S (NN a))", "(S (NN b))", replace(COLLINS, equal_words=(("a", "b"),)))) == (1, 1, 1)
-
-
-def test_escaped_brackets_are_the_words_that_they_stand_for() -> None:
-    assert counts(score("(S (NN -LSB-a-RSB-))", "(S (NN [a]))")) == (1, 1, 1)
-
-
-def test_equal_brackets_match_as_often_as_both_sides_have_them() -> None:
-    once, thrice = "(NP (NN a) (NN b))", "(NP (NP (NP (NN a) (NN b))))"
-    assert counts(score(once, thrice)) == (1, 1, 3)
-    assert counts(score(thrice, once)) == (1, 3, 1)
-    assert counts(score(thrice, thrice)) == (3, 3, 3)
-
-
-def test_a_unary_chain_matches_in_any_order() -> None:
-    assert counts(score("(S (VP (NN a) (NN b)))", "(VP (S (NN a) (NN b)))")) == (2, 2, 2)
+@pytest.mark.parametrize(
+    ("gold", "predicted", "status", "problem"),
+    [
+        ("(S (NN a) (. .))", "(S (NN a) (NN .))", "error", "1 gold words but 2 predicted ones after deletion"),
+        ("(S (NN a))", "(S (NN b))", "error", "gold word 'a' but predicted word 'b'"),
+        (GOLD, "(S (NN a)", "error", "the predicted tree cannot be read: 1 brackets are not closed"),
+        ("(S (. .))", "(S (NN a))", "error", "0 gold words but 1 predicted ones after deletion"),
+        (GOLD, "", "skipped", "the predicted tree has no words after deletion"),
+        (GOLD, "(S (. .))", "skipped", "the predicted tree has no words after deletion"),
+    ],
+)
+def test_sentences_that_are_not_scored(gold: str, predicted: str, status: str, problem: str) -> None:
+    row = score(gold, predicted)
+    assert (row.status, row.problem) == (status, problem)
 
 
 def test_crossing_counts_predicted_brackets() -> None:
@@ -134,18 +125,6 @@ def test_length_counts_punctuation_but_no_traces() -> None:
 def test_tagging_accuracy_counts_words_after_deletion_and_equal_labels() -> None:
     row = score("(S (NN a) (ADVP b) (NN c) (. .))", "(S (VB a) (PRT b) (NN c) (. .))")
     assert (row.words, row.correct_tags) == (3, 2)
-
-
-def test_a_predicted_tree_without_words_is_skipped_and_a_gold_one_is_an_error() -> None:
-    assert score(GOLD, "").status == "skipped"
-    assert score(GOLD, "(S (. .))").status == "skipped"
-    assert score("(S (. .))", "(S (NN a))").status == "error"
-
-
-def test_a_malformed_line_is_an_error_sentence() -> None:
-    row = score(GOLD, "(S (NN a)")
-    assert row.status == "error"
-    assert "not closed" in str(row.problem)
 
 
 def test_a_misquoted_word_is_kept_on_both_sides_under_the_new_rules() -> None:

@@ -128,7 +128,7 @@ def test_trees_alone_are_those_of_the_whole_evaluation(monkeypatch: pytest.Monke
     assert set(expected) - set(found) == {"perplexity_per_word_with_end"}
     assert found == {name: expected[name] for name in found}
     assert set(alone.metrics()) == set(whole.metrics()) - {name for name in whole.metrics() if "_per_" in name}
-    with pytest.raises(InputError, match=r"perplexity = false, but lstm .*leave perplexity = false out"):
+    with pytest.raises(InputError, match=r"perplexity = false, but lstm .*remove perplexity = false"):
         alone.of_run(replace(subject, run=KEPT / "lstm"))
 
 

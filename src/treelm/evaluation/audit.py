@@ -152,13 +152,13 @@ def make_check(name: str, changes: Sequence[Change] | str, tolerance: float, uni
 
 @dataclass(frozen=True)
 class Change:
-    """A deviation, never negative, infinite when it is no number, and where it was seen."""
+    """A deviation, never negative, infinite when it is not a number, and where it was seen."""
 
     size: float
     where: str
 
     def __post_init__(self) -> None:
-        """Take what is no number for an infinite deviation, so that it is the largest and fails."""
+        """Treat NaN as an infinite deviation, so that it is the largest and fails."""
         if math.isnan(self.size):
             object.__setattr__(self, "size", math.inf)
 
@@ -288,7 +288,7 @@ def compare_prefix(one: SentenceScore, other: SentenceScore, *, num_words: int |
 
 
 def _distances(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Absolute differences; equal infinities are no difference, and what is no number is infinitely far."""
+    """Absolute differences; equal infinities are no difference, and NaN is infinitely far."""
     with np.errstate(invalid="ignore"):
         sizes = np.where(first == second, 0.0, np.abs(first - second))
     return np.where(np.isnan(sizes), math.inf, sizes)

@@ -2,7 +2,7 @@
 
 A network that is causal in evaluation need not be in training: batch normalisation takes its statistics over all steps
 and rows of a batch, so that what is learnt at one place depends on later words and on other sentences. Scores are not
-affected, but the training loss is no negative log likelihood then.
+affected, but the training loss is not a negative log likelihood then.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from treelm.models.streams import StreamLM
 Sentences = Sequence[Sequence[str]]
 FloatArray = NDArray[np.float64]
 Pool = dict[tuple[int, ...], str]
-"""Words by their tokens: no two that the model cannot tell apart."""
+"""Words by their tokens: all different to the model."""
 
 NUM_CHECKS = 2
 EXPLANATION = (
-    "a training loss that sees later words or other sentences is no negative log likelihood; scores, which are "
+    "a training loss that sees later words or other sentences is not a negative log likelihood; scores, which are "
     "computed in evaluation mode, are not concerned (treelm audit without --training-mode)"
 )
 
@@ -47,7 +47,7 @@ def audit_training(
 
     All sentences are read in one batch, in float64; words after a cut, or other sentences, are replaced by as many
     others. The model itself is not changed. ``on_check`` is called after each of the ``NUM_CHECKS``. Raises
-    ``InputError`` without words, for words that the model cannot tell apart, and for systems other than stream models.
+    ``InputError`` without words, for words that are all the same to the model, and for systems other than streams.
     """
     if not isinstance(model, StreamLM):
         found = f"the training loss of {model.system} cannot be audited"

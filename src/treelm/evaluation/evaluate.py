@@ -136,15 +136,15 @@ def _with_trees(
             yield sentence, Analysis(score=score, tree=None)
 
 
-def tell_apart(labels: Collection[str]) -> bool:
-    """Tell whether the labels that a model knows set constituents apart; one label does so no better than none."""
+def distinguish(labels: Collection[str]) -> bool:
+    """Tell whether the labels that a model knows distinguish constituents; one label does so no better than none."""
     return len(labels) > 1
 
 
 def usual_protocols(labels: Collection[str]) -> tuple[SpanProtocol, ...]:
     """The protocols by which trees with these labels are evaluated in the literature."""
     usual = (WSJ10, WSJ40, PLAIN)
-    return usual if tell_apart(labels) else (*usual, NO_PUNCTUATION, BINARISED)
+    return usual if distinguish(labels) else (*usual, NO_PUNCTUATION, BINARISED)
 
 
 def evaluate_parses(
@@ -166,12 +166,12 @@ def evaluate_parses(
     """Compute all metrics of a model's parses (their words have no tags) and, if given, of its scores of the sentences.
 
     Sentences whose gold tree is (UNPARSED word ...), which is none, have no part in what compares trees.
-    ``labels`` are those that the model knows. If they do not tell constituents apart, they are ignored in matching, and
-    the result says so in its protocol. ``baselines``: trivial trees are scored by the same protocols, those at random
+    ``labels`` are those that the model knows. If they do not distinguish constituents, matching ignores them, and the
+    result says so in its protocol. ``baselines``: trivial trees are scored by the same protocols, those at random
     with ``num_seeds`` seeds. Raises ``InputError`` when there are not as many trees as gold trees, and when all of
     these are none.
     """
-    is_labeled = tell_apart(labels)
+    is_labeled = distinguish(labels)
     words = [sentence.words for sentence in gold]
     sums = None if scores is None else sum_scores(scores, words)
     trees = [bracketing_of(tree) for tree in predicted]
@@ -240,7 +240,7 @@ def evaluate_run(
     lm = load(run, device="cpu" if cluster else device)
     set_search(lm, recipe.search)
     if trees_for and not lm.parses:
-        raise InputError(f"{trees_for}, but {lm.why_no_trees}", remedy=f"leave {trees_for} out")
+        raise InputError(f"{trees_for}, but {lm.why_no_trees}", remedy=f"remove {trees_for}")
     if config.stream != "no":
         require_context(lm, stream_protocol(recipe), fixed_rows=fixed_rows)
     notes = _choose_builder(lm, config.tree_builder)
@@ -287,11 +287,11 @@ def evaluate_run(
 
 
 def _about_trees(corpus: str, name: str, path: Path, format: Format) -> tuple[str, ...]:
-    """Notes on gold trees that are no people's; ``corpus`` is "" of files."""
+    """Notes on gold trees that are not annotated by hand; ``corpus`` is "" of files."""
     if corpus == "gum-open":
         return (GUM_NOTES["conllu" if format == "conllu" else "brackets"],)
     parser = parser_of(path)
-    told = f"the trees of {corpus or name} are the output of the parser {parser}, none made by people"
+    told = f"the trees of {corpus or name} are the output of the parser {parser}, not annotated by hand"
     return () if parser is None else (f"{told}: {_AGAINST} those",)
 
 
@@ -305,7 +305,7 @@ def _choose_builder(lm: LanguageModel, builder: str | None) -> tuple[str, ...]:
     known = lm.tree_builders if lm.parses and lm.tree_builder is not None else {}
     if builder is not None and builder not in known:
         which = f"which has {' or '.join(known)}" if known else "which has no choice"
-        remedy = "leave tree_builder out"
+        remedy = "remove tree_builder"
         raise InputError(f"tree_builder = {builder!r} with {lm.system}, {which}", remedy=remedy)
     if not known:
         return ()

@@ -18,7 +18,7 @@ from treelm.trees.distances import tree_from_distances
 
 Distances = NDArray[np.float64]
 _Result = TypeVar("_Result")
-_BATCH = 64  # sentences that are parsed at a time: so many are read before progress is told
+_BATCH = 64  # sentences that are parsed at a time; progress is reported after each batch
 
 
 @dataclass(frozen=True, kw_only=True)

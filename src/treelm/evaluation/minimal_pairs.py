@@ -204,7 +204,7 @@ def _pair(values: Mapping[str, Any], good: str, bad: str, groups: Sequence[str],
         if not isinstance(values[name], str):
             raise InputError(f"{name!r} is not text", where=where, remedy="correct this pair")
         if not words_of(values[name], where=where):
-            raise InputError("an empty sentence", where=where, remedy="leave this pair out")
+            raise InputError("an empty sentence", where=where, remedy="remove this pair")
         if any("\ud800" <= character <= "\udfff" for character in values[name]):
             raise InputError(f"{name!r} holds half a character", where=where, remedy="write it in UTF-8")
     return MinimalPair(

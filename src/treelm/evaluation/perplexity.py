@@ -67,7 +67,7 @@ class Perplexity:
 
     @property
     def value(self) -> float:
-        """Perplexity, 2 to the bits a unit; infinite where a probability is 0 or the power is no float."""
+        """Perplexity, 2 to the bits a unit; infinite where a probability is 0 or the power overflows."""
         return math.inf if self.bits_per_unit >= 1024 else 2.0**self.bits_per_unit
 
     @property

@@ -170,7 +170,7 @@ def require_context(lm: LanguageModel, protocol: StreamProtocol, *, fixed_rows: 
     if fixed_rows or protocol.cache is not None:
         what = "stream_rows" if fixed_rows else "cache_weight"
         found = f"{what}, but {lm.system} reads each document in a row, not a stream"
-        raise InputError(found, remedy=f"leave {what} out")
+        raise InputError(found, remedy=f"remove {what}")
 
 
 def _no_stream(lm: LanguageModel) -> InputError:
@@ -210,7 +210,7 @@ def evaluate_stream(
     """Compute the metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
 
     Bad sentences go to ``skipped``. A text with fewer tokens than the recipe's rows is read in one row, and a note
-    says so; if they are ``fixed_rows``, it raises ``InputError``. A system that is no stream but reads documents reads
+    says so; if they are ``fixed_rows``, it raises ``InputError``. A system that reads documents, not streams, reads
     each of them in a row.
     """
     data, limit = recipe.data, recipe.evaluation.max_sentences

@@ -48,7 +48,7 @@ class DataSet:
 def data_sets(paper: Path) -> Mapping[str, DataSet]:
     """Read what is known of all data, by name: in the package's file, and in one beside the declarations of a paper.
 
-    Raises ``InputError`` for an entry that is no table.
+    Raises ``InputError`` for an entry that is not a table.
     """
     found: dict[str, DataSet] = {}
     for path in (FOLDER / FILE, paper / FILE):

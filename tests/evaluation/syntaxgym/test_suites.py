@@ -165,7 +165,7 @@ def test_a_region_without_text_and_an_item_that_stands_twice_are_refused(tmp_pat
         load(tmp_path, values)
     values = suite_values()
     values["items"][0]["conditions"][0]["regions"][1]["content"] = None
-    with pytest.raises(InputError, match="content of a region that is no text: None"):
+    with pytest.raises(InputError, match="content of a region that is not text: None"):
         load(tmp_path, values)
 
 

@@ -1,1 +1,1 @@
-"""People as the judge: reading times that surprisals predict, and what garden paths cost people and models."""
+"""Human data: reading times that surprisals predict, and garden paths for people and models."""

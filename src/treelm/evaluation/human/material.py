@@ -144,7 +144,7 @@ def _places(material: Material, table: pd.DataFrame, path: Path) -> NDArray[np.i
             if place in taken:
                 raise InputError("a second row of the same word", where=where, remedy="give each word once")
             taken |= set() if place < 0 else {place}
-        remedy = "number them as it does, or leave out the column word"
+        remedy = "number them as it does, or remove the column word"
     elif "word" in table and len(table) == len(material):
         places, remedy = np.arange(len(table)), f"give the columns {needed}, or the same words in order"
     else:
@@ -191,7 +191,7 @@ def numbers(table: pd.DataFrame, name: str) -> Floats:
 
 def _number(cell: str, where: str) -> float:
     try:
-        if "_" not in cell:  # which Python reads, and nobody writes
+        if "_" not in cell:  # as Python reads it, but tables do not write it
             return float("nan" if cell in MISSING else cell)
     except ValueError:
         pass

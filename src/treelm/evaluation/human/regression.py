@@ -116,7 +116,7 @@ def mean_with_interval(gains: Floats, folds: Sequence[str]) -> Delta:
 def slopes(times: Floats, predictors: Floats, surprisals: Floats) -> tuple[Slope, ...]:
     """The coefficients of surprisals (N, lags) beside the other predictors, in the fit to all words.
 
-    None, not numbers, where the others have these surprisals already: no share of theirs can be told.
+    Not a number where the other predictors determine these surprisals: they have no coefficient of their own.
     """
     base, count = with_constant(predictors), surprisals.shape[1]
     design = np.column_stack([base, surprisals])

@@ -79,7 +79,7 @@ def align(condition: Condition, tokens: Sequence[ScoredToken], *, where: str) ->
 
 
 def _first_character(text: str, token: ScoredToken, where: str) -> int:
-    """Find the first character of a token that is no blank."""
+    """Find the first character of a token that is not whitespace."""
     if not 0 <= token.start < token.end <= len(text):
         found = f"token at characters {token.start} to {token.end} of a text of {len(text)}"
         raise InputError(found, where=where, remedy="count characters from 0, the end exclusive")

@@ -160,9 +160,9 @@ def _read_item(values: Mapping[str, Any]) -> Item:
 
 
 def _text_of(content: object) -> str:
-    """The content of a region; raises ``TypeError`` for what is no text, such as null."""
+    """The content of a region; raises ``TypeError`` for what is not text, such as null."""
     if not isinstance(content, str):
-        raise TypeError(f"content of a region that is no text: {content!r}")
+        raise TypeError(f"content of a region that is not text: {content!r}")
     return content
 
 
@@ -180,7 +180,7 @@ def _check(suite: Suite, where: str) -> None:
         regions = {condition.name: {number for number, _ in condition.regions} for condition in item.conditions}
         for condition in item.conditions:
             if not condition.text.strip():
-                raise InputError(f"condition {condition.name!r} has no words", where=place, remedy="leave it out")
+                raise InputError(f"condition {condition.name!r} has no words", where=place, remedy="remove it")
         for region in (region for formula in suite.predictions for region in formula.regions()):
             if region.condition not in regions:
                 raise InputError(f"no condition {region.condition!r}", where=place, remedy="correct the formula")

@@ -85,7 +85,7 @@ class Evaluate(SearchOptions, OnTreebank):
         for name in self.protocols:
             find_protocol(name)
         if not self.perplexity and (self.stream != "no" or not self.protocols):
-            remedy = "leave out stream, and name protocols"
+            remedy = "remove stream, and name protocols"
             raise InputError("perplexity = false, and not trees alone by protocols", remedy=remedy)
 
     def metrics(self) -> Sequence[str]:
