@@ -28,7 +28,6 @@ from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suit
 from treelm.figures.tables import circuit_table
 from treelm.inference.stimuli import stimulus
 from treelm.inference.surprisal_table import NamedModel, Shape, SurprisalTable, TableSettings
-from treelm.io.tables import text_writer, to_frame
 
 
 def suite_values(**changes: Any) -> dict[str, Any]:
@@ -253,9 +252,7 @@ def test_tables_of_surprisal_are_read_with_the_ends_they_have(tmp_path: Path, sh
         stimulus(Sentence(words=tuple(t.split()), text=t, identifier=t, source="x", line=1), "apart") for t in texts
     ]
     table = SurprisalTable(models, TableSettings(shape=shape, with_end=True, lag=1))
-    rows = [row for some in table.rows(stimuli) for row in some]
-    with (tmp_path / "bits.csv").open("w") as stream:
-        text_writer(stream, table.names, ",")(to_frame(table.names, rows))
+    pd.concat(table.frames(stimuli)).to_csv(tmp_path / "bits.csv", index=False, na_rep="NA")
     for with_end in (False, True):
         found = read_surprisals(tmp_path / "bits.csv", with_end=with_end)
         assert set(found) == ({""} if shape == "plain" else {"ngram", "lstm"})
