@@ -209,7 +209,7 @@ def test_one_text_is_no_list_of_sentences(ask: str) -> None:
         ([None], "NoneType where a sentence was expected; give a text, or a list of words"),
         ([b"The dog"], "bytes where a sentence was expected; give a text, or a list of words"),
         ([["The", 2]], r"int where a word was expected; give words as texts \(str\)"),
-        ([["The", ""]], "an empty word; leave it out"),
+        ([["The", ""]], "an empty word; remove it"),
         ([["The", "d\0g"]], "a NUL character; remove it: text has none"),
     ],
 )
@@ -241,7 +241,7 @@ def test_n_best_trees_of_a_text_are_over_its_words() -> None:
     [
         ("The", r"one text where a list of words was expected; give \['The'\]"),
         (["The"], "1 words for 3 sentences; give one word for each sentence"),
-        (["The", "", "A"], "an empty word; leave it out"),
+        (["The", "", "A"], "an empty word; remove it"),
         (["The", "d\0g", "A"], "a NUL character; remove it: text has none"),
         (["The", None, "A"], "NoneType where a word was expected; give words as texts"),
     ],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import tokenize
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -105,7 +105,7 @@ def hash_array(array: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-class Strings(Sequence[str]):
+class Strings:
     """Many strings in two arrays: UTF-8 bytes and where each string begins."""
 
     def __init__(self, content: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
@@ -124,14 +124,8 @@ class Strings(Sequence[str]):
         """Number of strings."""
         return len(self.offsets) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        """String number ``index``, or the list of a slice, decoded on demand; negative numbers count from the end."""
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> str:
+        """String number ``index``, decoded on demand; negative numbers count from the end."""
         place = range(len(self))[index]
         return self.content[self.offsets[place] : self.offsets[place + 1]].tobytes().decode("utf-8", "surrogatepass")
 

@@ -235,8 +235,8 @@ def split_text8(file: Path, folder: Path, parts: Text8Parts = "90-5-5") -> dict[
     """Write ``train.txt``, ``dev.txt`` and so on with so many percent of the characters each; returns how many.
 
     text8 is 100 million characters of Wikipedia on one line, of the letters a to z and blanks (Mahoney 2006).
-    Lines are cut at blanks and mean nothing: train with ``sentence_ends = false``. A word on the border of two parts is
-    cut in two. With a character vocabulary, a word's end mark is the blank after it, so a part of n characters is n
+    Lines end between words and mean nothing: train with ``sentence_ends = false``. A word on the border of two parts
+    is cut in two. With a character vocabulary, a word's end mark is the blank after it, so a part of n characters is n
     tokens (one more where it begins within a word, one less where it begins with a blank). Raises ``InputError`` for
     other characters than the 27 of text8, and for a folder that has a part of a split into more parts.
     """

@@ -68,8 +68,8 @@ def read_sentences(
 ) -> Iterator[Sentence]:
     """Read the sentences of a file, of ``-`` (standard input) or of a binary stream, one at a time.
 
-    Words are UTF-8, cut at blanks as ``corpora.tokens`` says. A byte order mark, CRLF and gzip are accepted. A bad
-    sentence raises InputError with ``file:line``; with ``on_error="skip"`` it is left out and its error appended to
+    Words are UTF-8, split on whitespace as ``corpora.tokens`` says. A byte order mark, CRLF and gzip are accepted.
+    A bad sentence raises InputError with ``file:line``; with ``on_error="skip"`` it is left out and its error is in
     ``skipped``, and no other sentence suffers. A file without sentences raises InputError, and so does one that nobody
     has said to be text (``is_guess``, or a name such as x.txt with ``format="auto"``) and that begins like trees.
     """

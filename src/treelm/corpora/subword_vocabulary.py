@@ -105,25 +105,11 @@ class SubwordVocabulary(Vocabulary):
 
     def spelled(self, form: str) -> str:
         """The characters of a form of which there is no piece, so that they are written as bytes."""
-        if self._bytes.isdisjoint(self.encode([form]).ids.tolist()):
+        if not np.isin(self.encode([form]).ids, self._byte_ids).any():
             return ""
-        return "".join(character for character in form if self._has_no_piece(character))
-
-    def _has_no_piece(self, character: str) -> bool:
-        found = self._without_piece.get(character)
-        if found is None:
-            found = not self._bytes.isdisjoint(self.encode([character]).ids.tolist())
-            self._without_piece[character] = found
-        return found
-
-    @cached_property
-    def _without_piece(self) -> dict[str, bool]:
-        """What has been found of characters so far."""
-        return {}
-
-    @cached_property
-    def _bytes(self) -> frozenset[int]:
-        return frozenset(self._byte_ids)
+        pieces = self.encode(list(form))
+        byte_counts = np.concatenate(([0], np.cumsum(np.isin(pieces.ids, self._byte_ids))))[pieces.offsets]
+        return "".join(character for character, num in zip(form, np.diff(byte_counts), strict=True) if num)
 
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
         """Return None, whatever the form: bytes write every one."""

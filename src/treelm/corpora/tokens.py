@@ -88,7 +88,7 @@ def token_spans(text: str, how: Tokenisation, *, where: str | None = None) -> It
 
 
 def words_of_each(sentences: Sequence[str | Sequence[str]]) -> list[Sequence[str]]:
-    """The words of sentences, each of them a list of words, or a text that is cut at blanks.
+    """The words of sentences, each of them a list of words, or a text that is split on whitespace.
 
     Raises ``InputError`` for one text in the place of a list: its characters would be taken for sentences; and for what
     is no text, has a NUL character, or is an empty word.
@@ -115,7 +115,7 @@ def check_words(words: Iterable[str]) -> None:
         if not isinstance(word, str):
             raise InputError(f"{type(word).__name__} where a word was expected", remedy="give words as texts (str)")
         if not word:
-            raise InputError("an empty word", remedy="leave it out")
+            raise InputError("an empty word", remedy="remove it")
         check_text(word)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.configs import Size, configuration
 from treelm.corpora.affix_vocabulary import AffixVocabulary
@@ -16,6 +16,9 @@ from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError
 from treelm.io.atomic import open_atomic
 from treelm.io.json import read_json
+
+if TYPE_CHECKING:
+    from treelm.corpora.subword_vocabulary import SubwordVocabulary
 
 Kind = Literal["word", "character", "subword", "tokenizer", "affixes", "saved"]
 FILE_NAME = "vocabulary.json"
@@ -63,7 +66,7 @@ class VocabularyConfig:
         if self.kind in _OF_FILES and self.max_size is not None:
             raise InputError(
                 f"vocabulary.max_size = {self.max_size} with kind = {self.kind!r}",
-                remedy="leave max_size out: the vocabulary has the tokens of its file",
+                remedy="remove this option: the vocabulary has the tokens of its file",
             )
         if (self.file is None) == (self.kind in _OF_FILES):
             given = "without vocabulary.file" if self.file is None else f"with vocabulary.file = {self.file!r}"
@@ -88,10 +91,8 @@ def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary
     if config.file is not None:
         return TokenizerVocabulary.read(Path(config.file))
     if config.kind == "subword":
-        from treelm.corpora.subword_vocabulary import SubwordVocabulary
-
         assert config.max_size is not None  # checked by the configuration
-        return SubwordVocabulary.build(
+        return _subword_vocabulary().build(
             counts, min_count=config.min_count, max_size=config.max_size, model=config.subword_model
         )
     if config.kind == "affixes":
@@ -102,46 +103,44 @@ def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary
 
 def vocabulary_from_json(content: Any, *, where: str | None = None) -> Vocabulary:
     """The inverse of ``Vocabulary.to_json``; raises InputError for anything else."""
-    readers: dict[str, Callable[[dict[str, Any]], Vocabulary]] = {
-        "word": WordVocabulary.from_json,
-        "character": CharacterVocabulary.from_json,
-        "subword": _read_subwords,
-        "tokenizer": TokenizerVocabulary.from_json,
-        "affixes": AffixVocabulary.from_json,
-    }
     remedy = "give a vocabulary that treelm wrote"
     try:
-        reader = readers[content["kind"]]
+        kind = _CLASSES[content["kind"]]
     except (KeyError, TypeError) as error:
         raise InputError("not a vocabulary", where=where, remedy=remedy) from error
     try:
-        return reader(content)
+        vocabulary: Vocabulary = kind().from_json(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         found = error.found if isinstance(error, InputError) else f"{content['kind']} vocabulary with missing parts"
         raise InputError(found, where=where, remedy=remedy) from error
+    return vocabulary
 
 
-def _read_subwords(content: dict[str, Any]) -> Vocabulary:
-    from treelm.corpora.subword_vocabulary import SubwordVocabulary
+def _subword_vocabulary() -> type[SubwordVocabulary]:
+    from treelm.corpora.subword_vocabulary import SubwordVocabulary  # here because SentencePiece is for these alone
 
-    return SubwordVocabulary.from_json(content)
+    return SubwordVocabulary
+
+
+_CLASSES: dict[str, Callable[[], type[Any]]] = {
+    "word": lambda: WordVocabulary,
+    "character": lambda: CharacterVocabulary,
+    "subword": _subword_vocabulary,
+    "tokenizer": lambda: TokenizerVocabulary,
+    "affixes": lambda: AffixVocabulary,
+}
 
 
 def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
     """Write one JSON file with the content and its fingerprint, atomically."""
-    with open_atomic(path) as file:
-        file.write(encode_vocabulary(vocabulary))
-
-
-def encode_vocabulary(vocabulary: Vocabulary) -> bytes:
-    """Write a vocabulary as the content of its file."""
     content = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,
         "fingerprint": vocabulary.fingerprint(),
         "vocabulary": vocabulary.to_json(),
     }
-    return (json.dumps(content, ensure_ascii=False) + "\n").encode()
+    with open_atomic(path) as file:
+        file.write((json.dumps(content, ensure_ascii=False) + "\n").encode())
 
 
 def load_vocabulary(path: Path) -> Vocabulary:
@@ -159,7 +158,4 @@ def load_vocabulary(path: Path) -> Vocabulary:
     # Before anything is built: what SentencePiece makes of damaged bytes is not ours to say.
     if fingerprint_of(content.get("vocabulary")) != content.get("fingerprint"):
         raise InputError("vocabulary was changed after it was written", where=where, remedy=remedy)
-    vocabulary = vocabulary_from_json(content.get("vocabulary"), where=where)
-    if vocabulary.fingerprint() != content.get("fingerprint"):
-        raise InputError("vocabulary was changed after it was written", where=where, remedy=remedy)
-    return vocabulary
+    return vocabulary_from_json(content.get("vocabulary"), where=where)

@@ -34,7 +34,7 @@ def json_text(values: Any, *, indent: int | None = 2, ascii_only: bool = False) 
 
 
 def finite(value: Any) -> Any:
-    """The values of JSON with None for numbers that it has no form for: what is infinite, and what is no number.
+    """The values of JSON with None for numbers that it has no form for: infinities and nan.
 
     >>> finite({"bits": [1.5, float("inf")]})
     {'bits': [1.5, None]}

@@ -63,7 +63,7 @@ def worker_pool(processes: int, cluster: str = "", *, what: str, remedy: str) ->
     """
     check_positive(processes=processes)
     if processes > 1 and cluster:
-        raise InputError(f"processes = {processes} beside a cluster", remedy="leave one of them out")
+        raise InputError(f"processes = {processes} beside a cluster", remedy="remove one of these options")
     if cluster:
         with _dask(cluster) as executor:
             yield _Pool(executor, _QUEUED_ON_CLUSTER, Exception, partial(_lost_by_cluster, cluster))
