@@ -23,14 +23,6 @@ class Dot:
     published: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A curve; those of one group have one colour."""
-
-    group: str
-    points: tuple[tuple[float, float], ...]
-
-
 def dot_panels(panels: Mapping[str, Sequence[Dot]], title: str) -> str:
     """A panel for each heading, rows below one another: a full dot is ours, a ring is published."""
     rows = list(dict.fromkeys(dot.name for dots in panels.values() for dot in dots))
@@ -63,11 +55,11 @@ def dot_panels(panels: Mapping[str, Sequence[Dot]], title: str) -> str:
     return Drawing("plot", title, left + MARGIN, bottom + _AXIS + _ROW, join(*parts)).file()
 
 
-def line_panel(lines: Sequence[Line], title: str, across: str, up: str) -> str:
-    """Curves over linear axes, beside their names."""
-    looks = {group: look for look, group in enumerate(dict.fromkeys(line.group for line in lines))}
-    curves = [(looks[line.group], [Point(*point) for point in line.points]) for line in lines]
+def line_panel(lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], title: str, across: str, up: str) -> str:
+    """Curves over linear axes, beside their names; those of one name have one colour."""
+    looks = {name: look for look, name in enumerate(dict.fromkeys(name for name, _ in lines))}
+    curves = [(looks[name], [Point(*point) for point in points]) for name, points in lines]
     chart = line_chart(curves, Axes(title, across, up), 520, zero=True)
-    keys = [join(mark(look, 6, 20 * look + 26), text(18, 20 * look + 30, group)) for group, look in looks.items()]
-    width = 18 + max(text_width(group, _FONT) for group in looks)
+    keys = [join(mark(look, 6, 20 * look + 26), text(18, 20 * look + 30, name)) for name, look in looks.items()]
+    width = 18 + max(text_width(name, _FONT) for name in looks)
     return beside(title, [chart, Drawing("plot", "key", width, chart.height, join(*keys))]).file()

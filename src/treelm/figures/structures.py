@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import sqrt
 from typing import Any, NamedTuple
 
+from markupsafe import Markup
 from rich.cells import cell_len
 
 from treelm.figures.svg import (
@@ -30,7 +32,6 @@ from treelm.trees.tree import Tree
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 OUTSIDE = "out of reach (max_span, stop_at_end)"
-_BASELINE = 0.35 * FONT  # pixels from the middle of a text down to its baseline
 _FAINTEST = 0.05  # opacity of what is seen and not attended to
 _LINE = 92  # characters of a caption
 
@@ -120,6 +121,11 @@ def sight_drawing(found: StackSight) -> Drawing:
     )
 
 
+def _write(parts: list[Markup], row: int, x: float, number: int, content: str, kind: str) -> None:
+    """Write a text into the middle of a row; ``row`` are its pixels."""
+    parts.append(text(x, MARGIN + row * (number + 0.5) + 0.35 * FONT, content, kind))
+
+
 def used_slots(found: SlotSpans) -> list[int]:
     """The root's slot and those below it down to the lowest that is ever used."""
     num_slots = len(found.spans[0])
@@ -155,11 +161,8 @@ def memory_drawing(found: SlotSpans) -> Drawing:
     slots, row = used_slots(found), 34
     names = [*(f"slot {slot}" for slot in slots), "word", "theta"]
     x = left = MARGIN + max(map(text_width, names)) + 16
-    parts = []
-
-    def write(x: float, number: int, content: str, kind: str) -> None:
-        parts.append(text(x, MARGIN + row * (number + 0.5) + _BASELINE, content, kind))
-
+    parts = list[Markup]()
+    write = partial(_write, parts, row)
     for number, name in enumerate(names):
         write(left - 12, number, name, "name")
     for token, theta, spans in zip(found.tokens, found.decisions, found.spans, strict=True):
@@ -197,11 +200,8 @@ def tape_drawing(found: StackTape) -> Drawing:
     """The stack after each word: boxes of constituents over the rows of their words, in a column for each word."""
     row = 24
     x = left = MARGIN + max(map(text_width, found.tokens)) + 12
-    parts = []
-
-    def write(x: float, number: int, content: str, kind: str) -> None:
-        parts.append(text(x, MARGIN + row * (number + 0.5) + _BASELINE, content, kind))
-
+    parts = list[Markup]()
+    write = partial(_write, parts, row)
     for last, token in enumerate(found.tokens):
         width = max(text_width(token), 22) + 10
         write(left - 10, last + 1, token, "name")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from treelm.evaluation.intervals import CONFIDENCE, spread_text
 from treelm.evaluation.tables import Row, Table, latex_text
-from treelm.figures.panels import Dot, Line, dot_panels, line_panel
+from treelm.figures.panels import Dot, dot_panels, line_panel
 from treelm.io.atomic import write_atomically
 from treelm.papers.metrics import PICTURE
 from treelm.papers.plan import Job
@@ -138,6 +138,7 @@ def _first_named(rows: Sequence[Row]) -> list[Row]:
 
 
 Pair = tuple[Value, PairedDifference]
+Curve = tuple[str, Sequence[tuple[float, float]]]
 
 
 def _paired(values: Sequence[Value]) -> dict[str, list[Pair]]:
@@ -210,11 +211,11 @@ def _paired_dot(value: Value, paired: PairedDifference) -> Dot:
     return Dot(name=value.row, label=label, ours=paired.mean, spread=paired.interval or 0.0)
 
 
-def _curves(name: str, jobs: Sequence[Job], out: Path) -> Iterator[Line]:
+def _curves(name: str, jobs: Sequence[Job], out: Path) -> Iterator[Curve]:
     """Dev loss against processor time, a line for each run."""
     for job in jobs:
         path = out / FOLDER / job.name / LOG
         lines = read_metrics(path) if path.exists() else []
         points = tuple((one["cpu_seconds"], one["loss_nats_per_word"]) for one in lines if one["kind"] == "dev")
         if points:
-            yield Line(group=name, points=points)
+            yield name, points

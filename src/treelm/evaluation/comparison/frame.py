@@ -273,17 +273,24 @@ class ComparisonFrame:
         What is best among models that compare, of two or more, is bold.
         """
         columns = self.shown() if columns is None else columns
-        best = {column.name: self._best(column) for column in columns}
-        rows = [
-            [name, *(self._cell(column, number, best[column.name]) for column in columns)]
-            for number, name in enumerate(self.data["run"])
-        ]
-        for model in dict.fromkeys(self.seeds) if any(column.better for column in columns) else ():
-            count = self.seeds.count(model)
-            if count > 1:
-                cells = (self._mean(column, model, best[column.name]) for column in columns)
-                rows.append([f"{self.data['system'][model]}, mean of {count} seeds", *cells])
-        return Table(headings=["run", *(column.heading for column in columns)], rows=rows, **options)
+        several = [model for model in dict.fromkeys(self.seeds) if self.seeds.count(model) > 1]
+        several = several if any(column.better for column in columns) else []
+        names = [*self.data["run"]]
+        names += [f"{self.data['system'][model]}, mean of {self.seeds.count(model)} seeds" for model in several]
+        rows = zip(names, *(self._cells(column, several) for column in columns), strict=True)
+        return Table(headings=["run", *(column.heading for column in columns)], rows=list(rows), **options)
+
+    def _cells(self, column: Column, several: Sequence[int]) -> list[str]:
+        """The cells of runs, and of the means of models of several seeds: empty of what is no metric."""
+        groups = self.standings(column) if column.better else []
+        best = [one.rows for group in groups if len(group) > 1 for one in group if one.mean == group[0].mean]
+        cells = [self.text(column, row) for row in range(len(self.data))]
+        cells = [Bold(cell) if [row] in best else cell for row, cell in enumerate(cells)]
+        means = {one.rows[0]: one for group in groups for one in group}
+        for model in several:
+            text = self.in_words(column, means[model]) if model in means else ""
+            cells.append(Bold(text) if text and means[model].rows in best else text)
+        return cells
 
     def text(self, column: Column, row: int, value: float | None = None) -> str:
         """Write the value of a row, or another of the same kind, for people; ``≤`` marks an upper bound."""
@@ -304,24 +311,6 @@ class ComparisonFrame:
                 groups.setdefault(key, []).append(Standing(rows, fmean(values), interval(values)))
         is_high = column.better == "higher"
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]
-
-    def _best(self, column: Column) -> list[Standing]:
-        """The best models by a metric."""
-        groups = self.standings(column) if column.better else []
-        return [one for group in groups if len(group) > 1 for one in group if one.mean == group[0].mean]
-
-    def _cell(self, column: Column, row: int, best: Sequence[Standing]) -> str:
-        text = self.text(column, row)
-        return Bold(text) if any(one.rows == [row] for one in best) else text
-
-    def _mean(self, column: Column, model: int, best: Sequence[Standing]) -> str:
-        """The mean of a metric over seeds with half of its interval; empty of what is no metric."""
-        found = (one for group in self.standings(column) for one in group) if column.better else ()
-        for one in found:
-            if one.rows[0] == model:
-                text = self.in_words(column, one)
-                return Bold(text) if one in best else text
-        return ""
 
     def in_words(self, column: Column, one: Standing) -> str:
         """The value of a model, or the mean over its seeds with half of its interval."""
