@@ -23,10 +23,9 @@ from treelm.models.pushdown.network import spans_of, tape_of
 from treelm.models.pushdown.plan import attachments_of
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.derivations import derive
-from treelm.models.transformer_grammar.binary import binarised_batch
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.models.transformer_grammar.positions import lay_out, pad, sight_of
-from treelm.models.transformer_grammar.sight import sight_of_tree
+from treelm.models.transformer_grammar.positions import lay_out, pad, sight_of, sight_of_tree
+from treelm.models.transformer_grammar.trees import binarised_batch
 from treelm.trees.transitions import from_actions
 from treelm.trees.tree import Tree
 
@@ -52,7 +51,7 @@ def test_what_a_tree_s_positions_see_is_what_those_of_a_batch_see(variant: str) 
     if config.binary:
         batch = binarised_batch(batch, TOKENS.ends_word)
     laid_out = lay_out(derive(config.rule, batch, TOKENS.ends_word, 3), config)
-    hidden = sight_of(pad(laid_out, Packing.indices(laid_out.lengths)[1]), config).hidden
+    hidden = sight_of(pad(laid_out, Packing.of(laid_out.lengths)), config).hidden
     assert hidden is not None
     seen = (~hidden).any(1)
     places = np.cumsum(laid_out.lengths) - laid_out.lengths

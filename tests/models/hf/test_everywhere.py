@@ -16,7 +16,7 @@ from tests.cli.test_compare import SUITE
 from tests.models.hf.worlds import SENTENCES, transformers
 from treelm import load
 from treelm.errors import InputError, OutOfMemory
-from treelm.models.hf.files import load_parts
+from treelm.models.hf.network import load_parts
 from treelm.models.persistence.hub import hub_folder
 
 TREES = "(S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (NNS cats))))\n(S (NP (NNS dogs)) (VP (VBD saw)))\n"

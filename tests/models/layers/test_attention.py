@@ -103,8 +103,7 @@ def test_attention_in_pieces_is_the_whole(form: str, most: int, monkeypatch: pyt
 @every_form
 def test_packed_rows_are_the_rows_of_their_sequences(form: str) -> None:
     made, lengths = make(form), np.array([4, 7, 1])
-    places, sources = map(torch.from_numpy, Packing.indices(lengths))
-    packing = Packing(places, sources, (3, STEPS))
+    packing = Packing.of(lengths)
     rows = torch.randn(12, SIZE, dtype=torch.float64)
     found = made(rows, sight_of(form), packing)
     for one, units in zip(found.split(lengths.tolist()), rows.split(lengths.tolist()), strict=True):

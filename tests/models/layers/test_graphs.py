@@ -16,7 +16,7 @@ from treelm.models.layers import graphs
 from treelm.models.layers.graphs import GraphedFunction, cuda_graphs, has_graphs
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.layers.recurrent import LSTMLayer
-from treelm.models.on_lstm.layer import ONLSTMLayer
+from treelm.models.on_lstm.kernels import ONLSTMLayer
 
 
 class Capture:

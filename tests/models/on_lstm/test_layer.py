@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.models.on_lstm.plain import plain_step
 from treelm.models.layers.precision import matmul_precision
-from treelm.models.on_lstm.layer import ONLSTMLayer
+from treelm.models.on_lstm.kernels import ONLSTMLayer
 
 
 def plain_layer(layer: ONLSTMLayer, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from tests.models.prpn.worlds import prpn, tokens
 from treelm.models.layers.precision import matmul_precision
-from treelm.models.prpn.cell import slot_gradients, slot_probabilities
-from treelm.models.prpn.reading import LayerMasks, ReadingSweep
+from treelm.models.prpn.kernels import LayerMasks, ReadingSweep, slot_gradients, slot_probabilities
 
 NUM_STEPS, NUM_ROWS, SIZE, NUM_SLOTS = 4, 2, 3, 3
 

@@ -28,10 +28,9 @@ from tests.systems import small_recipe, small_setup
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.models.layers.gold_trees import binary_splits, trees_of, word_distances
+from treelm.models.transformer.auxiliary import planted_targets, scin_chart
 from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.network import Transformer
-from treelm.models.transformer.planting import planted_targets
-from treelm.models.transformer.treereg import scin_chart
 from treelm.training.prepare import set_up
 from treelm.training.trainer import fit
 

@@ -14,8 +14,8 @@ from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.models.search.config import SearchConfig
-from treelm.models.transformer_grammar.binary import binarised_batch
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.models.transformer_grammar.trees import binarised_batch
 from treelm.trees.tree import Tree
 
 TOKENS = Tokens(9, 2)

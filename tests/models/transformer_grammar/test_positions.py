@@ -36,8 +36,7 @@ def num_different(
     """Queries whose sight is not that of the walk, after a change of what was laid out."""
     laid_out = lay_out(derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
     change(laid_out)
-    sources = Packing.indices(laid_out.lengths)[1]
-    sight = sight_of(pad(laid_out, sources), config)
+    sight = sight_of(pad(laid_out, Packing.of(laid_out.lengths)), config)
     assert sight.hidden is not None
     (relative,) = sight.relative
     heads = (~sight.hidden).expand(-1, config.num_heads, -1, -1)
@@ -192,7 +191,7 @@ def test_masking_hides_something_and_heads_see_different_things() -> None:
     for variant in ("TG", "no masking", "PLM", "PLM-mask"):
         config = config_of(variant, positions="place")
         laid_out = lay_out(derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
-        hidden = sight_of(pad(laid_out, Packing.indices(laid_out.lengths)[1]), config).hidden
+        hidden = sight_of(pad(laid_out, Packing.of(laid_out.lengths)), config).hidden
         assert hidden is not None
         sights.append(hidden)
     assert (sights[0] & ~sights[1]).sum() > 100

@@ -20,12 +20,21 @@ from treelm.models.base import IncrementalState, LanguageModel, Loss, Losses, Se
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.plan import GoldSpans, chain_numbers, gold_spans, label_table
 from treelm.models.layers import chart
-from treelm.models.layers.both_ways import SameLength, by_length, fenceposts, read_both_ways, same_length
-from treelm.models.layers.constituents import constituents_of
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.dropout import evaluating
+from treelm.models.layers.gold_trees import constituents_of
 from treelm.models.layers.precision import one_thread
-from treelm.models.layers.span_scores import SpanScorer, flat, spans_of, square
+from treelm.models.layers.span_scores import (
+    SameLength,
+    SpanScorer,
+    by_length,
+    fenceposts,
+    flat,
+    read_both_ways,
+    same_length,
+    spans_of,
+    square,
+)
 from treelm.models.scores import Confidence, ParsedSentence
 from treelm.trees.tree import Tree, from_spans
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.constituents import Constituents, constituents_of
+from treelm.models.layers.gold_trees import Constituents, constituents_of
 from treelm.models.layers.span_scores import flat
 from treelm.trees.transitions import FIRST_NT
 

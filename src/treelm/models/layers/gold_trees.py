@@ -1,19 +1,20 @@
-"""What the gold trees of a batch teach, in words: where their binary constituents split, how far apart their words are.
+"""What the gold trees of a batch are in words: their constituents, the splits of binary ones, distances of words.
 
-Trees come as top-down actions with one SHIFT a token. Places a, b, k are those of tokens in their sentence.
+Trees come as top-down actions with one SHIFT a token. Places a, b, k are those of tokens in their sentence. A unary
+chain, constituents over the same words, is one constituent with the labels of all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.trees.transforms import UNPARSED
-from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, partners
 
 Ints = NDArray[np.int64]
 
@@ -82,3 +83,42 @@ def trees_of(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> list[tuple[I
         (batch.actions[batch.action_offsets[row] : batch.action_offsets[row + 1]], ends_word[batch.tokens_of(row)])
         for row in range(len(batch))
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constituents:
+    """The constituents of some sentences, chains taken together: c in all, parents before children."""
+
+    sentence: Ints  # (c,)
+    start: Ints  # (c,) the first word
+    end: Ints  # (c,) behind the last word
+    place: Ints  # (c,) of the first action of its chain
+    height: Ints  # (c,) labels of its chain
+
+
+def constituents_of(actions: Ints, offsets: Ints, ends_word: NDArray[np.bool_] | None = None) -> Constituents:
+    """Find constituents in flat top-down actions; ``ends_word`` says of every SHIFT whether it ends a word.
+
+    Raises ``ValueError`` for what is no tree.
+    """
+    partner = partners(actions, offsets)
+    opens = actions >= FIRST_NT
+    follows = np.zeros(len(actions), dtype=np.bool_)  # of an NT: the constituent before it has no other child
+    follows[1:] = opens[1:] & opens[:-1] & (partner[1:] + 1 == partner[:-1])
+    heads = np.flatnonzero(opens & ~follows)
+    places = np.flatnonzero(~follows)  # behind a chain comes something that does not go on with it
+    height = places[np.searchsorted(places, heads, side="right")] - heads
+    shifts = actions == SHIFT
+    words = shifts.astype(np.int64)
+    if ends_word is not None:
+        words[shifts] = ends_word
+    before = np.concatenate([[0], np.cumsum(words)])  # words before each action
+    sentence = np.searchsorted(offsets, heads, side="right") - 1
+    first = before[offsets[sentence]]
+    return Constituents(
+        sentence=sentence,
+        start=before[heads] - first,
+        end=before[partner[heads]] - first,
+        place=heads,
+        height=height,
+    )

@@ -23,12 +23,13 @@ class Packing:
     sources: Tensor  # (B T,) the row at each place
     shape: tuple[int, int]  # B, T
 
-    @staticmethod
-    def indices(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Compute places and sources of sequences of these lengths (B,), T that of the longest."""
+    @classmethod
+    def of(cls, lengths: NDArray[np.int64]) -> Packing:
+        """Sequences of these lengths (B,), T that of the longest."""
         offsets, steps = np.concatenate(([0], np.cumsum(lengths)[:-1])), np.arange(lengths.max(initial=0))
         sources = np.minimum(offsets[:, None] + steps, offsets[:, None] + lengths[:, None] - 1)
-        return np.flatnonzero(steps < lengths[:, None]), sources.ravel()
+        places = np.flatnonzero(steps < lengths[:, None])
+        return cls(torch.from_numpy(places), torch.from_numpy(sources.ravel()), (len(lengths), len(steps)))
 
     def pad(self, rows: Tensor) -> Tensor:
         """(n, C) -> (B, T, C)."""

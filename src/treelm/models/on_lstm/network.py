@@ -14,7 +14,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.awd import AWDConfig, AWDStreamLM
 from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import locked_dropout
-from treelm.models.on_lstm.layer import ONLSTMLayer
+from treelm.models.on_lstm.kernels import ONLSTMLayer
 from treelm.models.readings import Carried, Reading
 from treelm.models.scores import Gathering
 

@@ -18,6 +18,7 @@ from treelm.models.layers.dropout import dropout
 from treelm.models.layers.lstm import uniform
 from treelm.models.layers.precision import linear
 from treelm.models.prpn.config import Attention, Closeness, NormKind, PRPNConfig
+from treelm.models.prpn.kernels import OpenSlots
 
 RELEASED_EPSILON = 1e-8
 
@@ -110,15 +111,6 @@ class ParsingNetwork(nn.Module):
 
     def _activate(self, values: Tensor) -> Tensor:
         return values.relu() if self.config.distances == "relu" else values.sigmoid()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenSlots:
-    """Terms that attention adds to its logits, and factors of its probabilities, at every step."""
-
-    log_weights: Tensor  # (T, B, N), added to the logits; -inf where a slot is closed
-    factors: Tensor | None  # (T, B, N), multiplied with the softmax; None: nothing
-    epsilon: float = 0.0  # added to the sum of exp(logit - largest logit) that the softmax divides by
 
 
 def windows(tape: Tensor, num_slots: int) -> Tensor:

@@ -49,8 +49,8 @@ def plan_batch(
     """Plan the losses of a batch. Raises ``InputError`` for a tree that the model cannot build."""
     found = attachments_of(batch, ends_word, config.max_stack)
     lengths = np.diff(batch.token_offsets) + 1
-    places, sources = Packing.indices(lengths)
-    shape = len(lengths), int(lengths.max(initial=1))
+    packing = Packing.of(lengths)
+    places = packing.places.numpy()
     num_positions, begins = int(lengths.sum()), np.cumsum(lengths) - lengths
     is_last = np.zeros(num_positions, np.bool_)
     is_last[begins + lengths - 1] = True
@@ -61,7 +61,7 @@ def plan_batch(
     plan = BatchPlan(
         words=torch.from_numpy(batch.tokens.copy()),  # a batch may be read-only, which torch does not know
         inputs=torch.from_numpy(np.insert(np.arange(len(batch.tokens)), batch.token_offsets[:-1], len(batch.tokens))),
-        packing=Packing(torch.from_numpy(places), torch.from_numpy(sources), shape),
+        packing=packing,
         sentence=torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)),
         contexts=torch.from_numpy(np.flatnonzero(~is_last)),
         following=torch.from_numpy(following),

@@ -13,7 +13,7 @@ from treelm.corpora.arrays import gather_indices, offsets_of
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers import chart
-from treelm.models.layers.constituents import constituents_of
+from treelm.models.layers.gold_trees import constituents_of
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 IntArray = NDArray[np.int64]

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from treelm.models.layers import chart
-from treelm.models.layers.both_ways import SameLength, fenceposts, read_both_ways
-from treelm.models.layers.span_scores import SpanScorer, square
+from treelm.models.layers.span_scores import SameLength, SpanScorer, fenceposts, read_both_ways, square
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, UnsupervisedRNNGConfig
 
 

@@ -19,10 +19,10 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import takes_texts
 from treelm.models.layers import chart
-from treelm.models.layers.both_ways import by_length, same_length
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.softmax import tied
+from treelm.models.layers.span_scores import by_length, same_length
 from treelm.models.rnng.binary_trees import branches_one_way, gold_trees, with_trees
 from treelm.models.rnng.config import UnsupervisedRNNGConfig
 from treelm.models.rnng.inference_network import InferenceNetwork, lengths_of, score_function_loss, tree_log_probs

@@ -22,7 +22,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
-from treelm.models.layers.devices import physical_memory, to_device
+from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.gold_trees import without_unparsed
 from treelm.models.layers.key_values import KeyValueCache
@@ -32,10 +32,9 @@ from treelm.models.layers.softmax import summed_cross_entropy, tied
 from treelm.models.readings import Carried, Reading, WordMetric, to_host
 from treelm.models.scores import Gathering, Loss, Losses
 from treelm.models.streams import StreamLM
+from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin_chart, treereg_loss
 from treelm.models.transformer.config import TransformerConfig
-from treelm.models.transformer.planting import planting_loss
 from treelm.models.transformer.reading import TransformerState, causal_sight, sight_between
-from treelm.models.transformer.treereg import greedy_tree, scin_chart, treereg_loss
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
@@ -191,12 +190,10 @@ class Transformer(StreamLM):
         targets = np.insert(batch.tokens, batch.token_offsets[1:], self.end)
         num_steps = int(lengths.max(initial=0))
         self._check_length(num_steps)
-        places, sources = Packing.indices(lengths)
-        moved = to_device(np.concatenate([inputs, targets, places, sources]), self.embedding.device)
-        token, target, place, source = torch.split(moved, [*[len(inputs)] * 3, len(sources)])
+        plan = torch.from_numpy(inputs), torch.from_numpy(targets), Packing.of(lengths)
+        token, target, packing = plan_to_device(plan, self.embedding.device)
         vectors, weight = tied(self.embedding, token)
-        packing = Packing(place, source, (len(batch), num_steps))
-        layers = self._through(self._embedded(vectors, place % num_steps), packing)
+        layers = self._through(self._embedded(vectors, packing.places % num_steps), packing)
         hidden = self._finished(layers[-1])
         word = summed_cross_entropy(hidden.to(weight.dtype), weight, self.output_bias, target)
         terms, total = {"word": Loss(sum=word, count=len(targets))}, word

@@ -14,41 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from treelm.errors import InputError
-from treelm.models.search.derivations import BoolArray, Derivations, IntArray, find_local_trees
-from treelm.models.search.validity import CONSTITUENT, EMPTY, WORD
+from treelm.models.layers.packing import Packing
+from treelm.models.search.derivations import BoolArray, Derivations, IntArray
+from treelm.models.search.validity import CONSTITUENT, WORD
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.models.transformer_grammar.trees import NONE, Stack, stacks_of
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 from treelm.trees.tree import Tree
-
-if TYPE_CHECKING:
-    from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 
 FIRST_REDUCE = 1
 """The number of REDUCE of the first label; FINISH comes after the last one, in the softmax over actions."""
 
-NONE = -1
 
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """What the rule looks at, for n derivations: arrays (n,)."""
-
-    num_items: IntArray  # words and constituents; a word is one from its first piece on
-    top: IntArray  # EMPTY, WORD or CONSTITUENT
-    num_unary: IntArray  # constituents of one item that the top is, one around the other
-    in_word: BoolArray  # whether the last token does not end its word
-
-    def take(self, rows: IntArray) -> Stack:
-        """Some of them."""
-        return Stack(self.num_items[rows], self.top[rows], self.num_unary[rows], self.in_word[rows])
-
-
-def valid_actions(config: TransformerGrammarConfig, stack: Stack, num_labels: int) -> BoolArray:
+def valid_bottom_up(config: TransformerGrammarConfig, stack: Stack, num_labels: int) -> BoolArray:
     """The rule, as a mask over SHIFT, REDUCE of each label, and FINISH: (n, L + 2)."""
     is_constituent, free = stack.top == CONSTITUENT, ~stack.in_word
     shift = stack.num_items < config.max_stack
@@ -72,16 +56,19 @@ def may_be_unary(config: TransformerGrammarConfig, stack: Stack) -> BoolArray:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reaches:
-    """What every REDUCE may reach, by contexts of its sentence: before the first action, after the first, and so on.
+class ReachPlan:
+    """What R REDUCEs reach, by contexts of their sentence: before the first action, after the first, and so on.
 
-    An item stands for itself in the context that its last action left.
+    Contexts of a sentence are as many as its actions, C of the longest. An item stands for itself in the context that
+    its last action left.
     """
 
-    actions: IntArray  # (R,) the REDUCEs, among all A
-    labels: IntArray  # (R,)
-    valid: BoolArray  # (R, C) the contexts of items that may be the first child
-    target: IntArray  # (R,) the context of the one that is
+    packing: Packing  # of the contexts of all sentences
+    contexts: Tensor  # (R,) in which the REDUCE comes next, among all A
+    places: Tensor  # (R,) the same among B C
+    labels: Tensor  # (R,)
+    valid: Tensor  # (R, C) contexts in which an item is complete that may be its first child
+    target: Tensor  # (R,) the context of the one that is
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,10 +77,9 @@ class BottomUp:
 
     actions: IntArray  # (A,)
     sentence: IntArray  # (A,)
-    lengths: IntArray  # (B,) actions of each sentence
     sources: IntArray  # (A,) the top-down action that each one is, -1 for FINISH
     valid: BoolArray  # (A, L + 2)
-    reaches: Reaches
+    reaches: ReachPlan | None  # where REDUCE has to say how far it reaches
 
 
 def derive_bottom_up(
@@ -120,8 +106,8 @@ def derive_bottom_up(
     children[trees.offsets[:-1]] = 0
     reach = np.zeros(len(given), np.int64)
     reach[trees.reduce] = np.add.reduceat(children, trees.offsets[:-1])
-    stack = _stacks(given, reach, begins_item, ends_item, sources)
-    valid = valid_actions(config, stack, num_labels)
+    stack = stacks_of(given, reach, begins_item, ends_item, sources)
+    valid = valid_bottom_up(config, stack, num_labels)
     reduces = np.flatnonzero((actions != SHIFT) & (sources != NONE))
     before = stack.take(reduces)
     keeps = valid[np.arange(len(actions)), actions].copy()
@@ -129,6 +115,8 @@ def derive_bottom_up(
     if not keeps.all():
         raise _invalid_tree(config, stack, actions, int(np.argmin(keeps)), names[sentence[np.argmin(keeps)]])
 
+    if not config.has_reach:
+        return BottomUp(actions=actions, sentence=sentence, sources=sources, valid=valid, reaches=None)
     rank = np.zeros(len(given), np.int64)  # of each action in its sentence, which is the context before it
     rank[kept] = place - (np.cumsum(lengths) - lengths)[top_down.sentence[kept]]
     taken = np.full(len(given), NONE)  # the rank of the REDUCE that takes each item
@@ -142,13 +130,16 @@ def derive_bottom_up(
     may_reach[np.arange(len(reduces)), own[:, 0]] &= may_be_unary(config, before)
     first = np.zeros(len(given), np.int64)
     first[trees.reduce] = last_piece[trees.entries[trees.offsets[:-1] + 1]]
-    reaches = Reaches(
-        actions=reduces,
-        labels=labels[sources[reduces]],
-        valid=may_reach,
-        target=rank[first[sources[reduces]]] + 1,
+    packing, contexts = Packing.of(lengths), torch.from_numpy(reduces)
+    reaches = ReachPlan(
+        packing=packing,
+        contexts=contexts,
+        places=packing.places.index_select(0, contexts),
+        labels=torch.from_numpy(labels[sources[reduces]]),
+        valid=torch.from_numpy(may_reach),
+        target=torch.from_numpy(rank[first[sources[reduces]]] + 1),
     )
-    return BottomUp(actions=actions, sentence=sentence, lengths=lengths, sources=sources, valid=valid, reaches=reaches)
+    return BottomUp(actions=actions, sentence=sentence, sources=sources, valid=valid, reaches=reaches)
 
 
 def _items(given: IntArray, ends: BoolArray) -> tuple[BoolArray, BoolArray, IntArray]:
@@ -164,25 +155,6 @@ def _items(given: IntArray, ends: BoolArray) -> tuple[BoolArray, BoolArray, IntA
     return begins_item, ends_item, last_piece
 
 
-def _stacks(given: IntArray, reach: IntArray, begins_item: BoolArray, ends_item: BoolArray, sources: IntArray) -> Stack:
-    """The stack before each action (A,); FINISH empties it."""
-    is_finish = sources == NONE
-    is_shift = (given[sources] == SHIFT) & ~is_finish
-    taken = np.where(is_finish, 1, reach[sources])
-    is_unary = ~is_finish & ~is_shift & (taken == 1)
-    number = np.arange(len(sources))
-    after = Stack(
-        num_items=np.cumsum((begins_item[sources] & ~is_finish) - taken),
-        top=np.where(is_finish, EMPTY, np.where(is_shift, WORD, CONSTITUENT)),
-        num_unary=number - np.maximum.accumulate(np.where(is_unary, -1, number)),
-        in_word=is_shift & ~ends_item[sources],
-    )
-    before = after.take(np.arange(-1, len(sources) - 1))
-    for column in (before.num_items, before.top, before.num_unary, before.in_word):
-        column[0] = 0  # EMPTY
-    return before
-
-
 def _invalid_tree(
     config: TransformerGrammarConfig, stack: Stack, actions: IntArray, place: int, where: str
 ) -> InputError:
@@ -195,21 +167,6 @@ def _invalid_tree(
         found = f"more than {config.max_unary} constituents of one item around each other"
         remedy = "raise max_unary in [model] or leave this tree out"
     return InputError(found, where=where, remedy=remedy)
-
-
-def needed_bounds(actions: IntArray, offsets: IntArray) -> dict[str, NDArray[np.int16]]:
-    """The items on the stack, and the constituents of one item around each other, that trees of whole words need."""
-    trees = find_local_trees(actions)
-    reach = np.zeros(len(actions), np.int64)
-    reach[trees.reduce] = trees.num_children
-    sources, is_item = np.flatnonzero(actions < FIRST_NT), actions < FIRST_NT
-    after = _stacks(actions, reach, is_item, is_item, np.append(sources, NONE))
-    sentence = np.searchsorted(offsets, sources, "right") - 1
-    most = {name: np.zeros(len(offsets) - 1, np.int16) for name in ("max_stack", "max_unary")}
-    # Every tree before leaves its root on the stack.
-    for bound, values in zip(most.values(), (after.num_items[1:] - sentence, after.num_unary[1:]), strict=True):
-        np.maximum.at(bound, sentence, values.astype(np.int16))
-    return most
 
 
 def items_on_stack(

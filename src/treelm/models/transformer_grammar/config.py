@@ -12,9 +12,7 @@ from treelm.configs import Bound, Dropout, Size, configuration, require
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.models.bounds import BoundedConfig, parts_of
 from treelm.models.documents import DocumentConfig
-from treelm.models.transformer_grammar.binary import binarised_part
-from treelm.models.transformer_grammar.binary import needed_bounds as top_down_bounds
-from treelm.models.transformer_grammar.bottom_up import needed_bounds as bottom_up_bounds
+from treelm.models.transformer_grammar.trees import binarised_part, bottom_up_bounds, top_down_bounds
 from treelm.trees.transitions import Order
 
 GrammarOrder = Literal["top-down", "bottom-up"]

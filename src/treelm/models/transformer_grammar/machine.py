@@ -1,4 +1,9 @@
-"""What the machines of a Transformer Grammar share, whatever the order of its actions is."""
+"""The machines of Transformer Grammars: they apply actions to many stacks at once and score what may come next.
+
+Top-down, actions are NT, SHIFT and REDUCE. Bottom-up they are SHIFT, REDUCE of each label, REACH of one item, of two
+and so on (not in binary trees, where REDUCE takes two), and FINISH. REDUCE alone changes no stack there: only a REACH
+may follow it.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,30 @@ import numpy as np
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.analyses import Candidates, Histories, Scored
-from treelm.models.search.rows import Bools, Floats, Ints, renumbered
-from treelm.models.search.validity import WORD, log_softmax
+from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.machine import (
+    OneGroup,
+    closed_by_reduce,
+    closing_actions,
+    groups_of_binary_trees,
+    num_binary_groups,
+)
+from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded, renumbered
+from treelm.models.search.validity import (
+    CONSTITUENT,
+    OPEN,
+    WORD,
+    Configuration,
+    log_softmax,
+    spread,
+    valid_actions,
+)
 from treelm.models.search.words import log_normalisers
-from treelm.models.transformer_grammar import stacks as at
-from treelm.models.transformer_grammar.stacks import KeyValueStacks
-from treelm.models.transformer_grammar.weights import SearchWeights
-from treelm.trees.transitions import SHIFT
+from treelm.models.transformer_grammar import key_values as at
+from treelm.models.transformer_grammar.bottom_up import FIRST_REDUCE, may_be_unary, valid_bottom_up
+from treelm.models.transformer_grammar.key_values import NOTHING, Composing, KeyValueStacks, SearchWeights
+from treelm.models.transformer_grammar.trees import NONE, Stack
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class KeyValueMachine:
@@ -101,3 +122,241 @@ class KeyValueMachine:
             of_shift = log_normalisers(self.weights.words, outputs[:num_rows])
             logits = np.concatenate([of_shift[:, None], logits], 1)
         return log_softmax(logits, valid)
+
+
+class TopDownMachine(KeyValueMachine):
+    """Stacks on which NT, SHIFT and REDUCE act."""
+
+    @property
+    def num_actions(self) -> int:
+        """SHIFT, REDUCE, and NT(X) for each label."""
+        return FIRST_NT + self.weights.num_labels
+
+    @property
+    def num_closed(self) -> Ints:
+        """REDUCE closes one."""
+        return closed_by_reduce(self.num_actions)
+
+    @property
+    def ends_by_closing(self) -> bool:
+        """Tell whether REDUCE of the root ends a sentence."""
+        return True
+
+    def start(self, num_sentences: int) -> Analyses:
+        """One analysis a sentence, before the first action."""
+        return self._scored(self._started(num_sentences))
+
+    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+        """SHIFT one token on each of these stacks; scores already count it."""
+        new = self._pushed_on(analyses.top, self.stacks.items(analyses.top))
+        new[:, at.NUM_CHILDREN] += self.weights.ends_word[tokens]
+        new[:, at.NUM_NEEDED] -= new[:, at.IN_WORD] == 0
+        return self._scored(self._shifted(analyses, new, tokens))
+
+    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
+        """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
+        top = analyses.top[sources]
+        old = self.stacks.items(top)
+        new = self._pushed_on(top, old)
+        opens, closes = np.flatnonzero(actions != REDUCE), np.flatnonzero(actions == REDUCE)
+        new[opens, at.OPENED], new[opens, at.LABEL] = len(self.stacks) + opens, actions[opens] - FIRST_NT
+        new[opens, at.NUM_OPEN] += 1
+        new[opens, at.NUM_CONSECUTIVE] += 1
+        new[opens, at.TOP], new[opens, at.NUM_CHILDREN] = OPEN, 0
+        new[opens, at.NUM_NEEDED] += 1
+        new[closes] = self._closed(old[closes], new[closes])
+        new[:, at.IN_WORD] = 0
+        mark = 1 + actions - FIRST_NT  # START is the first
+        mark[closes] = 1 + self.weights.num_labels + (old[closes, at.LABEL] if self.weights.config.composes else 0)
+        vectors = self._rows_of(self.weights.marks, mark)
+        taking = self._composing(closes, top[closes], old[closes])
+        if self.weights.composer is not None:
+            index = to_device(closes, vectors.device)
+            composed = self.stacks.composed(taking.tops, taking.num_parts - 1, vectors.index_select(0, index))
+            vectors, taking = vectors.index_copy(0, index, composed), NOTHING
+        new_top = self.stacks.push(new, vectors, taking)
+        history = self.histories.append(analyses.history[sources], actions)
+        sentence, deficit = analyses.sentence[sources], analyses.deficit[sources]
+        return self._scored(Candidates(sentence, score, deficit, new_top, history))
+
+    def _composing(self, closes: Ints, tops: Ints, old: Ints) -> Composing:
+        """REDUCEs, which take all down to the open nonterminal off these stacks, if any are composed."""
+        if not self.weights.config.composes:
+            return NOTHING
+        opened = self.stacks.items(old[:, at.OPENED])
+        return Composing(closes, tops, old[:, at.HEIGHT] - opened[:, at.HEIGHT] + 1)
+
+    @staticmethod
+    def _pushed_on(top: Ints, old: Ints) -> Ints:
+        """The integers of a row on each of these, as a SHIFT or NT pushes it."""
+        new = KeyValueMachine._pushed_on(top, old)
+        new[:, at.DEPTH] = old[:, at.NUM_OPEN] + 1
+        return new
+
+    def _closed(self, old: Ints, new: Ints) -> Ints:
+        """The rows that REDUCE pushes, from those on top and what ``_pushed_on`` makes of them."""
+        outer = self._put_on(new, self.stacks.items(old[:, at.OPENED])[:, at.BELOW])
+        new[:, at.OPENED], new[:, at.LABEL] = outer[:, at.OPENED], outer[:, at.LABEL]
+        new[:, at.NUM_OPEN], new[:, at.DEPTH] = old[:, at.NUM_OPEN] - 1, old[:, at.NUM_OPEN]
+        new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = 0, CONSTITUENT
+        new[:, at.NUM_CHILDREN] = outer[:, at.NUM_CHILDREN] + 1
+        return new
+
+    def _scored(self, new: Candidates) -> Analyses:
+        """Analyses with what may come next."""
+        items, outputs = self.stacks.items(new.top), self.stacks.outputs(new.top)
+        configuration = Configuration(
+            num_open=items[:, at.NUM_OPEN],
+            num_consecutive=items[:, at.NUM_CONSECUTIVE],
+            top=items[:, at.TOP],
+            in_word=items[:, at.IN_WORD] == 1,
+            only_child=items[:, at.NUM_CHILDREN] == 1,
+        )
+        rule = self.weights.config.rule
+        valid = spread(valid_actions(rule, configuration), rule, self.weights.num_labels)
+        log_probs = self._action_log_probs(outputs, valid)
+        return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_probs)
+
+    @property
+    def num_groups(self) -> int:
+        """Of binary trees several; see ``groups_of_binary_trees``."""
+        return num_binary_groups(self.weights.config.rule)
+
+    def groups(self, tops: Ints) -> Ints:
+        """The group of stacks with these tops: (n,)."""
+        items = self.stacks.items(tops)
+        return groups_of_binary_trees(items[:, at.NUM_NEEDED] + items[:, at.IN_WORD], self.num_groups)
+
+    def towards_end(self, analyses: Analyses) -> Bools:
+        """Mark the actions after which the sentence may end without another SHIFT: (n, A)."""
+        return closing_actions(self, analyses)
+
+
+# What these columns hold here.
+FIRST = at.OPENED  # the row where the top item begins: of a word in pieces, that of the first one
+NUM_ITEMS = at.NUM_OPEN  # on the stack
+NUM_UNARY = at.NUM_CONSECUTIVE  # constituents of one item that the top is, one around the other
+LABEL = at.LABEL  # of a REDUCE that has still to reach; -1 for none
+
+_ROWS = 64  # REDUCEs whose keys are held at a time
+
+
+class BottomUpMachine(KeyValueMachine, OneGroup):
+    """Stacks on which SHIFT, REDUCE and REACH act."""
+
+    def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
+        """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
+        super().__init__(weights, starts=starts)
+        self._first_reach = FIRST_REDUCE + weights.num_labels
+
+    @property
+    def num_actions(self) -> int:
+        """SHIFT, REDUCE of each label, REACH of each number of items, FINISH."""
+        return self._first_reach + self.weights.config.max_reach + 1
+
+    @property
+    def num_closed(self) -> Ints:
+        """What makes a constituent closes one: REACH or, in binary trees, REDUCE."""
+        num_closed = np.zeros(self.num_actions, np.int64)
+        num_closed[self._first_reach if self.weights.config.has_reach else FIRST_REDUCE : -1] = 1
+        return num_closed
+
+    @property
+    def ends_by_closing(self) -> bool:
+        """Tell whether REDUCE ends a sentence: FINISH does."""
+        return False
+
+    def start(self, num_sentences: int) -> Analyses:
+        """One analysis a sentence, before the first action."""
+        return self._scored(self._started(num_sentences), np.full(num_sentences, NONE))
+
+    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+        """SHIFT one token on each of these stacks; scores already count it."""
+        old, own = self.stacks.items(analyses.top), len(self.stacks) + np.arange(len(analyses))
+        new, goes_on = self._pushed_on(analyses.top, old), old[:, at.IN_WORD] == 1
+        new[:, FIRST] = np.where(goes_on, old[:, FIRST], own)
+        new[:, NUM_ITEMS] += ~goes_on
+        return self._scored(self._shifted(analyses, new, tokens), np.full(len(new), NONE))
+
+    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
+        """The successors of ``analyses[sources]`` by actions other than SHIFT and FINISH, with their scores."""
+        top, label = analyses.top[sources], analyses.items[sources, LABEL]
+        is_reduce = actions < self._first_reach
+        label = np.where(is_reduce, actions - FIRST_REDUCE, label)
+        if self.weights.config.has_reach:
+            made, reach = np.flatnonzero(~is_reduce), actions - self._first_reach + 1
+        else:
+            made, reach = np.arange(len(actions)), np.minimum(self.stacks.items(top)[:, NUM_ITEMS], 2)
+        top = top.copy()
+        if len(made):
+            top[made] = self._compose(top[made], label[made], reach[made])
+        label[made] = NONE
+        history = self.histories.append(analyses.history[sources], actions)
+        new = Candidates(analyses.sentence[sources], score, analyses.deficit[sources], top, history)
+        return self._scored(new, label)
+
+    def _compose(self, top: Ints, label: Ints, reach: Ints) -> Ints:
+        """The rows of constituents of so many items each."""
+        old = self.stacks.items(top)
+        first = self.stacks.items(self._items_of(top, int(reach.max()))[np.arange(len(top)), reach - 1])[:, FIRST]
+        begins = self.stacks.items(first)
+        new = self._pushed_on(top, old)
+        self._put_on(new, begins[:, at.BELOW])
+        new[:, FIRST] = len(self.stacks) + np.arange(len(top))
+        new[:, NUM_ITEMS] -= reach - 1
+        new[:, NUM_UNARY] = np.where(reach == 1, old[:, NUM_UNARY] + 1, 0)
+        new[:, at.TOP] = CONSTITUENT
+        vectors = self._rows_of(self.weights.marks, 1 + label)
+        num_parts = old[:, at.HEIGHT] - begins[:, at.HEIGHT] + 1
+        if self.weights.composer is not None:
+            return self.stacks.push(new, self.stacks.composed(top, num_parts, vectors))
+        return self.stacks.push(new, vectors, Composing(np.arange(len(top)), top, num_parts))
+
+    def _items_of(self, top: Ints, most: int) -> Ints:
+        """The rows in which the topmost items of stacks end, the first one on top; below the last one START: (n, S)."""
+        lists = np.zeros((len(top), most), np.int64)
+        for place in range(most):
+            lists[:, place] = top
+            first = np.maximum(self.stacks.items(top)[:, FIRST], 0)  # START has none
+            top = np.maximum(self.stacks.items(first)[:, at.BELOW], 0)
+        return lists
+
+    def _scored(self, new: Candidates, label: Ints) -> Analyses:
+        """Analyses with what may come next; those with a ``label`` have still to reach."""
+        items, outputs = self.stacks.items(new.top), self.stacks.outputs(new.top)
+        items[:, LABEL] = label
+        stack = Stack(items[:, NUM_ITEMS], items[:, at.TOP], items[:, NUM_UNARY], items[:, at.IN_WORD] == 1)
+        log_probs, waits = np.full((len(new), self.num_actions), -np.inf), np.flatnonzero(label != NONE)
+        valid = valid_bottom_up(self.weights.config, stack, self.weights.num_labels)
+        of_actions = self._action_log_probs(outputs, valid)
+        log_probs[:, : self._first_reach], log_probs[:, -1] = of_actions[:, :-1], of_actions[:, -1]
+        if len(waits):
+            log_probs[waits] = -np.inf
+            log_probs[waits, self._first_reach : -1] = self._reach_log_probs(
+                new.top[waits], label[waits], stack.take(waits)
+            )
+        return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_probs)
+
+    def _reach_log_probs(self, top: Ints, label: Ints, stack: Stack) -> Floats:
+        """log p of each number of items, for these stacks: (n, max_stack)."""
+        pointer, most = self.weights.pointer, self.weights.config.max_stack
+        assert pointer is not None
+        outputs = self.stacks.outputs(top)
+        queries = pointer.queries(outputs, to_device(padded(label), outputs.device))[: len(top)]
+        lists = self._items_of(top, int(stack.num_items.max()))
+        logits = queries.new_zeros(len(top), most)  # as wide for all, so that sums do not depend on company
+        for block in blocks(len(top), _ROWS):
+            logits[block, : lists.shape[1]] = (self.stacks.keys(lists[block]) * queries[block, None]).sum(2)
+        reach = np.arange(1, most + 1)
+        valid = (reach <= stack.num_items[:, None]) & ((reach > 1) | may_be_unary(self.weights.config, stack)[:, None])
+        return log_softmax(logits.double().cpu().numpy(), valid)
+
+    def towards_end(self, analyses: Analyses) -> Bools:
+        """Mark the actions after which the sentence may end without another SHIFT: all others."""
+        return closing_actions(self, analyses)
+
+    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
+        """The same analyses after ``collect``; stacks do not know what has still to reach."""
+        new = super().moved(analyses, rows, histories)
+        new.items[:, LABEL] = analyses.items[:, LABEL]
+        return new

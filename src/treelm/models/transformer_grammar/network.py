@@ -31,18 +31,91 @@ from treelm.models.search.rows import Affine, Bools, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
 from treelm.models.structures import StackSight
-from treelm.models.transformer_grammar.bottom_up import items_on_stack
-from treelm.models.transformer_grammar.bottom_up_machine import BottomUpMachine
-from treelm.models.transformer_grammar.composer import Composer
+from treelm.models.transformer_grammar.bottom_up import ReachPlan, items_on_stack
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
-from treelm.models.transformer_grammar.positions import sight_of
-from treelm.models.transformer_grammar.reach import Pointer
-from treelm.models.transformer_grammar.sight import sight_of_tree, words_of_positions
-from treelm.models.transformer_grammar.top_down_machine import TopDownMachine
-from treelm.models.transformer_grammar.weights import PointerWeights, SearchWeights
+from treelm.models.transformer_grammar.key_values import PointerWeights, SearchWeights
+from treelm.models.transformer_grammar.machine import BottomUpMachine, TopDownMachine
+from treelm.models.transformer_grammar.plan import BatchPlan, Level, plan_batch
+from treelm.models.transformer_grammar.positions import sight_of, sight_of_tree, words_of_positions
 from treelm.trees.transitions import FIRST_NT
 from treelm.trees.tree import Tree
+
+
+class Pointer(nn.Module):
+    """How far a REDUCE of n-ary trees reaches: a pointer to its first child among what lies on the stack.
+
+        logit(k) = (Q h + e_X) . K h_k / sqrt(P)        X its label; h before it, h_k after the item k was complete
+
+    Shapes: R REDUCEs, A contexts of B sentences, C of the longest, P = D / 6 of the pointer.
+    """
+
+    def __init__(self, size: int, num_labels: int) -> None:
+        """Draw from torch's global generator."""
+        super().__init__()
+        units = max(1, size // 6)
+        self.scale = units**-0.5
+        self.query, self.key = nn.Linear(size, units), nn.Linear(size, units, bias=False)
+        self.labels = nn.Parameter(torch.empty(num_labels, units))
+        nn.init.zeros_(self.query.bias)
+        for matrix in (self.query.weight, self.key.weight, self.labels):
+            start_normal(matrix)
+
+    def log_probs(self, outputs: Tensor, plan: ReachPlan) -> Tensor:
+        """log p of what each REDUCE reaches, from outputs in all contexts (A, D): (R,)."""
+        queries = self.query(outputs.index_select(0, plan.contexts)) + self.labels.index_select(0, plan.labels)
+        at_contexts = queries.new_zeros(len(outputs), queries.shape[1]).index_copy(0, plan.contexts, queries)
+        padded = plan.packing.pad(at_contexts) @ plan.packing.pad(self.key(outputs)).transpose(1, 2)  # (B, C, C)
+        logits = padded.flatten(0, 1).index_select(0, plan.places) * self.scale
+        logits = logits.to(self.labels.dtype).masked_fill(~plan.valid, -torch.inf)
+        found: Tensor = logits.log_softmax(1).gather(1, plan.target[:, None])[:, 0]
+        return found
+
+
+class Composer(nn.Module):
+    """External composition: a constituent's vector from its label and the vectors of its children, and nothing else.
+
+    A small Transformer over [e_X, c_1, .., c_m], in which all see each other (Zhao et al. 2025, n-ary):
+
+        x = I [e_X; c_1; ..; c_m] + b;    x <- block(x), at distances i - j;    c = O LN(sum over i of x_i) + b
+
+    Shapes: n constituents, m children of the one with most, D units, P of the composer, N vectors.
+    """
+
+    max_distance = 8
+
+    def __init__(self, size: int, units: int, num_heads: int, *, num_layers: int, dropout: float) -> None:
+        """Draw from torch's global generator; ``units`` are the composer's own (P)."""
+        super().__init__()
+        self.input, self.output, self.norm = nn.Linear(size, units), nn.Linear(units, size), nn.LayerNorm(units)
+        kinds = (2 * self.max_distance + 1,)
+        self.blocks = nn.ModuleList(
+            AttentionBlock(units, num_heads, num_layers=num_layers, kinds=kinds, dropout=dropout)
+            for _ in range(num_layers)
+        )
+        for linear in (self.input, self.output):
+            start_normal(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, parts: Tensor, missing: Tensor) -> Tensor:
+        """Vectors (n, D) of constituents with these parts (n, 1 + m, D), of which some are missing (n, 1 + m)."""
+        steps = torch.arange(parts.shape[1], device=parts.device)
+        distance = (steps[:, None] - steps).clamp(-self.max_distance, self.max_distance) + self.max_distance
+        alone = torch.eye(len(steps), dtype=torch.bool, device=parts.device)
+        sight = Sight((missing[:, None] & ~alone)[:, None], (distance[None],))
+        units = self.input(parts)
+        for block in self.blocks:
+            units = block(units, sight)
+        summed = units.masked_fill(missing[:, :, None], 0.0).sum(1)
+        vectors: Tensor = self.output(self.norm(summed))
+        return vectors
+
+    def compose(self, vectors: Tensor, levels: Sequence[Level]) -> Tensor:
+        """Given vectors (N, D), with those of all constituents behind them, level by level."""
+        for level in levels:
+            shape = *level.parts.shape, -1
+            parts = vectors.index_select(0, level.parts.flatten()).view(shape)
+            vectors = torch.cat([vectors, self(parts, level.missing).to(vectors.dtype)])
+        return vectors
 
 
 class TransformerGrammar(GenerativeParser, DocumentReader):
@@ -179,7 +252,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
 
     def _search_weights(self) -> SearchWeights:
         """The tokens' are views of the parameters, the others copies: for use while they do not change."""
-        size = self.config.size
+        size, pointer = self.config.size, self.pointer
         words = widened(self.word_embedding, size), widened(self.word_bias, size, -torch.inf)
         return SearchWeights(
             config=self.config,
@@ -192,7 +265,11 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
             norm=Norm.of(self.norm),
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
-            pointer=None if self.pointer is None else PointerWeights.of(self.pointer),
+            pointer=None
+            if pointer is None
+            else PointerWeights(
+                pointer.scale, Product.linear(pointer.query), Product.linear(pointer.key), pointer.labels
+            ),
             composer=None if self.composer is None else self._exact_composer.of(self.composer, self._new_composer),
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,13 +11,13 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
+from treelm.models.layers.levels import earliest_levels
 from treelm.models.layers.packing import Packing
-from treelm.models.search.derivations import BoolArray, Derivations, IntArray, derive, require_valid
-from treelm.models.transformer_grammar.binary import binarised_batch
-from treelm.models.transformer_grammar.bottom_up import NONE, BottomUp, derive_bottom_up
-from treelm.models.transformer_grammar.composer import Level, plan_levels
+from treelm.models.search.derivations import Derivations, IntArray, LocalTrees, derive, require_valid
+from treelm.models.transformer_grammar.bottom_up import ReachPlan, derive_bottom_up
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.positions import Padded, Positions, lay_out, pad
+from treelm.models.transformer_grammar.trees import NONE, binarised_batch
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
 
@@ -41,18 +40,6 @@ class BatchPlan:
     reaches: ReachPlan | None  # bottom-up, where REDUCE has to say how far it reaches
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReachPlan:
-    """What R REDUCEs reach, by contexts: those of a sentence are as many as its actions, C of the longest."""
-
-    packing: Packing  # of the contexts of all sentences
-    contexts: Tensor  # (R,) in which the REDUCE comes next
-    places: Tensor  # (R,) the same among B C
-    labels: Tensor  # (R,)
-    valid: Tensor  # (R, C) contexts of its sentence in which an item is complete that may be its first child
-    target: Tensor  # (R,)
-
-
 def plan_batch(
     config: TransformerGrammarConfig,
     batch: SentenceBatch,
@@ -65,70 +52,33 @@ def plan_batch(
         batch = binarised_batch(batch, ends_word)
     derivations = derive(config.rule, batch, ends_word, num_labels)
     positions = lay_out(derivations, config)
-    next_actions = _next_actions(config, batch, derivations, positions, ends_word, num_labels)
+    if config.is_bottom_up:
+        found = derive_bottom_up(config, derivations, ends_word[batch.tokens], batch.names, num_labels)
+        actions, sentence, valid, reaches = found.actions, found.sentence, found.valid, found.reaches
+        last = np.cumsum(positions.lengths) - 1
+        contexts = np.where(found.sources == NONE, last[sentence], positions.contexts[found.sources])
+    else:
+        actions, sentence, contexts, reaches = derivations.actions, derivations.sentence, positions.contexts, None
+        valid = require_valid(config.rule, derivations, batch.names, num_labels)
+    packing = Packing.of(positions.lengths)
     types, token = np.unique(batch.tokens, return_inverse=True)
     levels, inputs = _inputs(positions, derivations, token, len(types), num_labels, config)
     plan = BatchPlan(
         inputs=torch.from_numpy(inputs),
         levels=levels,
         types=torch.from_numpy(types),
-        positions=pad(positions, Packing.indices(positions.lengths)[1]),
-        packing=_packing(positions.lengths),
+        positions=pad(positions, packing),
+        packing=packing,
         starts=torch.from_numpy(np.cumsum(positions.lengths) - positions.lengths),
-        contexts=torch.from_numpy(next_actions.contexts),
-        actions=torch.from_numpy(next_actions.actions.copy()),  # a batch may be read-only, which torch does not know
-        valid=torch.from_numpy(next_actions.valid),
-        shifts=torch.from_numpy(np.flatnonzero(next_actions.actions == SHIFT)),
+        contexts=torch.from_numpy(contexts),
+        actions=torch.from_numpy(actions.copy()),  # a batch may be read-only, which torch does not know
+        valid=torch.from_numpy(valid),
+        shifts=torch.from_numpy(np.flatnonzero(actions == SHIFT)),
         words=torch.from_numpy(batch.tokens.copy()),
-        sentence=torch.from_numpy(next_actions.sentence),
-        reaches=next_actions.reaches,
+        sentence=torch.from_numpy(sentence),
+        reaches=reaches,
     )
     return plan_to_device(plan, device)
-
-
-class _NextActions(NamedTuple):
-    """The actions of the model's order (A,), the positions that predict them, and what is valid."""
-
-    actions: IntArray
-    contexts: IntArray
-    valid: BoolArray
-    sentence: IntArray
-    reaches: ReachPlan | None = None
-
-
-def _next_actions(
-    config: TransformerGrammarConfig,
-    batch: SentenceBatch,
-    derivations: Derivations,
-    positions: Positions,
-    ends_word: NDArray[np.bool_],
-    num_labels: int,
-) -> _NextActions:
-    if not config.is_bottom_up:
-        valid = require_valid(config.rule, derivations, batch.names, num_labels)
-        return _NextActions(derivations.actions, positions.contexts, valid, derivations.sentence)
-    found = derive_bottom_up(config, derivations, ends_word[batch.tokens], batch.names, num_labels)
-    last = np.cumsum(positions.lengths) - 1
-    contexts = np.where(found.sources == NONE, last[found.sentence], positions.contexts[found.sources])
-    reaches = _plan_reaches(found) if config.has_reach else None
-    return _NextActions(found.actions, contexts, found.valid, found.sentence, reaches)
-
-
-def _plan_reaches(found: BottomUp) -> ReachPlan:
-    packing, reaches = _packing(found.lengths), found.reaches
-    return ReachPlan(
-        packing=packing,
-        contexts=torch.from_numpy(reaches.actions),
-        places=packing.places.index_select(0, torch.from_numpy(reaches.actions)),
-        labels=torch.from_numpy(reaches.labels),
-        valid=torch.from_numpy(reaches.valid),
-        target=torch.from_numpy(reaches.target),
-    )
-
-
-def _packing(lengths: IntArray) -> Packing:
-    places, sources = Packing.indices(lengths)
-    return Packing(torch.from_numpy(places), torch.from_numpy(sources), (len(lengths), int(lengths.max())))
 
 
 def _inputs(
@@ -160,3 +110,41 @@ def _inputs(
     if config.kind_vector:
         inputs[np.flatnonzero(positions.composes) + 1] += num_labels
     return (), inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Constituents all of whose children are made: their parts, by the vectors that there are so far."""
+
+    parts: Tensor  # (n, 1 + m) label, then children; any number where ``missing``
+    missing: Tensor  # (n, 1 + m)
+
+
+def plan_levels(
+    trees: LocalTrees, vectors: IntArray, labels: IntArray, wanted: IntArray, num_given: int
+) -> tuple[tuple[Level, ...], IntArray]:
+    """The levels of some local trees, all of whose constituents are ``wanted``, too; and the vector of each action.
+
+    ``vectors`` (T,) are those of tokens, among ``num_given``; ``labels`` (F,) those of the labels of the local trees;
+    ``wanted`` (W,) numbers of local trees. No constituent of a wanted one is missing from them.
+    """
+    counts = trees.num_children[wanted]
+    width = int(counts.max(initial=0))
+    place = np.arange(width)
+    inside = place < counts[:, None]
+    entries = np.append(trees.entries, NONE)
+    first = trees.offsets[:-1][wanted] + 1
+    children = np.where(inside, entries[np.where(inside, first[:, None] + place, NONE)], NONE)  # actions
+    made_by = np.full(len(vectors) + 1, NONE)  # the wanted tree that each REDUCE closes
+    made_by[trees.reduce[wanted]] = np.arange(len(wanted))
+    level_of = earliest_levels(made_by[children])
+    order = np.argsort(level_of, kind="stable")
+    found = vectors.copy()
+    found[trees.reduce[wanted[order]]] = num_given + np.arange(len(order))
+    levels = list[Level]()
+    for rows in np.split(order, np.flatnonzero(np.diff(level_of[order])) + 1) if len(order) else []:
+        most = int(counts[rows].max())
+        parts = np.concatenate([labels[wanted[rows], None], found[children[rows, :most]]], 1)
+        missing = np.concatenate([np.zeros((len(rows), 1), np.bool_), ~inside[rows, :most]], 1)
+        levels.append(Level(torch.from_numpy(np.where(missing, 0, parts)), torch.from_numpy(missing)))
+    return tuple(levels), found

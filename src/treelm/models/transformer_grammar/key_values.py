@@ -10,18 +10,39 @@ Shapes: n new rows, m queries (those of the new rows, then those of STACK), S ro
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.attention import NONE, Queries, lists_along, lists_of_seen, read_layer, with_fillers
-from treelm.models.search.rows import Bools, FloatRows, IntRows, Ints, padded, padded_rows, renumbered, renumbering
+from treelm.models.search.attention import (
+    NONE,
+    BlockWeights,
+    Norm,
+    Product,
+    Queries,
+    lists_along,
+    lists_of_seen,
+    read_layer,
+    with_fillers,
+)
+from treelm.models.search.rows import (
+    Affine,
+    Bools,
+    FloatRows,
+    IntRows,
+    Ints,
+    padded,
+    padded_rows,
+    renumbered,
+    renumbering,
+)
 from treelm.models.search.validity import EMPTY
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.positions import relative, seen_by_heads
-from treelm.models.transformer_grammar.weights import SearchWeights
 
 # Columns of a row.
 BELOW = 0  # the row below on the stack; -1 below START
@@ -213,3 +234,35 @@ class KeyValueStacks:
         new._keys, new._vectors = self._keys.copy(), self._vectors.copy()
         new._layers = [rows.copy() for rows in self._layers]
         return new
+
+
+@dataclass(frozen=True)
+class SearchWeights:
+    """Parameters that search needs of a model, laid out so that no row depends on the others of its batch; L labels."""
+
+    config: TransformerGrammarConfig
+    num_labels: int
+    ends_word: Bools  # (V,)
+    tokens: Tensor  # (V, D)
+    marks: Tensor  # START, (X of every label unless bottom-up, X) of every label or one: (1 + L or 0 + L or 1, D)
+    kind: Tensor | None  # what is added to STACK's: (D,)
+    layers: tuple[BlockWeights, ...]
+    norm: Norm
+    actions: Product
+    words: Affine  # in tiny models with impossible tokens after the V
+    pointer: PointerWeights | None
+    composer: nn.Module | None  # in float64, so that what is rounded does not depend on company
+
+
+@dataclass(frozen=True)
+class PointerWeights:
+    """The pointer of REDUCE; queries are scaled before they meet keys."""
+
+    scale: float
+    query: Product
+    key: Product
+    labels: Tensor
+
+    def queries(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The scaled queries of REDUCEs of these labels, for padded rows: (n, P)."""
+        return (self.query(outputs) + self.labels.detach().index_select(0, labels)) * self.scale

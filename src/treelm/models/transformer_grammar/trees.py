@@ -1,19 +1,21 @@
-"""Trees made binary: a constituent has two children, but for the only word of a sentence.
+"""Trees of actions: made binary, what lies on the stack of their bottom-up derivations, and the bounds that they need.
 
-To the right: (X a b c) is (X a (X b c)). Of a constituent with one child, the child is left, but a sentence of one word
-keeps its root. The pieces of a word are one child.
+Binary trees branch to the right: (X a b c) is (X a (X b c)). Of a constituent with one child, the child is left, but a
+sentence of one word keeps its root. The pieces of a word are one child.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.models.search.derivations import BoolArray, IntArray, find_local_trees
+from treelm.models.search.validity import CONSTITUENT, EMPTY, WORD
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
@@ -67,7 +69,7 @@ def _rows(actions: NDArray[np.integer], offsets: NDArray[np.integer]) -> Iterato
     return (actions[start:end].tolist() for start, end in pairwise(offsets.tolist()))
 
 
-def needed_bounds(actions: NDArray[np.int64], offsets: NDArray[np.int64]) -> dict[str, NDArray[np.int16]]:
+def top_down_bounds(actions: NDArray[np.int64], offsets: NDArray[np.int64]) -> dict[str, NDArray[np.int16]]:
     """The open and the consecutive nonterminals of every tree."""
     opens = actions >= FIRST_NT
     num_open = np.cumsum(opens - (actions == REDUCE).astype(np.int64))
@@ -76,3 +78,56 @@ def needed_bounds(actions: NDArray[np.int64], offsets: NDArray[np.int64]) -> dic
     begins = offsets[:-1]
     most = {"max_open": num_open, "max_consecutive": in_a_row}
     return {name: np.maximum.reduceat(values, begins).astype(np.int16) for name, values in most.items()}
+
+
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What the rule of bottom-up derivations looks at, for n of them: arrays (n,)."""
+
+    num_items: IntArray  # words and constituents; a word is one from its first piece on
+    top: IntArray  # EMPTY, WORD or CONSTITUENT
+    num_unary: IntArray  # constituents of one item that the top is, one around the other
+    in_word: BoolArray  # whether the last token does not end its word
+
+    def take(self, rows: IntArray) -> Stack:
+        """Some of them."""
+        return Stack(self.num_items[rows], self.top[rows], self.num_unary[rows], self.in_word[rows])
+
+
+def stacks_of(
+    given: IntArray, reach: IntArray, begins_item: BoolArray, ends_item: BoolArray, sources: IntArray
+) -> Stack:
+    """The stack before each action (A,); FINISH empties it."""
+    is_finish = sources == NONE
+    is_shift = (given[sources] == SHIFT) & ~is_finish
+    taken = np.where(is_finish, 1, reach[sources])
+    is_unary = ~is_finish & ~is_shift & (taken == 1)
+    number = np.arange(len(sources))
+    after = Stack(
+        num_items=np.cumsum((begins_item[sources] & ~is_finish) - taken),
+        top=np.where(is_finish, EMPTY, np.where(is_shift, WORD, CONSTITUENT)),
+        num_unary=number - np.maximum.accumulate(np.where(is_unary, -1, number)),
+        in_word=is_shift & ~ends_item[sources],
+    )
+    before = after.take(np.arange(-1, len(sources) - 1))
+    for column in (before.num_items, before.top, before.num_unary, before.in_word):
+        column[0] = 0  # EMPTY
+    return before
+
+
+def bottom_up_bounds(actions: IntArray, offsets: IntArray) -> dict[str, NDArray[np.int16]]:
+    """The items on the stack, and the constituents of one item around each other, that trees of whole words need."""
+    trees = find_local_trees(actions)
+    reach = np.zeros(len(actions), np.int64)
+    reach[trees.reduce] = trees.num_children
+    sources, is_item = np.flatnonzero(actions < FIRST_NT), actions < FIRST_NT
+    after = stacks_of(actions, reach, is_item, is_item, np.append(sources, NONE))
+    sentence = np.searchsorted(offsets, sources, "right") - 1
+    most = {name: np.zeros(len(offsets) - 1, np.int16) for name in ("max_stack", "max_unary")}
+    # Every tree before leaves its root on the stack.
+    for bound, values in zip(most.values(), (after.num_items[1:] - sentence, after.num_unary[1:]), strict=True):
+        np.maximum.at(bound, sentence, values.astype(np.int16))
+    return most
