@@ -147,14 +147,14 @@ class TableMachine(OneGroup):
         before = [self.rows[top] for top in analyses.top[sources]]
         states = [self.grammar.apply(*pair) for pair in zip(before, actions.tolist(), strict=True)]
         history = self.histories.append(analyses.history[sources], actions)
-        return self._pushed(analyses.sentence[sources], score, analyses.shortfall[sources], history, states)
+        return self._pushed(analyses.sentence[sources], score, analyses.deficit[sources], history, states)
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         states = [self.grammar.apply(self.rows[top], SHIFT) for top in analyses.top]
         history = self.histories.append(analyses.history, np.full(len(states), SHIFT))
-        return self._pushed(analyses.sentence, analyses.score, analyses.shortfall, history, states)
+        return self._pushed(analyses.sentence, analyses.score, analyses.deficit, history, states)
 
-    def _pushed(self, sentence: Ints, score: Floats, shortfall: Floats, history: Ints, states: list[State]) -> Analyses:
+    def _pushed(self, sentence: Ints, score: Floats, deficit: Floats, history: Ints, states: list[State]) -> Analyses:
         top = np.arange(len(self.rows), len(self.rows) + len(states))
         self.rows += states
         log_probs = np.full((len(states), self.num_actions), -np.inf)
@@ -164,7 +164,7 @@ class TableMachine(OneGroup):
         return Analyses(
             sentence=sentence,
             score=score,
-            shortfall=shortfall,
+            deficit=deficit,
             top=top,
             history=history,
             items=np.empty((len(states), 0), np.int64),

@@ -97,7 +97,7 @@ class TapeMachine(OneGroup):
         """SHIFT one token on each of these; scores already count it."""
         top = self.rows.shift(analyses.top, tokens)
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
-        new = Candidates(analyses.sentence, analyses.score, analyses.shortfall, top, history)
+        new = Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history)
         logits, heights = self.rows.attachment_logits(top)
         items, bound = self.rows.items(top), self.weights.config.max_stack
         before = self.rows.items(items[:, BEFORE])
@@ -113,7 +113,7 @@ class TapeMachine(OneGroup):
         """The successors of ``analyses[sources]`` by attachments, with their scores."""
         top = self.rows.attach(analyses.top[sources], actions - ITSELF)
         history = self.histories.append(analyses.history[sources], actions)
-        return self._read(Candidates(analyses.sentence[sources], score, analyses.shortfall[sources], top, history))
+        return self._read(Candidates(analyses.sentence[sources], score, analyses.deficit[sources], top, history))
 
     def _read(self, new: Candidates) -> Analyses:
         """Analyses whose last token has attached: SHIFT, or the end if all is one constituent."""

@@ -109,7 +109,7 @@ class StackMachine:
         new[:, at.DEPTH] += 1
         new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
-        return self._pushed(Candidates(analyses.sentence, analyses.score, analyses.shortfall, top, history), new)
+        return self._pushed(Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history), new)
 
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
@@ -123,8 +123,8 @@ class StackMachine:
         if len(closes):
             new[closes] = self._closed(below[closes], items[closes], analyses.outputs, sources[closes])
             below = new[:, at.BELOW]
-        sentence, shortfall = analyses.sentence[sources], analyses.shortfall[sources]
-        return self._pushed(Candidates(sentence, score, shortfall, below, history), new)
+        sentence, deficit = analyses.sentence[sources], analyses.deficit[sources]
+        return self._pushed(Candidates(sentence, score, deficit, below, history), new)
 
     def _opened(self, below: Ints, items: Ints, labels: Ints, own_rows: Ints) -> Ints:
         """The rows that NT pushes."""

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.advance import Advance, Cut
+from treelm.models.search.advance import Advance
 from treelm.models.search.analyses import Analyses, Arrivals, Layout, joined, log_sums
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.goals import WAITS, AnyToken, End, Goal, Token
 from treelm.models.search.machine import Machine, WordHead, by_groups
+from treelm.models.search.pruning import PruningStatistics
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import REDUCE, SHIFT
 
@@ -81,8 +82,7 @@ class Beam:
         self.settings, self.machine, self.head = settings, machine, head
         self.num_sentences = num_sentences
         self.analyses = machine.start(num_sentences)
-        self._cut_log_mass = np.full(num_sentences, -np.inf)  # of all that was ever dropped
-        self._crowded = np.zeros(num_sentences)  # the largest share that a word lost for want of room
+        self._pruning = PruningStatistics(settings, num_sentences)
 
     def read(self, tokens: Ints) -> TokenMetrics:
         """Read one token in each sentence, ``WAITS`` for none."""
@@ -90,21 +90,19 @@ class Beam:
         reads = (tokens != WAITS)[self.analyses.sentence]
         reading = self.analyses.take(reads)
         self.analyses = self.analyses.take(~reads)
-        before = log_sums(reading.sentence, reading.score, self.num_sentences)
-        candidates, cut = self._search(goal, reading, self.settings.word_beam)
-        return self._commit(candidates, tokens, before, cut)
+        return self._commit(self._search(goal, reading, self.settings.word_beam), tokens)
 
-    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> tuple[Arrivals, Cut]:
+    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> Arrivals:
         """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
         search = self.advance(self.machine, goal, self.settings, num_sentences=self.num_sentences, keep=keep)
-        candidates, self.analyses, cut = search.run(analyses, self.analyses)
-        return candidates, cut
+        candidates, self.analyses = search.run(analyses, self.analyses, self._pruning)
+        return candidates
 
-    def _commit(self, candidates: Arrivals, tokens: Ints, before: Floats, cut: Cut) -> TokenMetrics:
-        """Keep the best candidates and shift the tokens. ``before`` is the log mass of which ``cut`` holds shares."""
+    def _commit(self, candidates: Arrivals, tokens: Ints) -> TokenMetrics:
+        """Keep the best candidates and shift the tokens."""
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
-        candidates = replace(candidates, shortfall=np.maximum(candidates.shortfall, deficit))
+        candidates = replace(candidates, deficit=np.maximum(candidates.deficit, deficit))
         kept = self._best_of(candidates.take(deficit < self.settings.threshold))
         num_open = self.machine.num_open(kept.top)
         since = self.machine.histories.count_since(kept.history, SHIFT, self.machine.num_closed)
@@ -114,53 +112,12 @@ class Beam:
             groups.append(self.machine.shift(kept, tokens[kept.sentence]))
         self.analyses = joined(groups)
         self._collect()
-        self._crowded = np.maximum(self._crowded, cut.crowded + self._crowded_out(candidates, kept, found))
-        return self._with_losses(metrics, kept, found, before, cut)
+        return replace(metrics, **self._pruning.finish(candidates, kept, found, metrics.log_mass))
 
     def _best_of(self, candidates: Arrivals) -> Arrivals:
         """As many candidates as the word beam holds, of each group."""
         order, layout = by_groups(self.machine, candidates, self.num_sentences)
         return candidates.take(np.sort(order[layout.column < self.settings.word_beam]))
-
-    def _crowded_out(self, candidates: Arrivals, kept: Arrivals, found: Floats) -> Floats:
-        """The share of candidates that a narrower search would have kept, but that did not fit into the word beam."""
-        shares = []
-        for some in (candidates, kept):
-            deficit = found[some.sentence] - some.score
-            near = np.where(deficit < self.settings.narrow, np.exp(-deficit), 0.0)
-            shares.append(np.bincount(some.sentence, near, self.num_sentences))
-        crowded: Floats = (shares[0] - shares[1]).clip(0)
-        return crowded
-
-    def _with_losses(
-        self, metrics: TokenMetrics, kept: Arrivals, found: Floats, before: Floats, cut: Cut
-    ) -> TokenMetrics:
-        """The metrics with what was lost; notes what was cut."""
-        inside = self._crowded[kept.sentence] <= self.settings.most_crowded
-        narrow = kept.take((kept.shortfall < self.settings.narrow) & inside)
-        alive = np.isfinite(metrics.log_mass)
-        log_mass, found = (np.where(alive, values, 0.0) for values in (metrics.log_mass, found))
-        by_words = np.maximum(found - log_mass, 0.0)  # the cut to the word beam, in nats
-        with np.errstate(divide="ignore"):
-            in_search = before + np.log(cut.dropped + cut.refused)
-            of_found = np.where(alive, found + np.log(-np.expm1(-by_words)), -np.inf)
-            self._cut_log_mass = np.logaddexp(self._cut_log_mass, np.logaddexp(in_search, of_found))
-            loss = by_words - np.log1p(-cut.dropped)
-        bound = np.logaddexp(0.0, self._cut_log_mass - log_mass)
-        return replace(
-            metrics,
-            narrow_log_mass=log_sums(narrow.sentence, narrow.score, self.num_sentences),
-            loss_bits=np.where(alive, loss / np.log(2), np.inf),
-            bound_bits=np.where(alive, bound / np.log(2), np.inf),
-            search_actions=cut.actions,
-            syntactic_bits=self._syntactic_bits(kept, before, alive),
-        )
-
-    def _syntactic_bits(self, kept: Arrivals, before: Floats, alive: Bools) -> Floats:
-        """-log2 of the probability that what is kept had before its token, given all that was kept before it."""
-        reached = log_sums(kept.sentence, kept.before, self.num_sentences)
-        bits = (np.where(alive, before, 0.0) - np.where(alive, reached, 0.0)) / np.log(2)
-        return np.where(alive, bits, np.inf)
 
     def next_token_log_mass(self) -> Tensor:
         """log mass of every next token and, last, of the end: float64 (sentences, V + 1). Changes the beam."""
@@ -168,7 +125,7 @@ class Beam:
         endings = self.endings(everything)
         goal = AnyToken(self.machine)
         analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
-        candidates, _ = self._search(goal, analyses, self.settings.action_beam)
+        candidates = self._search(goal, analyses, self.settings.action_beam)
         outputs = self.machine.outputs(candidates.top)
         mass = outputs.new_full((self.num_sentences, self.head.vocabulary_size + 1), -np.inf, dtype=torch.float64)
         for sentence in np.unique(candidates.sentence).tolist():
@@ -193,8 +150,7 @@ class Beam:
         before = np.cumsum(counts) - counts
         index = np.arange(counts.sum()) + np.repeat(layout.starts[sources] - before, counts)
         self.num_sentences = len(sources)
-        self._cut_log_mass = self._cut_log_mass[sources]
-        self._crowded = self._crowded[sources]
+        self._pruning.fork(sources)
         self.analyses = replace(self.analyses.take(index), sentence=np.repeat(np.arange(len(sources)), counts))
 
     def drop(self, sentences: Bools) -> None:
@@ -224,7 +180,7 @@ class Beam:
 
     def _finish(self, analyses: Analyses) -> Endings:
         """Search for the best ways to FINISH."""
-        candidates, _ = self._search(End(self.machine), analyses, self.settings.word_beam)
+        candidates = self._search(End(self.machine), analyses, self.settings.word_beam)
         candidates = candidates.first(self.settings.word_beam, self.num_sentences)
         finish = np.full(len(candidates), self.machine.num_actions - 1)
         history = self.machine.histories.append(candidates.history, finish)
@@ -244,5 +200,5 @@ class Beam:
     def copy(self) -> Beam:
         """An independent copy."""
         new = copy.copy(self)
-        new.machine = self.machine.copy()
+        new.machine, new._pruning = self.machine.copy(), copy.copy(self._pruning)
         return new

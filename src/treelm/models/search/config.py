@@ -92,7 +92,7 @@ class SearchConfig:
         return self.threshold - 2
 
     @property
-    def most_crowded(self) -> float:
+    def most_overflow(self) -> float:
         """The share of a word's mass that a full beam may lose before nothing after it counts as converged.
 
         With a threshold, so that the narrower search is contained in this one; without, there is none to compare with.

@@ -99,7 +99,7 @@ class KeyValueMachine:
         new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
         top = self.stacks.push(new, self._rows_of(self.weights.tokens, tokens))
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
-        return Candidates(analyses.sentence, analyses.score, analyses.shortfall, top, history)
+        return Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history)
 
     @staticmethod
     def _rows_of(vectors: Tensor, numbers: Ints) -> Tensor:

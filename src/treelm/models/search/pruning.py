@@ -1,0 +1,117 @@
+"""What pruning takes from the probability of each sentence: the statistics that a beam search keeps of itself.
+
+All are shares of the probability that the search for one token began with, and are summed sentence by sentence over a
+sentence's own analyses, so that they do not depend on what else is in the batch. Scores of analyses are log
+probabilities in nats; a "narrower search" is the same search with a smaller threshold (``SearchConfig.narrow``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from treelm.models.search.analyses import Arrivals, log_sums
+from treelm.models.search.config import SearchConfig
+from treelm.models.search.rows import Floats, Ints
+
+_LEAST = -700.0  # a log share that counts for nothing, and whose exponential is still computed fast
+
+
+class PruningStatistics:
+    """The probability that was pruned: in the search for the present token, and since the sentence began."""
+
+    def __init__(self, config: SearchConfig, num_sentences: int) -> None:
+        """Nothing has been pruned."""
+        self._config, self._num_sentences = config, num_sentences
+        self._lost_log_mass: Floats = np.full(num_sentences, -np.inf)  # of all that was ever pruned
+        self._overflow: Floats = np.zeros(num_sentences)  # the largest share that a token lost for want of room
+
+    def fork(self, sources: Ints) -> None:
+        """Go on with sentence ``sources[i]`` as sentence i."""
+        self._num_sentences = len(sources)
+        self._lost_log_mass, self._overflow = self._lost_log_mass[sources], self._overflow[sources]
+
+    # The search for one token.
+
+    def begin(self, sentence: Ints, score: Floats) -> None:
+        """Begin a search with these analyses."""
+        total = log_sums(sentence, score, self._num_sentences)
+        self._before, self._all = total, np.where(np.isfinite(total), total, 0.0)
+        nothing: Floats = np.zeros(self._num_sentences)
+        self._at_goal = self._arrived = self._dropped = self._overflowed = self._num_actions = nothing
+
+    def expand(self, sentence: Ints, others: Floats, at_goal: Floats) -> Floats:
+        """Count successors that stay in search (n, m) and those at the goal (n,), before any is pruned.
+
+        Returns log of the probability in play, by sentence: what is in search, and what has ever been at the goal.
+        """
+        self._sentence, self._others = sentence, others
+        self._shares = others - self._all[sentence, None]
+        np.exp(np.maximum(self._shares, _LEAST, out=self._shares), out=self._shares)
+        in_search = np.bincount(sentence, self._shares.sum(1), self._num_sentences)
+        self._dropped = self._dropped + in_search
+        self._at_goal = self._at_goal + self._sums(sentence, at_goal)
+        self._share_in_play = np.maximum(in_search + self._at_goal, np.exp(_LEAST))
+        self._in_play: Floats = self._all + np.log(self._share_in_play)
+        return self._in_play
+
+    def choose(self, sentence: Ints, scores: Floats, floor: Floats) -> None:
+        """Count which of these successors the action beam has room for; none at or below ``floor`` needs any."""
+        least = np.maximum(floor, self._in_play - self._config.narrow)
+        self._shares *= self._others > least[self._sentence, None]
+        wanted = np.bincount(self._sentence, self._shares.sum(1), self._num_sentences)
+        is_near = scores > least[sentence]
+        missing = wanted - self._sums(sentence[is_near], scores[is_near])
+        self._overflowed = self._overflowed + missing.clip(0) / self._share_in_play
+
+    def arrive(self, sentence: Ints, at_goal: Floats) -> None:
+        """Count the analyses that reach the goal, by their scores without the token's probability."""
+        self._arrived = self._arrived + self._sums(sentence, at_goal)
+        self._num_actions = self._num_actions + np.bincount(sentence, minlength=self._num_sentences)
+
+    def go_on(self, sentence: Ints, scores: Floats) -> None:
+        """Count the analyses that stay in search."""
+        self._dropped = self._dropped - self._sums(sentence, scores)
+        self._num_actions = self._num_actions + np.bincount(sentence, minlength=self._num_sentences)
+
+    def _sums(self, sentence: Ints, scores: Floats) -> Floats:
+        shares = np.exp(np.maximum(scores - self._all[sentence], _LEAST))
+        return np.bincount(sentence, shares, self._num_sentences).astype(np.float64)
+
+    # The token.
+
+    def finish(self, candidates: Arrivals, kept: Arrivals, found: Floats, log_mass: Floats) -> Mapping[str, Floats]:
+        """End the token: metrics by the names of ``TokenMetrics``, from the word beam's candidates and those it keeps.
+
+        ``found`` and ``log_mass`` are the logs of what both sum to, by sentence.
+        """
+        near = [self._near(some, found) for some in (candidates, kept)]
+        self._overflow = np.maximum(self._overflow, self._overflowed + (near[0] - near[1]).clip(0))
+        inside = self._overflow[kept.sentence] <= self._config.most_overflow
+        narrow = kept.take((kept.deficit < self._config.narrow) & inside)
+        alive = np.isfinite(log_mass)
+        log_mass, found = (np.where(alive, values, 0.0) for values in (log_mass, found))
+        by_words = np.maximum(found - log_mass, 0.0)  # pruned by the word beam, in nats
+        dropped = self._dropped.clip(0, 1)  # by the action beam, how probable the token was there is not known
+        refused = (self._at_goal - self._arrived).clip(0, 1)  # SHIFTs, most of them because the token was improbable
+        with np.errstate(divide="ignore"):
+            in_search = self._before + np.log(dropped + refused)
+            of_found = np.where(alive, found + np.log(-np.expm1(-by_words)), -np.inf)
+            self._lost_log_mass = np.logaddexp(self._lost_log_mass, np.logaddexp(in_search, of_found))
+            loss = by_words - np.log1p(-dropped)
+        bound = np.logaddexp(0.0, self._lost_log_mass - log_mass)
+        reached = log_sums(kept.sentence, kept.before, self._num_sentences)  # before the token's own probability
+        syntactic = np.where(alive, self._before, 0.0) - np.where(alive, reached, 0.0)
+        bits = {"loss_bits": loss, "bound_bits": bound, "syntactic_bits": syntactic}
+        return {
+            "narrow_log_mass": log_sums(narrow.sentence, narrow.score, self._num_sentences),
+            "search_actions": self._num_actions,
+            **{name: np.where(alive, nats / np.log(2), np.inf) for name, nats in bits.items()},
+        }
+
+    def _near(self, some: Arrivals, found: Floats) -> Floats:
+        """The share of what was found that a narrower search would have kept of these."""
+        deficit = found[some.sentence] - some.score
+        near = np.where(deficit < self._config.narrow, np.exp(-deficit), 0.0)
+        return np.bincount(some.sentence, near, self._num_sentences).astype(np.float64)
