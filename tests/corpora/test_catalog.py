@@ -100,27 +100,6 @@ def test_users_name_files_and_downloads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[mine", "not a catalogue"),
-        ("mine = 3", "without licence"),
-        ("[mine]\n", "without licence"),
-        ('[mine]\nlicence = "x"\ntrian.text = {path = "a"}', "unknown key 'trian'"),
-        ('[mine]\nlicence = "x"\ntrain = "a"', "split without files"),
-        ('[mine]\nlicence = "x"\ntrain.text = {url = "https://example.org/a.txt"}', "text ="),
-        (f'[mine]\nlicence = "x"\ntrain.text = {{url = "file:///etc/passwd", sha256 = "{HASH}"}}', "url 'file"),
-        ('[mine]\nlicence = "x"\ntrain.text = {url = "https://example.org/a.txt", sha256 = "12"}', "sha256 '12'"),
-    ],
-)
-def test_mistakes_in_the_catalogue_name_the_file(tmp_path: Path, text: str, message: str) -> None:
-    write_catalog(tmp_path, text)
-    with pytest.raises(InputError, match=message) as caught:
-        corpus_entry("mine")
-    assert caught.value.where is not None
-    assert caught.value.where.startswith(str(tmp_path / "catalog.toml"))
-
-
-@pytest.mark.parametrize(
     "settings",
     [
         {"corpus": "gum-open", "train": "a.ptb"},

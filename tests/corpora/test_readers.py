@@ -139,18 +139,6 @@ def test_a_tree_that_never_closes_ends_before_the_next_one(pieces: list[bytes]) 
         assert content.split(b"\n")[sentence.line - 1].startswith(b"(S")
 
 
-def test_bytes_that_are_not_utf8_are_named_with_their_line() -> None:
-    with pytest.raises(InputError, match=r"<stream>:2: byte 0xe9 is not UTF-8"):
-        words(b"ok\ncaf\xe9\n")
-
-
-@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
-@pytest.mark.parametrize("format", ["brackets", "conllu", "text"])
-def test_a_file_without_sentences_is_an_error(format: str, content: bytes) -> None:
-    with pytest.raises(InputError, match="no sentences"):
-        words(content, format=format)
-
-
 def test_a_file_of_bad_sentences_alone_is_an_error_even_when_they_are_skipped() -> None:
     with pytest.raises(InputError, match="none of its 1 sentences"):
         words(b"(S)", format="brackets", on_error="skip", skipped=[])
@@ -160,14 +148,6 @@ def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(gzip.compress(b"a b\n"))
     assert [s.words for s in read_sentences(path)] == [("a", "b")]
-
-
-@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:30] + b"??" + data[32:]])
-def test_damaged_gzip_is_an_error_that_names_the_file(damage: object, tmp_path: Path) -> None:
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(damage(gzip.compress(b"a b c\n" * 1000 + bytes(range(32, 100)))))  # type: ignore[operator]
-    with pytest.raises(InputError, match=r"a\.txt\.gz:\d+: gzip data"):
-        list(read_sentences(path))
 
 
 def test_standard_input_is_read_in_a_given_format(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,17 +183,6 @@ def test_text_may_begin_with_a_bracket(first: str) -> None:
     content = f"{first}\n{first}\n".encode()
     kept = read_sentences(io.BytesIO(content), format="text", is_guess=True)
     assert [one.text for one in kept] == [first, first]
-
-
-def test_a_name_that_tells_no_format_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="tells no format"):
-        list(read_sentences(tmp_path / "a.dat"))
-
-
-@pytest.mark.parametrize(("name", "remedy"), [("nothing.txt", "check the path"), (".", "check the path")])
-def test_an_unreadable_file_is_an_error(tmp_path: Path, name: str, remedy: str) -> None:
-    with pytest.raises(InputError, match=remedy):
-        list(read_sentences(tmp_path / name, format="text"))
 
 
 def test_reading_streams() -> None:

@@ -1,0 +1,109 @@
+"""Files that are not what they seem: each reader says so in one line that names the file, and the line where it can."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treelm.corpora.catalog import corpus_entry
+from treelm.corpora.preparing import prepared, split_text8
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
+from treelm.corpora.vocabularies import load_vocabulary
+from treelm.errors import InputError
+from treelm.evaluation.minimal_pairs import read_pairs
+from treelm.io.json import read_json
+from treelm.io.tables import read_table
+
+TREE = b"(S (N dogs) (V bark))\n"
+TOKEN = b"1\tDogs\tdog\tNOUN\t_\t_\t0\troot\t_\t_\n"
+ZIP = io.BytesIO()
+with zipfile.ZipFile(ZIP, "w") as archive:
+    archive.writestr("a", "b")
+HASH = "0" * 64
+
+
+def sentences(path: Path, **options: Any) -> list[object]:
+    return list(read_sentences(path, **options))
+
+
+def rows(path: Path) -> list[object]:
+    return list(read_table(path).rows)
+
+
+def catalogue(path: Path) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TREELM_CATALOG", str(path))
+        return corpus_entry("mine")
+
+
+def mine(line: str) -> bytes:
+    return f'[mine]\nlicence = "x"\n{line}'.encode()
+
+
+CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
+    (sentences, "a.txt", None, ": no such file; check the path"),
+    (sentences, "a.dat", b"a b\n", "tells no format; say format: brackets, conllu or text"),
+    *((sentences, f"a{suffix}", b"", ": no sentences") for suffix in (".ptb", ".conllu", ".txt")),
+    *((sentences, f"a{suffix}", b"\xef\xbb\xbf\n \n", ": no sentences") for suffix in (".ptb", ".conllu", ".txt")),
+    (sentences, "a.txt.gz", gzip.compress(b"", mtime=0), ": no sentences"),
+    (sentences, "a.txt", b"ok\ncaf\xe9\n", ":2: byte 0xe9 is not UTF-8"),
+    (sentences, "a.txt", b"ok\na\0b\n", ":2: a NUL character"),
+    (sentences, "a.txt", b"a b\rc d\n", ":1: a line end that is CR alone"),
+    (sentences, "a.txt", "a b\n".encode("utf-16"), ":1: looks like UTF-16"),
+    (sentences, "a.txt", ZIP.getvalue(), ": a zip archive"),
+    (sentences, "a.txt.gz", gzip.compress(b"a b\n" * 999)[:-9], ": gzip data is truncated or damaged"),
+    (sentences, "a.txt", TREE, ":1: looks like brackets, not like text; say format brackets"),
+    (sentences, "a.txt", b"# c\n" + TOKEN, ":2: looks like conllu, not like text"),
+    (sentences, "a.ptb", TREE + b"(S (N a)\n", ":2: "),
+    (sentences, "a.ptb", TREE + b"no tree\n", ":2: "),
+    (sentences, "a.conllu", TOKEN + b"\n1\ta\n", ":3: "),
+    (sentences, "a.conllu", TOKEN.replace(b"\t0\t", b"\t1\t"), ":1: "),
+    (lambda path: prepared([path], cache=path.parent), "silver.txt", TREE, ":1: looks like brackets"),
+    (lambda path: split_text8(path, path.parent), "text8", b"abc 4", ": byte 0x34 at 4, where text8 has letters"),
+    (rows, "a.csv", b"a,a\n", ":1: two columns of the name 'a'"),
+    (rows, "a.csv", b"a,b\n1\n", ":2: 1 cells under 2 columns"),
+    (rows, "a.csv", b'a,b\n"1,2\n3,4\n', ":2: not a table"),
+    (rows, "a.csv", b'a,b\n"1\n2",3\n', ":2: a quoted cell that goes on to line 3"),
+    (rows, "a.csv", ZIP.getvalue(), ": a zip archive, or a document that is one; unpack it"),
+    *((rows, "a.xlsx", content, ": no workbook of Excel") for content in (b"", b"word,rt\n", ZIP.getvalue())),
+    (lambda path: list(read_pairs(path)), "a.jsonl", b"{", ":1: "),
+    (lambda path: read_json(path, remedy="do"), "a.json", b'{"a": ', ": not valid JSON"),
+    (lambda path: read_json(path, remedy="do"), "a.json", b"[1]", ": not a JSON object; do"),
+    (lambda path: read_json(path, remedy="do"), "a.json", b"[" * 100_000, ": not valid JSON (RecursionError)"),
+    (load_vocabulary, "vocabulary.json", b"{}", ": not a treelm vocabulary file"),
+    (TokenizerVocabulary.read, "tokenizer.json", b"{}", ": not a tokenizer file; give a tokenizer.json"),
+    (catalogue, "catalog.toml", b"[mine", ": not a catalogue"),
+    (catalogue, "catalog.toml", b"mine = 3", " [mine]: a corpus without licence"),
+    (catalogue, "catalog.toml", mine('trian.text = {path = "a"}'), " [mine]: unknown key 'trian'"),
+    (catalogue, "catalog.toml", mine('train = "a"'), " [mine] train: a split without files"),
+    (catalogue, "catalog.toml", mine('train.text = {url = "https://a.org/a.txt"}'), " [mine] train: text ="),
+    (catalogue, "catalog.toml", mine(f'dev.text = {{url = "file:///a", sha256 = "{HASH}"}}'), " [mine] dev: url 'file"),
+    (
+        catalogue,
+        "catalog.toml",
+        mine('dev.text = {url = "https://a.org/a", sha256 = "12"}'),
+        " [mine] dev: sha256 '12'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("read", "name", "content", "message"), CASES)
+def test_hostile_input_is_one_line(
+    read: Callable[[Path], object], name: str, content: bytes | None, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read(path)
+    told = str(caught.value)
+    assert message in told
+    assert name in told
+    assert "\n" not in told
