@@ -69,13 +69,9 @@ class Suite:
         return (condition for item in self.items for condition in item.conditions)
 
 
-def packaged_suites(*, compatibility: Compatibility = None) -> dict[str, Suite]:
-    """The 34 suites of Hu et al. 2020, by name."""
-    return dict(_read_packaged(compatibility))
-
-
 @cache
-def _read_packaged(compatibility: Compatibility) -> dict[str, Suite]:
+def packaged_suites(*, compatibility: Compatibility = None) -> Mapping[str, Suite]:
+    """The 34 suites of Hu et al. 2020, by name."""
     return _read_suites((PACKAGED / "suites.json.gz").read_bytes(), "suites.json.gz", compatibility)
 
 
@@ -167,35 +163,30 @@ def _text_of(content: object) -> str:
 
 
 def _check(suite: Suite, where: str) -> None:
-    """Raise ``InputError`` unless every item has all that the formulas name, and a sentence in every condition."""
+    """Raise ``InputError`` unless every item has all that the formulas name, a sentence in every condition, and no
+    number or name stands twice: one of the two would be lost.
+    """
     if not suite.items or not suite.predictions:
         raise InputError("no items or no predictions", where=where, remedy="follow the SyntaxGym format")
-    numbers = [item.number for item in suite.items]
-    for number in numbers:
-        if numbers.count(number) > 1:
-            raise InputError(f"two items of number {number}", where=where, remedy="number them anew")
+    numbers = Counter(item.number for item in suite.items)
     for item in suite.items:
         place = f"{where}, item {item.number}"
-        _check_item(item, place)
-        regions = {condition.name: {number for number, _ in condition.regions} for condition in item.conditions}
+        if numbers[item.number] > 1:
+            raise InputError(f"two items of number {item.number}", where=where, remedy="number them anew")
+        regions = {condition.name: condition.spans for condition in item.conditions}
+        if len(regions) < len(item.conditions):
+            raise InputError("two conditions of one name", where=place, remedy="rename one")
         for condition in item.conditions:
+            found = f"in condition {condition.name!r}"
+            if len(condition.spans) < len(condition.regions):
+                raise InputError(f"two regions of one number {found}", where=place, remedy="number them anew")
             if not condition.text.strip():
-                raise InputError(f"condition {condition.name!r} has no words", where=place, remedy="remove it")
+                raise InputError(f"no words {found}", where=place, remedy="remove it")
+            if any("\ud800" <= character <= "\udfff" for character in condition.text):
+                raise InputError(f"half a character {found}", where=place, remedy="write it in UTF-8")
         for region in (region for formula in suite.predictions for region in formula.regions()):
             if region.condition not in regions:
                 raise InputError(f"no condition {region.condition!r}", where=place, remedy="correct the formula")
             if region.number is not None and region.number not in regions[region.condition]:
                 found = f"no region {region.number} in condition {region.condition!r}"
                 raise InputError(found, where=place, remedy="correct the formula")
-
-
-def _check_item(item: Item, where: str) -> None:
-    """Raise ``InputError`` for names and numbers that stand twice: one of the two would be lost."""
-    names = [condition.name for condition in item.conditions]
-    if len(set(names)) < len(names):
-        raise InputError("two conditions of one name", where=where, remedy="rename one")
-    for condition in item.conditions:
-        if len(condition.spans) < len(condition.regions):
-            raise InputError(f"two regions of one number in {condition.name!r}", where=where, remedy="number them anew")
-        if any("\ud800" <= character <= "\udfff" for character in condition.text):
-            raise InputError(f"half a character in {condition.name!r}", where=where, remedy="write it in UTF-8")
