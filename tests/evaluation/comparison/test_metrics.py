@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from treelm.configs import to_plain
 from treelm.errors import InputError
 from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingGain, ReadingMetrics
 from treelm.evaluation.comparison.metrics import (
@@ -112,14 +111,6 @@ def test_what_is_infinite_is_null_in_the_file_and_infinite_again_when_it_is_read
     (loaded,) = Comparison.load(path).runs
     assert math.isnan(loaded.own["share"])
     assert replace(loaded, own=row.own) == row
-
-
-def test_files_of_older_releases_with_words_for_infinity_are_read(tmp_path: Path) -> None:
-    comparison = Comparison(runs=(replace(FULL, perplexities=(perplexity(math.inf),)),))
-    path = tmp_path / "comparison.json"
-    path.write_text(json.dumps({"format_version": 1, **to_plain(comparison)}))
-    assert "Infinity" in path.read_text()
-    assert Comparison.load(path) == comparison
 
 
 def test_the_perplexity_that_compares_is_that_of_sentences_by_themselves() -> None:

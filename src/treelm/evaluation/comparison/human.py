@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from treelm.corpora.running_text import normalise
-from treelm.errors import InputError
 from treelm.evaluation.human import natural_stories, sap, ucl
 from treelm.evaluation.human.babylm import BabyLMScore, reading_score
 from treelm.evaluation.human.corpora import ReadingCorpus
@@ -17,9 +15,6 @@ from treelm.evaluation.human.material import Material, Surprisals, score_materia
 from treelm.evaluation.human.reading import ModelResult, measure_reading
 from treelm.evaluation.human.regression import require_library
 from treelm.models.base import LanguageModel
-
-CORPORA: dict[str, Callable[[str], ReadingCorpus]] = {natural_stories.NAME: natural_stories.load, ucl.NAME: ucl.load}
-"""Corpora of reading times that a comparison takes, and how each is loaded from a folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +68,9 @@ class GardenPathMetrics:
 
 
 def load_corpus(name: str, folder: str) -> ReadingCorpus:
-    """Load a corpus by its name; raises ``InputError`` for another name, and before that for a missing library."""
+    """Load a corpus by its name from a folder; raises ``InputError`` for a missing library."""
     require_library()
-    if name not in CORPORA:
-        raise InputError(f"no corpus {name!r} of reading times", remedy=f"choose from: {', '.join(CORPORA)}")
-    return CORPORA[name](folder)
+    return {natural_stories.NAME: natural_stories.load, ucl.NAME: ucl.load}[name](folder)
 
 
 def reading_metrics(
@@ -107,5 +100,4 @@ def garden_path_metrics(lm: LanguageModel, name: str, on_sentence: Callable[[], 
 
 
 def _score(lm: LanguageModel, name: str, material: Material, on_sentence: Callable[[], None]) -> Surprisals:
-    options: dict[str, Any] = {"name": name, "normalise": normalise, "on_sentence": on_sentence}
-    return score_material(lm, material, **options)
+    return score_material(lm, material, name=name, normalise=normalise, on_sentence=on_sentence)
