@@ -7,6 +7,7 @@ group of one, and nothing is sent. An error that users see on one process is rai
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,6 +83,8 @@ class ProcessGroup:
             where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
             remedy = "set MASTER_ADDR and MASTER_PORT to a free port of the first machine, the same for all processes"
             raise InputError(f"the processes cannot connect ({reason})", where=where, remedy=remedy) from error
+        if not self.is_main:
+            logging.getLogger("treelm").setLevel(logging.ERROR)  # the first one warns for all
         # A thread of gloo that still holds a tensor needs the interpreter to give it back, and aborts without it.
         atexit.register(dist.destroy_process_group)
 

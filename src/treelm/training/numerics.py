@@ -55,7 +55,7 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
 def low_precision(device: Literal["cuda", "cpu"], config: TrainingConfig) -> Iterator[None]:
     """The forward pass in the precision of the config: autocast, and its like for hand-written gradients."""
     is_low = config.precision == "bf16"
-    with torch.autocast(device, torch.bfloat16, enabled=is_low), matmul_precision("bf16" if is_low else "fp32"):
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=is_low), matmul_precision("bf16" if is_low else "fp32"):
         yield
 
 
