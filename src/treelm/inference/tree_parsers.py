@@ -60,9 +60,7 @@ def open_parser(settings: ParserSettings) -> LineParser:
     """Load a parser, once a process. Raises ``InputError`` for one that is not there or has no trees."""
     if settings.version:
         require_same(settings.name, settings.version, parser_version)
-    if settings.name in EXTERNAL:
-        return EXTERNAL[settings.name]()
-    return _Run(load(settings.name, device=settings.device), settings.search)
+    return EXTERNAL[settings.name]() if settings.name in EXTERNAL else _run(settings)
 
 
 def parser_version(name: str) -> str:
@@ -92,71 +90,57 @@ def parser_has_confidence(name: str) -> bool:
     return system is not None and system.has_confidence
 
 
-class _Run:
+def _run(settings: ParserSettings) -> LineParser:
     """A trained model of this package. Where its trees have no tags, the tag is X."""
-
-    def __init__(self, lm: LanguageModel, search: SearchConfig | None) -> None:
-        """Set the search, if one is given; raises ``InputError`` for a system without trees."""
-        lm.require_trees()
-        if search is not None:
-            set_search(lm, search)
-        self._lm = lm
-
-    def __call__(self, sentences: Sentences) -> list[ParsedLine]:
-        """Parse sentences together."""
-        parsed = self._lm.annotate(sentences)
-        return [ParsedLine(format_tree(one.tree, one.tags), one.confidence) for one in parsed]
+    lm = load(settings.name, device=settings.device)
+    lm.require_trees()
+    if settings.search is not None:
+        set_search(lm, settings.search)
+    return lambda sentences: [
+        ParsedLine(format_tree(one.tree, one.tags), one.confidence) for one in lm.annotate(sentences)
+    ]
 
 
-class _Benepar:
-    """The Berkeley neural parser (Kitaev et al. 2019)."""
+def _benepar() -> LineParser:
+    """The Berkeley neural parser (Kitaev et al. 2019), English."""
+    benepar = _import("benepar")
+    try:
+        parser = benepar.Parser(BENEPAR_MODEL)
+    except LookupError:
+        remedy = f"python -c \"import benepar; benepar.download('{BENEPAR_MODEL}')\""
+        raise InputError(f"benepar has no model {BENEPAR_MODEL}", remedy=remedy) from None
 
-    def __init__(self) -> None:
-        """Load the English model; raises ``InputError`` if it or the package is not there."""
-        self._benepar = _import("benepar")
-        try:
-            self._parser = self._benepar.Parser(BENEPAR_MODEL)
-        except LookupError:
-            remedy = f"python -c \"import benepar; benepar.download('{BENEPAR_MODEL}')\""
-            raise InputError(f"benepar has no model {BENEPAR_MODEL}", remedy=remedy) from None
-
-    def __call__(self, sentences: Sentences) -> list[ParsedLine]:
-        """Parse sentences together, checking that each tree has the words of its sentence."""
-        inputs = [self._benepar.InputSentence(words=list(words)) for words in sentences]
+    def parse(sentences: Sentences) -> list[ParsedLine]:
+        inputs = [benepar.InputSentence(words=list(words)) for words in sentences]
         with _as_input_error("benepar"):
-            trees = list(self._parser.parse_sents(inputs))
+            trees = list(parser.parse_sents(inputs))
         return [_line(tree, words, _look_nltk, "benepar") for tree, words in zip(trees, sentences, strict=True)]
 
+    return parse
 
-class _Stanza:
+
+def _stanza() -> LineParser:
     """Stanza's shift-reduce parser, English."""
+    stanza = _import("stanza")
+    how = {"tokenize_pretokenized": True, "download_method": None, "verbose": False}
+    try:
+        pipeline = stanza.Pipeline(lang="en", processors="tokenize,pos,constituency", **how)
+    except FileNotFoundError:
+        remedy = "python -c \"import stanza; stanza.download('en')\""
+        raise InputError("stanza has no English models", remedy=remedy) from None
 
-    def __init__(self) -> None:
-        """Load the English models; raises ``InputError`` if they or the package are not there."""
-        stanza = _import("stanza")
-        try:
-            self._pipeline = stanza.Pipeline(
-                lang="en",
-                processors="tokenize,pos,constituency",
-                tokenize_pretokenized=True,
-                download_method=None,
-                verbose=False,
-            )
-        except FileNotFoundError:
-            remedy = "python -c \"import stanza; stanza.download('en')\""
-            raise InputError("stanza has no English models", remedy=remedy) from None
-
-    def __call__(self, sentences: Sentences) -> list[ParsedLine]:
-        """Parse sentences together, checking that each tree has the words of its sentence."""
+    def parse(sentences: Sentences) -> list[ParsedLine]:
         with _as_input_error("stanza"):
-            found = self._pipeline([list(words) for words in sentences]).sentences
+            found = pipeline([list(words) for words in sentences]).sentences
         if len(found) != len(sentences):
             raise _changed("stanza")
         pairs = zip(found, sentences, strict=True)
         return [_line(one.constituency, words, _look_stanza, "stanza") for one, words in pairs]
 
+    return parse
 
-EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _Benepar, "stanza": _Stanza}
+
+EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _benepar, "stanza": _stanza}
 """Parsers that are installed apart, as extras."""
 
 
