@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Treelm
-from treelm.inference import processes
+from treelm.inference import processes, surprisal_table
 from treelm.inference.processes import Sentences
-from treelm.inference.surprisal_table import SurprisalTable
+from treelm.inference.surprisal import score_stimuli
 from treelm.io import workers
 from treelm.models import measures
 from treelm.models.base import LanguageModel
@@ -195,14 +195,13 @@ def test_a_scheduler_that_is_gone_in_the_middle_is_one_line(
     project: Path, treelm: Treelm, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def finish_and_lose(*arguments: Any, **options: Any) -> Any:
-        for some in rows(*arguments, **options):
+        for some in score_stimuli(*arguments, **options):
             if started[0].poll() is None:
                 started[0].kill()
                 started[0].wait()
             yield some
 
-    rows = SurprisalTable.rows
-    monkeypatch.setattr(SurprisalTable, "rows", finish_and_lose)
+    monkeypatch.setattr(surprisal_table, "score_stimuli", finish_and_lose)
     monkeypatch.setattr(measures, "score_with_measures", score_slowly)
     with started_cluster(tmp_path, num_workers=1) as (file, started):
         outcome = treelm("surprisal", project / "run", text, "--cluster", file)

@@ -60,7 +60,7 @@ def test_a_table_keeps_its_own_columns(tmp_path: Path) -> None:
     path = tmp_path / "rt.csv"
     path.write_text('item,rt,form,text\n7,300,"dog,",a\n7,210,"say ""no""",a\n7,1,x,b\n', encoding="utf-8")
     table = read_table(str(path), Columns("form", ("item",), "text"), "summed")
-    assert table.names == ("rt",)
+    assert table.columns.kept == ("rt",)
     assert [(one.sentence.identifier, one.document, one.kept) for one in table.stimuli] == [
         ("7", "a", (("300",), ("210",))),
         ("7", "b", (("1",),)),

@@ -19,7 +19,8 @@ from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams
 from treelm.inference.processes import in_process, score
 from treelm.inference.stimuli import Columns, Stimulus, check_documents, read_table, stimulus
-from treelm.inference.surprisal_table import NamedModel, SourceNames, SurprisalTable, TableSettings
+from treelm.inference.surprisal_table import NamedModel, SurprisalTable
+from treelm.inference.table_settings import TableSettings
 from treelm.models.measures import ENTROPY, value_at_start
 
 TABLE = "story,item,rt,form\na,1,300,I\na,1,310,think\na,2,200,The\na,2,220,city\na,2,240,was\nb,1,99,Old\n"
@@ -59,14 +60,14 @@ def values(cells: "pandas.Series[Any]") -> list[Any]:
 
 
 def test_wide_and_long_tables_have_the_figures_of_each_model_alone(models: list[NamedModel]) -> None:
-    alone = [made([one], TableSettings(columns=COLUMNS, lag=1, with_end=True)) for one in models]
-    wide = made(models, TableSettings(columns=COLUMNS, lag=1, with_end=True, shape="wide"))
+    alone = [made([one], TableSettings(columns=COLUMNS, lag=1, end=True)) for one in models]
+    wide = made(models, TableSettings(columns=COLUMNS, lag=1, end=True, shape="wide"))
     for model, own in zip(models, alone, strict=True):
         for name in own:
             base, _, lag = name.partition("_lag")
             whose = f"{base}_{model.name}{_ and '_lag'}{lag}"
             assert values(wide[whose if whose in wide else name]) == values(own[name]), name
-    long = made(models, TableSettings(columns=COLUMNS, lag=1, with_end=True, shape="long"))
+    long = made(models, TableSettings(columns=COLUMNS, lag=1, end=True, shape="long"))
     for model, own in zip(models, alone, strict=True):
         for name in own:
             assert values(long.loc[long["model"] == model.name, name]) == values(own[name]), name
@@ -77,8 +78,9 @@ def test_predictors_are_those_of_the_words_as_they_were_shown(models: list[Named
     frequencies = Frequencies.of_counts({"the": 9, "city": 1}, source="mine")
     unigrams = Unigrams({"I": 3, "think": 1})
     names = ("word_length", "zipf_frequency", "unigram_surprisal_bits", "word_position", "document_position")
-    settings = TableSettings(columns=names, frequencies=frequencies, with_end=True)
-    found = made([NamedModel(name="lstm", lm=models[0].lm, unigrams=unigrams)], settings)
+    named = [NamedModel(name="lstm", lm=models[0].lm, unigrams=unigrams)]
+    table = SurprisalTable(named, TableSettings(columns=names, end=True), frequencies=frequencies)
+    found = pandas.concat(table.frames(stimuli()), ignore_index=True)
     assert values(found["word_length"]) == [1, 5, None, 3, 4, 3, None, 3, None]
     assert values(found["word_position"]) == [1, 2, None, 1, 2, 3, None, 1, None]
     assert values(found["document_position"]) == [1, 2, None, 3, 4, 5, None, 1, None]
@@ -99,9 +101,8 @@ def test_lags_end_with_the_sentence_or_the_document(
     monkeypatch.setattr("treelm.inference.surprisal_table._CHUNK", chunk)
     (tmp_path / "rt.csv").write_text(TABLE)
     table = read_table(str(tmp_path / "rt.csv"), Columns("form", ("item",), "story"), "as-given")
-    source = SourceNames(("item",), "form", "story", table.names, True)
     settings = TableSettings(lag=3, lag_columns=("rt", "surprisal_bits"), lag_within=within)
-    found = pandas.concat(SurprisalTable(models[:1], settings, source).frames(table.stimuli), ignore_index=True)
+    found = pandas.concat(SurprisalTable(models[:1], settings, table.columns).frames(table.stimuli), ignore_index=True)
     for name in ("rt", "surprisal_bits"):
         for lag in (1, 2, 3):
             expected = [
@@ -222,7 +223,7 @@ def test_columns_that_cannot_be_had_are_named(models: list[NamedModel], settings
 
 
 def test_a_word_id_of_the_source_takes_the_place_of_ours_and_its_measures_step_aside(models: list[NamedModel]) -> None:
-    table = SurprisalTable(models[:1], TableSettings(), SourceNames(kept=("word_id", "surprisal_bits", "rt")))
+    table = SurprisalTable(models[:1], TableSettings(), Columns(kept=("word_id", "surprisal_bits", "rt")))
     assert table.names.count("word_id") == 1
     assert table.names[-3:] == ("word_id", "own_surprisal_bits", "rt")
     assert table.renamed == {"surprisal_bits": "own_surprisal_bits"}

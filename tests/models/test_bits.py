@@ -21,7 +21,8 @@ from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.evaluation.perplexity import perplexity, sum_scores
 from treelm.inference.stimuli import stimulus
-from treelm.inference.surprisal_table import NamedModel, SurprisalTable, TableSettings
+from treelm.inference.surprisal_table import NamedModel, SurprisalTable
+from treelm.inference.table_settings import TableSettings
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import EstimatedLM, LanguageModel
 from treelm.models.capabilities import Searching
@@ -117,7 +118,7 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
 def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, kind: str) -> None:
     lm = build(system, kind)
     made = [corpus().sentence(number) for number in range(len(corpus()))]
-    table = SurprisalTable([NamedModel(name=system, lm=lm)], TableSettings(with_end=True))
+    table = SurprisalTable([NamedModel(name=system, lm=lm)], TableSettings(end=True))
     frame = pandas.concat(table.frames(stimulus(sentence, "as-given") for sentence in made))
     batch = EncodedCorpus(corpus(), lm.vocabulary).batch(range(len(corpus())))
     with torch.no_grad():

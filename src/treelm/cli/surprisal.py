@@ -30,6 +30,7 @@ from treelm.cli.options import (
     workers,
 )
 from treelm.errors import InputError
+from treelm.inference.table_settings import TableSettings
 from treelm.io.tables import SEPARATORS, TABLES, check_table_name
 from treelm.models.capabilities import Searching
 from treelm.models.search.config import SearchConfig
@@ -37,13 +38,13 @@ from treelm.models.search.config import SearchConfig
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
     from treelm.inference.predictors import Unigrams
-    from treelm.inference.stimuli import Stimulus
-    from treelm.inference.surprisal_table import Findings, NamedModel, SourceNames, TableSettings
+    from treelm.inference.stimuli import Columns, Stimulus
+    from treelm.inference.surprisal_table import Findings, NamedModel
     from treelm.models.base import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
+class Arguments(TableSettings, ModelOptions, WorkerOptions, InputOptions, ModelNames):
     """Surprisal in bits of every word of a file, by one model or several: a table with one row a word.
 
     Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, of an RNNG
@@ -62,9 +63,6 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
     output: OutputFile = "-"
     """File to write: a name in .tsv, .txt, .csv, .parquet or .xlsx; - is standard output. A file gets run metadata
     beside it, as FILE.json."""
-    shape: Literal["auto", "wide", "long"] = "auto"
-    """Of several runs. wide, as auto: a row a word, columns NAME_MODEL. long: a row a word and run, named in the column
-    model."""
     layout: Literal["auto", "sentences", "words", "table"] = "auto"
     """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.
     table: CSV (commas or semicolons), TSV or the first sheet of an .xlsx, with a header and one word a row; other
@@ -83,34 +81,11 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
     """Of words such as "dog," and "don't": as-given: read as one word. summed: marks and clitics are read as words of
     their own, as in treebanks, and their bits are the word's. left-out: the same without the bits of marks. apart: they
     get rows of their own."""
-    context: Literal["sentence", "document"] = "sentence"
-    """document: what came before in the document counts, for systems that read streams and models trained to read
-    documents; columns document_id and context say what a system did. Documents of text are divided by empty lines, and
-    read by this process alone."""
-    columns: tuple[str, ...] = ()
-    """Further columns. Of every model: next_entropy_bits, next_entropy_reduction_bits, next_rank, word_length,
-    zipf_frequency, unigram_surprisal_bits, word_position, document_position; of an RNNG, entropy_bits,
-    entropy_reduction_bits, open_nodes, num_actions, num_reduces, search_actions, lexical_bits, syntactic_bits,
-    beam_loss_bits and beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot;
-    of PaLM, attended_length and attention_entropy_bits; of a Transformer, attention_entropy."""
-    frequencies: str = ""
-    """Of zipf_frequency: wordfreq:en (or another language; pip install 'treelm[wordfreq]'), or a table with the columns
-    word and count."""
-    lag: int = 0
-    """Add columns NAME_lag1, NAME_lag2, ...: the values of as many words before, for spillover."""
-    lag_columns: tuple[str, ...] = ()
-    """Columns to lag, of any kind; without it, surprisals and those of --columns."""
-    lag_within: Literal["sentence", "document"] = "sentence"
-    """sentence: the first word of a sentence has none before it. document: that of a document."""
-    end: bool = False
-    """Add a row </s> to every sentence: the surprisal of its end. With it, bits add up to -log2 p(sentence)."""
     threshold: float | None = None
     """Of an RNNG: nats below all analyses together at which one is dropped. Without it, 10 with beams of at most
     1000/100/1, or none if a width is given: then the beam has that width and those of the recipe."""
     separator: Literal["auto", "tab", "comma"] = "auto"
     """Between cells. auto: a comma if --output ends in .csv, a tab if it ends in .tsv or .txt, or is a stream."""
-    batch_size: int = 16
-    """Sentences computed together; changes no result."""
 
 
 def main(arguments: list[str]) -> int:
@@ -127,13 +102,17 @@ def main(arguments: list[str]) -> int:
     models = _models(options, runs)
     hashes = [model_hash(run) for run in runs] if options.output != "-" else []  # what is there later may be another
     check_columns({model.name: model.lm for model in models}, options.columns)
-    settings = _settings(options, len(runs))
+    if options.lag < 0:
+        raise InputError(f"lag = {options.lag}", remedy="give --lag 1 or more words, or leave it out")
+    if not options.lag:
+        remedy = "add --lag 1 or more, or leave --lag-columns out"
+        refuse_lost(options, ("lag_columns",), "without --lag", remedy=remedy)
     skipped: list[InputError] = []
     long: list[Stimulus] = []
-    source, stimuli, number = _read(options, file, skipped, follows_documents=settings.follows_documents)
+    source, stimuli, number = _read(options, file, skipped)
     with ExitStack() as stack:
-        computing = [_computing(stack, options, run, one, settings) for run, one in zip(runs, models, strict=True)]
-        table = SurprisalTable(computing, settings, source)
+        computing = [_computing(stack, options, run, one) for run, one in zip(runs, models, strict=True)]
+        table = SurprisalTable(computing, options, source)
         advance = stack.enter_context(progress_bar("scoring", number, shares_terminal=options.output == "-"))
         left_out = skipped if options.on_error == "skip" else None
         frames = table.frames(note_long(stimuli, long), left_out, on_sentence=advance)
@@ -184,44 +163,18 @@ def _unigrams(run: str) -> Unigrams:
     return Unigrams(dict(zip(counts.forms, counts.counts.tolist(), strict=True)))
 
 
-def _computing(
-    stack: ExitStack, options: Arguments, run: str, model: NamedModel, settings: TableSettings
-) -> NamedModel:
+def _computing(stack: ExitStack, options: Arguments, run: str, model: NamedModel) -> NamedModel:
     """The model with how its scores are computed: here, by other processes, or on a cluster."""
     from treelm.inference.processes import model_workers
+    from treelm.inference.surprisal_table import measures_of
     from treelm.models.measures import score_with_measures
 
-    job = partial(score_with_measures, measures=settings.measures)
+    job = partial(score_with_measures, measures=measures_of(options.columns))
     compute = stack.enter_context(model_workers(job, model.lm, **workers(options, run)))
     return replace(model, compute=compute)
 
 
-def _settings(options: Arguments, num_runs: int) -> TableSettings:
-    from treelm.inference.predictors import Frequencies
-    from treelm.inference.surprisal_table import TableSettings
-
-    if options.lag < 0:
-        raise InputError(f"lag = {options.lag}", remedy="give --lag 1 or more words, or leave it out")
-    if not options.lag:
-        remedy = "add --lag 1 or more, or leave --lag-columns out"
-        refuse_lost(options, ("lag_columns",), "without --lag", remedy=remedy)
-    usual: Any = "wide" if num_runs > 1 else "plain"
-    return TableSettings(
-        shape=usual if options.shape == "auto" else options.shape,
-        columns=options.columns,
-        frequencies=Frequencies.named(options.frequencies) if options.frequencies else None,
-        lag=options.lag,
-        lag_columns=options.lag_columns,
-        lag_within=options.lag_within,
-        context=options.context,
-        with_end=options.end,
-        batch_size=options.batch_size,
-    )
-
-
-def _read(
-    options: Arguments, file: str, skipped: list[InputError], *, follows_documents: bool
-) -> tuple[SourceNames, Iterator[Stimulus], int | None]:
+def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Columns, Iterator[Stimulus], int | None]:
     """The names of the source's columns, the stimuli, and their number if it is known."""
     from treelm.inference.stimuli import (
         SENTENCE_NUMBER,
@@ -232,29 +185,25 @@ def _read(
         read_words,
         split,
     )
-    from treelm.inference.surprisal_table import SourceNames
 
     found: Iterable[Stimulus]
-    shows_document = options.context == "document" or bool(options.document_column)
+    names = Columns()
     if _layout(options, file) == "table":
-        document = options.document_column
-        columns = Columns(options.word_column, options.sentence_column, document)
-        table = read_table(file, columns, options.punctuation)
-        names = SourceNames(columns.sentence, columns.word, document or "document_id", table.names, shows_document)
-        found = table.stimuli
+        asked = Columns(options.word_column, options.sentence_column, options.document_column)
+        table = read_table(file, asked, options.punctuation)
+        names, found = table.columns, table.stimuli
         if table.decimal_commas:
             listed = ", ".join(table.decimal_commas)
             note(f"{file}: decimal commas ({listed}) are passed on as they stand; our numbers have decimal points")
-        if follows_documents:
+        if options.follows_documents:
             check_documents(table.stimuli)
     elif options.layout == "words":
-        names, found = SourceNames(shows_document=shows_document), read_words(file, options.punctuation)
+        found = read_words(file, options.punctuation)
     else:
         sentences = read_input(file, options, skipped, empty_lines=options.context == "document")
-        names = SourceNames(shows_document=shows_document)
         found = from_sentences(_with_words(sentences, file), options.punctuation)
     if options.split_sentences:
-        names = names._replace(keys=(*names.keys, SENTENCE_NUMBER))
+        names = names._replace(sentence=(*names.sentence, SENTENCE_NUMBER))
         found = split(found, options.split_sentences, are_documents=not options.document_column)
         found = list(found) if _layout(options, file) == "table" else found
     return names, iter(found), len(found) if isinstance(found, Sized) else None

@@ -93,27 +93,29 @@ def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> I
 
 
 class Columns(NamedTuple):
-    """The names of a table's columns that matter; without a document column all is one document."""
+    """The names of a table's columns; without a document column all is one document."""
 
     word: str = "word"
     sentence: tuple[str, ...] = ("sentence_id",)
     """The columns whose cells together say which rows are one sentence, such as item and condition."""
     document: str = ""
+    kept: tuple[str, ...] = ()
+    """The other columns, which are passed through."""
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every name."""
+        """The names of those that matter."""
         return (self.word, *self.sentence, *([self.document] if self.document else []))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StimulusTable:
-    """Stimuli from a table with a row a word, in order; other columns are passed through under ``names``."""
+    """Stimuli from a table with a row a word, in order, and all its columns."""
 
-    names: tuple[str, ...]
+    columns: Columns
     stimuli: tuple[Stimulus, ...]
     decimal_commas: tuple[str, ...] = ()
-    """Those of ``names`` with numbers such as 301,5, which are passed through as they stand."""
+    """Columns that are passed through with numbers such as 301,5, as they stand."""
 
 
 class PlacedRow(NamedTuple):
@@ -141,7 +143,7 @@ def _with_commas(table: StimulusTable) -> tuple[str, ...]:
     rows = [row for one in table.stimuli for row in one.kept]
     return tuple(
         name
-        for place, name in enumerate(table.names)
+        for place, name in enumerate(table.columns.kept)
         if any(isinstance(row[place], str) and DECIMAL_COMMA.fullmatch(str(row[place])) for row in rows)
     )
 
@@ -158,12 +160,12 @@ def table_stimuli(
         if name not in names:
             remedy = f"name the column by an option; {choose_from(name, names)}"
             raise InputError(f"no column {name!r}", where=f"{source}:1", remedy=remedy)
-    other = tuple(name for name in names if name not in columns.all)
+    columns = columns._replace(kept=tuple(name for name in names if name not in columns.all))
     groups = _grouped(rows, columns)
     if not groups:
         raise InputError("a table without rows", where=source, remedy="give a row for every word")
-    stimuli = tuple(_of_rows(group, columns, other, punctuation) for group in groups)
-    return StimulusTable(names=other, stimuli=stimuli)
+    stimuli = tuple(_of_rows(group, columns, punctuation) for group in groups)
+    return StimulusTable(columns=columns, stimuli=stimuli)
 
 
 def check_documents(stimuli: Iterable[Stimulus]) -> None:
@@ -197,13 +199,13 @@ def _grouped(rows: Iterable[PlacedRow], columns: Columns) -> list[list[PlacedRow
     return list(groups.values())
 
 
-def _of_rows(rows: Sequence[PlacedRow], columns: Columns, other: Sequence[str], punctuation: Punctuation) -> Stimulus:
+def _of_rows(rows: Sequence[PlacedRow], columns: Columns, punctuation: Punctuation) -> Stimulus:
     where, first = rows[0]
     source, _, line = where.rpartition(":")
     keys = tuple(first[name] for name in columns.sentence)
     words = tuple(str(row.cells[columns.word]) for row in rows)
     sentence = Sentence(words=words, identifier=" ".join(map(str, keys)), source=source, line=int(line))
-    kept = tuple(tuple(row.cells[name] for name in other) for row in rows)
+    kept = tuple(tuple(row.cells[name] for name in columns.kept) for row in rows)
     document = str(first[columns.document]) if columns.document else "1"
     return stimulus(sentence, punctuation, document=document, keys=keys, kept=kept, cut_blanks=True)
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from treelm.errors import InputError
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, in_process
 from treelm.inference.stimuli import Stimulus
+from treelm.inference.table_settings import Context
 from treelm.models.base import LanguageModel
 from treelm.models.measures import MEASURES, Measure, score_with_measures
 from treelm.models.scores import NATS_PER_BIT, Gathering, SentenceScore
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 BITS, CONVERGED = "surprisal_bits", "beam_converged"
 """Columns of every model, and of every model that searches: whether a narrower search would say the same."""
-
-Context = Literal["sentence", "document"]
-"""Context that a model has before a sentence: nothing, or the sentences of the document before it."""
 
 
 def context_of(lm: LanguageModel, asked: Context) -> Context:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import tee
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +36,13 @@ from treelm.inference.stimulus_advice import ReadWords, advice
 from treelm.inference.surprisal import (
     BITS,
     CONVERGED,
-    Context,
     context_of,
     end_bits,
     score_stimuli,
     word_frame,
     word_offsets,
 )
+from treelm.inference.table_settings import Context, TableSettings
 from treelm.io.json import finite
 from treelm.io.tables import deduplicate_names
 from treelm.models.base import LanguageModel
@@ -52,13 +52,10 @@ from treelm.models.scores import SentenceScore
 if TYPE_CHECKING:
     import pandas as pd
 
-Shape = Literal["plain", "wide", "long"]
-"""plain: one model. wide: a row a word, columns NAME_MODEL of each model. long: a row a word and model."""
-
 MODEL, WORD_ID, CONTEXT, END_OF_SENTENCE = "model", "word_id", "context", "</s>"
 ENTROPY_REDUCTION, TREE_ENTROPY_REDUCTION = "next_entropy_reduction_bits", "entropy_reduction_bits"
 _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bits"}
-_NO_MEASURE = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
+_NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 """Columns that are lagged only if they are named."""
 READING = (BITS, "is_unk", "unk_class", "num_pieces")
 """What every model says of every word, in order."""
@@ -74,43 +71,6 @@ class NamedModel:
     lm: LanguageModel
     compute: Compute[SentenceScore] | None = None
     unigrams: Unigrams | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableSettings:
-    """What a table has besides surprisals."""
-
-    shape: Shape = "plain"
-    columns: tuple[str, ...] = ()
-    frequencies: Frequencies | None = None
-    lag: int = 0
-    lag_columns: tuple[str, ...] = ()  # without any: surprisals and ``columns``
-    lag_within: Context = "sentence"
-    context: Context = "sentence"
-    with_end: bool = False
-    batch_size: int = 16
-
-    @property
-    def measures(self) -> list[Measure]:
-        """The measures over the next word that are to be computed."""
-        needed = {_REDUCED_FROM.get(name, name) for name in self.columns}
-        return [one for name, one in MEASURES.items() if name in needed]
-
-    @property
-    def follows_documents(self) -> bool:
-        """Tell whether something of a word depends on the words of its document before its sentence."""
-        lags = self.lag and self.lag_within == "document"
-        return bool(self.context == "document" or lags or DOCUMENT_POSITION in self.columns)
-
-
-class SourceNames(NamedTuple):
-    """The names under which keys and other columns of the stimuli's source come back."""
-
-    keys: tuple[str, ...] = ("sentence_id",)
-    word: str = "word"
-    document: str = "document_id"
-    kept: tuple[str, ...] = ()
-    shows_document: bool = False
 
 
 def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> None:
@@ -129,6 +89,12 @@ def columns_of(lm: LanguageModel) -> tuple[str, ...]:
     """Name the columns that a model's table can have besides those of every table and ``PREDICTORS``."""
     reduced = [name for name, column in _REDUCED_FROM.items() if column in (*MEASURES, *lm.word_columns)]
     return (*MEASURES, *sorted(lm.word_columns), *reduced)
+
+
+def measures_of(columns: Sequence[str]) -> list[Measure]:
+    """The measures over the next word that these columns need."""
+    needed = {_REDUCED_FROM.get(name, name) for name in columns}
+    return [one for name, one in MEASURES.items() if name in needed]
 
 
 @dataclass(kw_only=True)
@@ -228,29 +194,40 @@ class SurprisalTable:
     """The columns of a table, and its rows as stimuli are read."""
 
     def __init__(
-        self, models: Sequence[NamedModel], settings: TableSettings, source: SourceNames | None = None
+        self,
+        models: Sequence[NamedModel],
+        settings: TableSettings,
+        source: Columns | None = None,
+        frequencies: Frequencies | None = None,
     ) -> None:
-        """Lay out the columns. Raises ``InputError`` for columns that cannot be had."""
+        """Lay out the columns. Raises ``InputError`` for columns that cannot be had.
+
+        ``frequencies`` stand in the place of those that the settings name.
+        """
         check_columns({one.name: one.lm for one in models}, settings.columns)
-        if ZIPF_FREQUENCY in settings.columns and settings.frequencies is None:
+        self.models, self.settings, self.source = models, settings, source or Columns()
+        self._frequencies = frequencies or (Frequencies.named(settings.frequencies) if settings.frequencies else None)
+        if ZIPF_FREQUENCY in settings.columns and self._frequencies is None:
             remedy = "give frequencies: wordfreq:en, or a table with the columns word and count"
             raise InputError(f"the column {ZIPF_FREQUENCY!r} without frequencies", remedy=remedy)
-        self.models, self.settings, self.source = models, settings, source or SourceNames()
+        self._is_wide = settings.shape == "wide" or (settings.shape == "auto" and len(models) > 1)
+        self._shows_document = settings.context == "document" or bool(self.source.document)
         self.findings = [Findings() for _ in models]
         self._start_entropies = [
             value_at_start(one.lm, ENTROPY) if ENTROPY_REDUCTION in settings.columns else math.nan for one in models
         ]
+        self._document = self.source.document or "document_id"
         self._last_words = [_LastWords(settings.lag, settings.lag_within) for _ in models]
         self.names: tuple[str, ...] = self._layout()
 
     def _layout(self) -> tuple[str, ...]:
         """The columns in order; sets ``own``, ``renamed``, and the columns of which there are lags."""
         source, settings = self.source, self.settings
-        keys, places = [*source.keys, WORD_ID, source.word], ["char_start", "char_end"]
+        keys, places = [*source.sentence, WORD_ID, source.word], ["char_start", "char_end"]
         predictors = [name for name in settings.columns if name in PREDICTORS and name != UNIGRAM]
-        context = [CONTEXT] if source.shows_document else []
-        document = [source.document] if source.shows_document and source.document not in source.keys else []
-        if settings.shape == "wide":
+        context = [CONTEXT] if self._shows_document else []
+        document = [self._document] if self._shows_document and self._document not in source.sentence else []
+        if self._is_wide:
             ours = {
                 f"{name}_{model.name}": name
                 for model in self.models
@@ -284,7 +261,7 @@ class SurprisalTable:
     def _chosen(self, columns: Sequence[str], ours: Mapping[str, str]) -> list[str]:
         """The columns of which there are lags; ``ours`` has the names of measures without those of models."""
         if not self.settings.lag_columns:
-            measures = {BITS, *self.settings.columns} - _NO_MEASURE
+            measures = {BITS, *self.settings.columns} - _NOT_LAGGED
             return [name for name in columns if ours.get(name, name) in measures]
         found: dict[str, None] = {}
         for asked in self.settings.lag_columns:
@@ -311,7 +288,7 @@ class SurprisalTable:
                 model.lm,
                 own,
                 context=settings.context,
-                measures=settings.measures,
+                measures=measures_of(settings.columns),
                 batch_size=settings.batch_size,
                 skipped=skipped,
                 compute=model.compute,
@@ -332,10 +309,10 @@ class SurprisalTable:
         """The rows of stimuli, of which each model has scores."""
         import pandas as pd
 
-        rows = _Rows(stimuli, with_end=self.settings.with_end)
+        rows = _Rows(stimuli, with_end=self.settings.end)
         source, names = self._of_source(rows), list(self.names)
         found = [self._of_model(place, rows, own) for place, own in enumerate(scores)]
-        if self.settings.shape == "wide":
+        if self._is_wide:
             suffixed = [own.add_suffix(f"_{model.name}") for own, model in zip(found, self.models, strict=True)]
             return self._with_lags(0, rows, source.join(suffixed))[names]
         views = [
@@ -348,7 +325,7 @@ class SurprisalTable:
         """The columns that depend on no model."""
         import pandas as pd
 
-        stimuli, source, frequencies = rows.stimuli, self.source, self.settings.frequencies
+        stimuli, source, frequencies = rows.stimuli, self.source, self._frequencies
         words = [word for one in stimuli for word in one.sentence.words]
         starts, ends = zip(*(offset for one in stimuli for offset in word_offsets(one.sentence)), strict=True)
         document_positions = rows.of_sentences([one.num_words_before for one in stimuli]) + rows.word_id
@@ -361,8 +338,8 @@ class SurprisalTable:
         kept = zip(*(cells for one in stimuli for cells in one.kept), strict=True)
         return pd.DataFrame(
             {
-                source.document: rows.of_sentences([one.document for one in stimuli]),
-                **{name: rows.of_sentences([one.keys[n] for one in stimuli]) for n, name in enumerate(source.keys)},
+                self._document: rows.of_sentences([one.document for one in stimuli]),
+                **{name: rows.of_sentences([one.keys[n] for one in stimuli]) for n, name in enumerate(source.sentence)},
                 WORD_ID: pd.array(rows.word_id, dtype="Int64"),
                 source.word: rows.of_words(words, "object").mask(rows.is_end, END_OF_SENTENCE),
                 "char_start": rows.of_words(starts),
@@ -379,7 +356,7 @@ class SurprisalTable:
         model, known = self.models[place], [score for score in scores if score is not None]
         stimuli = [one for one, score in zip(rows.stimuli, scores, strict=True) if score is not None]
         there = np.array([one is not None for one in scores])[rows.sentence]
-        columns = self._columns_of([model] if self.settings.shape == "wide" else self.models)
+        columns = self._columns_of([model] if self._is_wide else self.models)
         found = word_frame(model.lm, stimuli, known, {_REDUCED_FROM.get(name, name): None for name in columns})
         self.findings[place].add(stimuli, found, end_bits(known))
         found.index = pd.Index(np.flatnonzero(there & ~rows.is_end))
@@ -390,11 +367,11 @@ class SurprisalTable:
             pairs = [zip(*own, strict=True) for one in stimuli for own in zip(one.tokens, one.counts, strict=True)]
             found[UNIGRAM] = [model.unigrams.bits(token for token, counts in own if counts) for own in pairs]
         found = found[[*READING, *columns]].reindex(np.flatnonzero(there))
-        if self.settings.with_end:
+        if self.settings.end:
             is_end = rows.is_end[found.index]
             found.loc[is_end, ["is_unk", "num_pieces"]] = [0, 1]
             found.loc[is_end, BITS] = end_bits(known)
-        if self.source.shows_document:
+        if self._shows_document:
             found[CONTEXT] = context_of(model.lm, self.settings.context)
         return found.assign(**{MODEL: model.name}) if self.settings.shape == "long" else found
 
@@ -438,7 +415,7 @@ def surprisal_table(
     lag: int = 0,
     lag_columns: Sequence[str] = (),
     lag_within: Context = "sentence",
-    shape: Shape | None = None,
+    shape: Literal["plain", "wide", "long"] | None = None,
     batch_size: int = 16,
 ) -> pd.DataFrame:
     """Return a data frame of words, a row each and the rows of a sentence together, with surprisals in bits beside it.
@@ -458,17 +435,18 @@ def surprisal_table(
     named = {"": models} if isinstance(models, LanguageModel) else dict(models)
     if not named:
         raise InputError("no model", remedy="give one, or several by their names")
+    alone = isinstance(models, LanguageModel) or shape == "plain"
     settings = TableSettings(
-        shape=shape or ("plain" if isinstance(models, LanguageModel) else "wide"),
+        shape=shape if shape in ("wide", "long") else "auto" if alone else "wide",
         columns=tuple(columns),
-        frequencies=Frequencies.named(frequencies) if isinstance(frequencies, str) else frequencies,
+        frequencies=frequencies if isinstance(frequencies, str) else "",
         lag=lag,
         lag_columns=tuple(lag_columns),
         lag_within=lag_within,
         context=context,
         batch_size=batch_size,
     )
-    if settings.shape == "plain" and len(named) > 1:
+    if alone and len(named) > 1:
         raise InputError("several models in a plain table", remedy='give shape = "wide" or "long"')
     if UNIGRAM in columns and unigrams is None:
         raise InputError(f"the column {UNIGRAM!r} without counts", remedy="give unigrams = Unigrams(counts of words)")
@@ -482,12 +460,11 @@ def surprisal_table(
     read = table_stimuli(list(frame), placed, names, punctuation, source=_FRAME)
     if settings.follows_documents:
         check_documents(read.stimuli)
-    source = SourceNames(names.sentence, word, document or "document_id", read.names, bool(document))
     for lm in named.values():
         lm.require_words()
-    table = SurprisalTable(
-        [NamedModel(name=name, lm=lm, unigrams=unigrams) for name, lm in named.items()], settings, source
-    )
+    given = None if isinstance(frequencies, str) else frequencies
+    shown = [NamedModel(name=name, lm=lm, unigrams=unigrams) for name, lm in named.items()]
+    table = SurprisalTable(shown, settings, read.columns, given)
     rows = pd.concat(table.frames(read.stimuli))
     for (name, lm), said in zip(named.items(), table.findings, strict=True):
         for line in advice(said.words, lm.vocabulary, name or "the model"):

@@ -27,7 +27,8 @@ from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult, evaluate_s
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suites
 from treelm.figures.tables import circuit_table
 from treelm.inference.stimuli import stimulus
-from treelm.inference.surprisal_table import NamedModel, Shape, SurprisalTable, TableSettings
+from treelm.inference.surprisal_table import NamedModel, SurprisalTable
+from treelm.inference.table_settings import TableSettings
 
 
 def suite_values(**changes: Any) -> dict[str, Any]:
@@ -174,14 +175,12 @@ def test_a_model_is_scored_and_its_end_counts_on_demand(tmp_path: Path) -> None:
         condition["regions"] = [{"region_number": 1, "content": "a a"}, {"region_number": 2, "content": word}]
     (suite,) = load(tmp_path, values)
     lm = ToyLM()
-    (plain,), (with_end,) = (
-        score_suites(lm, [suite], tokenisation="blanks", with_end=with_end) for with_end in (False, True)
-    )
+    (plain,), (end,) = (score_suites(lm, [suite], tokenisation="blanks", with_end=end) for end in (False, True))
     surprisals = lm.surprisal(["a a b+d", "a a c"])
     last = [one.words[-1].surprisal_bits for one in surprisals]
     ends = [one.end_surprisal_bits for one in surprisals]
     assert plain.outcomes[0].holds is (last[0] < last[1])
-    assert with_end.outcomes[0].holds is (last[0] + ends[0] < last[1] + ends[1])
+    assert end.outcomes[0].holds is (last[0] + ends[0] < last[1] + ends[1])
 
 
 @pytest.mark.parametrize(
@@ -242,23 +241,23 @@ def test_surprisals_of_another_program(tmp_path: Path) -> None:
     assert read_surprisals(spreadsheet) == read_surprisals(table)
 
 
-@pytest.mark.parametrize("shape", ["plain", "wide", "long"])
-def test_tables_of_surprisal_are_read_with_the_ends_they_have(tmp_path: Path, shape: Shape) -> None:
+@pytest.mark.parametrize("shape", ["auto", "wide", "long"])
+def test_tables_of_surprisal_are_read_with_the_ends_they_have(tmp_path: Path, shape: Any) -> None:
     (suite,) = load(tmp_path, suite_values())
     models = [NamedModel(name=name, lm=load_run(RUNS / name)) for name in ("ngram", "lstm")]
-    models = models[:1] if shape == "plain" else models
+    models = models[:1] if shape == "auto" else models
     texts = write_sentences([suite])
     stimuli = [
         stimulus(Sentence(words=tuple(t.split()), text=t, identifier=t, source="x", line=1), "apart") for t in texts
     ]
-    table = SurprisalTable(models, TableSettings(shape=shape, with_end=True, lag=1))
+    table = SurprisalTable(models, TableSettings(shape=shape, end=True, lag=1))
     pd.concat(table.frames(stimuli)).to_csv(tmp_path / "bits.csv", index=False, na_rep="NA")
-    for with_end in (False, True):
-        found = read_surprisals(tmp_path / "bits.csv", with_end=with_end)
-        assert set(found) == ({""} if shape == "plain" else {"ngram", "lstm"})
+    for end in (False, True):
+        found = read_surprisals(tmp_path / "bits.csv", with_end=end)
+        assert set(found) == ({""} if shape == "auto" else {"ngram", "lstm"})
         for model in models:
-            (expected,) = score_suites(model.lm, [suite], with_end=with_end)
-            read = evaluate_suite(suite, found["" if shape == "plain" else model.name])
+            (expected,) = score_suites(model.lm, [suite], with_end=end)
+            read = evaluate_suite(suite, found["" if shape == "auto" else model.name])
             assert read.outcomes == expected.outcomes
             pd.testing.assert_frame_equal(read.regions, expected.regions, rtol=0, atol=1e-5)
 
