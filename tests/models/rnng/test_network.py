@@ -23,7 +23,7 @@ from tests.models.rnng.worlds import (
 from treelm.errors import InputError
 from treelm.models.layers import lstm, precision
 from treelm.models.layers.precision import matmul_precision
-from treelm.models.rnng import composition as compositions
+from treelm.models.rnng import plan
 from treelm.models.rnng.network import RNNG
 
 VARIANTS = [
@@ -303,7 +303,7 @@ def test_blocks_of_a_level_change_nothing(composition: str, block_rows: int, mon
     whole = model.losses(batch).total
     wanted = gradients(model, whole)
     monkeypatch.setattr(lstm, "BLOCK_ROWS", block_rows)
-    monkeypatch.setattr(compositions, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(plan, "BLOCK_ROWS", block_rows)
     monkeypatch.setattr(precision, "compiles_shapes", lambda dtype, device: True)
     monkeypatch.setattr(precision, "_LARGEST_PRODUCT", 8)
     monkeypatch.setattr(precision, "_LARGEST_OUTER", 8)

@@ -25,10 +25,15 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.models.layers import chart
 from treelm.models.persistence.storage import load_model
-from treelm.models.rnng.binary_trees import branches_one_way, gold_trees, with_trees
 from treelm.models.rnng.config import UnsupervisedRNNGConfig
-from treelm.models.rnng.inference_network import score_function_loss, tree_log_probs
-from treelm.models.rnng.unsupervised import UnsupervisedRNNG
+from treelm.models.rnng.unsupervised import (
+    UnsupervisedRNNG,
+    branches_one_way,
+    gold_trees,
+    score_function_loss,
+    tree_log_probs,
+    with_trees,
+)
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.sentences import search_all
 from treelm.training.prepare import set_up

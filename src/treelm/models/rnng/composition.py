@@ -1,38 +1,53 @@
-"""Composition of a closed constituent into one vector; LSTM composition of all those of a batch, level by level.
+"""Composition of a closed constituent into one vector: by an LSTM, by attention, or not at all.
 
-The schedule is that of ``structure.chain_local_trees``. What steps share is computed once: the product of a vector with
-the input weights, however many steps read it; the step on a nonterminal, and the product of its state with the hidden
-weights, however many local trees begin with that vector. Where all vectors differ (dropout by token), nothing is
-shared, and the passes that sharing takes are left out.
+LSTM composition needs nothing but the children, so it is computed for a whole batch before the stack (``kernels.py``).
+With attention a constituent's vector needs the stack, so both share one schedule of four kinds of node: a step forward
+and a step backward over the children of a local tree, a local tree (attention, gate and output), and a context (the
+push onto the stack through all layers). Rows are numbered as in ``plan.py``: contexts and actions alike, entries of
+local trees as they stand.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from treelm.models.layers.levels import block_rows, blocks
-from treelm.models.layers.lstm import LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
-from treelm.models.layers.packed import LevelProduct
-from treelm.models.layers.precision import (
-    SLACK_ROWS,
-    add_outer,
-    add_product,
-    gather_into,
-    like_operand,
-    multiply_into,
-    operand,
-    padded,
-    sum_of_rows,
-)
-from treelm.models.rnng.attention import AttentionComposition
+from treelm.models.layers.levels import Schedule, ranges, schedule, starts
+from treelm.models.layers.lstm import LSTMWeights, lstm_cell
+from treelm.models.layers.sweep import Constant, Kind, Matrix, Rows, sweep
 from treelm.models.rnng.config import EMBEDDING_DEVIATION
-from treelm.models.rnng.structure import Chains, Direction
-from treelm.models.search.derivations import LocalTrees
+from treelm.models.search.derivations import Derivations, LocalTrees
+
+IntArray = NDArray[np.int64]
+
+
+class AttentionComposition(nn.Module):
+    """Gated attention over the children (Kuncoro et al. 2017, Sec. 4).
+
+    h_i is the state at child i of a bidirectional LSTM over the children, E/2 units a direction; with the stack summary
+    s (the network's output before the REDUCE) and per-label vectors o and t:
+    a = softmax_i(h_i . V^T [o; s]); m = drop(sum_i a_i h_i); g = sigmoid(W_g [drop(t); m] + b_g);
+    e = ReLU(W (g * drop(t) + (1 - g) * m) + b).
+    """
+
+    def __init__(self, embedding_size: int, num_labels: int) -> None:
+        """Build for vectors of (even) size E."""
+        super().__init__()
+        self.forward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
+        self.backward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
+        self.label_query = nn.Parameter(torch.empty(num_labels, embedding_size))  # o
+        self.label_vector = nn.Parameter(torch.empty(num_labels, embedding_size))  # t
+        self.query = nn.Linear(2 * embedding_size, embedding_size, bias=False)  # V^T
+        self.gate = nn.Linear(2 * embedding_size, embedding_size)
+        self.output = nn.Linear(embedding_size, embedding_size)
+        for table in (self.label_query, self.label_vector):
+            nn.init.normal_(table, std=EMBEDDING_DEVIATION)
 
 
 class LSTMComposition(nn.Module):
@@ -63,286 +78,278 @@ class NoComposition(nn.Module):
 Composition = LSTMComposition | AttentionComposition | NoComposition
 
 
-# Legend: H heads, the different vectors of nonterminals; M steps in each direction, those on heads not counted; F
-# local trees; L given vectors; E size of a vector. All in schedule order. Rows of states: H heads, then M steps.
-
-BLOCK_ROWS = 256  # a multiple of SLACK_ROWS
+# Attention composition: the network, level by level.
 
 
-class StepBlock(NamedTuple):
-    """Steps start:middle follow a shared head, steps middle:end any other row of states.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Nodes:
+    """Nodes of one kind in the order of their levels."""
 
-    ``later`` counts the latter before this block.
-    """
-
-    start: int
-    middle: int
-    end: int
-    later: int
+    order: IntArray
+    offsets: list[int]
 
 
-class DirectionPlan(NamedTuple):
-    """``Direction``, ready for computing."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Graph:
+    """The joint graph of a batch: T contexts, M children in F local trees."""
 
-    inputs: Tensor  # (M,) the vector that each step reads
-    previous: Tensor  # (M,) the row of the state before
-    last: Tensor  # (F,) the row of each local tree's last state
-    blocks: list[list[StepBlock]]  # of every level
-    reads_once: bool  # no two steps read the same vector
-
-
-class ChainPlan(NamedTuple):
-    """``Chains``, ready for computing."""
-
-    heads: Tensor  # (H,) their vectors
-    forward: DirectionPlan
-    backward: DirectionPlan
-    local_trees: list[list[tuple[int, int]]]  # of every level: first and end of each block
+    local_trees: LocalTrees  # without their nonterminals: entries are children only
+    label_action: IntArray  # (F,) the NT action of each local tree
+    below: IntArray  # (T,) the context right below; T for a start
+    previous: IntArray  # (2M,) the step before, forward then backward; M for a first one
+    forward: Nodes
+    backward: Nodes
+    composed: Nodes
+    contexts: Nodes
 
 
-def plan_composition(
-    chains: Chains, local_trees: LocalTrees, vector_of_action: NDArray[np.int64], device: torch.device
-) -> ChainPlan:
-    """Say which vector each step reads, given the vector that each action pushes; tensors are on the CPU still."""
-    num_rows = block_rows(device, BLOCK_ROWS)
-    heads, head_of_tree = np.unique(
-        vector_of_action[local_trees.entries[local_trees.offsets[:-1]]], return_inverse=True
+def build_graph(derivations: Derivations, local_trees: LocalTrees, below: IntArray) -> Graph:
+    """Schedule all nodes. ``local_trees`` are those to compose; ``below`` (T,) is -1 for starts."""
+    children = _without_labels(local_trees)
+    num_contexts, num_children, num_local_trees = len(below), len(children.entries), len(local_trees.reduce)
+    first, end = children.offsets[:-1], children.offsets[1:]
+    tree_of_action = np.full(num_contexts, -1)
+    tree_of_action[local_trees.reduce] = np.arange(num_local_trees)
+    # Numbers of nodes: contexts, forward steps, backward steps, local trees.
+    forward, backward = num_contexts, num_contexts + num_children
+    composed = backward + num_children
+    pushed = np.where(derivations.is_start, -1, np.roll(tree_of_action, 1))
+    child = tree_of_action[children.entries]
+    steps = np.arange(num_children)
+    before, after = steps - 1, steps + 1
+    before[first] = after[end - 1] = -1
+
+    def shifted(nodes: IntArray, by: int) -> IntArray:
+        return np.where(nodes >= 0, nodes + by, -1)
+
+    waits_for = np.full((composed + num_local_trees, 3), -1)
+    waits_for[:forward, 0], waits_for[:forward, 1] = below, shifted(pushed, composed)
+    waits_for[forward:backward, 0], waits_for[forward:backward, 1] = shifted(before, forward), shifted(child, composed)
+    waits_for[backward:composed, 0], waits_for[backward:composed, 1] = (
+        shifted(after, backward),
+        shifted(child, composed),
+    )
+    waits_for[composed:] = np.stack([end - 1 + forward, first + backward, local_trees.reduce], 1)
+    joint = schedule(waits_for)
+    return Graph(
+        local_trees=children,
+        label_action=local_trees.entries[local_trees.offsets[:-1]],
+        below=np.where(below >= 0, below, num_contexts),
+        previous=np.where(np.concatenate([before, after]) >= 0, np.concatenate([before, after]), num_children),
+        contexts=_nodes_between(joint, 0, forward),
+        forward=_nodes_between(joint, forward, backward),
+        backward=_nodes_between(joint, backward, composed),
+        composed=_nodes_between(joint, composed, len(waits_for)),
     )
 
-    def plan(steps: Direction) -> DirectionPlan:
-        is_first = np.repeat(np.arange(len(steps.offsets) - 1) % 2 == 0, np.diff(steps.offsets))
-        previous = np.where(is_first, head_of_tree[is_first * steps.previous], len(heads) + steps.previous)
-        inputs, last = vector_of_action[steps.inputs], len(heads) + steps.last
-        shares_heads = len(heads) < len(head_of_tree)
-        in_blocks = _blocks_of_steps(steps.offsets.tolist(), num_rows, shares_heads=shares_heads)
-        reads_once = len(np.unique(inputs)) == len(inputs)
-        return DirectionPlan(
-            inputs=torch.from_numpy(inputs),
-            previous=torch.from_numpy(previous),
-            last=torch.from_numpy(last),
-            blocks=in_blocks,
-            reads_once=reads_once,
-        )
 
-    bounds = chains.offsets.tolist()
-    of_local_trees = [blocks(bounds[level : level + 2], num_rows) for level in range(len(bounds) - 1)]
-    return ChainPlan(torch.from_numpy(heads), plan(chains.forward), plan(chains.backward), of_local_trees)
+def _without_labels(local_trees: LocalTrees) -> LocalTrees:
+    num_local_trees = len(local_trees.reduce)
+    is_child = np.ones(len(local_trees.entries), np.bool_)
+    is_child[local_trees.offsets[:-1]] = False
+    return LocalTrees(
+        entries=local_trees.entries[is_child],
+        offsets=local_trees.offsets - np.arange(num_local_trees + 1),
+        reduce=local_trees.reduce,
+    )
 
 
-def _blocks_of_steps(offsets: list[int], num_rows: int, *, shares_heads: bool) -> list[list[StepBlock]]:
-    found: list[list[StepBlock]] = []
-    later = 0
-    for level in range(0, len(offsets) - 1, 2):
-        first, middle, end = offsets[level : level + 3]
-        found.append([])
-        for start, stop in blocks([first, end], num_rows):
-            between = min(max(middle, start), stop) if shares_heads else start
-            found[-1].append(StepBlock(start, between, stop, later))
-            later += stop - between
-    return found
+def _nodes_between(joint: Schedule, first: int, end: int) -> Nodes:
+    positions = joint.position[first:end]
+    order = np.argsort(positions)
+    return Nodes(order=order, offsets=np.searchsorted(positions[order], joint.offsets).tolist())
 
 
-def _longest(local_trees: list[list[tuple[int, int]]]) -> int:
-    """Rows of the largest block, padded."""
-    return padded(max((end - start for level in local_trees for start, end in level), default=0))
+# Legend: T contexts, F local trees, M children, L given vectors, E size of a vector, H of a state.
+
+Matrices = Mapping[str, Matrix]
 
 
-class _DirectionLSTM:
-    """One direction's LSTM: its steps forward through the levels, and their gradient back."""
+class AttentionPlan(NamedTuple):
+    """``Graph``, ready for computing: rows of buffers by level."""
 
-    def __init__(self, plan: DirectionPlan, heads: Tensor, projected: Tensor, weight: Tensor) -> None:
-        """Take the step on every head, and allocate the states of all others."""
-        self.plan, self.heads, self.projected = plan, heads, projected  # (L + F, 4E) inputs times their weights
-        self.weight = weight  # (4E, E) of the state
-        num_heads, new = len(heads), projected.new_empty
-        size, num_rows = weight.shape[1], num_heads + len(plan.inputs)
-        self.size = size
-        num_later = sum(block.end - block.middle for level in plan.blocks for block in level)
-        self.gates = new(num_rows + SLACK_ROWS, 4 * size)
-        self.hidden_before = weight.new_zeros(num_later + SLACK_ROWS, size)
-        self.multiply = LevelProduct(weight)
-        self.cell_before, self.cell, self.tanh_cell, self.hidden = (new(num_rows, size) for _ in range(4))
-        rows = slice(num_heads)
-        torch.index_select(projected, 0, heads, out=self.gates[rows])
-        self.cell_before[rows] = 0
-        lstm_cell_into(self.gates[rows], *self._states(rows))
-        self.shares_heads = num_later < len(plan.inputs)
-        self.from_heads = new(num_heads * self.shares_heads, 4 * size)  # hidden weights times the state of each head
-        multiply_into(self.from_heads, self.hidden[: len(self.from_heads)], weight.T)
-
-    def _states(self, rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.cell_before[rows], self.cell[rows], self.tanh_cell[rows], self.hidden[rows]
-
-    def compute(self, level: int) -> None:
-        """Take the steps of a level. Products are padded: what they write beyond a block is overwritten later."""
-        for start, middle, end, later in self.plan.blocks[level]:
-            rows, first = slice(len(self.heads) + start, len(self.heads) + end), middle - start
-            previous, gates = self.plan.previous[start:end], self.gates[rows]
-            torch.index_select(self.projected, 0, self.plan.inputs[start:end], out=gates)
-            if first:
-                gates[:first] += self.from_heads.index_select(0, previous[:first])
-            if middle < end:
-                num = padded(end - middle)
-                before = self.hidden_before[later : later + num]
-                gather_into(before[: end - middle], self.hidden, previous[first:])
-                self.multiply.add_to(self.gates[rows.start + first : rows.start + first + num], before)
-            torch.index_select(self.cell, 0, previous, out=self.cell_before[rows])
-            lstm_cell_into(gates, *self._states(rows))
-
-    def begin_gradient(self, d_projected: Tensor) -> None:
-        """Allocate gradients; fills ``d_projected`` (L + F, 4E), which starts at zero."""
-        self.d_projected = d_projected
-        self.d_hidden, self.d_cell = torch.empty_like(self.hidden), torch.zeros_like(self.cell)
-        self.d_from_heads = torch.zeros_like(self.from_heads)
-        self.d_later = self.weight.new_empty(len(self.hidden_before), 4 * self.size)  # of the gates of later steps
-        self.d_later[-SLACK_ROWS:] = 0
-        self.multiply_back = LevelProduct(self.weight.T)
-        longest = max((block.end - block.middle for level in self.plan.blocks for block in level), default=0)
-        self.d_before = self.gates.new_empty(padded(longest), self.size)
-
-    def _gates_gradient(self, rows: slice, d_gates: Tensor) -> Tensor:
-        states = self.gates[rows], self.cell_before[rows], self.tanh_cell[rows]
-        lstm_cell_gradient_into(d_gates, self.d_cell[rows], self.d_hidden[rows], *states)
-        return d_gates
-
-    def propagate(self, level: int) -> None:
-        """The gradient of ``compute``. One step follows each state but a shared head's: its gradient is set."""
-        for start, middle, end, later in reversed(self.plan.blocks[level]):
-            rows, first = slice(len(self.heads) + start, len(self.heads) + end), middle - start
-            previous = self.plan.previous[start:end]
-            d_gates = self._gates_gradient(rows, self.gates.new_empty(end - start, 4 * self.size))
-            if self.plan.reads_once:
-                self.d_projected.index_copy_(0, self.plan.inputs[start:end], d_gates)
-            else:
-                self.d_projected.index_add_(0, self.plan.inputs[start:end], d_gates)
-            d_cell_before = self.d_cell[rows] * self.gates[rows, self.size : 2 * self.size]
-            if self.shares_heads:
-                self.d_cell.index_add_(0, previous, d_cell_before)
-            else:
-                self.d_cell.index_copy_(0, previous, d_cell_before)
-            if first:
-                self.d_from_heads.index_add_(0, previous[:first], d_gates[:first])
-            if middle < end:
-                num = padded(end - middle)
-                self.d_later[later : later + end - middle] = d_gates[first:]
-                self.multiply_back.into(self.d_before[:num], self.d_later[later : later + num])
-                self.d_hidden.index_copy_(0, previous[first:], self.d_before[: end - middle])
-
-    def finish_gradient(self) -> Tensor:
-        """The gradient through the heads, and that of the hidden weights."""
-        rows = slice(len(self.heads))
-        multiply_into(self.d_hidden[: len(self.from_heads)], self.d_from_heads, self.weight)
-        d_gates = self._gates_gradient(rows, self.gates.new_empty(len(self.heads), 4 * self.size))
-        self.d_projected.index_add_(0, self.heads, d_gates)
-        d_weight, dtype = self.gates.new_zeros(4 * self.size, self.size), self.weight.dtype
-        add_outer(d_weight, self.d_from_heads, self.hidden[: len(self.from_heads)], dtype=dtype)
-        add_outer(d_weight, self.d_later[:-SLACK_ROWS], self.hidden_before[:-SLACK_ROWS], dtype=dtype)
-        return d_weight
+    forward: tuple[Rows, Rows, Rows]  # vector read, step before, step written
+    backward: tuple[Rows, Rows, Rows]
+    contexts: tuple[Rows, Rows, Rows]  # vector read, context below, context written
+    children: Rows  # steps over the children of the local trees
+    segment: Constant  # which of the level's local trees each child belongs to
+    outputs: Rows  # the context before each local tree's REDUCE
+    local_trees: Rows  # local trees by their number
+    composed: Rows  # the vector that each local tree writes
+    labels: Tensor  # (F,)
 
 
-class _ComposeSweep(torch.autograd.Function):
-    """Keeps one row of memory a step; every weight's gradient is formed after the sweep."""
+class Dropped(NamedTuple):
+    """Scaled dropout masks, in the numbering of the graph."""
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        given: Tensor,  # (L, E)
-        weight_input: Tensor,  # (8E, E) forward, backward
-        bias: Tensor,  # (8E)
-        forward_weight: Tensor,  # (4E, E) of the state
-        backward_weight: Tensor,
-        output_weight: Tensor,  # (E, 2E)
-        output_bias: Tensor,
-        kept: Tensor | None,  # (F, 2E) dropout mask, scaled
-        plan: ChainPlan,
-    ) -> Tensor:
-        (num_given, size), num_local_trees = given.shape, len(plan.forward.last)
-        weights = operand(weight_input), operand(output_weight)
-        vectors = given.new_empty(num_given + num_local_trees + SLACK_ROWS, size)
-        multiplied = like_operand(vectors, weights[0])
-        for buffer in (vectors, multiplied):
-            buffer[:num_given], buffer[-SLACK_ROWS:] = given, 0
-        projected = given.new_empty(len(vectors), 8 * size)
-        multiply_into(projected[:num_given], multiplied[:num_given], weights[0].T, bias=bias)
-        project, transform = LevelProduct(weights[0], bias), LevelProduct(weights[1], output_bias)
-        readings = (
-            _DirectionLSTM(plan.forward, plan.heads, projected[:, : 4 * size], operand(forward_weight)),
-            _DirectionLSTM(plan.backward, plan.heads, projected[:, 4 * size :], operand(backward_weight)),
-        )
-        ends = weights[1].new_zeros(num_local_trees + SLACK_ROWS, 2 * size)  # drop([f; b])
-        longest = _longest(plan.local_trees)
-        outputs, summaries = given.new_zeros(longest, size), given.new_empty(longest, 2 * size)
-        for level, local_trees in enumerate(plan.local_trees):
-            for reading in readings:
-                reading.compute(level)
-            for start, end in local_trees:
-                rows, num, first = slice(start, end), padded(end - start), num_given + start
-                both = summaries[: end - start]
-                for half, reading in zip(torch.split(both, size, 1), readings, strict=True):
-                    torch.index_select(reading.hidden, 0, reading.plan.last[rows], out=half)
-                ends[rows] = both if kept is None else both.mul_(kept[rows])
-                transform.into(outputs[:num], ends[start : start + num])
-                torch.clamp_min(outputs[:num], 0, out=vectors[first : first + num])
-                if multiplied is not vectors:
-                    multiplied[first : first + num] = vectors[first : first + num]
-                project.into(projected[first : first + num], multiplied[first : first + num])
-        ctx.save_for_backward(multiplied, *weights, kept)
-        ctx.readings, ctx.ends, ctx.plan, ctx.num_given = readings, ends, plan, num_given
-        return vectors[: num_given + num_local_trees]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        vectors, weight_input, weight, kept = ctx.saved_tensors
-        num_given, num_local_trees, size = ctx.num_given, len(ctx.plan.forward.last), vectors.shape[1]
-        d_vectors = gradients[0].clone()
-        d_projected = d_vectors.new_zeros(len(vectors), 8 * size)
-        d_multiplied = like_operand(d_projected, vectors)
-        d_multiplied[-SLACK_ROWS:] = 0
-        d_outputs = vectors.new_zeros(num_local_trees + SLACK_ROWS, size)
-        longest = _longest(ctx.plan.local_trees)
-        d_ends, d_read = d_vectors.new_empty(longest, 2 * size), d_vectors.new_empty(longest, size)
-        project_back, transform_back = LevelProduct(weight_input.T), LevelProduct(weight.T)
-        for reading, half in zip(ctx.readings, torch.split(d_projected, 4 * size, 1), strict=True):
-            reading.begin_gradient(half)
-        for level in reversed(range(len(ctx.plan.local_trees))):
-            for start, end in ctx.plan.local_trees[level]:
-                rows, num, first = slice(start, end), padded(end - start), num_given + start
-                composed = slice(first, num_given + end)
-                if d_multiplied is not d_projected:
-                    d_multiplied[composed] = d_projected[composed]
-                project_back.into(d_read[:num], d_multiplied[first : first + num])
-                d_vectors[composed] += d_read[: end - start]
-                torch.mul(d_vectors[composed], vectors[composed] > 0, out=d_outputs[rows])
-                transform_back.into(d_ends[:num], d_outputs[start : start + num])
-                if kept is not None:
-                    d_ends[: end - start] *= kept[rows]
-                for half, reading in zip(torch.split(d_ends[: end - start], size, 1), ctx.readings, strict=True):
-                    reading.d_hidden.index_copy_(0, reading.plan.last[rows], half)
-            for reading in ctx.readings:
-                reading.propagate(level)
-        d_hidden_weights = [reading.finish_gradient() for reading in ctx.readings]
-        if d_multiplied is not d_projected:
-            d_multiplied[:num_given] = d_projected[:num_given]
-        add_product(d_vectors[:num_given], d_multiplied[:num_given], weight_input)
-        d_weight_input, d_weight = d_vectors.new_zeros(8 * size, size), d_vectors.new_zeros(size, 2 * size)
-        add_outer(d_weight_input, d_multiplied[:-SLACK_ROWS], vectors[:-SLACK_ROWS], dtype=weight.dtype)
-        add_outer(d_weight, d_outputs[:num_local_trees], ctx.ends[:num_local_trees], dtype=weight.dtype)
-        d_bias, d_output_bias = (sum_of_rows(rows, like=d_vectors) for rows in (d_multiplied[:-SLACK_ROWS], d_outputs))
-        d_inputs = d_vectors[:num_given], d_weight_input, d_bias
-        return *d_inputs, *d_hidden_weights, d_weight, d_output_bias, None, None
+    states: Sequence[Tensor]  # (T, H) between layers and, last, before the output
+    attended: Tensor  # (F, E)
 
 
-def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, plan: ChainPlan) -> Tensor:
-    """All vectors (L + F, E): the given ones (L, E), then the constituents in schedule order.
+def plan_attention(
+    graph: Graph, vector_of_context: IntArray, vector_of_action: IntArray, labels: IntArray
+) -> AttentionPlan:
+    """Turn nodes into rows. ``labels`` (T,) is the label of each NT action."""
 
-    ``kept`` is the dropout mask on [f; b], scaled, (F, 2E), or None.
+    def rows(nodes: Nodes, index: IntArray, offsets: list[int] | None = None) -> Rows:
+        return Rows("", torch.from_numpy(index), offsets or nodes.offsets)
+
+    def steps(nodes: Nodes, previous: IntArray) -> tuple[Rows, Rows, Rows]:
+        vectors = vector_of_action[graph.local_trees.entries[nodes.order]]
+        return rows(nodes, vectors), rows(nodes, previous[nodes.order]), rows(nodes, nodes.order)
+
+    local_trees, composed = graph.local_trees, graph.composed
+    num_children = len(local_trees.entries)
+    sizes = np.diff(local_trees.offsets)[composed.order]
+    child_offsets = starts(sizes)[composed.offsets].tolist()
+    level_start = np.repeat(composed.offsets[:-1], np.diff(composed.offsets))
+    segment = np.repeat(np.arange(len(sizes)) - level_start, sizes)
+    contexts = graph.contexts
+    return AttentionPlan(
+        forward=steps(graph.forward, graph.previous[:num_children]),
+        backward=steps(graph.backward, graph.previous[num_children:]),
+        contexts=(
+            rows(contexts, vector_of_context[contexts.order]),
+            rows(contexts, graph.below[contexts.order]),
+            rows(contexts, contexts.order),
+        ),
+        children=rows(composed, ranges(local_trees.offsets[composed.order], sizes), child_offsets),
+        segment=Constant(torch.from_numpy(segment), child_offsets),
+        outputs=rows(composed, local_trees.reduce[composed.order]),
+        local_trees=rows(composed, composed.order),
+        composed=rows(composed, vector_of_action[local_trees.reduce[composed.order]]),
+        labels=torch.from_numpy(labels[graph.label_action]),
+    )
+
+
+def attention_outputs(
+    given: Tensor,
+    composition: AttentionComposition,
+    stack: Sequence[LSTMWeights],
+    output: nn.Linear,
+    dropped: Dropped | None,
+    label_vectors: Tensor,
+    plan: AttentionPlan,
+) -> Tensor:
+    """o in every context (T, E), in the order of actions.
+
+    ``given`` (L, E) are the vectors that are not composed, ``label_vectors`` (F, E) is drop(t) of every local tree.
     """
-    if not plan.local_trees:
-        return given
+    num_contexts, num_local_trees, num_children = (
+        len(nodes.index) for nodes in (plan.contexts[2], plan.local_trees, plan.forward[2])
+    )
+    size = given.shape[1]
+    state_names = [f"{name}_{layer}" for layer in range(len(stack)) for name in ("hidden", "cell")]
+    buffers = {
+        "vectors": torch.cat([given, given.new_zeros(num_local_trees, size)]),
+        "outputs": given.new_zeros(num_contexts, size),
+        "queries": composition.label_query.index_select(0, plan.labels),
+        "labels": label_vectors,
+        # The last row of a state's buffer stays zero: it is the state before any step.
+        **{name: given.new_zeros(num_children + 1, size // 2) for name in DIRECTIONS},
+        **{name: given.new_zeros(num_contexts + 1, stack[0].hidden_size) for name in state_names},
+    }
+    weights = {
+        "forward": _gates(composition.forward_lstm),
+        "backward": _gates(composition.backward_lstm),
+        "query": (composition.query.weight, None),
+        "gate": (composition.gate.weight, composition.gate.bias),
+        "compose": (composition.output.weight, composition.output.bias),
+        "output": (output.weight, output.bias),
+        **{f"stack_{layer}": _gates(lstm) for layer, lstm in enumerate(stack)},
+    }
+    kinds = [
+        _step_kind("forward", plan.forward),
+        _step_kind("backward", plan.backward),
+        _composition_kind(plan, dropped),
+        _context_kind(plan, state_names, dropped),
+    ]
+    return sweep(kinds, buffers, weights)["outputs"]
 
-    lstms = composition.forward_lstm, composition.backward_lstm
-    weight_input = torch.cat([lstm.weight_input for lstm in lstms])
-    bias = torch.cat([lstm.bias for lstm in lstms])
-    weights = (*(lstm.weight_hidden for lstm in lstms), composition.output.weight, composition.output.bias)
-    vectors: Tensor = _ComposeSweep.apply(given, weight_input, bias, *weights, kept, plan)  # type: ignore[no-untyped-call]
-    return vectors
+
+DIRECTIONS = ("forward_hidden", "forward_cell", "backward_hidden", "backward_cell")
+
+
+def _gates(lstm: LSTMWeights) -> tuple[Tensor, Tensor]:
+    return torch.cat([lstm.weight_input, lstm.weight_hidden], 1), lstm.bias
+
+
+def _in(buffers: Iterable[str], rows: Rows) -> list[Rows]:
+    return [Rows(buffer, rows.index, rows.offsets) for buffer in buffers]
+
+
+def _by_node(values: Tensor, rows: Rows) -> Constant:
+    return Constant(values.index_select(0, rows.index), rows.offsets)
+
+
+def _step_kind(direction: str, plan: tuple[Rows, Rows, Rows]) -> Kind:
+    vectors, previous, written = plan
+    states = f"{direction}_hidden", f"{direction}_cell"
+
+    def step(matrices: Matrices, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        return lstm_cell(matrices[direction](torch.cat([x, hidden], 1)), cell)
+
+    return Kind(function=step, reads=[*_in(["vectors"], vectors), *_in(states, previous)], writes=_in(states, written))
+
+
+def _composition_kind(plan: AttentionPlan, dropped: Dropped | None) -> Kind:
+    reads = [
+        *_in(["forward_hidden", "backward_hidden"], plan.children),
+        *_in(["outputs"], plan.outputs),
+        *_in(["queries", "labels"], plan.local_trees),
+    ]
+    constants = [plan.segment, *([_by_node(dropped.attended, plan.local_trees)] if dropped else [])]
+    return Kind(function=_attend, reads=reads, constants=constants, writes=_in(["vectors"], plan.composed))
+
+
+def _attend(
+    matrices: Matrices,
+    forward: Tensor,  # (children, E/2)
+    backward: Tensor,
+    summary: Tensor,  # s (n, E)
+    query: Tensor,  # o (n, E)
+    label: Tensor,  # t (n, E), dropped
+    segment: Tensor,  # (children,)
+    kept: Tensor | None = None,  # (n, E)
+) -> tuple[Tensor]:
+    children = torch.cat([forward, backward], 1)
+    scores = (children * matrices["query"](torch.cat([query, summary], 1)).index_select(0, segment)).sum(1)
+    weighted = segment_softmax(scores, segment, len(label))[:, None] * children
+    attended = torch.zeros_like(label).index_add(0, segment, weighted)
+    if kept is not None:
+        attended = attended * kept
+    gate = matrices["gate"](torch.cat([label, attended], 1)).sigmoid()
+    return (matrices["compose"](gate * label + (1 - gate) * attended).relu(),)
+
+
+def segment_softmax(scores: Tensor, segment: Tensor, num_segments: int) -> Tensor:
+    """Softmax of scores (n,) within each segment (n,)."""
+    empty = scores.new_full((num_segments,), -torch.inf)
+    largest = empty.scatter_reduce(0, segment, scores.detach(), "amax")
+    exponentials = (scores - largest.index_select(0, segment)).exp()
+    totals = scores.new_zeros(num_segments).index_add(0, segment, exponentials)
+    return exponentials / totals.index_select(0, segment)
+
+
+def _context_kind(plan: AttentionPlan, state_names: Sequence[str], dropped: Dropped | None) -> Kind:
+    vectors, below, written = plan.contexts
+    num_layers = len(state_names) // 2
+    return Kind(
+        function=_push(num_layers),
+        reads=[*_in(["vectors"], vectors), *_in(state_names, below)],
+        constants=[_by_node(mask, written) for mask in dropped.states] if dropped else [],
+        writes=_in([*state_names, "outputs"], written),
+    )
+
+
+def _push(num_layers: int) -> Callable[..., tuple[Tensor, ...]]:
+    def push(matrices: Matrices, x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        states, masks = others[: 2 * num_layers], others[2 * num_layers :]
+        written: list[Tensor] = []
+        for layer in range(num_layers):
+            hidden, cell = states[2 * layer : 2 * layer + 2]
+            written += lstm_cell(matrices[f"stack_{layer}"](torch.cat([x, hidden], 1)), cell)
+            x = written[-2] * masks[layer] if masks else written[-2]
+        return *written, matrices["output"](x).relu()
+
+    return push

@@ -10,11 +10,9 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
-from treelm.models.rnng import stacks as at
+from treelm.models.rnng import arena as at
+from treelm.models.rnng.arena import ConstituentTable, SearchWeights, Stacks
 from treelm.models.rnng.composition import NoComposition
-from treelm.models.rnng.constituents import ConstituentTable
-from treelm.models.rnng.stacks import Stacks
-from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
 from treelm.models.search.machine import closed_by_reduce, closing_actions, groups_of_binary_trees, num_binary_groups
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered

@@ -19,14 +19,20 @@ from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
 from treelm.models.layers.lstm import LSTMWeights, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
-from treelm.models.rnng.attention import AttentionComposition, Dropped, attention_outputs
-from treelm.models.rnng.composition import Composition, LSTMComposition, NoComposition, compose
+from treelm.models.rnng.arena import AttentionWeights, SearchWeights, affine
+from treelm.models.rnng.composition import (
+    AttentionComposition,
+    Composition,
+    Dropped,
+    LSTMComposition,
+    NoComposition,
+    attention_outputs,
+)
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
+from treelm.models.rnng.kernels import compose, compose_by_height, stack_lstm
 from treelm.models.rnng.machine import StackMachine
-from treelm.models.rnng.packed import StackLevels, compose_by_height, stack_lstm
-from treelm.models.rnng.plan import BatchPlan, plan_batch
+from treelm.models.rnng.plan import BatchPlan, StackLevels, plan_batch
 from treelm.models.rnng.released import released_beam
-from treelm.models.rnng.weights import AttentionWeights, SearchWeights, affine
 from treelm.models.search.config import SearchMethod
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
@@ -45,7 +51,7 @@ class RNNG(GenerativeParser, DocumentReader):
 
     system: ClassVar[str] = "rnng"
     packed: bool | None = None
-    """Whether losses are computed in few large calls (``packed.py``); None: on a GPU, not on a CPU."""
+    """Whether losses are computed in few large calls (``kernels.py``); None: on a GPU, not on a CPU."""
     search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles", "released")
 
     def __init__(self, config: RNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:

@@ -1,4 +1,24 @@
-"""The plan of a batch: all that is to be computed, in its order, on the model's device."""
+"""The plan of a batch: all that its actions determine before any number of the network is known, in its order.
+
+Everything here is found for the whole batch at once, by sorting and cumulative sums over flat arrays: there is no loop
+over sentences or actions. Three terms:
+
+* Context c is the stack before action c. It starts a sentence, or follows the push of action c - 1, so contexts are
+  numbered like actions (T in all), and "the item of context c" is what action c - 1 has pushed.
+* A local tree is a nonterminal with its children, left to right.
+* A vector is what an item carries: the initial vector of a sentence, a word, a label, or a composed constituent.
+  Vectors are stored in this order.
+
+An example, top-down: (S (NP the dog) barks) has the actions NT(S) NT(NP) SHIFT SHIFT REDUCE SHIFT REDUCE. Before them
+stand the contexts of heights 0, 1, 2, 3, 4, 2 and 3; the first REDUCE composes [NP, the, dog], the second
+[S, NP, barks].
+
+LSTM composition reads each local tree twice, as two chains of steps: the nonterminal, then the children from either
+side. What a chain makes of its nonterminal waits for nothing and is no step here. A step reads a child; it waits for
+the step before it and, if the child is a composed constituent, for the last steps of that constituent's chains; it is
+computed at the earliest level at which these are done. A constituent is composed in the level of the later of its two
+last steps. On a GPU, where few large calls matter more, local trees go by their height instead (``TreeLevel``).
+"""
 
 from __future__ import annotations
 
@@ -12,21 +32,274 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
+from treelm.models.layers.levels import Schedule, block_rows, blocks, earliest_levels, ranges, schedule_levels, starts
 from treelm.models.layers.lstm import Predecessors, plan_tree
-from treelm.models.rnng import attention, composition
-from treelm.models.rnng.attention import build_graph, plan_attention
+from treelm.models.rnng.composition import AttentionPlan, build_graph, plan_attention
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.packed import StackLevels, TreeLevel, order_by_height, plan_stack, plan_trees
-from treelm.models.rnng.structure import (
-    StackSchedule,
-    chain_local_trees,
-    select_local_trees,
-    stack_contexts,
-)
-from treelm.models.search.derivations import Derivations, derive, require_valid
-from treelm.trees.transitions import FIRST_NT, SHIFT
+from treelm.models.search.derivations import Derivations, LocalTrees, before, derive, require_valid
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StackSchedule:
+    """Places of every context's top item: the schedule of the stack LSTM, whose level is the height of the stack."""
+
+    schedule: Schedule  # of contexts; level 0 holds the starts, in order of sentences
+    below: IntArray  # (T - B,) for contexts of level 1 and more, in schedule order: position of the context right below
+
+
+def stack_contexts(derivations: Derivations, *, composes: bool) -> StackSchedule:
+    """Find what lies right below every item.
+
+    The item below an item of height k is the last item of height k - 1 before it. Without composition nothing is ever
+    popped, and the height is the number of actions so far.
+    """
+    height = _heights(derivations) if composes else _steps(derivations)
+    contexts = schedule_levels(height)
+    num_contexts = len(height)
+    key = (height * num_contexts + np.arange(num_contexts))[contexts.order]
+    below = np.searchsorted(key, key[derivations.num_sentences :] - num_contexts) - 1
+    return StackSchedule(schedule=contexts, below=below)
+
+
+def _heights(derivations: Derivations) -> IntArray:
+    """Items on the stack in every context, the initial one not counted: (T,)."""
+    change = np.ones(len(derivations.actions), np.int64)
+    change[derivations.local_trees.reduce] = -derivations.local_trees.num_children
+    is_last = np.roll(derivations.is_start, -1)
+    is_reduce = derivations.actions == REDUCE
+    change[is_last] = np.where(is_reduce[is_last], change[is_last], 0) - 1  # the end empties the stack
+    return before(np.cumsum(change), derivations.is_start, 0)
+
+
+def _steps(derivations: Derivations) -> IntArray:
+    """Actions of the sentence before every context: (T,)."""
+    first = np.flatnonzero(derivations.is_start)
+    return np.arange(len(derivations.actions)) - first[derivations.sentence]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Direction:
+    """The steps of one direction: M, one for each child. They stand in schedule order, in a level first steps first."""
+
+    inputs: IntArray  # (M,) the action whose item a step reads
+    previous: IntArray  # (M,) the step before it or, for the first step of a chain, its local tree's number
+    offsets: IntArray  # (2 levels + 1,) of the first steps of level 0, its other steps, the first steps of level 1 ...
+    last: IntArray  # (F,) the last step of each local tree, local trees in schedule order
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chains:
+    """The steps of both directions, and the level at which each local tree is composed."""
+
+    forward: Direction
+    backward: Direction
+    local_trees: IntArray  # (F,) their numbers, in schedule order
+    offsets: IntArray  # (levels + 1,) of the local trees
+
+
+def chain_local_trees(local_trees: LocalTrees, num_actions: int) -> Chains:
+    """Schedule the chains NT, c_1, ..., c_n and NT, c_n, ..., c_1 of every local tree."""
+    num_entries = len(local_trees.entries)
+    first, end = local_trees.offsets[:-1], local_trees.offsets[1:]
+    previous_forward, previous_backward = _previous_steps(local_trees)
+    # Numbers for scheduling: entry i is read by step i forward and by step (number of entries) + i backward.
+    tree_of_action = np.full(num_actions, -1)
+    tree_of_action[local_trees.reduce] = np.arange(len(first))
+    child = tree_of_action[local_trees.entries]
+    awaited = np.where(child[:, None] >= 0, np.stack([end - 1, num_entries + first + 1], 1)[child], -1)
+    shifted = np.where(previous_backward >= 0, previous_backward + num_entries, -1)
+    waits_for = np.column_stack([np.concatenate([previous_forward, shifted]), np.tile(awaited, (2, 1))])
+    levels = earliest_levels(waits_for) - 1  # nonterminals, which wait for nothing, are none
+    forward, backward = levels[:num_entries], levels[num_entries:]
+    composed = schedule_levels(np.maximum(forward[end - 1], backward[first + 1]))
+    order, num_levels = composed.order, composed.num_levels
+    return Chains(
+        forward=_direct(local_trees, forward, previous_forward, (end - 1)[order], num_levels),
+        backward=_direct(local_trees, backward, previous_backward, (first + 1)[order], num_levels),
+        local_trees=order,
+        offsets=composed.offsets,
+    )
+
+
+def _direct(
+    local_trees: LocalTrees, levels: IntArray, previous: IntArray, last: IntArray, num_levels: int
+) -> Direction:
+    children = np.flatnonzero(levels >= 0)
+    is_first = levels[previous[children]] < 0
+    group = 2 * levels[children] + ~is_first
+    steps: Schedule = schedule_levels(group)
+    step_of_entry = np.zeros_like(levels)
+    step_of_entry[children] = steps.position
+    local_tree = np.searchsorted(local_trees.offsets, children, "right") - 1
+    return Direction(
+        inputs=local_trees.entries[children][steps.order],
+        previous=np.where(is_first, local_tree, step_of_entry[previous[children]])[steps.order],
+        offsets=starts(np.bincount(group, minlength=2 * num_levels)),
+        last=step_of_entry[last],
+    )
+
+
+def _previous_steps(local_trees: LocalTrees) -> tuple[IntArray, IntArray]:
+    """The entry read before each entry, forward and backward, -1 for nonterminals, which are read first: (M + F,)."""
+    entries = np.arange(len(local_trees.entries))
+    first, last = local_trees.offsets[:-1], local_trees.offsets[1:] - 1
+    forward, backward = entries - 1, entries + 1
+    backward[last] = first
+    forward[first] = backward[first] = -1
+    return forward, backward
+
+
+def select_local_trees(local_trees: LocalTrees, is_kept: NDArray[np.bool_]) -> LocalTrees:
+    """Keep some local trees (F,), in their order."""
+    sizes = np.diff(local_trees.offsets)[is_kept]
+    return LocalTrees(
+        entries=local_trees.entries[ranges(local_trees.offsets[:-1][is_kept], sizes)],
+        offsets=starts(sizes),
+        reduce=local_trees.reduce[is_kept],
+    )
+
+
+# Legend: H heads, the different vectors of nonterminals; M steps in each direction, those on heads not counted; F
+# local trees; L given vectors; E size of a vector. All in schedule order. Rows of states: H heads, then M steps.
+
+BLOCK_ROWS = 256  # a multiple of SLACK_ROWS
+
+
+class StepBlock(NamedTuple):
+    """Steps start:middle follow a shared head, steps middle:end any other row of states.
+
+    ``later`` counts the latter before this block.
+    """
+
+    start: int
+    middle: int
+    end: int
+    later: int
+
+
+class DirectionPlan(NamedTuple):
+    """``Direction``, ready for computing."""
+
+    inputs: Tensor  # (M,) the vector that each step reads
+    previous: Tensor  # (M,) the row of the state before
+    last: Tensor  # (F,) the row of each local tree's last state
+    blocks: list[list[StepBlock]]  # of every level
+    reads_once: bool  # no two steps read the same vector
+
+
+class ChainPlan(NamedTuple):
+    """``Chains``, ready for computing."""
+
+    heads: Tensor  # (H,) their vectors
+    forward: DirectionPlan
+    backward: DirectionPlan
+    local_trees: list[list[tuple[int, int]]]  # of every level: first and end of each block
+
+
+def plan_composition(
+    chains: Chains, local_trees: LocalTrees, vector_of_action: NDArray[np.int64], device: torch.device
+) -> ChainPlan:
+    """Say which vector each step reads, given the vector that each action pushes; tensors are on the CPU still."""
+    num_rows = block_rows(device, BLOCK_ROWS)
+    heads, head_of_tree = np.unique(
+        vector_of_action[local_trees.entries[local_trees.offsets[:-1]]], return_inverse=True
+    )
+
+    def plan(steps: Direction) -> DirectionPlan:
+        is_first = np.repeat(np.arange(len(steps.offsets) - 1) % 2 == 0, np.diff(steps.offsets))
+        previous = np.where(is_first, head_of_tree[is_first * steps.previous], len(heads) + steps.previous)
+        inputs, last = vector_of_action[steps.inputs], len(heads) + steps.last
+        shares_heads = len(heads) < len(head_of_tree)
+        in_blocks = _blocks_of_steps(steps.offsets.tolist(), num_rows, shares_heads=shares_heads)
+        reads_once = len(np.unique(inputs)) == len(inputs)
+        return DirectionPlan(
+            inputs=torch.from_numpy(inputs),
+            previous=torch.from_numpy(previous),
+            last=torch.from_numpy(last),
+            blocks=in_blocks,
+            reads_once=reads_once,
+        )
+
+    bounds = chains.offsets.tolist()
+    of_local_trees = [blocks(bounds[level : level + 2], num_rows) for level in range(len(bounds) - 1)]
+    return ChainPlan(torch.from_numpy(heads), plan(chains.forward), plan(chains.backward), of_local_trees)
+
+
+def _blocks_of_steps(offsets: list[int], num_rows: int, *, shares_heads: bool) -> list[list[StepBlock]]:
+    found: list[list[StepBlock]] = []
+    later = 0
+    for level in range(0, len(offsets) - 1, 2):
+        first, middle, end = offsets[level : level + 3]
+        found.append([])
+        for start, stop in blocks([first, end], num_rows):
+            between = min(max(middle, start), stop) if shares_heads else start
+            found[-1].append(StepBlock(start, between, stop, later))
+            later += stop - between
+    return found
+
+
+class TreeLevel(NamedTuple):
+    """Local trees of one height, as packed sequences: entries of step 1 of all trees, then of step 2, and so on."""
+
+    forward: Tensor  # numbers of the vectors that the forward LSTM reads
+    backward: Tensor
+    batch_sizes: list[int]  # trees that have a step 1, a step 2, ...
+
+
+class StackLevels(NamedTuple):
+    """Contexts by the height of their stacks: rows of level k step from rows of level k - 1."""
+
+    sizes: list[int]
+    below: list[Tensor]  # of each level but the first, where sentences start: row within the level before it
+
+
+def order_by_height(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray, list[int]]:
+    """Local trees (F,) by height and, in each height, longest first; and the number of trees of each height.
+
+    A tree whose children are all words has height 0.
+    """
+    num_trees = len(local_trees.reduce)
+    tree_of_action = np.full(num_actions, -1)
+    tree_of_action[local_trees.reduce] = np.arange(num_trees)
+    sizes = np.diff(local_trees.offsets)
+    parent, child = np.repeat(np.arange(num_trees), sizes), tree_of_action[local_trees.entries]
+    parent, child = parent[child >= 0], child[child >= 0]
+    height = np.zeros(num_trees, np.int64)
+    while len(parent):
+        before = height.copy()
+        np.maximum.at(height, parent, before[child] + 1)
+        is_done = height[parent] == before[parent]
+        if is_done.all():
+            break
+    return np.lexsort((-sizes, height)), np.bincount(height).tolist()
+
+
+def plan_trees(
+    local_trees: LocalTrees, order: IntArray, counts: list[int], vector_of_action: IntArray
+) -> list[TreeLevel]:
+    """The packed sequences of every height; constituents have the vectors that ``vector_of_action`` says."""
+    levels, first = [], local_trees.offsets[:-1]
+    for trees in np.split(order, np.cumsum(counts)[:-1]) if len(order) else []:
+        length = (local_trees.offsets[trees + 1] - first[trees])[None]
+        step = np.arange(length.max())[:, None]
+        is_read = step < length
+        forward = first[trees] + step
+        backward = np.where(step == 0, forward, first[trees] + length - step)
+        read = [vector_of_action[local_trees.entries[places[is_read]]] for places in (forward, backward)]
+        levels.append(TreeLevel(torch.from_numpy(read[0]), torch.from_numpy(read[1]), is_read.sum(1).tolist()))
+    return levels
+
+
+def plan_stack(below: IntArray, contexts: Schedule) -> StackLevels:
+    """``below`` (T - B,) is the row below each row of level 1 and more, counted over all rows."""
+    offsets = contexts.offsets
+    within = below - np.repeat(offsets[:-2], np.diff(offsets[1:]))
+    sizes = np.diff(offsets).tolist()
+    return StackLevels(sizes, list(torch.split(torch.from_numpy(within), sizes[1:])))
 
 
 class Given(NamedTuple):
@@ -54,8 +327,8 @@ class BatchPlan:
     shifts: Tensor  # (W,) contexts in which a word comes next
     words: Tensor  # (W,) which word it is
     sentence: Tensor  # (T,)
-    lstm: composition.ChainPlan | list[TreeLevel] | None = None
-    attention: attention.AttentionPlan | None = None
+    lstm: ChainPlan | list[TreeLevel] | None = None
+    attention: AttentionPlan | None = None
 
 
 def plan_batch(
@@ -102,9 +375,9 @@ def plan_batch(
         labels = derivations.actions - FIRST_NT
         attention = plan_attention(graph, vector_of_context, vector_of_action, labels)
         order = np.arange(len(order))
-    lstm: composition.ChainPlan | list[TreeLevel] | None = None
+    lstm: ChainPlan | list[TreeLevel] | None = None
     if chains:
-        lstm = composition.plan_composition(chains, local_trees, vector_of_action, device)
+        lstm = plan_composition(chains, local_trees, vector_of_action, device)
     elif config.composition == "lstm":
         lstm = plan_trees(local_trees, order_of_trees, counts, vector_of_action)
     actions = derivations.actions[order]

@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from treelm.errors import InputError
-from treelm.models.rnng import stacks as at
+from treelm.models.rnng import arena as at
+from treelm.models.rnng.arena import SearchWeights
 from treelm.models.rnng.machine import StackMachine
-from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.advance import Advance
 from treelm.models.search.analyses import Analyses, Candidates, best
 from treelm.models.search.beam import Beam, Endings

@@ -10,28 +10,156 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from treelm.corpora.arrays import gather_indices, offsets_of
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
 from treelm.models.base import takes_texts
 from treelm.models.layers import chart
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.dropout import evaluating
+from treelm.models.layers.gold_trees import constituents_of
 from treelm.models.layers.softmax import tied
-from treelm.models.layers.span_scores import by_length, same_length
-from treelm.models.rnng.binary_trees import branches_one_way, gold_trees, with_trees
-from treelm.models.rnng.config import UnsupervisedRNNGConfig
-from treelm.models.rnng.inference_network import InferenceNetwork, lengths_of, score_function_loss, tree_log_probs
+from treelm.models.layers.span_scores import (
+    SameLength,
+    SpanScorer,
+    by_length,
+    fenceposts,
+    read_both_ways,
+    same_length,
+    square,
+)
+from treelm.models.rnng.config import EMBEDDING_DEVIATION, UnsupervisedRNNGConfig
 from treelm.models.rnng.network import RNNG
 from treelm.models.scores import Loss, Losses
 from treelm.models.search.config import SearchMethod
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.trees.span_counts import mean_inner_f1
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 from treelm.trees.tree import Tree, from_spans
+
+
+class InferenceNetwork(nn.Module):
+    """Scores of spans from an LSTM that reads a sentence from both ends (Eq. 5 and 6, Kim et al. 2019b).
+
+    q(tree | words) is proportional to exp of the sum of its spans' scores: a tree CRF (``layers/chart.py``).
+    """
+
+    def __init__(self, num_tokens: int, config: UnsupervisedRNNGConfig) -> None:
+        """Draw the parameters from torch's global generator."""
+        super().__init__()
+        self.dropout = config.inference_dropout
+        size, hidden = config.inference_embedding_size, config.inference_hidden_size
+        self.embedding = nn.Parameter(torch.empty(num_tokens, size).normal_(std=EMBEDDING_DEVIATION))
+        self.edges = nn.Parameter(torch.empty(2, size).normal_(std=EMBEDDING_DEVIATION))
+        self.lstm = nn.LSTM(size, hidden, config.inference_num_layers, bidirectional=True, batch_first=True)
+        self.spans = SpanScorer(2 * hidden, config.inference_span_size, 1, bias=False)
+
+    def forward(self, words: SameLength) -> Tensor:
+        """Scores of all spans of B sentences of one length, that of (i, j) at [:, i, j]: (B, n + 1, n + 1)."""
+        states = read_both_ways(
+            words,
+            self.embedding,
+            self.edges,
+            self.lstm,
+            embedding_dropout=0.0,
+            dropout=self.dropout,
+            training=self.training,
+        )
+        scores = self.spans(fenceposts(states))[..., 0].to(self.embedding.dtype)
+        return square(scores, words.num_words)
+
+
+def lengths_of(scores: Tensor) -> Tensor:
+    """Words of each of B sentences of one length, as the chart wants them: (B,)."""
+    return torch.full((len(scores),), scores.shape[1] - 1, device=scores.device)
+
+
+def tree_log_probs(scores: Tensor, trees: Tensor) -> Tensor:
+    """log q(tree | words) of trees (K, B, n + 1, n + 1), 1 at their spans, from scores (B, n + 1, n + 1): (K, B)."""
+    return (trees * scores).sum((2, 3)) - chart.log_partition(scores, lengths_of(scores))
+
+
+def score_function_loss(scores: Tensor, trees: Tensor, rewards: Tensor) -> Tensor:
+    """A value whose gradient by the scores estimates that of minus the sum of E_q[reward], from drawn trees.
+
+    ``trees`` (K, B, n + 1, n + 1) are K draws for each sentence, ``rewards`` (K, B) what each has earned. From each
+    the mean of the other draws of its sentence is subtracted, which leaves the mean of the estimate as it is and makes
+    its variance smaller (leave-one-out: Mnih & Rezende 2016).
+    """
+    num_samples = len(trees)
+    above_others = (rewards - rewards.mean(0)) * (num_samples / (num_samples - 1))
+    return -(above_others.to(scores.dtype) * tree_log_probs(scores, trees)).sum() / num_samples
+
+
+IntArray = NDArray[np.int64]
+
+
+def with_trees(
+    batch: SentenceBatch, sentences: Sequence[IntArray], trees: Sequence[Tensor], ends_word: NDArray[np.bool_]
+) -> SentenceBatch:
+    """A batch of sentences of another one, each with a tree of one label; a sentence may be there many times.
+
+    ``trees[g]`` (R, n + 1, n + 1) are 1 at the spans of binary trees over the sentences ``sentences[g]`` (R,), all of n
+    words; ``ends_word`` (V,) says where words end. The only word of a sentence is a constituent.
+    """
+    chosen = np.concatenate(sentences)
+    brackets = [_brackets(of_length) for of_length in trees]
+    opens, closes = (np.concatenate([pair[side].ravel() for pair in brackets]) for side in (0, 1))
+    num_tokens = batch.token_offsets[chosen + 1] - batch.token_offsets[chosen]
+    tokens = batch.tokens[gather_indices(batch.token_offsets[chosen], num_tokens)]
+    num_pieces = np.diff(np.flatnonzero(ends_word[tokens]) + 1, prepend=0)
+    num_words = batch.num_words[chosen]
+    counts = np.stack([opens, num_pieces, closes], 1)  # of a word: NT before it, its tokens, REDUCE behind it
+    of_words = offsets_of(counts.sum(1))
+    return SentenceBatch(
+        tokens=tokens,
+        token_offsets=offsets_of(num_tokens),
+        num_words=num_words,
+        actions=np.repeat(np.tile([FIRST_NT, SHIFT, REDUCE], len(counts)), counts.ravel()),
+        action_offsets=of_words[offsets_of(num_words)],
+        names=tuple(batch.names[number] for number in chosen.tolist()),
+    )
+
+
+def _brackets(trees: Tensor) -> tuple[IntArray, IntArray]:
+    """How many constituents begin with each word, and how many end with it: two (R, n)."""
+    spans = trees.detach().cpu().numpy() > 0.5
+    num_words = spans.shape[1] - 1
+    if num_words > 1:  # words are no constituents
+        spans = spans & ~np.eye(num_words + 1, k=1, dtype=np.bool_)
+    return spans.sum(2)[:, :-1], spans.sum(1)[:, 1:]
+
+
+def gold_trees(batch: SentenceBatch, rows: IntArray, num_words: int, ends_word: NDArray[np.bool_]) -> Tensor:
+    """The trees of some sentences of one length, made binary: float32 (B, n + 1, n + 1), 1 at their spans.
+
+    Where a constituent has more than two children, it branches right: of the binary trees that have all its
+    constituents, the chart takes the one with the first of equal splits. Labels and unary chains are lost. Raises
+    ``InputError`` for a batch without trees.
+    """
+    if batch.actions is None or batch.action_offsets is None:
+        remedy = 'train on a treebank (brackets or CoNLL-U), or set objective = "unsupervised"'
+        raise InputError("sentence without a tree", where=batch.names[0], remedy=remedy)
+    found = constituents_of(batch.actions, batch.action_offsets, ends_word[batch.tokens])
+    own = np.isin(found.sentence, rows)
+    spans = torch.zeros(len(rows), num_words + 1, num_words + 1)
+    spans[np.searchsorted(rows, found.sentence[own]), found.start[own], found.end[own]] = 1.0
+    return chart.best_trees(spans, torch.full((len(rows),), num_words))
+
+
+def branches_one_way(trees: Tensor) -> str:
+    """The side, ``right`` or ``left``, to which all of these trees (B, n + 1, n + 1) branch all the way, else ""."""
+    num_words = trees.shape[1] - 1
+    if bool((trees[:, :, num_words].sum(1) == num_words).all()):
+        return "right"
+    return "left" if bool((trees[:, 0].sum(1) == num_words).all()) else ""
+
 
 LABEL = "X"  # of every constituent
 _TREES_AT_ONCE = 512  # of the sentences whose probability is bounded together

@@ -7,7 +7,7 @@ import pytest
 
 from tests.models.rnng.worlds import Node, Tokens, as_batch, in_order, random_tree, top_down
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.structure import (
+from treelm.models.rnng.plan import (
     Direction,
     chain_local_trees,
     stack_contexts,

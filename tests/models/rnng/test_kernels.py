@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.models.rnng.test_network import gradients, random_trees
 from tests.models.rnng.worlds import Tokens, as_batch, build_model
 from treelm.models.layers.precision import matmul_precision
-from treelm.models.rnng import packed
+from treelm.models.rnng import kernels
+from treelm.models.rnng.plan import StackLevels
 
 _VIEWS = {"view", "t", "transpose", "expand", "slice", "select", "split", "split_with_sizes", "as_strided", "detach"}
 _VIEWS |= {"alias", "unsqueeze", "squeeze", "_unsafe_view", "_reshape_alias", "permute", "chunk", "narrow"}
@@ -32,7 +33,7 @@ class Calls(TorchDispatchMode):
         return operation(*args, **(kwargs or {}))
 
 
-def one_call(inputs: Tensor, batch_sizes: Tensor, zero: Tensor, lstm: packed.LSTMPieces) -> Tensor:
+def one_call(inputs: Tensor, batch_sizes: Tensor, zero: Tensor, lstm: kernels.LSTMPieces) -> Tensor:
     """In place of the library's LSTM, which on a CPU is a call a step and on a GPU one call forward and one back."""
     return inputs[: int(batch_sizes[0])] * lstm.weight_hidden.sum()
 
@@ -48,7 +49,7 @@ def one_cell_back(d_hidden: Tensor, d_cell: Tensor, before: Tensor, cell: Tensor
 
 def num_calls(model: Any, batch: Any) -> int:
     on_a_gpu = {"last_states": one_call, "cell_forward": one_cell, "cell_backward": one_cell_back}
-    with Calls() as calls, mock.patch.multiple(packed, **on_a_gpu):
+    with Calls() as calls, mock.patch.multiple(kernels, **on_a_gpu):
         gradients(model, model.losses(batch).total)
     return calls.number
 
@@ -61,7 +62,7 @@ def test_calls_grow_with_heights_and_not_with_the_batch() -> None:
     model.packed = True
     assert num_calls(model, few) == num_calls(model, many)
     plan = model._plan(many)
-    assert isinstance(plan.tree, packed.StackLevels)
+    assert isinstance(plan.tree, StackLevels)
     assert isinstance(plan.lstm, list)
     assert num_calls(model, many) <= 45 * len(plan.lstm) + 2 * 9 * len(plan.tree.sizes) + 200
 
@@ -86,7 +87,7 @@ def test_a_gpu_takes_it_and_a_cpu_does_not() -> None:
     model = build_model(Tokens(9))
     assert model.packed is None
     batch = as_batch(random_trees(Tokens(9), 3), Tokens(9))
-    assert not isinstance(model._plan(batch).tree, packed.StackLevels)
+    assert not isinstance(model._plan(batch).tree, StackLevels)
 
 
 @pytest.mark.gpu
@@ -97,9 +98,9 @@ def test_the_fused_cell_equals_the_plain_one(device: torch.device) -> None:
     found = []
     for where in (torch.device("cpu"), device):
         from_input, from_hidden, cell = (part.to(where) for part in parts)
-        hidden, new_cell, gates = packed.cell_forward(from_input, from_hidden, cell)
+        hidden, new_cell, gates = kernels.cell_forward(from_input, from_hidden, cell)
         found.append(
-            [hidden, new_cell, *packed.cell_backward(gradient.to(where), d_cell.to(where), cell, new_cell, gates)]
+            [hidden, new_cell, *kernels.cell_backward(gradient.to(where), d_cell.to(where), cell, new_cell, gates)]
         )
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(other.cpu(), one)

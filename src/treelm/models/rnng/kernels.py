@@ -1,0 +1,395 @@
+"""Hand-written sweeps of an RNNG, and the same in few large calls for a GPU.
+
+The plain form is ``tests/models/rnng/plain.py``.
+
+``compose`` is LSTM composition level by level for a CPU. What steps share is computed once: the product of a vector
+with the input weights, however many steps read it; the step on a nonterminal, and the product of its state with the
+hidden weights, however many local trees begin with that vector. Where all vectors differ (dropout by token), nothing is
+shared, and the passes that sharing takes are left out.
+
+On a GPU starting a kernel costs more than what most kernels compute:
+
+* ``compose_by_height``: all local trees of one height, whose children are words, labels and lower trees, are packed
+  sequences of two LSTM calls: NT, c_1 ... c_n and NT, c_n ... c_1, longest first. The library's kernel runs the chains
+  inside, and its last states are f and b of ``LSTMComposition``.
+* ``stack_lstm``: below an item of height k lies one of height k - 1, so a level needs the states of the level before it
+  alone: one product and one cell a level. ``layers.lstm.sweep_lstm`` computes the same on a CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from treelm.models.layers.lstm import LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
+from treelm.models.layers.packed import LevelProduct
+from treelm.models.layers.precision import (
+    SLACK_ROWS,
+    add_outer,
+    add_product,
+    gather_into,
+    like_operand,
+    linear,
+    multiply_into,
+    operand,
+    padded,
+    product,
+    sum_of_rows,
+)
+from treelm.models.rnng.composition import LSTMComposition
+from treelm.models.rnng.plan import ChainPlan, DirectionPlan, StackLevels, TreeLevel
+
+
+def _longest(local_trees: list[list[tuple[int, int]]]) -> int:
+    """Rows of the largest block, padded."""
+    return padded(max((end - start for level in local_trees for start, end in level), default=0))
+
+
+class _DirectionLSTM:
+    """One direction's LSTM: its steps forward through the levels, and their gradient back."""
+
+    def __init__(self, plan: DirectionPlan, heads: Tensor, projected: Tensor, weight: Tensor) -> None:
+        """Take the step on every head, and allocate the states of all others."""
+        self.plan, self.heads, self.projected = plan, heads, projected  # (L + F, 4E) inputs times their weights
+        self.weight = weight  # (4E, E) of the state
+        num_heads, new = len(heads), projected.new_empty
+        size, num_rows = weight.shape[1], num_heads + len(plan.inputs)
+        self.size = size
+        num_later = sum(block.end - block.middle for level in plan.blocks for block in level)
+        self.gates = new(num_rows + SLACK_ROWS, 4 * size)
+        self.hidden_before = weight.new_zeros(num_later + SLACK_ROWS, size)
+        self.multiply = LevelProduct(weight)
+        self.cell_before, self.cell, self.tanh_cell, self.hidden = (new(num_rows, size) for _ in range(4))
+        rows = slice(num_heads)
+        torch.index_select(projected, 0, heads, out=self.gates[rows])
+        self.cell_before[rows] = 0
+        lstm_cell_into(self.gates[rows], *self._states(rows))
+        self.shares_heads = num_later < len(plan.inputs)
+        self.from_heads = new(num_heads * self.shares_heads, 4 * size)  # hidden weights times the state of each head
+        multiply_into(self.from_heads, self.hidden[: len(self.from_heads)], weight.T)
+
+    def _states(self, rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.cell_before[rows], self.cell[rows], self.tanh_cell[rows], self.hidden[rows]
+
+    def compute(self, level: int) -> None:
+        """Take the steps of a level. Products are padded: what they write beyond a block is overwritten later."""
+        for start, middle, end, later in self.plan.blocks[level]:
+            rows, first = slice(len(self.heads) + start, len(self.heads) + end), middle - start
+            previous, gates = self.plan.previous[start:end], self.gates[rows]
+            torch.index_select(self.projected, 0, self.plan.inputs[start:end], out=gates)
+            if first:
+                gates[:first] += self.from_heads.index_select(0, previous[:first])
+            if middle < end:
+                num = padded(end - middle)
+                before = self.hidden_before[later : later + num]
+                gather_into(before[: end - middle], self.hidden, previous[first:])
+                self.multiply.add_to(self.gates[rows.start + first : rows.start + first + num], before)
+            torch.index_select(self.cell, 0, previous, out=self.cell_before[rows])
+            lstm_cell_into(gates, *self._states(rows))
+
+    def begin_gradient(self, d_projected: Tensor) -> None:
+        """Allocate gradients; fills ``d_projected`` (L + F, 4E), which starts at zero."""
+        self.d_projected = d_projected
+        self.d_hidden, self.d_cell = torch.empty_like(self.hidden), torch.zeros_like(self.cell)
+        self.d_from_heads = torch.zeros_like(self.from_heads)
+        self.d_later = self.weight.new_empty(len(self.hidden_before), 4 * self.size)  # of the gates of later steps
+        self.d_later[-SLACK_ROWS:] = 0
+        self.multiply_back = LevelProduct(self.weight.T)
+        longest = max((block.end - block.middle for level in self.plan.blocks for block in level), default=0)
+        self.d_before = self.gates.new_empty(padded(longest), self.size)
+
+    def _gates_gradient(self, rows: slice, d_gates: Tensor) -> Tensor:
+        states = self.gates[rows], self.cell_before[rows], self.tanh_cell[rows]
+        lstm_cell_gradient_into(d_gates, self.d_cell[rows], self.d_hidden[rows], *states)
+        return d_gates
+
+    def propagate(self, level: int) -> None:
+        """The gradient of ``compute``. One step follows each state but a shared head's: its gradient is set."""
+        for start, middle, end, later in reversed(self.plan.blocks[level]):
+            rows, first = slice(len(self.heads) + start, len(self.heads) + end), middle - start
+            previous = self.plan.previous[start:end]
+            d_gates = self._gates_gradient(rows, self.gates.new_empty(end - start, 4 * self.size))
+            if self.plan.reads_once:
+                self.d_projected.index_copy_(0, self.plan.inputs[start:end], d_gates)
+            else:
+                self.d_projected.index_add_(0, self.plan.inputs[start:end], d_gates)
+            d_cell_before = self.d_cell[rows] * self.gates[rows, self.size : 2 * self.size]
+            if self.shares_heads:
+                self.d_cell.index_add_(0, previous, d_cell_before)
+            else:
+                self.d_cell.index_copy_(0, previous, d_cell_before)
+            if first:
+                self.d_from_heads.index_add_(0, previous[:first], d_gates[:first])
+            if middle < end:
+                num = padded(end - middle)
+                self.d_later[later : later + end - middle] = d_gates[first:]
+                self.multiply_back.into(self.d_before[:num], self.d_later[later : later + num])
+                self.d_hidden.index_copy_(0, previous[first:], self.d_before[: end - middle])
+
+    def finish_gradient(self) -> Tensor:
+        """The gradient through the heads, and that of the hidden weights."""
+        rows = slice(len(self.heads))
+        multiply_into(self.d_hidden[: len(self.from_heads)], self.d_from_heads, self.weight)
+        d_gates = self._gates_gradient(rows, self.gates.new_empty(len(self.heads), 4 * self.size))
+        self.d_projected.index_add_(0, self.heads, d_gates)
+        d_weight, dtype = self.gates.new_zeros(4 * self.size, self.size), self.weight.dtype
+        add_outer(d_weight, self.d_from_heads, self.hidden[: len(self.from_heads)], dtype=dtype)
+        add_outer(d_weight, self.d_later[:-SLACK_ROWS], self.hidden_before[:-SLACK_ROWS], dtype=dtype)
+        return d_weight
+
+
+class _ComposeSweep(torch.autograd.Function):
+    """Keeps one row of memory a step; every weight's gradient is formed after the sweep."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        given: Tensor,  # (L, E)
+        weight_input: Tensor,  # (8E, E) forward, backward
+        bias: Tensor,  # (8E)
+        forward_weight: Tensor,  # (4E, E) of the state
+        backward_weight: Tensor,
+        output_weight: Tensor,  # (E, 2E)
+        output_bias: Tensor,
+        kept: Tensor | None,  # (F, 2E) dropout mask, scaled
+        plan: ChainPlan,
+    ) -> Tensor:
+        (num_given, size), num_local_trees = given.shape, len(plan.forward.last)
+        weights = operand(weight_input), operand(output_weight)
+        vectors = given.new_empty(num_given + num_local_trees + SLACK_ROWS, size)
+        multiplied = like_operand(vectors, weights[0])
+        for buffer in (vectors, multiplied):
+            buffer[:num_given], buffer[-SLACK_ROWS:] = given, 0
+        projected = given.new_empty(len(vectors), 8 * size)
+        multiply_into(projected[:num_given], multiplied[:num_given], weights[0].T, bias=bias)
+        project, transform = LevelProduct(weights[0], bias), LevelProduct(weights[1], output_bias)
+        readings = (
+            _DirectionLSTM(plan.forward, plan.heads, projected[:, : 4 * size], operand(forward_weight)),
+            _DirectionLSTM(plan.backward, plan.heads, projected[:, 4 * size :], operand(backward_weight)),
+        )
+        ends = weights[1].new_zeros(num_local_trees + SLACK_ROWS, 2 * size)  # drop([f; b])
+        longest = _longest(plan.local_trees)
+        outputs, summaries = given.new_zeros(longest, size), given.new_empty(longest, 2 * size)
+        for level, local_trees in enumerate(plan.local_trees):
+            for reading in readings:
+                reading.compute(level)
+            for start, end in local_trees:
+                rows, num, first = slice(start, end), padded(end - start), num_given + start
+                both = summaries[: end - start]
+                for half, reading in zip(torch.split(both, size, 1), readings, strict=True):
+                    torch.index_select(reading.hidden, 0, reading.plan.last[rows], out=half)
+                ends[rows] = both if kept is None else both.mul_(kept[rows])
+                transform.into(outputs[:num], ends[start : start + num])
+                torch.clamp_min(outputs[:num], 0, out=vectors[first : first + num])
+                if multiplied is not vectors:
+                    multiplied[first : first + num] = vectors[first : first + num]
+                project.into(projected[first : first + num], multiplied[first : first + num])
+        ctx.save_for_backward(multiplied, *weights, kept)
+        ctx.readings, ctx.ends, ctx.plan, ctx.num_given = readings, ends, plan, num_given
+        return vectors[: num_given + num_local_trees]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        vectors, weight_input, weight, kept = ctx.saved_tensors
+        num_given, num_local_trees, size = ctx.num_given, len(ctx.plan.forward.last), vectors.shape[1]
+        d_vectors = gradients[0].clone()
+        d_projected = d_vectors.new_zeros(len(vectors), 8 * size)
+        d_multiplied = like_operand(d_projected, vectors)
+        d_multiplied[-SLACK_ROWS:] = 0
+        d_outputs = vectors.new_zeros(num_local_trees + SLACK_ROWS, size)
+        longest = _longest(ctx.plan.local_trees)
+        d_ends, d_read = d_vectors.new_empty(longest, 2 * size), d_vectors.new_empty(longest, size)
+        project_back, transform_back = LevelProduct(weight_input.T), LevelProduct(weight.T)
+        for reading, half in zip(ctx.readings, torch.split(d_projected, 4 * size, 1), strict=True):
+            reading.begin_gradient(half)
+        for level in reversed(range(len(ctx.plan.local_trees))):
+            for start, end in ctx.plan.local_trees[level]:
+                rows, num, first = slice(start, end), padded(end - start), num_given + start
+                composed = slice(first, num_given + end)
+                if d_multiplied is not d_projected:
+                    d_multiplied[composed] = d_projected[composed]
+                project_back.into(d_read[:num], d_multiplied[first : first + num])
+                d_vectors[composed] += d_read[: end - start]
+                torch.mul(d_vectors[composed], vectors[composed] > 0, out=d_outputs[rows])
+                transform_back.into(d_ends[:num], d_outputs[start : start + num])
+                if kept is not None:
+                    d_ends[: end - start] *= kept[rows]
+                for half, reading in zip(torch.split(d_ends[: end - start], size, 1), ctx.readings, strict=True):
+                    reading.d_hidden.index_copy_(0, reading.plan.last[rows], half)
+            for reading in ctx.readings:
+                reading.propagate(level)
+        d_hidden_weights = [reading.finish_gradient() for reading in ctx.readings]
+        if d_multiplied is not d_projected:
+            d_multiplied[:num_given] = d_projected[:num_given]
+        add_product(d_vectors[:num_given], d_multiplied[:num_given], weight_input)
+        d_weight_input, d_weight = d_vectors.new_zeros(8 * size, size), d_vectors.new_zeros(size, 2 * size)
+        add_outer(d_weight_input, d_multiplied[:-SLACK_ROWS], vectors[:-SLACK_ROWS], dtype=weight.dtype)
+        add_outer(d_weight, d_outputs[:num_local_trees], ctx.ends[:num_local_trees], dtype=weight.dtype)
+        d_bias, d_output_bias = (sum_of_rows(rows, like=d_vectors) for rows in (d_multiplied[:-SLACK_ROWS], d_outputs))
+        d_inputs = d_vectors[:num_given], d_weight_input, d_bias
+        return *d_inputs, *d_hidden_weights, d_weight, d_output_bias, None, None
+
+
+def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, plan: ChainPlan) -> Tensor:
+    """All vectors (L + F, E): the given ones (L, E), then the constituents in schedule order.
+
+    ``kept`` is the dropout mask on [f; b], scaled, (F, 2E), or None.
+    """
+    if not plan.local_trees:
+        return given
+
+    lstms = composition.forward_lstm, composition.backward_lstm
+    weight_input = torch.cat([lstm.weight_input for lstm in lstms])
+    bias = torch.cat([lstm.bias for lstm in lstms])
+    weights = (*(lstm.weight_hidden for lstm in lstms), composition.output.weight, composition.output.bias)
+    vectors: Tensor = _ComposeSweep.apply(given, weight_input, bias, *weights, kept, plan)  # type: ignore[no-untyped-call]
+    return vectors
+
+
+class LSTMPieces(NamedTuple):
+    """An LSTM's weights with the library's gates (i, f, g, o), as slices of one buffer: cuDNN wants them so."""
+
+    weight_input: Tensor
+    weight_hidden: Tensor
+    bias_input: Tensor
+    bias_hidden: Tensor  # zero: there is one bias
+
+    @classmethod
+    def of(cls, lstm: LSTMWeights) -> LSTMPieces:
+        """Order the weights anew; gradients find their way back."""
+        parts = [library_gates(part) for part in (lstm.weight_input, lstm.weight_hidden, lstm.bias)]
+        parts.append(torch.zeros_like(parts[2]))
+        flat = operand(torch.cat([part.reshape(-1) for part in parts]))
+        pieces = torch.split(flat, [part.numel() for part in parts])
+        return cls(*(piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)))
+
+
+def library_gates(rows: Tensor) -> Tensor:
+    """From the gates i, f, o, g to i, f, g, o."""
+    i, f, o, g = rows.chunk(4, 0)
+    return torch.cat([i, f, g, o])
+
+
+def compose_by_height(
+    given: Tensor, composition: LSTMComposition, kept: Tensor | None, levels: list[TreeLevel]
+) -> Tensor:
+    """All vectors (L + F, E): the given ones (L, E), then constituents by height.
+
+    ``kept`` is the dropout mask on [f; b], scaled, (F, 2E), or None.
+    """
+    lstms = [LSTMPieces.of(lstm) for lstm in (composition.forward_lstm, composition.backward_lstm)]
+    weight, bias = operand(composition.output.weight), operand(composition.output.bias)
+    zero = weight.new_zeros(1, max((level.batch_sizes[0] for level in levels), default=0), given.shape[1])
+    vectors, start = given, 0
+    for level in levels:
+        batch_sizes = torch.tensor(level.batch_sizes)  # stays on the CPU, where the library looks at it
+        end = start + level.batch_sizes[0]
+        ends = [
+            last_states(operand(vectors.index_select(0, numbers)), batch_sizes, zero[:, : end - start], lstm)
+            for numbers, lstm in zip((level.forward, level.backward), lstms, strict=True)
+        ]
+        both = torch.cat(ends, 1)
+        if kept is not None:
+            both = both * kept[start:end].to(both.dtype)
+        vectors = torch.cat([vectors, functional.linear(both, weight, bias).relu().to(given.dtype)])
+        start = end
+    return vectors
+
+
+def last_states(inputs: Tensor, batch_sizes: Tensor, zero: Tensor, lstm: LSTMPieces) -> Tensor:
+    """Last hidden states (n, E) of packed sequences, longest first, in one call of the library's LSTM."""
+    found = torch._VF.lstm(inputs, batch_sizes, (zero, zero), list(lstm), True, 1, 0.0, True, False)
+    last: Tensor = found[1].squeeze(0)
+    return last
+
+
+class _StackSweep(torch.autograd.Function):
+    """The stack LSTM level by level; the gradient of its weights is one product after the sweep."""
+
+    @staticmethod
+    def forward(ctx: Any, projected: Tensor, weight_hidden: Tensor, levels: StackLevels) -> Tensor:
+        weight, parts = operand(weight_hidden), torch.split(projected, levels.sizes)
+        hidden = cell_before = projected.new_zeros(levels.sizes[0], weight.shape[1])
+        hidden_before = weight.new_empty(len(projected) - levels.sizes[0], weight.shape[1])
+        outputs, cells, cells_before, workspaces = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
+        of_levels = torch.split(hidden_before, levels.sizes[1:])
+        for level, gates in enumerate(parts):
+            if level == 0:
+                recurrent = torch.zeros_like(gates)
+            else:
+                before, below = of_levels[level - 1], levels.below[level - 1]
+                gather_into(before, hidden, below)
+                cell_before = cells[-1].index_select(0, below)
+                recurrent = (before @ weight.T).to(gates.dtype)
+            hidden, cell, workspace = cell_forward(gates, recurrent, cell_before)
+            outputs.append(hidden)
+            cells.append(cell)
+            cells_before.append(cell_before)
+            workspaces.append(workspace)
+        ctx.save_for_backward(hidden_before, weight, *cells, *cells_before, *workspaces)
+        ctx.levels = levels
+        return torch.cat(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        hidden_before, weight, *saved = ctx.saved_tensors
+        levels: StackLevels = ctx.levels
+        num_levels = len(levels.sizes)
+        cells, cells_before, workspaces = (saved[k * num_levels : (k + 1) * num_levels] for k in range(3))
+        d_hidden = gradients[0].clone()  # which gathers what comes from the level above
+        of_hidden, of_cell = (torch.split(one, levels.sizes) for one in (d_hidden, torch.zeros_like(d_hidden)))
+        found = []
+        for level in range(num_levels - 1, -1, -1):
+            states = cells_before[level], cells[level], workspaces[level]
+            d_gates, d_cell_before = cell_backward(of_hidden[level], of_cell[level], *states)
+            found.append(d_gates)
+            if level:
+                below = levels.below[level - 1]
+                of_hidden[level - 1].index_add_(0, below, (d_gates.to(weight.dtype) @ weight).to(d_gates.dtype))
+                of_cell[level - 1].index_add_(0, below, d_cell_before)
+        d_projected = torch.cat(found[::-1])
+        d_weight = product(d_projected[levels.sizes[0] :].to(weight.dtype).T, hidden_before, like=d_projected)
+        return d_projected, d_weight, None
+
+
+def stack_lstm(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels) -> Tensor:
+    """Hidden states (T, H) of inputs (T, I), both by the height of the stack."""
+    weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))
+    projected = linear(inputs, weight_input, bias)
+    hidden: Tensor = _StackSweep.apply(projected, weight_hidden, levels)  # type: ignore[no-untyped-call]
+    return hidden
+
+
+def cell_forward(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The LSTM cell of both products (n, 4H): hidden and cell state (n, H), and the gates that its gradient needs.
+
+    One kernel on a GPU.
+    """
+    if from_input.is_cuda:
+        found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._thnn_fused_lstm_cell(from_input, from_hidden, cell)
+        return found
+    size = cell.shape[1]
+    gates = (from_input + from_hidden).sigmoid()
+    i, f, g, o = gates.chunk(4, 1)
+    g.copy_((from_input[:, 2 * size : 3 * size] + from_hidden[:, 2 * size : 3 * size]).tanh())
+    new_cell = f * cell + i * g
+    return o * new_cell.tanh(), new_cell, gates
+
+
+def cell_backward(
+    d_hidden: Tensor, d_cell: Tensor, cell_before: Tensor, cell: Tensor, gates: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of ``cell_forward`` by the sum of both products (n, 4H) and by the cell state before (n, H)."""
+    if d_hidden.is_cuda:
+        backward = torch.ops.aten._thnn_fused_lstm_cell_backward_impl
+        d_gates, d_cell_before, _ = backward(d_hidden, d_cell, cell_before, cell, gates, False)
+        return d_gates, d_cell_before
+    i, f, g, o = gates.chunk(4, 1)
+    tanh_cell = cell.tanh()
+    d_new = d_cell + d_hidden * o * (1 - tanh_cell**2)
+    of_gates = (d_new * g, d_new * cell_before, d_new * i, d_hidden * tanh_cell)
+    slopes = (i * (1 - i), f * (1 - f), 1 - g**2, o * (1 - o))
+    return torch.cat([one * slope for one, slope in zip(of_gates, slopes, strict=True)], 1), d_new * f
