@@ -41,7 +41,7 @@ def test_the_audit_changes_nothing() -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
 
 
-def test_with_layer_norm_and_without_dropout_training_computes_the_scores() -> None:
+def test_training_mode_equals_scores_with_layer_norm() -> None:
     network = prpn(**DROPOUT)
     for one, other in zip(training_log_probs(network, SENTENCES), network.score(SENTENCES), strict=True):
         assert abs(one - other.log_probs).max() < 1e-8

@@ -73,7 +73,7 @@ def test_trivial_trees_can_be_left_out() -> None:
     assert without == replace(with_them, baselines=())
 
 
-def test_a_model_without_labels_is_scored_unlabelled_and_the_protocol_says_so() -> None:
+def test_model_without_labels_is_scored_unlabelled() -> None:
     result = evaluate_parses(GOLD, TREES, system="toy", split="dev", protocols=())
     assert result.bracketing[0].protocol == "evalb (collins, unlabelled)"
     assert result.perplexities == result.baselines == ()
@@ -87,7 +87,7 @@ def test_one_label_is_no_label() -> None:
     assert result.unknown_labels == {}
 
 
-def test_our_writers_output_scores_100_against_the_treebank_file(tmp_path: Path) -> None:
+def test_written_trees_score_100_against_source(tmp_path: Path) -> None:
     gold, predicted = tmp_path / "g.ptb", tmp_path / "p.ptb"
     gold.write_text("".join(LINES))
     predicted.write_text("".join(format_tree(tree) + "\n" for tree in TREES))

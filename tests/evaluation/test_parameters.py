@@ -50,7 +50,7 @@ def test_built_in_collins_says_what_its_file_says() -> None:
         ("DISC_ONLY 1", "mine.prm:2: DISC_ONLY 1"),
     ],
 )
-def test_nonsense_is_refused_with_its_line(line: str, expected: str) -> None:
+def test_invalid_parameters_name_their_line(line: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         parse_parameters(f"# comment\n{line}\n", source="mine.prm")
 
@@ -61,7 +61,7 @@ def test_parameters_are_found_by_name_else_by_path(tmp_path: Path) -> None:
     assert not find_parameters(str(tmp_path / "mine.prm")).labeled
 
 
-def test_missing_file_is_a_user_error_that_names_the_built_in_sets(tmp_path: Path) -> None:
+def test_missing_parameters_file_names_built_in_sets(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="collins"):
         read_parameters(tmp_path / "none.prm")
 

@@ -55,7 +55,7 @@ def test_perplexity_has_the_bits_of_all_sentences(corpus: list[list[tuple[float,
     assert math.log2(found.value) * found.num_units == pytest.approx(by_sentence)
 
 
-def test_a_uniform_model_has_the_size_of_its_choice_as_perplexity() -> None:
+def test_perplexity_of_uniform_model() -> None:
     found = perplexity(sum_scores([score([math.log2(10)] * 7, list(range(6)))]))
     assert found.value == pytest.approx(10)
 
@@ -67,7 +67,7 @@ def test_sums_of_parts_add_up() -> None:
     assert (sum_scores(SCORES[:1]) + sum_scores(SCORES[1:], SENTENCES[1:])).num_characters is None
 
 
-def test_lower_bounds_on_probability_are_upper_bounds_on_perplexity() -> None:
+def test_lower_bounds_give_upper_bounds_on_perplexity() -> None:
     assert not perplexity(sum_scores(SCORES)).is_upper_bound
     assert perplexity(sum_scores([*SCORES, score([1, 1], [0], is_lower_bound=True)])).is_upper_bound
 
@@ -86,7 +86,7 @@ def test_what_is_no_log_probability_is_no_score(bits: float) -> None:
         score([1, bits], [0])
 
 
-def test_nothing_to_divide_by_and_characters_unknown_are_user_errors() -> None:
+def test_perplexity_of_nothing_is_an_error() -> None:
     with pytest.raises(InputError, match="characters were not counted"):
         perplexity(sum_scores(SCORES), unit="character")
     empty = LikelihoodSums(tokens_nats=0, end_nats=0, num_sentences=0, num_words=0, num_tokens=0)

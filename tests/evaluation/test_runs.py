@@ -51,7 +51,7 @@ def files(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "bad.conllu"), str(tmp_path / "good.conllu")]
 
 
-def test_a_som_on_dependency_trees_has_perplexity_both_protocols_and_accuracies(files: list[str]) -> None:
+def test_som_on_dependency_trees(files: list[str]) -> None:
     network = worlds.som().eval()
     sentences = list(read_sentences(files[1]))
     result = evaluate_sentences(network, sentences, split="good").result
@@ -75,9 +75,7 @@ def test_a_bare_parser_has_trees_and_no_perplexity(files: list[str]) -> None:
     assert not any(name.startswith("perplexity") for name in summary_row(judgement.result))
 
 
-def test_sentences_that_are_skipped_count_in_their_own_file_only(
-    files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skipped_sentences_count_by_file(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
     evaluation = EvaluationConfig()
     data = DataConfig(corpus="toy")
@@ -176,9 +174,7 @@ def test_a_summary_has_one_row_for_each_file_as_tsv_and_as_json(tmp_path: Path) 
         check_suffix(tmp_path / "rows.csv")
 
 
-def test_sentences_that_are_skipped_are_left_out_of_the_stream_and_named_once(
-    files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skipped_sentences_in_streams(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "load", lambda run, device: prpn(seed=1).eval())
     for stream in ("only", "beside"):
         evaluation = EvaluationConfig(stream=stream, stream_rows=1)  # type: ignore[arg-type]

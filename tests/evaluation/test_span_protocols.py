@@ -46,7 +46,7 @@ def spans(protocol: SpanProtocol, keep: list[bool]) -> Counter[tuple[int, int]]:
 KEEP = [True, True, False, True, True, False]
 
 
-def test_what_each_protocol_counts_in_one_tree() -> None:
+def test_spans_by_protocol() -> None:
     assert spans(WSJ10, KEEP) == {(0, 2): 1, (2, 4): 1}
     assert spans(PLAIN, [True] * 6) == {(0, 6): 1, (0, 2): 2, (3, 5): 1, (4, 5): 1}
 
@@ -59,7 +59,7 @@ def test_what_each_protocol_counts_in_one_tree() -> None:
         ({"duplicates": "multiset"}, {(0, 2): 2, (2, 4): 1}),
     ],
 )
-def test_each_switch_by_itself(change: dict[str, object], expected: dict[tuple[int, int], int]) -> None:
+def test_protocol_switches(change: dict[str, object], expected: dict[tuple[int, int], int]) -> None:
     assert spans(replace(WSJ10, **change), KEEP) == expected  # type: ignore[arg-type]
 
 
@@ -71,7 +71,7 @@ def test_labels_do_not_matter_and_hand_counted_f1() -> None:
     assert result.corpus_f1 == result.sentence_f1 == 50.0
 
 
-def test_a_span_that_punctuation_alone_keeps_from_the_sentence_is_dropped() -> None:
+def test_whole_sentence_span_after_removal_is_dropped() -> None:
     assert counts(score("(S (X (NN a) (NN b)) (. .))", "(S (X (NN a) (NN b)) (. .))")) == (0, 0, 0)
 
 
@@ -84,7 +84,7 @@ def test_length_is_counted_after_removal() -> None:
     assert len(score(eleven, eleven, WSJ40).sentences) == 1
 
 
-def test_sentences_without_gold_spans_count_as_100_unless_spans_are_predicted() -> None:
+def test_f1_of_sentences_without_gold_spans() -> None:
     assert score("(S (NN a) (NN b))", "(S (NN a) (NN b))").sentence_f1 == 100.0
     flat, deep = "(S (NN a) (NN b) (NN c))", "(S (X (NN a) (NN b)) (NN c))"
     assert score(flat, deep).sentence_f1 == 0.0
@@ -94,7 +94,7 @@ def test_sentences_without_gold_spans_count_as_100_unless_spans_are_predicted() 
     assert len(score(deep, flat, left_out).sentences) == 1
 
 
-def test_corpus_level_weighs_spans_and_sentence_level_sentences() -> None:
+def test_corpus_and_sentence_f1() -> None:
     good = "(S (A (NN a) (NN b)) (B (NN c) (NN d)))"
     bad = "(S (NN a) (A (NN b) (NN c) (NN d)))"
     tiny = "(S (A (NN a) (NN b)) (NN c))"
@@ -128,7 +128,7 @@ def test_a_malformed_tree_is_an_error_that_is_counted() -> None:
     assert "not closed" in score(GOLD, "(S (NN x)").errors[0]
 
 
-def test_without_tags_punctuation_is_known_by_a_word_list_and_the_name_says_so() -> None:
+def test_punctuation_by_word_list() -> None:
     tree = Tree("S", [Tree("A", ["a", "b"]), ",", Tree("B", ["c", "d"]), "."])
     result = score_spans([bracketing_of(tree)], [bracketing_of(tree)], WSJ10)
     assert counts(result) == (2, 2, 2)
@@ -147,7 +147,7 @@ def test_tags_of_other_treebanks_remove_punctuation_too(comma: str, stop: str, n
     assert result.name == name
 
 
-def test_one_comma_with_a_wrong_tag_changes_nothing_for_a_corpus() -> None:
+def test_one_mistagged_comma_keeps_removal_by_tags() -> None:
     wrong = GOLD.replace("(, ,)", "(NN ,)")
     result = score_spans([parse_bracketing(GOLD), parse_bracketing(wrong)], [parse_bracketing(GOLD)] * 2, WSJ10)
     assert result.name == "wsj10"
@@ -161,7 +161,7 @@ def test_known_tags_decide_where_one_full_stop_has_another() -> None:
     assert (result.name, counts(result)) == ("wsj10", (2, 2, 2))
 
 
-def test_a_word_that_looks_like_punctuation_stays_where_none_is_left() -> None:
+def test_tagged_apostrophe_is_kept() -> None:
     gold = "(S (A (NNS a) (POS ')) (NN b) (NN c))"
     assert counts(score(gold, gold)) == (1, 1, 1)
 
@@ -171,7 +171,7 @@ def test_traces_are_never_words_where_the_word_list_decides() -> None:
     assert counts(score(gold, "(S (A (X a) (X b)) (X c) (X .))")) == (1, 1, 1)
 
 
-def test_a_sentence_without_tags_in_a_tagged_corpus_loses_its_punctuation_too() -> None:
+def test_untagged_sentence_in_tagged_corpus() -> None:
     tree = Tree("S", [Tree("A", ["a", "b"]), ",", Tree("B", ["c", "d"]), "."])
     bare, tagged = bracketing_of(tree), bracketing_of(tree, tags=["X", "X", ",", "X", "X", "."])
     assert counts(score_spans([bare, tagged], [bare, tagged], WSJ10)) == (4, 4, 4)
@@ -231,7 +231,7 @@ def test_swapping_the_sides_swaps_precision_and_recall(
     assert (one.matched, one.gold, one.predicted) == (other.matched, other.predicted, other.gold)
 
 
-def test_gold_trees_are_made_binary_from_the_left_under_binarised() -> None:
+def test_binarised_protocol() -> None:
     gold = "(S (NP (DT the) (JJ old) (NN dog)) (VBZ barks) (. .))"
     exact = "(X (X (X (X (X the) (X old)) (X dog)) (X barks)) (X .))"
     assert counts(score(gold, exact, BINARISED)) == (4, 4, 4)
@@ -240,12 +240,12 @@ def test_gold_trees_are_made_binary_from_the_left_under_binarised() -> None:
     assert "binary from the left" in BINARISED.description
 
 
-def test_without_punctuation_sentences_of_any_length_count_and_their_whole_spans_do_not() -> None:
+def test_no_punctuation_protocol() -> None:
     gold = "(S " + "(NP (NN a) (NN b)) " * 30 + "(. .))"
     assert counts(score(gold, gold, NO_PUNCTUATION)) == (30, 30, 30)
 
 
-def test_klein_counts_whole_sentences_and_leaves_out_single_words() -> None:
+def test_klein_protocol() -> None:
     assert spans(KLEIN, KEEP) == {(0, 4): 1, (0, 2): 1, (2, 4): 1}
     right = "(X (DT the) (X (NN dog) (, ,) (X (VBZ sees) (PRP it))) (. .))"
     assert counts(score(GOLD, right, KLEIN)) == (2, 3, 3)

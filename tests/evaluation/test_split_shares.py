@@ -14,7 +14,7 @@ from treelm.training.recipe import ModelConfig
 from treelm.trees.tree import Tree
 
 
-def test_splits_are_left_right_or_neither_of_all_or_of_longer_ones() -> None:
+def test_left_and_right_splits() -> None:
     trees = [
         "(X a (X b (X c d)))",  # right, right, two words
         "(X (X a b) c)",  # left, two words
@@ -41,7 +41,7 @@ def test_shares_of_random_networks_differ_from_seed_to_seed() -> None:
     assert [one.percentages("longer")[1] for one in right] == [100, 100]
 
 
-def test_a_recipe_s_model_is_built_from_a_seed_and_leaves_other_draws_alone() -> None:
+def test_untrained_model_from_seed() -> None:
     build = untrained(ModelConfig(system="palm", config=PaLMConfig(**TINY)), [["b", "a"], ["c", "a"]])
     before = torch.random.get_rng_state()
     first, again, other = build(1), build(1), build(2)
@@ -59,6 +59,6 @@ def test_a_recipe_s_model_is_built_from_a_seed_and_leaves_other_draws_alone() ->
     ],
     ids=["no trees", "given trees"],
 )
-def test_a_system_without_binary_trees_of_its_own_is_refused(model: ModelConfig) -> None:
+def test_system_without_binary_trees_is_an_error(model: ModelConfig) -> None:
     with pytest.raises(InputError, match=f"this {model.system} has no binary trees of its own"):
         untrained(model, [["a"]])(0)

@@ -59,7 +59,7 @@ def tokens_of(vocabulary: Vocabulary) -> list[int]:
     return [one for line in LINES for one in [*vocabulary.encode(line.split()).ids.tolist(), len(vocabulary)]]
 
 
-def test_one_row_is_the_text_as_it_stands_and_all_its_tokens_count() -> None:
+def test_one_stream_row_is_the_whole_text() -> None:
     vocabulary = WordVocabulary(WORDS)
     model = lstm(vocabulary).train()
     (found,) = stream_perplexities(model, text_corpus(LINES), StreamProtocol(rows=1))
@@ -70,7 +70,7 @@ def test_one_row_is_the_text_as_it_stands_and_all_its_tokens_count() -> None:
     assert found.name == "perplexity per word, with end of sentence, in a stream of 1 row"
 
 
-def test_more_rows_begin_from_the_zero_state_and_leave_no_token_out() -> None:
+def test_stream_rows_cover_all_tokens() -> None:
     vocabulary = WordVocabulary(WORDS)
     model = lstm(vocabulary)
     tokens = tokens_of(vocabulary)

@@ -62,7 +62,7 @@ def test_several_seeds_have_means_deviations_and_an_agreement() -> None:
     assert str(row.agreement) == "33.3 ± 57.7"
 
 
-def test_a_unary_chain_counts_for_each_of_its_labels_and_removed_words_for_none() -> None:
+def test_recall_by_label_of_unary_chains() -> None:
     gold = "(S (NP I) (VP (VP think) (S (VP (V so) (NP it)))))"
     row = analysed([gold], LearnedTrees(name="x", seeds=[trees("(X I (X think (X so it)))")]))
     assert means(row.recall_by_label) == {"VP": 100.0, "S": 100.0}  # single words do not count here
@@ -120,7 +120,7 @@ def test_trivial_rows_are_those_of_the_baselines() -> None:
     assert result.labels == {"NP": 4, "VP": 2, "PP": 1}
 
 
-def test_the_biased_builder_makes_random_distances_branch_to_the_right() -> None:
+def test_biased_builder_branches_right() -> None:
     rows = {row.name: row for row in analyse_structure([sentence("(S a b c d e f g h)")] * 60, [], WSJ10).rows}
     biased, unbiased = (rows[f"random distances, {builder} builder"] for builder in ("biased", "unbiased"))
     assert biased.right_branching.mean > unbiased.right_branching.mean + 5
@@ -153,7 +153,7 @@ def test_what_cannot_be_analysed_is_refused_in_one_line() -> None:
         analyse_structure([long], [], WSJ10)
 
 
-def test_labels_of_trees_stand_for_their_most_frequent_gold_label() -> None:
+def test_many_to_one_labels() -> None:
     found = [
         "(TOP (A the dog) (B saw (A a cat)))",  # A: NP, NP; B: VP
         "(TOP (B the dog) (B saw (A a cat)))",  # B: NP, VP
@@ -165,13 +165,13 @@ def test_labels_of_trees_stand_for_their_most_frequent_gold_label() -> None:
     assert row.many_to_one.mean == pytest.approx(100 * (4 + 2 + 1) / 8)
 
 
-def test_a_span_of_a_unary_chain_has_the_label_that_the_corpus_has_most() -> None:
+def test_label_of_unary_chain_span() -> None:
     gold = "(S (NP a b) (VP (S (NP c d)) (NP e f)))"
     row = analysed([gold], LearnedTrees(name="x", seeds=[trees("(T (A a b) (B (C c d) (A e f)))")]))
     assert row.symbols == {"A": {"NP": 2}, "B": {"VP": 1}, "C": {"NP": 1}}
 
 
-def test_trees_with_one_label_for_all_have_no_labels_to_speak_of() -> None:
+def test_trees_with_one_label_have_no_symbols() -> None:
     row = analysed([GOLD], LearnedTrees(name="right", seeds=[trees(RIGHT)]))
     assert row.many_to_one is None
     assert row.symbols == {}

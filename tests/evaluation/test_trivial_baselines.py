@@ -27,7 +27,7 @@ def test_hand_counted_rows() -> None:
     assert found["binary upper bound"].corpus_f1 == 100.0
 
 
-def test_upper_bound_finds_every_gold_span_and_pays_in_precision() -> None:
+def test_upper_bound_has_full_recall() -> None:
     gold = [parse_bracketing("(S (A (NN a) (NN b) (NN c) (NN d)) (NN e))")]
     found = rows(gold, WSJ10)
     assert found["binary upper bound"].corpus_f1 == pytest.approx(100 * 2 * 1 / (1 + 3))
@@ -59,7 +59,7 @@ def test_the_two_random_rows_draw_splits_and_trees() -> None:
     assert found["random"].corpus_f1 == pytest.approx(100 / 3 + 2 * 50 / 6, abs=4)
 
 
-def test_random_distances_only_make_trees_that_their_builder_can() -> None:
+def test_random_distances_respect_builder() -> None:
     gold = [parse_bracketing("(S (A (NN a) (NN b)) (B (C (NN c) (NN d)) (NN e)))")]
     found = {row.name: row for row in trivial_baselines(gold, WSJ10, num_seeds=60, random_distances=True)}
     assert found["random distances, unbiased builder"].num_seeds == 60
@@ -95,7 +95,7 @@ def test_baselines_of_the_wsj_sample(protocol: SpanProtocol, expected: dict[str,
         assert round(found[name].corpus_f1, 1) == corpus
 
 
-def test_klein_s_published_baselines_are_near_those_of_the_wsj_sample() -> None:
+def test_klein_baselines_on_wsj_sample() -> None:
     """Table 5, Shen et al. 2018, after Klein 2005: other sentences of the same newspaper, so within two points."""
     found = {name: row.corpus_f1 for name, row in rows(wsj_sample(), KLEIN, num_seeds=1).items()}
     published = {"left-branching": 28.7, "right-branching": 61.7, "binary upper bound": 88.1}

@@ -82,7 +82,7 @@ def test_tables_are_chosen_by_number(paper: Path, root: DataRoot) -> None:
 
 
 @pytest.mark.parametrize("name", paper_names())
-def test_every_shipped_declaration_loads_and_every_table_is_there(name: str) -> None:
+def test_shipped_declarations_load(name: str) -> None:
     """Recipes, settings, metrics, baselines and names of data are checked by loading."""
     folder = paper_folder(name)
     root = DataRoot(None, data_sets(folder))
@@ -117,7 +117,7 @@ def test_stand_ins_have_the_units_of_their_label(name: str) -> None:
                     assert units is None or units <= int(named[1]), (table.name, row.name)
 
 
-def test_parts_of_som_that_are_left_to_right_language_models_have_an_sg_score() -> None:
+def test_sg_score_of_som_variants() -> None:
     folder = paper_folder("som")
     (table,) = load_paper(folder, DataRoot(None, data_sets(folder)).sets, ["2"])
     (column,) = (one for one in table.columns if one.metric == "sg_score")

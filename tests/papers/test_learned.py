@@ -74,7 +74,7 @@ def test_agreement_is_f1_of_one_seed_against_another() -> None:
     assert agreement(one, other) == pytest.approx(100 * 2 * (spans[0] & spans[1]).total() / (6 + 6))
 
 
-def test_a_table_has_the_agreement_of_the_seeds_that_are_done(table: Table, root: DataRoot, tmp_path: Path) -> None:
+def test_agreement_of_finished_seeds(table: Table, root: DataRoot, tmp_path: Path) -> None:
     """Trees of untrained networks will do."""
     measures = {"trees": {"kind": "structure", "split": "test", "protocol": "plain", "draws": 2}}
     columns = (replace(table.columns[1], metric=AGREEMENT), replace(table.columns[1], name="f1", metric="sentence f1"))

@@ -100,7 +100,7 @@ def test_the_metrics_of_shipped_tables_are_measured(
     assert set(values) <= set(measure.metrics())
 
 
-def test_a_search_of_no_sentences_is_refused() -> None:
+def test_search_without_sentences_is_an_error() -> None:
     widths = {"action_beam": 4, "word_beam": 2, "fast_track": 1}
     with pytest.raises(InputError, match="sentences_at_once = 0"):
         SearchSpeed(**widths, sentences_at_once=0)
@@ -117,7 +117,7 @@ def test_trivial_trees_are_computed_for_their_own_rows_alone(monkeypatch: pytest
     assert "unlabeled_f1_corpus, plain" in measure.of_run(subject).values
 
 
-def test_trees_alone_are_those_of_the_whole_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_without_scores_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """F1 needs no perplexity, which takes many times as long as PRPN's trees."""
     subject = Subject(KEPT / "prpn", DataRoot(None, data_sets(Path())), "gum-open")
     whole = Evaluate(protocols=("plain", "wsj10"), tree_builder="biased", max_sentences=20)
@@ -205,7 +205,7 @@ def test_minimal_pairs_are_counted_in_percent(pairs_root: DataRoot) -> None:
         (Structure, {"max_sentences": -1}, "max_sentences = -1"),
     ],
 )
-def test_measures_of_nothing_are_refused(kind: type[Measure], options: dict[str, Any], found: str) -> None:
+def test_impossible_options_are_errors(kind: type[Measure], options: dict[str, Any], found: str) -> None:
     with pytest.raises(InputError, match=found):
         kind(**options)
 
@@ -227,7 +227,7 @@ def test_training_is_measured_in_a_process_of_its_own() -> None:
     assert all(value > 0 for value in values.values())
 
 
-def test_words_scored_a_second_are_those_of_the_split_by_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scoring_speed_by_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     need("lstm-gum-open")
     subject = Subject(shipped_folder("lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
     measure = ScoringSpeed(split="dev", max_sentences=FEW)

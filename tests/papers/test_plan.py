@@ -22,9 +22,7 @@ def test_seeds_come_one_after_the_other(table: Table, root: DataRoot) -> None:
     assert seeds == [0, 1, 1, 2, 2]
 
 
-def test_a_run_is_named_by_all_that_it_follows_from_but_the_place_of_its_data(
-    table: Table, root: DataRoot, paper: Path
-) -> None:
+def test_run_name_depends_on_recipe_not_paths(table: Table, root: DataRoot, paper: Path) -> None:
     def names(table: Table, root: DataRoot) -> set[str]:
         return {name for name, job in make_plan([table], root, small=True, seeds=1).jobs.items() if job.run}
 
@@ -40,7 +38,7 @@ def test_a_run_is_named_by_all_that_it_follows_from_but_the_place_of_its_data(
     assert names(table, root) == names(evaluated, root)
 
 
-def test_a_row_without_data_says_which_and_where_they_come_from(table: Table, root: DataRoot) -> None:
+def test_row_without_data_names_source(table: Table, root: DataRoot) -> None:
     plan = make_plan([table], root, small=False, seeds=None)
     whole, without, branching, absent = plan.tables[0].rows
     needed = "needs large (many sentences): the publisher; as large in the folder of --data"
@@ -49,7 +47,7 @@ def test_a_row_without_data_says_which_and_where_they_come_from(table: Table, ro
     assert plan.jobs == {}
 
 
-def test_the_first_stand_in_whose_data_are_at_hand_is_taken(table: Table, root: DataRoot) -> None:
+def test_first_stand_in_with_data_is_used(table: Table, root: DataRoot) -> None:
     better = StandIn(label="large, 6 units", data="large")
     table = replace(table, stand_ins=(better, *table.stand_ins))
     labels = {row.label for row in make_plan([table], root, small=True, seeds=1).tables[0].rows}

@@ -118,7 +118,7 @@ def test_the_interval_of_a_mean_is_students() -> None:
     assert interval([0.0] * 15 + [1.0] + [2.0] * 15) == pytest.approx(2.042 / 31**0.5, rel=1e-3)
 
 
-def test_what_was_measured_by_other_options_is_not_taken(plan: Plan, result: Result, tmp_path: Path) -> None:
+def test_values_of_other_options_are_not_reused(plan: Plan, result: Result, tmp_path: Path) -> None:
     job = plan.tables[0].rows[0].jobs[0]
     assert kept(tmp_path / FOLDER / job.name, Evaluate(split="test")) is not None
     assert kept(tmp_path / FOLDER / job.name, Evaluate(split="dev")) is None

@@ -72,7 +72,7 @@ def test_published_models_predict_natural_stories_as_known(stories: ReadingCorpu
     check(corpus, DESIGNS[table], NATURAL_STORIES[table])
 
 
-def test_models_that_are_shown_unless_others_are_named_are_those_of_the_tables(stories: ReadingCorpus) -> None:
+def test_default_reference_models(stories: ReadingCorpus) -> None:
     assert stories.references == tuple(NATURAL_STORIES["G"].rows)
 
 
@@ -86,7 +86,7 @@ def test_times_as_published_lie_one_row_early(stories: ReadingCorpus) -> None:
 
 
 @pytest.mark.parametrize("alignment", NEIGHBOURS)
-def test_a_row_responds_to_the_words_around_it_as_known(alignment: Alignment) -> None:
+def test_responses_to_neighbouring_words(alignment: Alignment) -> None:
     """``treelm reading`` has the words before alone; here those after join them, which shows where times belong."""
     corpus = natural_stories.load(folder(natural_stories.NAME), alignment=alignment)
     around = np.column_stack(
@@ -126,7 +126,7 @@ def test_babylm_scores_are_those_of_its_formula(sentences: ReadingCorpus) -> Non
 @pytest.mark.parametrize(
     ("load", "repository"), [(natural_stories.load, "naturalstories"), (ucl.load, "prediction-resource")]
 )
-def test_a_corpus_that_is_not_here_says_where_it_is(load: object, repository: str, tmp_path: Path) -> None:
+def test_missing_corpus_names_source(load: object, repository: str, tmp_path: Path) -> None:
     assert callable(load)
     with pytest.raises(InputError, match="may not be shipped") as error:
         load(str(tmp_path))
@@ -161,7 +161,7 @@ def words(times: Sequence[float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_the_time_of_a_row_goes_to_the_word_after_it_within_a_story() -> None:
+def test_times_move_down_one_row_within_story() -> None:
     corpus = _corpus(words([300, 310, 320, 330]), {}, "corrected")
     np.testing.assert_array_equal(corpus.responses["mean_rt"], [np.nan, 300, 310, 320] * 2)
     np.testing.assert_array_equal(_corpus(words([300, 310]), {}, "published").responses["mean_rt"], [300, 310] * 2)
@@ -169,7 +169,7 @@ def test_the_time_of_a_row_goes_to_the_word_after_it_within_a_story() -> None:
     assert corpus.usable.tolist() == [False, True, True, True] * 2
 
 
-def test_what_is_on_a_word_and_around_it() -> None:
+def test_marks_and_filters() -> None:
     corpus = _corpus(words([1.0] * 8), {}, "corrected")
     assert corpus.predictors["mark"].tolist() == [1, 0, 0, 0] * 4
     assert corpus.predictors["freq"].tolist() == [3.0] * 16
@@ -232,7 +232,7 @@ So,,1
 """Two stories in the files that the published corpus has; GPT-3 knows nothing of what a story begins with."""
 
 
-def test_a_clone_is_read_in_the_order_of_its_stories(tmp_path: Path) -> None:
+def test_clone_of_natural_stories(tmp_path: Path) -> None:
     for name, text in CLONE.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ def test_a_bend_that_the_line_misses_is_seen() -> None:
     assert bend(0.6) == pytest.approx(0.6, abs=0.1)
 
 
-def test_residuals_are_centred_and_their_quantiles_normal_where_noise_is() -> None:
+def test_residuals_of_gaussian_noise() -> None:
     found = diagnose(world(0.0), "true")
     mean = sum(one.mean * one.num_words for one in found.by_fitted) / len(world(0.0).times)
     assert mean == pytest.approx(0, abs=1e-9)

@@ -33,7 +33,7 @@ def test_held_out_likelihood_is_that_of_the_normal_equations() -> None:
     np.testing.assert_allclose(fast, plain_likelihood(world.times, predictors, world.folds), atol=1e-9)
 
 
-def test_delta_is_the_gain_over_the_baseline_and_its_interval_is_clustered_by_story() -> None:
+def test_delta_and_clustered_interval() -> None:
     corpus = made_up()
     world = Regression(corpus, Design(), [corpus.published["true"]])
     gains = plain_likelihood(world.times, np.column_stack([world.base, world.bits("true")]), world.folds)
@@ -76,7 +76,7 @@ def test_the_span_of_splines_holds_the_line() -> None:
     assert abs(left).max() < 1e-9
 
 
-def test_a_model_adds_nothing_to_itself_and_the_truth_adds_to_noise() -> None:
+def test_gain_over_another_model() -> None:
     corpus = made_up()
     true, noise = corpus.published["true"], corpus.published["noise"]
     twin = surprisals("twin", true.bits * 2)
@@ -97,7 +97,7 @@ def test_classes_part_the_words_and_their_gains() -> None:
     assert weighted / result.num_words == pytest.approx(model.delta.nats_per_word)
 
 
-def test_words_that_one_model_lacks_are_left_out_for_all_and_counted() -> None:
+def test_missing_surprisals_exclude_words_for_all() -> None:
     corpus = made_up()
     bits = corpus.published["noise"].bits.copy()
     bits[50], bits[300] = np.nan, np.inf
@@ -129,7 +129,7 @@ def test_designs_that_cannot_be_are_refused(design: Design, found: str) -> None:
         measure_reading(corpus, [corpus.published["true"]], design)
 
 
-def test_two_models_of_one_name_and_an_unknown_other_are_refused() -> None:
+def test_duplicate_and_unknown_models_are_errors() -> None:
     corpus = made_up()
     true = corpus.published["true"]
     with pytest.raises(InputError, match="two models named true"):
@@ -138,7 +138,7 @@ def test_two_models_of_one_name_and_an_unknown_other_are_refused() -> None:
         measure_reading(corpus, [true], over=("false",))
 
 
-def test_surprisals_that_do_not_vary_add_nothing_and_stop_nobody_else() -> None:
+def test_constant_surprisals_add_nothing() -> None:
     corpus = made_up()
     result = measure_reading(corpus, [corpus.published["true"], surprisals("flat", np.ones(len(corpus)))])
     assert result.find("flat").spline is None
@@ -151,7 +151,7 @@ def with_columns(corpus: ReadingCorpus, **controls: np.ndarray) -> ReadingCorpus
     return replace(corpus, controls={**corpus.controls, **controls})
 
 
-def test_a_predictor_of_one_story_alone_changes_little() -> None:
+def test_predictor_constant_in_other_folds() -> None:
     """Where the others have nothing of it, its coefficient is nobody's: it must not spoil what is left out."""
     corpus = made_up()
     plain = measure_reading(corpus, [corpus.published["true"]])
@@ -179,7 +179,7 @@ def test_units_of_predictors_change_nothing() -> None:
     assert spline.test.f == pytest.approx(other_spline.test.f, rel=1e-4)
 
 
-def test_stories_of_unequal_length_need_words_without_the_longest() -> None:
+def test_unequal_folds_need_enough_words() -> None:
     corpus = made_up(2, 60)
     folds = tuple("long" if place < 110 else f"short {place % 2}" for place in range(120))
     uneven = replace(corpus, folds=folds, lag_groups=("all",) * 120)
@@ -215,7 +215,7 @@ def test_curves_go_on_straight_beyond_their_knots() -> None:
     np.testing.assert_allclose(last[2] - last[1], last[1] - last[0], atol=1e-9)
 
 
-def test_surprisals_that_are_in_the_baseline_have_no_slopes_of_their_own() -> None:
+def test_collinear_surprisals_have_no_slopes() -> None:
     corpus = made_up()
     bits = corpus.published["true"].bits
     known = replace(corpus, predictors={**corpus.predictors, "bits": bits})
@@ -224,7 +224,7 @@ def test_surprisals_that_are_in_the_baseline_have_no_slopes_of_their_own() -> No
     assert abs(found.delta.nats_per_word) < 1e-9
 
 
-def test_times_that_are_all_the_same_and_names_that_meet_are_refused() -> None:
+def test_constant_times_and_name_clashes_are_errors() -> None:
     corpus = made_up()
     true = corpus.published["true"]
     with pytest.raises(InputError, match="times of rt that are all 300"):

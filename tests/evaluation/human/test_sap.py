@@ -11,7 +11,7 @@ from treelm.evaluation.human.garden_paths import LOST, measure_effects, sweep, w
 from treelm.evaluation.human.material import Surprisals
 
 
-def test_no_effect_of_the_benchmark_is_left_out() -> None:
+def test_all_effects_are_present() -> None:
     assert set(SAP) == {(effect.name, region) for effect in sap.EFFECTS for region in sap.REGIONS}
 
 
@@ -64,7 +64,7 @@ def test_effects_are_hard_less_easy_over_items() -> None:
     assert (flat.bits, flat.correlation) == (0.0, None)
 
 
-def test_what_was_lost_is_summed_up_to_the_word_in_both_sentences() -> None:
+def test_beam_loss_is_summed_up_to_region() -> None:
     found = measure_effects(of_places({}, lost=0.5)).find("GPE_NPZ", 0)
     assert found is not None
     assert found.lost_bits is not None

@@ -65,7 +65,7 @@ def test_without_columns_the_words_themselves_predict(tmp_path: Path) -> None:
     assert corpus.predictors["end"].tolist() == [0, 0, 1, 0, 1]
 
 
-def test_lags_and_places_stay_within_sentences_that_stand_alone(tmp_path: Path) -> None:
+def test_lags_within_sentences_or_documents(tmp_path: Path) -> None:
     table = write(tmp_path / "times.csv", TIMES)
     for columns, within in (
         (TableColumns(sentence=("text", "item")), "sentence"),
@@ -81,7 +81,7 @@ def test_lags_and_places_stay_within_sentences_that_stand_alone(tmp_path: Path) 
         assert places[:4] == [1, 2, 3, 1 if is_within else 4]
 
 
-def test_items_are_left_out_together_and_their_sentences_stand_alone(tmp_path: Path) -> None:
+def test_items_as_folds(tmp_path: Path) -> None:
     rows = "".join(f"{item},{condition},w,{item}\n" for item in range(6) for condition in "ab" for _ in range(3))
     table = write(tmp_path / "t.csv", f"item,condition,word,rt\n{rows}")
     columns = TableColumns(sentence=("item", "condition"), document="item", lag_within="sentence")
@@ -90,7 +90,7 @@ def test_items_are_left_out_together_and_their_sentences_stand_alone(tmp_path: P
     assert np.isnan(corpus.shifted(corpus.responses["rt"], 1)).sum() == 12
 
 
-def test_documents_that_are_readers_are_told_of(tmp_path: Path) -> None:
+def test_readers_as_documents_are_reported(tmp_path: Path) -> None:
     rows = "".join(f"{reader},{item},{word},300\n" for reader in range(5) for item in "12" for word in (item, "x", "y"))
     table = write(tmp_path / "t.csv", f"reader,item,word,rt\n{rows}z,3,once,300\n")
     (found,) = reading_tables.load(table, TableColumns(sentence=("item",), document="reader")).notes
@@ -99,7 +99,7 @@ def test_documents_that_are_readers_are_told_of(tmp_path: Path) -> None:
     )
 
 
-def test_decimal_commas_are_read_where_semicolons_stand_between_cells(tmp_path: Path) -> None:
+def test_decimal_commas_with_semicolons(tmp_path: Path) -> None:
     text = "sentence_id;word;rt\n1;The;301,5\n1;3,5;-,25e-1\n1;dogs;300\n"
     corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns())
     assert corpus.responses["rt"].tolist() == [301.5, -0.025, 300]
@@ -114,7 +114,7 @@ def test_commas_beside_points_could_stand_between_thousands(tmp_path: Path) -> N
         reading_tables.load(table, TableColumns())
 
 
-def test_sentences_of_several_columns_are_told_apart_and_found_again(tmp_path: Path) -> None:
+def test_sentence_key_of_several_columns(tmp_path: Path) -> None:
     text = "item,condition,word,rt\na b,c,x,1\na b,c,y,1\na,b c,x,1\na,b c,y,1\n"
     corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence=("item", "condition")))
     assert len(set(corpus.sentences)) == 2
@@ -135,7 +135,7 @@ def test_sentences_that_look_like_several_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["word", "sentence"])
-def test_times_of_single_readers_are_refused_however_they_are_sorted(by: str, tmp_path: Path) -> None:
+def test_times_of_single_readers_are_refused(by: str, tmp_path: Path) -> None:
     sentences = [("the", "dog", "barks", "."), ("very", "very", "old", "dogs"), ("ha", "ha", "ha", "ha")]
     rows = ["item,word,rt"]
     for item, words in enumerate(sentences):
@@ -148,7 +148,7 @@ def test_times_of_single_readers_are_refused_however_they_are_sorted(by: str, tm
     reading_tables.load(write(table, "\n".join([rows[0], *plain]) + "\n"), TableColumns(sentence=("item",)))
 
 
-def test_words_without_a_frequency_are_told_of_and_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_words_without_frequency_are_reported(tmp_path: Path) -> None:
     counts = write(tmp_path / "counts.csv", "word,count\nthe,9\ndog,3\nbarks,1\n")
     words = [*("the", "dog", "-", "barks", "dog")] * 12
     rows = "".join(f"{number // 5},{word},{300 + number % 7}\n" for number, word in enumerate(words))
@@ -251,9 +251,7 @@ class PrecomputedFeatureModel:
     outputs: dict
 
 
-def test_the_export_has_the_words_compared_and_scripts_that_name_its_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_export_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = made_up()
     bits = corpus.published["true"].bits.copy()
     bits[5] = np.nan
@@ -314,7 +312,7 @@ def test_the_scripts_run_in_r_and_find_what_is_there(tmp_path: Path, readers: bo
     assert min(value for name, value in p.items() if name != "s(true_0)") > 0.01
 
 
-def test_names_for_r_are_legal_and_apart() -> None:
+def test_r_names_are_legal_and_unique() -> None:
     assert r_names(["gpt2-xl", "gpt2_xl", "5-gram", "a b", "a b"]) == ["gpt2_xl", "gpt2_xl_", "x5_gram", "a_b", "a_b_"]
 
 
@@ -354,12 +352,12 @@ def test_unknown_words_of_wide_tables_and_of_data_frames_count(tmp_path: Path) -
     assert not read_surprisals(write(table, "story,position,own\n0,1,1\n"), corpus, column="own").says_unknown
 
 
-def test_times_of_nobody_are_told_of(tmp_path: Path) -> None:
+def test_zero_times_are_reported(tmp_path: Path) -> None:
     corpus = reading_tables.load(write(tmp_path / "times.csv", TIMES.replace("310", "0")), COLUMNS)
     assert corpus.notes == ("1 of 5 values of rt are 0 or less, and count as times: NA leaves a word out",)
 
 
-def test_sentences_numbered_anew_say_which_option_tells_documents_apart(tmp_path: Path) -> None:
+def test_repeated_sentence_ids_suggest_document_column(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,2,dog,1\nb,1,The,1\n")
     with pytest.raises(InputError, match=r"more of sentence '1' after another one.*name the column of documents"):
         reading_tables.load(table, TableColumns(sentence=("item",)))
@@ -372,7 +370,7 @@ def test_numbers_need_a_decimal_point_and_no_separators(cell: str, remedy: str, 
         reading_tables.load(table, TableColumns())
 
 
-def test_with_documents_as_context_a_stream_model_remembers_the_sentence_before(tmp_path: Path) -> None:
+def test_document_context_of_stream_model(tmp_path: Path) -> None:
     lm = load("lstm-gum-open")
     text = "text,item,word,rt\nx,1,The,1\nx,1,dog,1\nx,2,The,1\nx,2,dog,1\ny,1,The,1\ny,1,dog,1\n"
     corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence=("item",), document="text"))

@@ -98,7 +98,7 @@ def test_all_suites_evaluate_by_hand_made_surprisals() -> None:
     assert set(circuit_accuracies(accuracies(list(results.values())))) == set(circuits())
 
 
-def test_no_packaged_formula_depends_on_how_plus_and_minus_bind() -> None:
+def test_packaged_formulas_do_not_depend_on_associativity() -> None:
     """SyntaxGym's tool binds + before -; ours goes from left to right. Brackets decide in every suite."""
     for suite in packaged_suites().values():
         for formula in suite.formulas:
@@ -107,7 +107,7 @@ def test_no_packaged_formula_depends_on_how_plus_and_minus_bind() -> None:
                 assert len(signs) <= 1
 
 
-def test_unknown_words_count_only_in_regions_that_a_formula_names(tmp_path: Path) -> None:
+def test_unknown_words_outside_formula_regions(tmp_path: Path) -> None:
     (suite,) = load(tmp_path, suite_values())
     good, bad = write_sentences([suite])
     outside = evaluate_suite(suite, {good: words(good, [1, 1, 1], {"dogs"}), bad: words(bad, [1, 1, 2])})
@@ -116,7 +116,7 @@ def test_unknown_words_count_only_in_regions_that_a_formula_names(tmp_path: Path
     assert (inside.num_with_unknown, inside.accuracy(), inside.accuracy_without_unknown()) == (1, 1.0, None)
 
 
-def test_circuits_and_sg_score_have_a_second_accuracy_without_unknown_words() -> None:
+def test_accuracy_without_unknown_words() -> None:
     regions = pd.DataFrame({"item": [1, 2], "surprisal_bits": 1.0})
 
     def result(suite: str, *, all_unknown: bool) -> SuiteResult:
@@ -158,7 +158,7 @@ def test_a_sentence_with_an_empty_region_has_no_sum_of_means(tmp_path: Path) -> 
         evaluate_suite(suite, {good: words(good, [1, 1, 1]), bad: words(bad, [1, 1, 2])})
 
 
-def test_a_region_without_text_and_an_item_that_stands_twice_are_refused(tmp_path: Path) -> None:
+def test_duplicate_items_and_missing_text_are_errors(tmp_path: Path) -> None:
     values = suite_values()
     values["items"] = [values["items"][0]] * 2
     with pytest.raises(InputError, match="two items of number 1"):
@@ -204,7 +204,7 @@ def test_bad_suite_is_one_line(tmp_path: Path, changes: dict[str, Any], part: st
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"\x1f\x8bxx", b"[1]", gzip.compress(b"{}", mtime=0)[:-4]])
-def test_file_that_is_no_suite(tmp_path: Path, content: str) -> None:
+def test_invalid_suite_files(tmp_path: Path, content: str) -> None:
     path = tmp_path / "odd.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"odd\.json"):

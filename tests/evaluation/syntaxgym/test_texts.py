@@ -29,7 +29,7 @@ def counted(lm: ToyLM, seen: list[str], stop_after: int = 99) -> Any:
     return score
 
 
-def test_neighbours_are_scored_together_and_figures_are_those_of_the_model() -> None:
+def test_texts_are_scored_in_dictionary_order() -> None:
     lm, seen = ToyLM(), list[str]()
     found = score_texts(lm, TEXTS, tokenisation="blanks", group_size=2, score_groups=counted(lm, seen))
     by_text = {one.text: one for one in found}
@@ -40,7 +40,7 @@ def test_neighbours_are_scored_together_and_figures_are_those_of_the_model() -> 
         assert [text[start:end] for start, end in by_text[text].spans] == text.split()
 
 
-def test_what_was_scored_before_an_interrupt_is_not_scored_again(tmp_path: Path) -> None:
+def test_scoring_resumes_after_interrupt(tmp_path: Path) -> None:
     lm, first, second = ToyLM(), list[str](), list[str]()
     cache = ScoreCache(tmp_path / "kept.jsonl")
     options: dict[str, Any] = {"tokenisation": "blanks", "group_size": 2}
@@ -54,7 +54,7 @@ def test_what_was_scored_before_an_interrupt_is_not_scored_again(tmp_path: Path)
     assert sorted(resumed, key=lambda one: one.text) == sorted(plain, key=lambda one: one.text)
 
 
-def test_what_was_cut_otherwise_is_scored_again(tmp_path: Path) -> None:
+def test_other_spans_are_scored_again(tmp_path: Path) -> None:
     lm, seen = ToyLM(), list[str]()
     cache = ScoreCache(tmp_path / "kept.jsonl")
     of_other_words = list(score_texts(lm, ["a cc"], tokenisation="blanks", group_size=2))
@@ -65,7 +65,7 @@ def test_what_was_cut_otherwise_is_scored_again(tmp_path: Path) -> None:
     assert {one.text: len(one.spans) for one in found} == {"a c c": 3, "a cc": 2}
 
 
-def test_impossible_words_stay_so_when_they_are_kept(tmp_path: Path) -> None:
+def test_cache_keeps_infinite_bits(tmp_path: Path) -> None:
     cache = ScoreCache(tmp_path / "kept.jsonl")
     (scored,) = score_texts(ToyLM(), ["a c"], tokenisation="blanks", group_size=2)
     scored = replace(scored, surprisal_bits=(1.0, math.inf), end_bits=math.inf)
@@ -73,7 +73,7 @@ def test_impossible_words_stay_so_when_they_are_kept(tmp_path: Path) -> None:
     assert cache.read() == {"a c": scored}
 
 
-def test_another_beam_other_words_or_other_weights_keep_their_scores_apart() -> None:
+def test_score_cache_key_depends_on_search_words_and_weights() -> None:
     lm, other = (build_model(Tokens(5), seed=seed) for seed in (1, 2))
     beam = SearchConfig(action_beam=1, word_beam=1)
     kept = []
