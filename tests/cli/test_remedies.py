@@ -18,11 +18,12 @@ SUBCOMMAND = re.compile(rf"(?:treelm|\.\.\.) ({NAMES})\b")  # ...: a value, such
 OF_ALL = {"--help", "--version"}
 OF_OTHERS = {
     "errors.py": {"--mem"},  # of sbatch
-    "training/placement.py": {"--ntasks-per-node"},  # of srun
-    "cli/arguments.py": {"--no"},  # begins the names of options that switch off
+    "training/distributed.py": {"--nproc-per-node", "--nnodes", "--ntasks-per-node"},  # of torchrun and srun
+    "cli/train.py": {"--nproc-per-node"},
     "cli/options.py": {"--out"},  # the old name of --output
     "corpora/data_packages.py": {"--upgrade"},  # of pip
-    "corpora/mapping.py": {"--scheduler-file"},  # of dask
+    "io/workers.py": {"--scheduler-file"},  # of dask
+    "models/search/config.py": {"--search"},  # of all subcommands that search
     "papers/data.py": {"--data"},  # of treelm reproduce
     "evaluation/human/natural_stories.py": {"--data"},  # of treelm reading, as that of the next one
     "evaluation/human/ucl.py": {"--data"},
@@ -77,7 +78,7 @@ def test_every_option_that_a_text_names_is_one_of_the_subcommand_that_it_is_abou
                 elif named:
                     known = options[named[-1]]
                 elif name in subcommand_of_module:
-                    known = options[subcommand_of_module[name]]
+                    known = options[subcommand_of_module[name]] | OF_OTHERS.get(name, set())
                 else:  # what several subcommands share cannot know which of them speaks
                     known = (anywhere if in_cli else set()) | OF_OTHERS.get(name, set())
                 if match[0] not in known | OF_ALL:

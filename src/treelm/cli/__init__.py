@@ -36,7 +36,7 @@ SUBCOMMANDS = {
     "export": "write a model as other programs read it: transformers, KenLM",
     "audit": "check a model's contract: causality, normalisation, batch invariance, incremental = batched",
     "completion": "make a shell complete the subcommands and options of treelm",
-    "doctor": "show what treelm finds on this machine (versions, processor, memory, cache) and what would bite",
+    "doctor": "show what treelm finds on this machine (releases, processor, memory, cache), and potential problems",
 }
 
 NESTED = {"data annotate": "annotate", "data sections": "sections", "data align": "align"}

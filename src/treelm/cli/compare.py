@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -132,15 +134,15 @@ def write_page(
 
 def _made(command: Sequence[str]) -> dict[str, str]:
     """How the comparison comes about, for its readers."""
-    from treelm.models.environment import examine
+    from treelm import __version__
+    from treelm.io.workers import usable_cores
 
-    found, now = examine(), datetime.now().astimezone()
-    cores = found.threads["cores"]
+    now, torch = datetime.now().astimezone(), version("torch")
     return {
         "date": f"{now.day} {now:%B %Y, %H:%M %Z}",
         "command": shlex.join(["treelm", *command]),
-        "releases": ", ".join(f"{name} {found.versions[name]}" for name in ("treelm", "python", "torch")),
-        "machine": f"{found.processor['name'] or found.processor['machine']}, {cores} cores",
+        "releases": f"treelm {__version__}, python {platform.python_version()}, torch {torch}",
+        "machine": f"{platform.processor() or platform.machine()}, {usable_cores()} cores",
     }
 
 

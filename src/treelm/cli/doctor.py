@@ -2,57 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import Any
+
+import psutil
+from packaging.requirements import Requirement
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import print_json
+from treelm.io.files import CACHE_VARIABLE, cache_directory
+
+GIGABYTE = 1e9
+LEAST_GB = 1.0  # of memory, and of space for files
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """Show what treelm finds on this machine, and what of it would bite.
+    """Show what treelm finds on this machine, and potential problems.
 
-    Releases of Python and of all that treelm requires, instruction sets, threads, GPUs, memory, open files, and the
-    folders that are written to. What would bite comes last, with what to do. Exit code 0 also then: treelm works.
+    Releases of Python and of all that treelm requires, what torch says of processor, GPUs and libraries, and potential
+    problems with what to do. Exit code 0 also with these: treelm works.
 
     Example: treelm doctor
     Example: treelm doctor --json > machine.json
     """
 
     json: bool = False
-    """Write it as JSON: an object a section, and a list of warnings."""
+    """Write it as JSON: releases, what torch found, and a list of warnings."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "treelm doctor", arguments)
-    from treelm.models.environment import examine
+    from torch.utils.collect_env import get_env_info, pretty_str
 
-    found = examine()
-    sections, warnings = asdict(found), list(found.warnings())
+    machine: Any = get_env_info()  # type: ignore[no-untyped-call]
+    warnings = list(_warnings())
+    versions = {"treelm": _version("treelm"), "python": platform.python_version()}
+    versions |= {one.name: _version(one.name) for one in _requirements()}
     if options.json:
-        print_json({**sections, "warnings": warnings})
+        print_json({"versions": versions, "torch": machine._asdict(), "warnings": warnings})
         return 0
-    for name, values in sections.items():
-        print(f"{name}:", *(_lines(values) or ["  none"]), sep="\n")
+    print(*(f"{name} {version or 'not installed'}" for name, version in versions.items()), sep="\n")
+    print(f"\n{pretty_str(machine).strip()}\n")  # type: ignore[no-untyped-call]
     print(*(f"warning: {warning}" for warning in warnings or ["none"]), sep="\n")
     return 0
 
 
-def _lines(values: Mapping[str, Any]) -> list[str]:
-    width = max(map(len, values), default=0)
-    return [f"  {name:<{width}}  {_shown(value)}" for name, value in values.items()]
+def _warnings() -> Iterator[str]:
+    """Potential problems, each with its remedy."""
+    import torch
+
+    from treelm.io.workers import usable_cores
+    from treelm.models.layers.precision import rounds_operands
+
+    for one in _requirements():
+        version, remedy = _version(one.name), f"pip install '{one.name}{one.specifier}'"
+        if version is None and one.marker is None:
+            yield f"{one.name} is not installed: {remedy}"
+        elif version is not None and not one.specifier.contains(version, prereleases=True):
+            yield f"{one.name} is {version}, not {one.specifier}: {remedy}"
+    if rounds_operands("medium"):
+        yield (
+            'this processor rounds float32 products of "medium" and "fp32-fast" to bfloat16: treelm takes plain '
+            'float32 ones instead; set training.precision = "bf16" to round on purpose'
+        )
+    if torch.get_num_threads() > usable_cores():
+        threads, cores = torch.get_num_threads(), usable_cores()
+        yield f"{threads} threads on {cores} cores disturb each other: set OMP_NUM_THREADS={cores}"
+    available = psutil.virtual_memory().available / GIGABYTE
+    if available < LEAST_GB:
+        yield f"{available:.1f} GB of memory are free: end other programs, or use smaller batches and fewer processes"
+    for variable, folder in ((CACHE_VARIABLE, cache_directory()), ("TMPDIR", Path(tempfile.gettempdir()))):
+        present = next((one for one in (folder, *folder.absolute().parents) if one.is_dir()), folder)
+        try:
+            tempfile.TemporaryFile(dir=present).close()
+        except OSError:
+            yield f"{folder} cannot be written to: set {variable} to a folder of yours"
+            continue
+        if shutil.disk_usage(present).free < LEAST_GB * GIGABYTE:
+            yield f"{folder} has less than {LEAST_GB:g} GB left: make room, or set {variable} to another folder"
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(one)}" for name, one in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.1f}"
-    return "-" if value is None else str(value)
+def _requirements() -> list[Requirement]:
+    """Requirements of the package, with a marker those of its extras; none where it is run from its sources."""
+    try:
+        return [Requirement(one) for one in metadata.requires("treelm") or []]
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
