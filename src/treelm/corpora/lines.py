@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice, starmap
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -161,62 +161,47 @@ def _cut_brackets(lines: Iterable[tuple[int, bytes]], *, blank_lines: bool) -> I
     A line that starts with ``(``, no further right than the file's first tree, begins a new tree, unless the first tree
     has such lines inside. So one missing bracket costs one tree.
     """
-    cutter = _BracketCutter(blank_lines=blank_lines)
-    for number, line in lines:
-        yield from cutter.feed(number, line)
-    yield from cutter.finish()
+    held: list[tuple[int, bytes]] = []
+    depth = 0
+    margin: int | None = None  # column of the first tree
+    free_layout: bool | None = None  # whether trees have lines at the margin inside; None: not known yet
+    document, is_begun, is_after_blank = 0, False, False
 
-
-class _BracketCutter:
-    def __init__(self, *, blank_lines: bool) -> None:
-        """Begin before the first line; the layout is learnt from the first tree."""
-        self.blank_lines = blank_lines
-        self.held: list[tuple[int, bytes]] = []
-        self.depth = 0
-        self.margin: int | None = None  # column of the first tree
-        self.free_layout: bool | None = None  # whether trees have lines at the margin inside; None: not known yet
-        self.document, self.is_begun, self.is_after_blank = 0, False, False
-
-    def feed(self, number: int, line: bytes) -> Iterator[Stretch]:
-        """Take one line; gives the stretches that it ends."""
-        if not self.held and not line.strip():  # a blank line inside a tree counts, so that lines keep their numbers
-            if self.blank_lines:
-                yield Stretch(number, line)
-            self.is_after_blank = True
-            return
-        if self.margin is None and line.lstrip().startswith(b"("):
-            self.margin = len(line) - len(line.lstrip())
-        if self.held and self.free_layout is False and self._at_margin(line):
-            yield self._take()
-        self.held.append((number, line))
-        self.depth += line.count(b"(") - line.count(b")")
-        if self.depth <= 0:
-            if self.free_layout is None and self.margin is not None:
-                self.free_layout = any(self._at_margin(inner) for _, inner in self.held[1:])
-            yield self._take()
-        elif self.free_layout is None and len(self.held) > _MAX_LINES_OF_FIRST_TREE:
-            yield from self._cut_again()
-
-    def finish(self) -> Iterator[Stretch]:
-        """Give the stretches that are left at the end of the file."""
-        if self.held and self.free_layout is None:
-            yield from self._cut_again()
-        if self.held:
-            yield self._take()
-
-    def _at_margin(self, line: bytes) -> bool:
+    def is_at_margin(line: bytes) -> bool:
         start = line.lstrip()
-        return start.startswith(b"(") and len(line) - len(start) <= (self.margin or 0)
+        return start.startswith(b"(") and len(line) - len(start) <= (margin or 0)
 
-    def _cut_again(self) -> Iterator[Stretch]:
-        """The first tree never closed: read on as if every line at the margin began a tree."""
-        held, self.held, self.depth, self.free_layout = self.held, [], 0, False
-        for number, line in held:
-            yield from self.feed(number, line)
-
-    def _take(self) -> Stretch:
-        self.document += self.is_begun and self.is_after_blank and not self.blank_lines
-        self.is_begun, self.is_after_blank = True, not self.held[-1][1].strip()
-        stretch = Stretch(self.held[0][0], b"\n".join(line for _, line in self.held), self.document)
-        self.held, self.depth = [], 0
+    def take() -> Stretch:
+        nonlocal held, depth, document, is_begun, is_after_blank
+        document += is_begun and is_after_blank and not blank_lines
+        is_begun, is_after_blank = True, not held[-1][1].strip()
+        stretch = Stretch(held[0][0], b"\n".join(line for _, line in held), document)
+        held, depth = [], 0
         return stretch
+
+    source = iter(lines)
+    while True:
+        for number, line in source:
+            if not held and not line.strip():  # a blank line inside a tree counts, so that lines keep their numbers
+                if blank_lines:
+                    yield Stretch(number, line)
+                is_after_blank = True
+                continue
+            if margin is None and line.lstrip().startswith(b"("):
+                margin = len(line) - len(line.lstrip())
+            if held and free_layout is False and is_at_margin(line):
+                yield take()
+            held.append((number, line))
+            depth += line.count(b"(") - line.count(b")")
+            if depth <= 0:
+                if free_layout is None and margin is not None:
+                    free_layout = any(is_at_margin(inner) for _, inner in held[1:])
+                yield take()
+            elif free_layout is None and len(held) > _MAX_LINES_OF_FIRST_TREE:
+                break
+        if held and free_layout is not None:
+            yield take()
+        if not held:
+            return
+        # The first tree never closed: read on as if every line at the margin began a tree.
+        source, held, depth, free_layout = chain(held, source), [], 0, False
