@@ -292,7 +292,10 @@ def test_surprisals_of_texts_become_frames(models: list[NamedModel]) -> None:
         (WORDS, {}, r"data frame:1: no column 'word'; name the column by an option; choose from: item"),
         ({"word": ["a", None], "sentence_id": [1, 1]}, {}, "data frame:2: an empty word"),
         ({"word": ["a"] * 3, "sentence_id": [1, 2, 1]}, {}, "data frame:3: more of sentence '1'"),
-        (WORDS, {"punctuation": "apart"}, "makes more rows"),
+        (WORDS, {"punctuation": "apart"}, "'apart', which makes more rows"),
+        (WORDS, {"end": True}, "end = True, which makes more rows"),
+        (WORDS, {"shape": "plain"}, "shape = 'plain'; choose one of auto, wide, long"),
+        (WORDS, {"lag": -1}, "lag = -1; give 1 or more"),
         (WORDS, {"columns": ["unigram_surprisal_bits"]}, r"without counts; give unigrams"),
         (WORDS, {"columns": ["distance"]}, "no column 'distance' from lstm"),
     ],
@@ -305,10 +308,8 @@ def test_frames_that_cannot_be_read_are_one_line(
         models[0].lm.surprisal_table(frame if "a" in frame else pandas.DataFrame(frame), **named, **settings)
 
 
-def test_several_models_need_a_shape_and_unigrams_are_given(models: list[NamedModel]) -> None:
+def test_models_and_unigrams_are_needed(models: list[NamedModel]) -> None:
     frame, named = pandas.DataFrame(WORDS), {one.name: one.lm for one in models}
-    with pytest.raises(InputError, match="several models in a plain table"):
-        treelm.surprisal_table(named, frame, word="form", sentence="item", shape="plain")
     with pytest.raises(InputError, match="no model"):
         treelm.surprisal_table({}, frame)
     unigrams, asked = Unigrams({"I": 1}), ["unigram_surprisal_bits"]

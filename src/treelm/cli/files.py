@@ -141,8 +141,6 @@ def progress_bar(
     second, so that short work says nothing. With ``shares_terminal`` there is none if what is written goes to the
     terminal too, where one would stand in the other.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from treelm.io.terminal import stderr_console
 
     console = stderr_console()
@@ -152,6 +150,8 @@ def progress_bar(
     if not console.is_terminal:
         yield _lines(what, total, unit)
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     progress = Progress(*columns, console=console, transient=True)
     task = progress.add_task(what, total=total)

@@ -102,8 +102,6 @@ def main(arguments: list[str]) -> int:
     models = _models(options, runs)
     hashes = [model_hash(run) for run in runs] if options.output != "-" else []  # what is there later may be another
     check_columns({model.name: model.lm for model in models}, options.columns)
-    if options.lag < 0:
-        raise InputError(f"lag = {options.lag}", remedy="give --lag 1 or more words, or leave it out")
     if not options.lag:
         remedy = "add --lag 1 or more, or leave --lag-columns out"
         refuse_lost(options, ("lag_columns",), "without --lag", remedy=remedy)

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import tee
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -408,24 +408,18 @@ def surprisal_table(
     sentence: str | Sequence[str] = "sentence_id",
     document: str = "",
     punctuation: Punctuation = "as-given",
-    context: Context = "sentence",
-    columns: Sequence[str] = (),
-    frequencies: Frequencies | str | None = None,
+    frequencies: Frequencies | str = "",
     unigrams: Unigrams | None = None,
-    lag: int = 0,
-    lag_columns: Sequence[str] = (),
-    lag_within: Context = "sentence",
-    shape: Literal["plain", "wide", "long"] | None = None,
-    batch_size: int = 16,
+    **settings: Any,
 ) -> pd.DataFrame:
     """Return a data frame of words, a row each and the rows of a sentence together, with surprisals in bits beside it.
 
     ``models`` is one model, or several by the names that their columns get: NAME_MODEL each (``shape="wide"``), or a
     row for each model (``"long"``, with the column model). ``sentence`` names the column, or columns, that say which
-    rows are one sentence, ``document`` the one that says which sentences are one document. The other arguments are
-    those of ``treelm surprisal``; ``frequencies`` may be its text, ``unigrams`` counts the training corpus. A column of
-    the frame that bears the name of one of ours becomes own_NAME. Words that are read otherwise than meant are warned
-    of. Raises ``InputError`` for columns, words and frames that cannot be read.
+    rows are one sentence, ``document`` the one that says which sentences are one document. ``unigrams`` counts the
+    training corpus. The other arguments are those of ``treelm surprisal`` (``TableSettings``). A column of the frame
+    that bears the name of one of ours becomes own_NAME. Words that are read otherwise than meant are warned of. Raises
+    ``InputError`` for columns, words and frames that cannot be read.
     """
     import pandas as pd
 
@@ -435,43 +429,33 @@ def surprisal_table(
     named = {"": models} if isinstance(models, LanguageModel) else dict(models)
     if not named:
         raise InputError("no model", remedy="give one, or several by their names")
-    alone = isinstance(models, LanguageModel) or shape == "plain"
-    settings = TableSettings(
-        shape=shape if shape in ("wide", "long") else "auto" if alone else "wide",
-        columns=tuple(columns),
-        frequencies=frequencies if isinstance(frequencies, str) else "",
-        lag=lag,
-        lag_columns=tuple(lag_columns),
-        lag_within=lag_within,
-        context=context,
-        batch_size=batch_size,
-    )
-    if alone and len(named) > 1:
-        raise InputError("several models in a plain table", remedy='give shape = "wide" or "long"')
-    if UNIGRAM in columns and unigrams is None:
+    named_file, given = (frequencies, None) if isinstance(frequencies, str) else ("", frequencies)
+    usual = {"shape": "auto" if isinstance(models, LanguageModel) else "wide", "frequencies": named_file}
+    asked = TableSettings(**{**usual, **settings})
+    if UNIGRAM in asked.columns and unigrams is None:
         raise InputError(f"the column {UNIGRAM!r} without counts", remedy="give unigrams = Unigrams(counts of words)")
-    if punctuation == "apart":
-        raise InputError("punctuation = 'apart', which makes more rows", remedy="use treelm surprisal, or 'summed'")
+    if punctuation == "apart" or asked.end:
+        more = "end = True" if asked.end else "punctuation = 'apart'"
+        raise InputError(f"{more}, which makes more rows", remedy="use treelm surprisal, or leave it out")
     names = Columns(word, (sentence,) if isinstance(sentence, str) else tuple(sentence), document)
     cells = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)
     placed = (
         PlacedRow(f"{_FRAME}:{number}", dict(zip(frame, row, strict=True))) for number, row in enumerate(cells, start=1)
     )
     read = table_stimuli(list(frame), placed, names, punctuation, source=_FRAME)
-    if settings.follows_documents:
+    if asked.follows_documents:
         check_documents(read.stimuli)
     for lm in named.values():
         lm.require_words()
-    given = None if isinstance(frequencies, str) else frequencies
     shown = [NamedModel(name=name, lm=lm, unigrams=unigrams) for name, lm in named.items()]
-    table = SurprisalTable(shown, settings, read.columns, given)
+    table = SurprisalTable(shown, asked, read.columns, given)
     rows = pd.concat(table.frames(read.stimuli))
     for (name, lm), said in zip(named.items(), table.findings, strict=True):
         for line in advice(said.words, lm.vocabulary, name or "the model"):
             warnings.warn(line, stacklevel=2)
     added = [name for name in table.names if name not in (*names.all, *table.own)]
     frame = frame.set_axis(deduplicate_names(list(frame), taken=added), axis=1)
-    views = [rows[rows[MODEL] == name] for name in named] if settings.shape == "long" else [rows]
+    views = [rows[rows[MODEL] == name] for name in named] if asked.shape == "long" else [rows]
     return pd.concat([frame.assign(**{name: _plain(view[name]) for name in added}) for view in views])
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+from treelm.errors import InputError
 
 Context = Literal["sentence", "document"]
 """Context that a model has before a sentence: nothing, or the sentences of the document before it."""
+_CONTEXTS = get_args(Context)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,14 @@ class TableSettings:
     """Add a row </s> to every sentence: the surprisal of its end. With it, bits add up to -log2 p(sentence)."""
     batch_size: int = 16
     """Sentences computed together; changes no result."""
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for values that cannot be."""
+        for name, choices in (("shape", ("auto", "wide", "long")), ("context", _CONTEXTS), ("lag_within", _CONTEXTS)):
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} = {getattr(self, name)!r}", remedy=f"choose one of {', '.join(choices)}")
+        if self.lag < 0:
+            raise InputError(f"lag = {self.lag}", remedy="give 1 or more words, or leave it out")
 
     @property
     def follows_documents(self) -> bool:
