@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 from treelm.corpora.catalog import SPLITS, Split
 from treelm.corpora.lines import cut, numbered_lines
@@ -19,7 +19,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.io.atomic import open_atomic
 from treelm.io.files import open_bytes
-from treelm.io.json import json_text
+from treelm.io.json import encode_json
 
 Treebank = Literal["ptb", "bllip"]
 DESCRIPTION = "sections.json"
@@ -66,18 +66,17 @@ class SplitReport:
 def named_splits() -> dict[str, NamedSplits]:
     """The splits that the package knows, by name."""
     text = (files("treelm") / "data" / "sections.toml").read_text(encoding="utf-8")
-    return {name: _named(name, table) for name, table in tomllib.loads(text).items()}
-
-
-def _named(name: str, table: Mapping[str, Any]) -> NamedSplits:
-    return NamedSplits(
-        name=name,
-        treebank=table["treebank"],
-        source=table["source"],
-        sections={split: tuple(_expand(table[split])) for split in SPLITS},
-        first=table.get("first", {}),
-        trees=table.get("trees", {}),
-    )
+    return {
+        name: NamedSplits(
+            name=name,
+            treebank=table["treebank"],
+            source=table["source"],
+            sections={split: tuple(_expand(table[split])) for split in SPLITS},
+            first=table.get("first", {}),
+            trees=table.get("trees", {}),
+        )
+        for name, table in tomllib.loads(text).items()
+    }
 
 
 def _expand(ranges: Iterable[str]) -> Iterator[str]:
@@ -116,7 +115,10 @@ def write_splits(folder: Path, splits: NamedSplits, out: Path, *, partial: bool 
     file appears unless all can.
     """
     found = _find(folder, splits.treebank)
-    chosen = {split: {one: _files_of(one, found) for one in wanted} for split, wanted in splits.sections.items()}
+    chosen = {
+        split: {one: [path for key in sorted(found) if key.startswith(one) for path in found[key]] for one in wanted}
+        for split, wanted in splits.sections.items()
+    }
     missing = {split: [one for one, paths in parts.items() if not paths] for split, parts in chosen.items()}
     lacking = {split: in_ranges(wanted) for split, wanted in missing.items() if wanted}
     empty = [split for split, wanted in missing.items() if len(wanted) == len(chosen[split])]
@@ -136,29 +138,20 @@ def write_splits(folder: Path, splits: NamedSplits, out: Path, *, partial: bool 
                 missing=lacking.get(split, ""),
                 expected_trees=splits.trees.get(split),
             )
-            if not partial:
-                _check_number(split, reports[split], splits, folder)
-        description = stack.enter_context(open_atomic(out / DESCRIPTION, "w", encoding="utf-8", newline="\n"))
-        description.write(f"{json_text(_described(splits, reports))}\n")
+            if not (partial or reports[split].is_complete):
+                num, known = reports[split].num_trees, reports[split].expected_trees
+                remedy = f"compare the files with {_COMES_FROM[splits.treebank]}; {_PARTIAL}"
+                found_text = f"{num:,} trees for {split} of {splits.name}, where {known:,} are known"
+                raise InputError(found_text, where=str(folder), remedy=remedy)
+        description: dict[str, object] = {
+            "splits": splits.name,
+            "complete": all(report.is_complete for report in reports.values()),
+            "treebank": _COMES_FROM[splits.treebank],
+            "source": splits.source,
+            **{split: {**vars(report), "complete": report.is_complete} for split, report in reports.items()},
+        }
+        stack.enter_context(open_atomic(out / DESCRIPTION)).write(encode_json(description))
     return reports
-
-
-def _check_number(split: Split, report: SplitReport, splits: NamedSplits, folder: Path) -> None:
-    if not report.is_complete:
-        found = f"{report.num_trees:,} trees for {split} of {splits.name}, where {report.expected_trees:,} are known"
-        remedy = f"compare the files with {_COMES_FROM[splits.treebank]}; {_PARTIAL}"
-        raise InputError(found, where=str(folder), remedy=remedy)
-
-
-def _described(splits: NamedSplits, reports: Mapping[Split, SplitReport]) -> dict[str, Any]:
-    complete = all(report.is_complete for report in reports.values())
-    return {
-        "splits": splits.name,
-        "complete": complete,
-        "treebank": _COMES_FROM[splits.treebank],
-        "source": splits.source,
-        **{split: {**vars(report), "complete": report.is_complete} for split, report in reports.items()},
-    }
 
 
 def _find(folder: Path, treebank: Treebank) -> dict[str, list[Path]]:
@@ -177,21 +170,19 @@ def _find(folder: Path, treebank: Treebank) -> dict[str, list[Path]]:
         remedy = f"give the folder that has {_FILES[treebank]}, of {_COMES_FROM[treebank]}"
         raise InputError(f"no files of {treebank} anywhere in it", where=str(folder), remedy=remedy)
     for paths in found.values():
-        twice = paths[1:2] if treebank == "ptb" else [one for one in paths if _stands_again(one, paths)]
+        twice = (
+            paths[1:2]
+            if treebank == "ptb"
+            else [
+                path
+                for path in paths
+                if path.parent != paths[0].parent or (path.suffix == ".gz" and path.with_suffix("") in paths)
+            ]
+        )
         if twice:
             found_text = f"the same part of the treebank as {paths[0]}"
             raise InputError(found_text, where=str(twice[0]), remedy="name the folder of one copy")
     return found
-
-
-def _stands_again(path: Path, paths: Sequence[Path]) -> bool:
-    """Tell whether a file of a BLLIP section is in another folder than the first, or packed beside itself."""
-    return path.parent != paths[0].parent or (path.suffix == ".gz" and path.with_suffix("") in paths)
-
-
-def _files_of(section: str, found: Mapping[str, Sequence[Path]]) -> list[Path]:
-    """The files of a section, or of one file's number."""
-    return [path for key in sorted(found) if key.startswith(section) for path in found[key]]
 
 
 def _copy(paths: Iterable[Path], out: IO[bytes], most: int | None) -> int:
