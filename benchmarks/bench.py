@@ -31,8 +31,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError, check_positive
 from treelm.models import system_class
-from treelm.models.base import EstimatedLM
-from treelm.models.capabilities import Searching
+from treelm.models.capabilities import Counted, Searching
 from treelm.models.layers.devices import process_peak_mb
 from treelm.models.search.config import SearchConfig
 from treelm.models.streams import StreamLM
@@ -132,7 +131,7 @@ def benchmark_recipe(system: str) -> Recipe:
     Raises ``InputError`` for a system that is not trained in updates.
     """
     network = system_class(system)
-    if issubclass(network, EstimatedLM):
+    if issubclass(network, Counted):
         remedy = "take a system that is trained in updates; `treelm train` says how long counting takes"
         raise InputError(f"{system} is estimated in one go", remedy=remedy)
     if network.benchmark_recipe:

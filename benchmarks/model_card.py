@@ -15,6 +15,7 @@ from treelm.corpora.catalog import corpus_entry
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, read_json
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Parser, has
 from treelm.models.persistence.storage import load_model
 from treelm.training.recipe import Recipe
 from treelm.training.run_folder import load_run_recipe
@@ -98,7 +99,7 @@ def model_card(name: str, folder: Path) -> str:
     parts = [
         f"# {name}",
         figures["origin"]["about"],
-        f"    echo {quote(' '.join(words))} | treelm {'parse' if lm.parses else 'surprisal'} {name} -",
+        f"    echo {quote(' '.join(words))} | treelm {'parse' if has(lm, Parser) else 'surprisal'} {name} -",
         "## Data and licence",
         f"{corpus.text.format(num_words=figures['num_words'])}\n{_trees(lm, recipe, corpus)}",
         corpus.licence,

@@ -157,7 +157,7 @@ def _row(folder: Path) -> tuple[str, ...]:
     columns = [result["rows"] for result in figures["results"]]
     perplexity = _across(columns, "perplexity per word")
     f1 = _across(columns, "F1, evalb")
-    kind = "" if f1 == MISSING else ", labelled" if lm.predicts_labels else ", unlabelled"
+    kind = "" if f1 == MISSING else ", labelled" if getattr(lm, "predicts_labels", False) else ", unlabelled"
     return (
         f"`{folder.name}`",
         _parameters(lm),

@@ -19,7 +19,10 @@ UPPER_BOUND = "binary upper bound"
 
 def purpose(lm: LanguageModel, results: Sequence[Mapping[str, Any]], measured: Mapping[str, Any]) -> str:
     """What a model is for, in a line, and below it the figures that say so."""
-    uses = [*_uses_of_surprisals(measured), *([TREES] if lm.predicts_labels and _unlabelled_f1(results) else [])]
+    uses = [
+        *_uses_of_surprisals(measured),
+        *([TREES] if getattr(lm, "predicts_labels", False) and _unlabelled_f1(results) else []),
+    ]
     lines = [*_of_surprisals(lm, measured), *_of_trees(results)]
     said = f"For {', '.join(uses)}; for {SMALL}." if uses else f"For {SMALL}, not for studies."
     return "\n".join([said, "", *(f"* {line}" for line in lines)])

@@ -23,6 +23,7 @@ from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference.loading import load
+from treelm.models.capabilities import Parser, has
 from treelm.training.run_folder import load_run_recipe
 
 _WARM_UP = 2  # sentences that are read before, so that what is made once is there
@@ -84,7 +85,7 @@ def measure(options: Arguments) -> Speed:
         num_sentences=len(chosen),
         num_words=num_words,
         surprisal_words_per_second=rate(lm.surprisal) if lm.predicts_words else None,
-        with_trees_words_per_second=rate(lm.analyse) if lm.parses else None,
+        with_trees_words_per_second=rate(lm.analyse) if has(lm, Parser) else None,
     )
 
 

@@ -20,7 +20,8 @@ from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, read_json
-from treelm.models.base import EstimatedLM, LanguageModel
+from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Counted
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.storage import WEIGHTS, load_model, read_overrides, save_model
 from treelm.models.persistence.tensors import NARROWED, encode_tensors, read_tensors
@@ -141,7 +142,7 @@ def _narrow(name: str, tensor: torch.Tensor, floats: torch.dtype) -> torch.Tenso
 
 def float_type(lm: LanguageModel) -> str:
     """In which type weights are shipped: estimated probabilities must add up to one more exactly than float16 can."""
-    return "float32" if isinstance(lm, EstimatedLM) else "float16"
+    return "float32" if isinstance(lm, Counted) else "float16"
 
 
 def check_data(lm: LanguageModel, recipe: Recipe) -> None:

@@ -23,6 +23,7 @@ from treelm.errors import InputError
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import bracketing_of
 from treelm.inference.loading import load
+from treelm.models.capabilities import ConfidentParser
 from treelm.models.scores import ParsedSentence
 from treelm.training.run_folder import load_run_recipe
 
@@ -46,7 +47,7 @@ class Arguments:
 def main(options: Arguments) -> int:
     """Print tables."""
     lm = load(options.run)
-    if not lm.has_confidence:
+    if not isinstance(lm, ConfidentParser):
         raise InputError(f"{options.run} does not say how sure it is of its trees", remedy="take a run of chart")
     data = load_run_recipe(options.run).data
     sentences = list(read_sentences(options.data or locate_split(data, options.split)[0]))

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.training.treebanks import write_treebank
 from treelm.models import system_class
-from treelm.models.base import EstimatedLM
+from treelm.models.capabilities import Counted
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import Recipe, build_recipe
 
@@ -34,7 +34,7 @@ class Small:
     @property
     def is_estimated(self) -> bool:
         """Whether it is counted, so that it has no steps and no gradient."""
-        return issubclass(system_class(self.system), EstimatedLM)
+        return issubclass(system_class(self.system), Counted)
 
 
 _LSTM = {"embedding_size": 8, "hidden_size": 8, "num_layers": 2}
@@ -166,6 +166,6 @@ def small_recipe(name: str, folder: Path, changes: Mapping[str, Mapping[str, Any
 def small_setup(name: str, folder: Path, **training: Any) -> Setup:
     """Network, batches and dev of a small system as training has them; what is counted is counted."""
     setup = set_up(small_recipe(name, folder, {"training": training}))
-    if isinstance(setup.model, EstimatedLM):
+    if isinstance(setup.model, Counted):
         setup.model.estimate(setup.encoded)
     return setup

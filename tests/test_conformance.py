@@ -25,7 +25,16 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import LanguageModel, Losses
-from treelm.models.capabilities import Searching, set_search
+from treelm.models.capabilities import (
+    DocumentContext,
+    Enumerable,
+    Parser,
+    Searching,
+    TreeConditioned,
+    has,
+    require,
+    set_search,
+)
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.persistence.storage import WEIGHTS, load_model, save_model
 from treelm.models.scores import NoLogProbability
@@ -87,7 +96,7 @@ def world(name: str, world_of: Callable[[str], World]) -> World:
 
 
 def scores_words(model: LanguageModel) -> bool:
-    return model.predicts_words and not model.needs_trees
+    return model.predicts_words and not has(model, TreeConditioned)
 
 
 def losses_of(model: LanguageModel, batches: list[Batch]) -> list[Losses]:
@@ -105,7 +114,7 @@ def losses_of(model: LanguageModel, batches: list[Batch]) -> list[Losses]:
 def say_of(model: LanguageModel) -> list[object]:
     """All that a model says of the sentences, to compare."""
     scores = [score.log_probs.tolist() for score in model.score(SENTENCES)] if scores_words(model) else []
-    return [*scores, *(model.parse(SENTENCES) if model.parses else [])]
+    return [*scores, *(model.parse(SENTENCES) if has(model, Parser) else [])]
 
 
 @every_trained
@@ -138,7 +147,9 @@ def test_the_audit_finds_nothing(world: World) -> None:
         with pytest.raises(InputError):
             model.score(SENTENCES)
         return
-    report = audit(model, SENTENCES, num_cuts=2, enumerate_all=model.probability_mass)
+    report = audit(
+        model, SENTENCES, num_cuts=2, enumerate_all=model.probability_mass if isinstance(model, Enumerable) else None
+    )
     assert report.passed, report.as_text()
     figures = {check.name: check.figure for check in report.checks}
     assert figures["causality"] == figures["batch invariance"] == 0
@@ -160,7 +171,7 @@ def test_what_is_said_of_sentences_says_itself_again(world: World) -> None:
 @every_small
 def test_no_sentences_one_word_and_long_sentences(world: World) -> None:
     model = world.model
-    if model.parses:
+    if has(model, Parser):
         assert model.parse([]) == []
         one, long = model.parse([["cat"], LONG])
         assert (one.words(), long.words()) == (["cat"], LONG)
@@ -210,25 +221,42 @@ def test_words_read_one_by_one_have_the_scores_of_the_sentence(world: World) -> 
         for word, expected in zip(words, whole.words, strict=True):
             state, log_probs = model.extend_scored(state, [word])
             assert log_probs[0] / -math.log(2) == pytest.approx(expected.surprisal_bits, abs=1e-6)
-    assert (model.partial_analyses(state) == [[]]) is not isinstance(model, Searching)
+    if isinstance(model, Searching):
+        assert model.partial_analyses(state) != [[]]
+
+
+@every_small
+def test_words_read_after_a_document_have_their_scores_in_it(world: World) -> None:
+    model = world.model
+    if not (has(model, DocumentContext) and scores_words(model)):
+        return
+    *before, last = SENTENCES
+    expected = model.score_document(SENTENCES)[-1]
+    state = model.start_after(before)
+    for number, word in enumerate(last):
+        state, log_probs = model.extend_scored(state, [word])
+        wanted = expected.log_probs[:-1][expected.word_of_token == number].sum()
+        assert log_probs[0] == pytest.approx(wanted, abs=1e-6)
+    if not isinstance(model, Searching):
+        assert float(model.next_word_log_probs(state)[0, -1]) == pytest.approx(expected.log_probs[-1], abs=1e-6)
 
 
 @every_small
 def test_trees_have_the_words_and_a_model_without_trees_says_so(world: World) -> None:
     model = world.model
-    if model.parses:
+    if has(model, Parser):
         trees = model.parse(SENTENCES)
         assert [tree.words() for tree in trees] == SENTENCES
         assert [analysis.tree for analysis in model.analyse(SENTENCES)] == trees
     else:
-        with pytest.raises(InputError, match="without trees"):
-            model.parse(SENTENCES)
+        with pytest.raises(InputError, match="trees"):
+            require(model, Parser)
 
 
 @every_small
 def test_partial_trees_are_over_the_words_so_far(world: World) -> None:
     model = world.model
-    if not (model.parses and scores_words(model)):
+    if not (has(model, Parser) and scores_words(model)):
         return
     state = model.start(1)
     with pytest.raises(InputError):
@@ -392,6 +420,6 @@ def test_the_command_line_works_on_it(system: str, treelm: Treelm, tmp_path: Pat
         assert table.code == 0
         assert len(table.out.splitlines()) > sum(map(len, SENTENCES))
         assert treelm("audit", run, text).code == 0
-    if model.parses:
+    if has(model, Parser):
         parsed = treelm("parse", run, text)
         assert [Tree.parse(line).words() for line in parsed.out.splitlines()] == SENTENCES

@@ -16,7 +16,7 @@ from tests.cli.conftest import TREES
 from tests.shipped import need
 from treelm.errors import InputError
 from treelm.models import SYSTEMS, system_class
-from treelm.models.base import EstimatedLM
+from treelm.models.capabilities import Counted
 from treelm.models.layers.devices import process_peak_mb, restart_peak
 from treelm.papers.metrics.speed import fitting_sentences, in_fresh_process
 from treelm.training.recipe import load_recipe
@@ -25,7 +25,7 @@ from treelm.training.recipe import load_recipe
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_recipes_of_benchmarks_are_of_their_system(system: str) -> None:
     network = system_class(system)
-    if network.benchmark_recipe and not issubclass(network, EstimatedLM):
+    if network.benchmark_recipe and not issubclass(network, Counted):
         assert load_recipe(network.benchmark_recipe).model.system == system
 
 

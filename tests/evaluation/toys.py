@@ -14,6 +14,7 @@ from torch import Tensor
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.models.base import IncrementalState, LanguageModel, Losses, SentenceScore
+from treelm.models.capabilities import Parser
 from treelm.trees.tree import Tree
 
 TOKENS = ("a", "b", "c", "+d")  # a word is one of them, or two: "x+d" is "x" and the piece "+d"
@@ -58,7 +59,7 @@ class ToyState(IncrementalState):
         return [len(one) for one in self.tokens]
 
 
-class ToyLM(LanguageModel):
+class ToyLM(LanguageModel, Parser):
     """p(token | tokens before) depends on the number of tokens and on the last one."""
 
     system = "toy"
@@ -75,7 +76,7 @@ class ToyLM(LanguageModel):
         logits = self.table[prefix[-1] if prefix else END] + 0.1 * len(prefix) * self.table[0]
         return np.asarray(logits - np.logaddexp.reduce(logits))
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         return [self.score_one(words) for words in sentences]
 
     def score_one(self, words: Sequence[str]) -> SentenceScore:
@@ -85,22 +86,22 @@ class ToyLM(LanguageModel):
         owner = np.repeat(np.arange(len(words)), np.diff(pieces.offsets))
         return SentenceScore(log_probs=log_probs, word_of_token=owner.astype(np.int64), is_lower_bound=False)
 
-    def start(self, num_sentences: int = 1) -> ToyState:
+    def _start(self, num_sentences: int) -> ToyState:
         return ToyState(((),) * num_sentences)
 
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> ToyState:
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> ToyState:
         assert isinstance(state, ToyState)
         new = ((one,) if one is not None else () for one in tokens)
         return ToyState(tuple(old + more for old, more in zip(state.tokens, new, strict=True)))
 
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         assert isinstance(state, ToyState)
         return torch.from_numpy(np.stack([self.log_probs_after(tokens) for tokens in state.tokens]))
 
     def losses(self, batch: SentenceBatch) -> Losses:
         raise NotImplementedError
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         return [Tree("S", words) for words in sentences]
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
@@ -156,18 +157,18 @@ class NotANumber(ToyLM):
 class DependsOnTheBatch(ToyLM):
     """Scores depend on the longest sentence beside them."""
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         longest = max(map(len, sentences))
         return [
             changed(one, -1, 1e-12 * (longest - len(words)))
-            for one, words in zip(super().score(sentences), sentences, strict=True)
+            for one, words in zip(super()._score(sentences), sentences, strict=True)
         ]
 
 
 class ForgetsInStreams(ToyLM):
     """Word by word it forgets how many tokens it has read."""
 
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         assert isinstance(state, ToyState)
         return torch.from_numpy(np.stack([self.log_probs_after(tokens[-1:]) for tokens in state.tokens]))
 
@@ -175,19 +176,19 @@ class ForgetsInStreams(ToyLM):
 class ScoresOtherwise(ToyLM):
     """The words that it reads have other numbers than those of whole sentences."""
 
-    def extend_scored(
+    def _extend_scored(
         self, state: IncrementalState, words: Sequence[str]
     ) -> tuple[IncrementalState, NDArray[np.float64]]:
-        after, log_probs = super().extend_scored(state, words)
+        after, log_probs = super()._extend_scored(state, words)
         return after, log_probs + 1e-3
 
 
 class MixesPiecesUp(ToyLM):
     """Word by word, after a b, what goes on with the word has the probability of another token."""
 
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         assert isinstance(state, ToyState)
-        found = super().next_word_log_probs(state)
+        found = super()._next_word_log_probs(state)
         for row, tokens in enumerate(state.tokens):
             if tokens[-1:] == (1,):
                 found[row, [0, 3]] = found[row, [3, 0]]

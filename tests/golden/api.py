@@ -13,7 +13,16 @@ import torch
 import treelm
 from treelm.errors import InputError
 from treelm.inference.loading import run_search
-from treelm.models.capabilities import Searching, set_search
+from treelm.models.capabilities import (
+    DocumentContext,
+    Parser,
+    Searching,
+    TreeConditioned,
+    has,
+    score_with_trees,
+    set_search,
+    structure_of,
+)
 from treelm.models.search.config import SearchConfig
 
 REFUSED = "refused"
@@ -56,8 +65,9 @@ def searches(lm: Any) -> bool:
 
 def abilities(lm: Any) -> dict[str, Any]:
     """What it says it can do."""
-    found = {"predicts_words": lm.predicts_words, "parses": lm.parses, "needs_trees": lm.needs_trees}
-    return {**found, "searches": searches(lm), "keeps_context": lm.keeps_context, "size": len(lm.vocabulary)}
+    kinds = {"parses": Parser, "needs_trees": TreeConditioned, "searches": Searching, "keeps_context": DocumentContext}
+    found = {name: has(lm, kind) for name, kind in kinds.items()}
+    return {"predicts_words": lm.predicts_words, **found, "size": len(lm.vocabulary)}
 
 
 def _score(score: Any) -> dict[str, Any]:
@@ -83,7 +93,7 @@ def score_given(lm: Any, path: Path) -> Any:
     """Scores of the sentences of a treebank, with their trees."""
     from treelm.corpora.readers import read_sentences
 
-    return [_score(one) for one in lm.score_given(list(read_sentences(path))[:4])]
+    return [_score(one) for one in score_with_trees(lm, list(read_sentences(path))[:4])]
 
 
 def surprisal(lm: Any, texts: Sequence[str]) -> Any:
@@ -124,8 +134,13 @@ def used_rules(lm: Any, texts: Sequence[str]) -> Any:
 
 def structure(lm: Any, words: Sequence[str]) -> Any:
     """The values that determine a tree."""
-    found = lm.structure(words)
+    found = structure_of(lm, words)
     return _plain(found) if found is not None else REFUSED
+
+
+def _analyses(lm: Any, state: Any) -> list[tuple[str, float]]:
+    kept = lm.partial_analyses(state, 3)[0] if isinstance(lm, Searching) else []
+    return [(str(one.tree), one.share) for one in kept]
 
 
 def word_by_word(lm: Any, words: Sequence[str]) -> Any:
@@ -141,7 +156,7 @@ def word_by_word(lm: Any, words: Sequence[str]) -> Any:
                 "best": [lm.vocabulary.token(int(i)) for i in following[:-1].topk(3).indices],
                 "some": following[:: max(1, len(following) // 7)].tolist(),
                 "tree": ask(lambda state=state: str(lm.partial_trees(state)[0])),
-                "analyses": ask(lambda state=state: [(str(a.tree), a.share) for a in lm.partial_analyses(state, 3)[0]]),
+                "analyses": ask(lambda state=state: _analyses(lm, state)),
             }
         )
     after = ask(lambda: lm.next_word_log_probs(lm.start_after([list(words)]))[0][:3].tolist())

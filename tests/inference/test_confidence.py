@@ -40,7 +40,7 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChartParser, "sentences_at_once", 10)
+    monkeypatch.setattr(ChartParser, "preferred_batch_size", 10)
 
 
 def settings(run: Path, **changes: object) -> AnnotationSettings:

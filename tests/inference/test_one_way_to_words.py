@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -32,7 +31,6 @@ from treelm.inference.annotation import AnnotationSettings, read_blocks
 from treelm.inference.annotation_journal import Progress
 from treelm.inference.stimuli import Columns, Stimulus, from_sentences, read_table, read_words
 from treelm.inference.tree_parsers import ParserSettings
-from treelm.models import SYSTEMS, system_class
 from treelm.models.scores import SentenceScore
 from treelm.trees.tree import Tree
 
@@ -216,17 +214,6 @@ def test_one_text_is_no_list_of_sentences(ask: str) -> None:
 def test_what_is_no_list_of_words_is_refused(ask: str, sentences: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         getattr(Recorder(), ask)(sentences)
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_every_method_of_sentences_takes_texts(system: str) -> None:
-    methods = inspect.getmembers(system_class(system), inspect.isfunction)
-    of_sentences = {name for name, method in methods if "sentences" in list(inspect.signature(method).parameters)[1:2]}
-    texts = {name for name, method in methods if hasattr(method, "__wrapped__")}
-    refuses = {"distances"} if system in ("palm", "transformer") else set()
-    others = {"score_given", "score_from", "own_metrics", *refuses}  # these take ``Sentence``s
-    assert {name for name in of_sentences if name[0] != "_"} - texts <= others
-    assert {"score", "parse", "analyse", "surprisal"} <= texts
 
 
 def test_n_best_trees_of_a_text_are_over_its_words() -> None:

@@ -17,8 +17,8 @@ from treelm.inference.surprisal import score_stimuli, word_frame, word_offsets
 from treelm.inference.table_settings import Context
 from treelm.models import SYSTEMS, system_class
 from treelm.models.base import LanguageModel
-from treelm.models.scores import Gathering, SentenceScore, sentence_surprisal
-from treelm.models.streams import StreamLM, score_text
+from treelm.models.scores import SentenceScore, SubwordAggregation, sentence_surprisal
+from treelm.models.streams import StreamLM
 
 STREAMS = [name for name in SYSTEMS if issubclass(system_class(name), StreamLM)]
 TEXTS = ["the dog barks at the moon", "the cats see a dog , unbelievable", "the moon"]
@@ -45,7 +45,7 @@ def test_one_sentence_in_a_row_scores_as_by_itself(system: str, kind: str) -> No
     lm = build(system, kind)
     assert isinstance(lm, StreamLM)
     for text in TEXTS:
-        (in_row,), (alone,) = score_text(lm, [text.split()]), lm.score([text.split()])
+        (in_row,), (alone,) = lm.score_document([text.split()]), lm.score([text.split()])
         np.testing.assert_allclose(in_row.log_probs, alone.log_probs, atol=1e-9)
         assert in_row.columns.keys() == alone.columns.keys()
         for name, values in alone.columns.items():
@@ -58,9 +58,9 @@ def test_a_document_is_one_text_whose_ends_are_tokens(system: str, monkeypatch: 
     lm = build(system, "word")
     assert isinstance(lm, StreamLM)
     sentences = [text.split() for text in TEXTS]
-    whole = score_text(lm, sentences)
+    whole = lm.score_document(sentences)
     monkeypatch.setattr("treelm.models.streams._STEPS", 4)
-    for one, other in zip(whole, score_text(lm, sentences), strict=True):
+    for one, other in zip(whole, lm.score_document(sentences), strict=True):
         np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-9)
     state = lm.start(1)
     for token in [*lm.vocabulary.encode(sentences[0]).ids.tolist(), lm.end]:
@@ -86,12 +86,12 @@ def test_context_is_carried_in_a_document_and_only_there() -> None:
 class Columns:
     """Of a model: its vocabulary, and how its columns are gathered."""
 
-    def __init__(self, columns: dict[str, Gathering]) -> None:
+    def __init__(self, columns: dict[str, SubwordAggregation]) -> None:
         self.vocabulary, self.word_columns = build("lstm", "word").vocabulary, columns
 
 
 def test_tokens_are_gathered_into_the_words_of_the_experimenter() -> None:
-    lm = Columns({"distance": "first", "beam_loss_bits": "sum", "open_nodes": "last", "beam_converged": "least"})
+    lm = Columns({"distance": "first", "beam_loss_bits": "sum", "open_nodes": "last", "beam_converged": "min"})
     values = np.array([1.0, 2.0, 4.0])
     score = SentenceScore(
         log_probs=-math.log(2) * np.array([0.5, 0.5, 2.0, 4.0, 8.0]),

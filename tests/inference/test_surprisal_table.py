@@ -240,8 +240,8 @@ def bits(lm: treelm.LanguageModel) -> list[float]:
 def test_a_frame_keeps_its_index_and_columns(models: list[NamedModel]) -> None:
     frame, lm = pandas.DataFrame(WORDS, index=[10, 9, 8, 7, 6]), models[1].lm
     before = frame.copy()
-    found = lm.surprisal_table(
-        frame, word="form", sentence="item", columns=["open_nodes", "word_length"], lag=1, lag_columns=["rt"]
+    found = treelm.surprisal_table(
+        lm, frame, word="form", sentence="item", columns=["open_nodes", "word_length"], lag=1, lag_columns=["rt"]
     )
     pandas.testing.assert_frame_equal(frame, before)
     pandas.testing.assert_frame_equal(found[["item", "form", "rt", "model"]], frame)
@@ -271,7 +271,7 @@ def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedMode
     warnings.resetwarnings()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        models[0].lm.surprisal_table(frame)
+        treelm.surprisal_table(models[0].lm, frame)
     said = [str(one.message) for one in caught]
     assert any("such as 'The.', are known without the marks" in line for line in said)
     assert {one.filename for one in caught} <= {__file__, sys.modules["treelm.models.base"].__file__}
@@ -305,7 +305,7 @@ def test_frames_that_cannot_be_read_are_one_line(
 ) -> None:
     named = {"word": "form", "sentence": "item"} if "columns" in settings else {}
     with pytest.raises(InputError, match=expected):
-        models[0].lm.surprisal_table(frame if "a" in frame else pandas.DataFrame(frame), **named, **settings)
+        treelm.surprisal_table(models[0].lm, frame if "a" in frame else pandas.DataFrame(frame), **named, **settings)
 
 
 def test_models_and_unigrams_are_needed(models: list[NamedModel]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.systems import SMALL
 from treelm.models import SYSTEMS
+from treelm.models.capabilities import Parser, has
 
 HERE = Path(__file__).parent
 EXPECTED = "expected.json"
@@ -99,7 +100,7 @@ def describe(run: Path) -> dict[str, Any]:
     if lm.predicts_words:
         log_probs = [score.log_probs for score in lm.score(words)]
         expected["log_probs"] = [[one.sum()] if run.name in SEARCHED_WIDELY else one.tolist() for one in log_probs]
-    if lm.parses:
+    if has(lm, Parser):
         expected["trees"] = [str(tree) for tree in lm.parse(words)]
     return expected
 

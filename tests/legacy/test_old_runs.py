@@ -11,7 +11,7 @@ import treelm
 from tests.legacy.make import EXPECTED, HERE, KEPT, RESUMABLE, describe
 from treelm.errors import InputError
 from treelm.inference.loading import run_search
-from treelm.models.capabilities import set_search
+from treelm.models.capabilities import Parser, has, set_search
 from treelm.models.persistence.storage import CONFIG, FORMAT_VERSION
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.run_folder import load_run_recipe
@@ -49,7 +49,7 @@ def test_every_system_takes_texts_as_it_takes_words(name: str) -> None:
     texts = ["The city is old .", "Zyxwv barks"]
     words = [text.split() for text in texts]
     assert lm.analyse(texts)[0].tree == lm.analyse(words)[0].tree
-    if lm.parses:
+    if has(lm, Parser):
         assert lm.parse(texts) == lm.parse(words)
     if lm.predicts_words:
         assert [len(one.words) for one in lm.surprisal(texts)] == [len(one) for one in words]

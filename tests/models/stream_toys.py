@@ -13,7 +13,7 @@ from tests.models.rnng.worlds import Tokens
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.layers.dropout import dropout
 from treelm.models.readings import Carried, Reading
-from treelm.models.streams import StreamLM
+from treelm.models.streams import DistanceParser, StreamLM
 
 AWD: dict[str, Any] = {
     "embedding_dropout": 0.3,
@@ -38,7 +38,6 @@ class ToyStreamLM(StreamLM):
     """h_t = tanh(x_t + W h_{t-1}); the embedding is the decoder."""
 
     system: ClassVar[str] = "toy-stream"
-    parses = False
 
     def __init__(self, config: ToyStreamConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         super().__init__(vocabulary=vocabulary, labels=labels)
@@ -80,11 +79,10 @@ class ToyStreamLM(StreamLM):
         )
 
 
-class ToyParsingStreamLM(ToyStreamLM):
+class ToyParsingStreamLM(ToyStreamLM, DistanceParser):
     """The first unit of h_t is a syntactic distance."""
 
     system: ClassVar[str] = "toy-parsing-stream"
-    parses = True
 
 
 def toy(

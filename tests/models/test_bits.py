@@ -24,8 +24,8 @@ from treelm.inference.stimuli import stimulus
 from treelm.inference.surprisal_table import NamedModel, SurprisalTable
 from treelm.inference.table_settings import TableSettings
 from treelm.models import SYSTEMS, config_class, system_class
-from treelm.models.base import EstimatedLM, LanguageModel
-from treelm.models.capabilities import Searching
+from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Counted, Parser, Searching, has
 from treelm.models.search.config import SearchConfig
 from treelm.models.states import TextState
 
@@ -71,7 +71,7 @@ def build(system: str, kind: str) -> LanguageModel:
     with torch.no_grad():
         for parameter in lm.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
-    if isinstance(lm, EstimatedLM) and not SMALL[system].learns_from_trees:
+    if isinstance(lm, Counted) and not SMALL[system].learns_from_trees:
         lm.estimate(EncodedCorpus(corpus(), vocabulary(kind)))
     lm.search = SearchConfig(action_beam=4, word_beam=3, fast_track=1)
     return lm.eval()
@@ -137,5 +137,5 @@ def test_words_read_token_by_token_are_spelled_as_words(system: str, kind: str) 
         state = lm.extend_tokens(state, [token])
     if isinstance(state, TextState):
         assert state.words == (tuple(words),)
-    if lm.parses:
+    if has(lm, Parser):
         assert lm.partial_trees(state)[0].words() == words

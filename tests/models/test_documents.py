@@ -33,6 +33,7 @@ from treelm.evaluation.streams import CacheConfig, StreamProtocol, document_perp
 from treelm.inference.stimuli import stimulus
 from treelm.inference.surprisal import context_of, score_stimuli
 from treelm.models import config_class, system_class
+from treelm.models.capabilities import DocumentContext, has, why_not
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.documents import DocumentEncoder
 from treelm.models.measures import MEASURES, score_with_measures
@@ -152,9 +153,9 @@ def test_som_reads_it_in_the_boundary_s_place() -> None:
 @every_system
 def test_word_by_word_is_the_text_at_once(system: str) -> None:
     model = build(system)
-    scores = model.score_text(DOCUMENT)
+    scores = model.score_document(DOCUMENT)
     assert values(scores[:1]) == values(model.score(DOCUMENT[:1]))
-    assert model.score_text([]) == []
+    assert model.score_document([]) == []
     for number, (words, one) in enumerate(zip(DOCUMENT, scores, strict=True)):
         state, read = model.start_after(DOCUMENT[:number]), []
         for word in words:
@@ -168,10 +169,10 @@ def test_word_by_word_is_the_text_at_once(system: str) -> None:
 @every_system
 def test_a_sentence_depends_on_what_came_before_as_far_as_it_counts_and_on_nothing_else(system: str) -> None:
     model = build(system)
-    whole = values(model.score_text(DOCUMENT))
-    other_later = values(model.score_text([*DOCUMENT[:2], ["4"], ["4"]]))
+    whole = values(model.score_document(DOCUMENT))
+    other_later = values(model.score_document([*DOCUMENT[:2], ["4"], ["4"]]))
     assert other_later[:2] == whole[:2]
-    other_earlier = values(model.score_text([["6", "6", "6"], *DOCUMENT[1:]]))
+    other_earlier = values(model.score_document([["6", "6", "6"], *DOCUMENT[1:]]))
     assert all(abs(a - b) > 1e-6 for a, b in zip(other_earlier[1], whole[1], strict=True))
     assert other_earlier[3] == whole[3]  # five tokens before it are of the sentence right before it
     assert all(abs(a - b) > 1e-6 for a, b in zip(values(model.score(DOCUMENT[1:2]))[0], whole[1], strict=True))
@@ -180,11 +181,11 @@ def test_a_sentence_depends_on_what_came_before_as_far_as_it_counts_and_on_nothi
 @every_system
 def test_no_bit_depends_on_company(system: str) -> None:
     model = build(system).float()
-    whole = values(model.score_text(DOCUMENT))
-    assert [values(model.score_text(DOCUMENT[:number]))[-1] for number in range(1, 5)] == whole
+    whole = values(model.score_document(DOCUMENT))
+    assert [values(model.score_document(DOCUMENT[:number]))[-1] for number in range(1, 5)] == whole
     if system != "som":
         model.search = replace(model.search, batch_size=2)
-        assert values(model.score_text(DOCUMENT)) == whole
+        assert values(model.score_document(DOCUMENT)) == whole
 
 
 @pytest.mark.parametrize("system", ["rnng", "transformer-grammar"])
@@ -204,7 +205,7 @@ def test_what_may_follow_a_sentence_sums_to_one(system: str, order: str) -> None
 
     model.search = SearchConfig(action_beam=100_000, word_beam=100_000)
     second = [list(words) for n in (1, 2) for words in itertools.product("01", repeat=n)]
-    searched = [np.exp(model.score_text([["1", "0"], words])[1].log_probs.sum()) for words in second]
+    searched = [np.exp(model.score_document([["1", "0"], words])[1].log_probs.sum()) for words in second]
     assert sum(searched) == pytest.approx(mass.finished, abs=1e-10)
 
 
@@ -212,7 +213,7 @@ def test_what_may_follow_a_sentence_sums_to_one_for_som() -> None:
     model = build("som")
     first = DOCUMENT[0]
     finished = sum(
-        np.exp(model.score_text([first, list(words)])[1].log_probs.sum())
+        np.exp(model.score_document([first, list(words)])[1].log_probs.sum())
         for words in itertools.product(map(str, range(8)), repeat=1)
     )
     state = model.start_after([first])
@@ -250,22 +251,22 @@ def test_entropies_of_a_text_are_those_of_the_distributions_that_follow(system: 
 def test_a_search_of_whole_sentences_has_a_context_too_but_not_the_released_one() -> None:
     model = build("rnng", Tokens(8))
     model.search = replace(model.search, method="particles", num_particles=50)
-    one, other = (values(model.score_text([words, DOCUMENT[1]]))[1] for words in (["4"], ["5", "5"]))
+    one, other = (values(model.score_document([words, DOCUMENT[1]]))[1] for words in (["4"], ["5", "5"]))
     assert one != other
     model.search = replace(model.search, method="released")
     with pytest.raises(InputError, match="each sentence by itself"):
-        model.score_text(DOCUMENT)
+        model.score_document(DOCUMENT)
 
 
 @every_system
 def test_a_model_without_context_refuses_texts_and_has_no_weights_for_them(system: str) -> None:
     model = build(system, context="sentence")
-    assert not model.keeps_context
-    assert 'model.context = "document"' in model.why_no_context
+    assert not has(model, DocumentContext)
+    assert 'model.context = "document"' in why_not(model, DocumentContext)
     assert not [name for name, _ in model.named_parameters() if "documents" in name]
-    with pytest.raises(InputError, match="reads each sentence by itself"):
-        model.score_text(DOCUMENT)
-    with pytest.raises(InputError, match="reads each sentence by itself"):
+    with pytest.raises(InputError, match="was trained on sentences by themselves"):
+        model.score_document(DOCUMENT)
+    with pytest.raises(InputError, match="was trained on sentences by themselves"):
         model.start_after(DOCUMENT)
 
 
@@ -320,7 +321,7 @@ def test_stimuli_have_their_document_as_context() -> None:
         for number, (words, document) in enumerate(given)
     ]
     assert context_of(model, "document") == "document"
-    expected = model.score_text(DOCUMENT[:3]) + model.score_text(DOCUMENT[3:])
+    expected = model.score_document(DOCUMENT[:3]) + model.score_document(DOCUMENT[3:])
     for (_, found), score in zip(score_stimuli(model, stimuli, context="document"), expected, strict=True):
         assert found is not None
         assert found.log_probs.tolist() == pytest.approx(score.log_probs.tolist())
@@ -334,7 +335,7 @@ def test_perplexity_in_documents_is_that_of_each_document_in_a_row() -> None:
         for number, words in enumerate(DOCUMENT)
     ]
     found = document_perplexity(model, PreparedCorpus.from_sentences(sentences))
-    scores = model.score_text(DOCUMENT[:3]) + model.score_text(DOCUMENT[3:])
+    scores = model.score_document(DOCUMENT[:3]) + model.score_document(DOCUMENT[3:])
     nats = -sum(float(score.log_probs.sum()) for score in scores)
     assert found.value == pytest.approx(np.exp(nats / (sum(map(len, DOCUMENT)) + len(DOCUMENT))))
     assert found.name == "perplexity per word, with end of sentence, in documents"

@@ -16,7 +16,7 @@ from tests.legacy.make import HERE as RUNS
 from tests.models.test_bits import build, cases
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import Searching
+from treelm.models.capabilities import DocumentContext, Searching, has
 from treelm.models.measures import MEASURES, apply_measures, measure, score_with_measures, value_at_start
 
 SENTENCES = [text.split() for text in ("the cats see a dog , unbelievable", "the moon", "a dog barks at the dogs")]
@@ -39,7 +39,7 @@ def at_boundaries(lm: LanguageModel, words: list[str], log_probs: np.ndarray) ->
 @pytest.mark.parametrize(("system", "kind"), EXACT)
 def test_places_between_words_are_those_of_the_scores(system: str, kind: str) -> None:
     lm = build(system, kind)
-    for in_document in {False, lm.keeps_context}:
+    for in_document in {False, has(lm, DocumentContext)}:
         scores = score_with_measures(lm, SENTENCES, in_document=in_document)
         found = lm.reduce_next_log_probs(SENTENCES, chosen, in_document=in_document)
         for words, score, values in zip(SENTENCES, scores, found, strict=True):
@@ -95,7 +95,7 @@ def largest() -> Iterator[str]:
 def test_a_new_measure_is_a_column_of_every_system(system: str, largest: str) -> None:
     lm = treelm.load(RUNS / system)
     frame = pandas.DataFrame({"sentence_id": [1, 1, 2], "word": ["The", "city", "I"]})
-    found = lm.surprisal_table(frame, columns=[largest, "next_rank"])
+    found = treelm.surprisal_table(lm, frame, columns=[largest, "next_rank"])
     state = lm.extend(lm.start(1), ["The"])
     shares = lm.next_word_log_probs(state)[0].softmax(0)
     assert found[largest][0] == pytest.approx(float(shares.max()))

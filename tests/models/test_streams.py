@@ -20,6 +20,7 @@ from treelm.evaluation.evaluate import NO_GOLD, evaluate_sentences
 from treelm.inference.batching import in_batches
 from treelm.inference.generation import generate
 from treelm.inference.processes import in_process
+from treelm.models.capabilities import Parser, require
 from treelm.models.readings import Carried, Reading, check_carried
 from treelm.models.scores import NoLogProbability
 from treelm.models.states import TextState
@@ -245,11 +246,8 @@ def test_many_sentences_keep_their_order() -> None:
 
 def test_a_model_without_trees_says_so_in_one_line() -> None:
     model = toy()
-    for call in (model.parse, model.distances):
-        with pytest.raises(InputError, match="toy-stream is a language model without trees"):
-            call(SENTENCES)
-    with pytest.raises(InputError, match="without trees"):
-        model.partial_trees(model.start())
+    with pytest.raises(InputError, match="toy-stream is a language model without trees"):
+        require(model, Parser)
     assert [analysis.tree for analysis in model.analyse(SENTENCES)] == [None] * 4
     words, tree = next(generate(model, num_sentences=1, seed=1))
     assert words

@@ -16,6 +16,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState, LanguageModel, Loss, Losses, SentenceScore
+from treelm.models.capabilities import Parser
 from treelm.trees.tree import Tree
 
 FORMS = [f"w{index}" for index in range(10)]
@@ -31,7 +32,7 @@ class ToyConfig:
             raise InputError(f"dropout = {self.dropout}", remedy="give a number from 0 and below 1")
 
 
-class ToyLM(LanguageModel):
+class ToyLM(LanguageModel, Parser):
     """p(token | token before it)."""
 
     system: ClassVar[str] = "toy"
@@ -62,19 +63,19 @@ class ToyLM(LanguageModel):
         loss = Loss(sum=total, count=len(after))
         return Losses(terms={"word": loss}, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         raise NotImplementedError
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         raise NotImplementedError
 
-    def start(self, num_sentences: int = 1) -> IncrementalState:
+    def _start(self, num_sentences: int) -> IncrementalState:
         raise NotImplementedError
 
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
         raise NotImplementedError
 
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         raise NotImplementedError
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:

@@ -9,6 +9,7 @@ from treelm.cli.arguments import note, parse
 from treelm.cli.files import print_json, progress_bar, report_skipped
 from treelm.cli.options import InputFile, InputOptions, RunFolder, read_input
 from treelm.errors import InputError, check_positive
+from treelm.models.capabilities import Enumerable
 
 MOST_WORDS = 12  # of a sentence: the checks read it many times, and breaches of the contract show early
 
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
         if options.training_mode:
             report = audit_training.audit_training(lm, sentences, seed=options.seed, on_check=advance)
         else:
-            mass = lm.probability_mass
+            mass = lm.probability_mass if isinstance(lm, Enumerable) else None
             report = audit.audit(lm, sentences, seed=options.seed, enumerate_all=mass, on_check=advance)
     if options.json:
         print_json(report.to_json())

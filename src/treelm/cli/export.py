@@ -10,6 +10,7 @@ from treelm.cli.arguments import note, parse
 from treelm.cli.options import OutputPath, RunFolder
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
+from treelm.models.capabilities import BackoffNGrams, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
         check_output_path(out)
     lm = load(options.run)
     if options.to == "arpa":
-        lm.write_arpa(out)
+        require(lm, BackoffNGrams).write_arpa(out)
     else:
         from treelm.hf import export_model
 

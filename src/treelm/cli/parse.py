@@ -22,6 +22,7 @@ from treelm.cli.options import (
 )
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
+from treelm.models.capabilities import Parser, require
 
 if TYPE_CHECKING:
     from treelm.models.base import LanguageModel
@@ -68,7 +69,7 @@ def main(arguments: list[str]) -> int:
         check_output_path(options.figure)
     check_not_input((options.output, options.figure), [options.file])
     lm = load_to_search(options.run, options)
-    lm.require_trees()
+    require(lm, Parser)
     skipped: list[InputError] = []
     sentences = read_input(options.file, options, skipped, empty_lines=True)
     collect = skipped if options.on_error == "skip" else None

@@ -20,6 +20,7 @@ from treelm.cli.options import (
 )
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError
+from treelm.models.capabilities import Grammar, require
 
 if TYPE_CHECKING:
     from treelm.evaluation.learned_trees import LearnedTrees
@@ -83,7 +84,8 @@ def main(arguments: list[str]) -> int:
             raise InputError(f"{name} = {value}", remedy="give 1 or more")
     for run in options.runs if options.rules else ():
         with naming_run(run):
-            read_system(find_run(run)).require_rules()
+            if not issubclass(system := read_system(find_run(run)), Grammar):
+                raise InputError(f"{system.system} has no rules to list", remedy="take a run of an induced grammar")
     skipped: list[InputError] = []
     sentences = _read(options, skipped)
     systems = _systems(options, sentences)
@@ -100,7 +102,7 @@ def main(arguments: list[str]) -> int:
             print_table(*structure_tables(result), wide=options.wide)
         for run in options.runs if options.rules else ():
             lm = load_to_search(run, options)
-            rules = lm.used_rules([sentence.words for sentence in sentences])
+            rules = require(lm, Grammar).used_rules([sentence.words for sentence in sentences])
             print_table(rules_table(run, rules[: options.rules]), wide=options.wide)
     return report_skipped(skipped)
 

@@ -32,7 +32,7 @@ from treelm.cli.options import (
 from treelm.errors import InputError
 from treelm.inference.table_settings import TableSettings
 from treelm.io.tables import SEPARATORS, TABLES, check_table_name
-from treelm.models.capabilities import Searching
+from treelm.models.capabilities import DocumentContext, Searching, has, why_not
 from treelm.models.search.config import SearchConfig
 
 if TYPE_CHECKING:
@@ -231,8 +231,8 @@ def _layout(options: Arguments, file: str) -> Literal["sentences", "words", "tab
 def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[str]:
     """Lines about figures that are not what they seem."""
     lm = model.lm
-    if options.context == "document" and not lm.keeps_context:
-        yield lm.why_no_context
+    if options.context == "document" and not has(lm, DocumentContext):
+        yield why_not(lm, DocumentContext)
     if found.num_impossible_words:
         yield said_impossible(lm, f"{found.num_impossible_words} of {found.num_words} words have inf bits")
     if found.num_doubtful and isinstance(lm, Searching):

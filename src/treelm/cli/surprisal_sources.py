@@ -12,6 +12,7 @@ from treelm.cli.files import progress_bar
 from treelm.cli.options import ModelOptions, WorkerOptions, in_words, load_adaptive, reference_names, require_words
 from treelm.errors import InputError
 from treelm.io.tables import TABLES
+from treelm.models.capabilities import DocumentContext, has, why_not
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.material import Material, Surprisals
@@ -164,8 +165,8 @@ def score_run(
     }
     written = set(material.words if options.as_written else map(normalise, material.words))
     spelled = {character for word in written for character in lm.vocabulary.spelled(word)}
-    if context == "document" and not lm.keeps_context:
-        note(f"{run}: {lm.why_no_context}")
+    if context == "document" and not has(lm, DocumentContext):
+        note(f"{run}: {why_not(lm, DocumentContext)}")
     if spelled:
         what = "words with characters of which it has no piece are read byte by byte, as by spelling"
         note(f"{run}: {what}: {listed(spelled)}")

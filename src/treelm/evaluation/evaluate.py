@@ -35,7 +35,7 @@ from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, in_process, model_workers, parse
 from treelm.models.base import Analysis, LanguageModel
-from treelm.models.capabilities import Searching, set_search
+from treelm.models.capabilities import Parser, Searching, TreeConditioned, has, score_with_trees, set_search, why_not
 from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
 from treelm.training.recipe import EvaluationConfig, Recipe
@@ -85,7 +85,7 @@ def evaluate_sentences(
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
     analysed = in_batches(sentences, compute or in_process(lm.analyse), batch_size=batch_size, skipped=skipped)
-    if lm.needs_trees:
+    if has(lm, TreeConditioned):
         analysed, notes = _with_trees(lm, sentences, batch_size), (*notes, GIVEN_TREES)
     for sentence, analysis in analysed:
         if analysis is not None:
@@ -110,7 +110,7 @@ def evaluate_sentences(
             notes=(*notes, NO_GOLD) if trees else tuple(notes),
         )
     else:
-        labels = lm.labels if lm.predicts_labels else ()
+        labels = lm.labels if has(lm, Parser) and lm.predicts_labels else ()
         result = evaluate_parses(
             [gold_bracketing(sentence) for sentence in evaluated],
             trees,
@@ -132,7 +132,7 @@ def _with_trees(
 ) -> Iterator[tuple[Sentence, Analysis | None]]:
     """Sentences with their scores under their own trees."""
     for group in batched(sentences, batch_size):
-        for sentence, score in zip(group, lm.score_given(group), strict=True):
+        for sentence, score in zip(group, score_with_trees(lm, group), strict=True):
             yield sentence, Analysis(score=score, tree=None)
 
 
@@ -239,8 +239,8 @@ def evaluate_run(
     config = recipe.evaluation
     lm = load(run, device="cpu" if cluster else device)
     set_search(lm, recipe.search)
-    if trees_for and not lm.parses:
-        raise InputError(f"{trees_for}, but {lm.why_no_trees}", remedy=f"remove {trees_for}")
+    if trees_for and not has(lm, Parser):
+        raise InputError(f"{trees_for}, but {why_not(lm, Parser)}", remedy=f"remove {trees_for}")
     if config.stream != "no":
         require_context(lm, stream_protocol(recipe), fixed_rows=fixed_rows)
     notes = _choose_builder(lm, config.tree_builder)
@@ -258,7 +258,7 @@ def evaluate_run(
                 on_error: OnError = "raise" if skipped is None else "skip"
                 sentences = read_sentences(path, **vars(options), on_error=on_error, skipped=skipped)
                 corpus = "" if files else recipe.data.corpus or ""
-                of_trees = _about_trees(corpus, name, path, options.format_for(str(path))) if lm.parses else ()
+                of_trees = _about_trees(corpus, name, path, options.format_for(str(path))) if has(lm, Parser) else ()
                 evaluation = evaluate_sentences(
                     lm,
                     islice(sentences, config.max_sentences),
@@ -302,12 +302,12 @@ def concerns_gold_trees(note: str) -> bool:
 
 def _choose_builder(lm: LanguageModel, builder: str | None) -> tuple[str, ...]:
     """Set the way of building trees, for a system that has a choice; returns the note that tells it."""
-    known = lm.tree_builders if lm.parses and lm.tree_builder is not None else {}
+    known = lm.tree_builders if has(lm, Parser) else {}
     if builder is not None and builder not in known:
         which = f"which has {' or '.join(known)}" if known else "which has no choice"
         remedy = "remove tree_builder"
         raise InputError(f"tree_builder = {builder!r} with {lm.system}, {which}", remedy=remedy)
-    if not known:
+    if not known or not isinstance(lm, Parser):
         return ()
     lm.tree_builder = builder or lm.tree_builder
     return (known[str(lm.tree_builder)],)

@@ -13,7 +13,8 @@ from treelm.evaluation.evalb_files import Bracketing, bracketing_of
 from treelm.evaluation.trivial_baselines import BUILDERS
 from treelm.inference.batching import batched
 from treelm.models.base import LanguageModel
-from treelm.models.streams import StreamLM
+from treelm.models.capabilities import Parser, require
+from treelm.models.streams import DistanceParser
 from treelm.trees.distances import tree_from_distances
 
 Distances = NDArray[np.float64]
@@ -40,7 +41,7 @@ def learned_trees(
 
     Raises ``InputError`` for a system without trees.
     """
-    lm.require_trees()
+    parser = require(lm, Parser)
 
     def of_each(compute: Callable[[Sequence[Sequence[str]]], Iterable[_Result]]) -> Iterator[_Result]:
         for group in batched(sentences, _BATCH):
@@ -48,8 +49,8 @@ def learned_trees(
                 yield result
                 on_sentence()
 
-    if not (isinstance(lm, StreamLM) and lm.tree_builder is not None):
-        parsed = [bracketing_of(tree) for tree in of_each(lm.parse)]
+    if not isinstance(lm, DistanceParser):
+        parsed = [bracketing_of(tree) for tree in of_each(parser.parse)]
         yield LearnedTrees(name=lm.system, seeds=(parsed,))
         return
     distances = list(of_each(lm.word_distances))

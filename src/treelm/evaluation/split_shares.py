@@ -12,6 +12,7 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models import system_class
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Parser, has
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import ModelConfig
 from treelm.trees.tree import Tree
@@ -61,13 +62,13 @@ def split_shares(trees: Iterable[Tree]) -> SplitShares:
 
 
 def random_shares(
-    build: Callable[[int], LanguageModel], sentences: Sequence[Sequence[str]], *, num_seeds: int = 25
+    build: Callable[[int], Parser], sentences: Sequence[Sequence[str]], *, num_seeds: int = 25
 ) -> Iterator[SplitShares]:
     """Yield the shares of models that have not been trained; ``build`` makes one from a seed (0, 1, ...)."""
     return (split_shares(build(seed).parse(sentences)) for seed in range(num_seeds))
 
 
-def untrained(model: ModelConfig, sentences: Iterable[Sequence[str]]) -> Callable[[int], StreamLM]:
+def untrained(model: ModelConfig, sentences: Iterable[Sequence[str]]) -> Callable[[int], Parser]:
     """Give what builds the model of a recipe from a seed, with its initial weights and the words of these sentences.
 
     Raises ``InputError`` if its trees are none of splits in two, or when it is built, if it is given them.
@@ -77,7 +78,7 @@ def untrained(model: ModelConfig, sentences: Iterable[Sequence[str]]) -> Callabl
         raise _no_binary_trees(model.system, "[model]")
     vocabulary = WordVocabulary(sorted({word for words in sentences for word in words}))
 
-    def build(seed: int) -> StreamLM:
+    def build(seed: int) -> Parser:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return require_binary_trees(system(config=model.config, vocabulary=vocabulary).eval(), where="[model]")
@@ -85,9 +86,9 @@ def untrained(model: ModelConfig, sentences: Iterable[Sequence[str]]) -> Callabl
     return build
 
 
-def require_binary_trees(model: LanguageModel, *, where: str) -> StreamLM:
+def require_binary_trees(model: LanguageModel, *, where: str) -> Parser:
     """The model, if its trees are of splits in two. Raises ``InputError`` for others."""
-    if not isinstance(model, StreamLM) or not model.parses:
+    if not isinstance(model, StreamLM) or not has(model, Parser):
         raise _no_binary_trees(model.system, where)
     return model
 

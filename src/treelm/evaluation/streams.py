@@ -27,6 +27,7 @@ from treelm.errors import InputError
 from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity, sum_scores
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import DocumentContext, TreeConditioned, has, require
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.softmax import target_log_probs
 from treelm.models.readings import Carried
@@ -130,7 +131,7 @@ def stream_likelihood(lm: LanguageModel, corpus: PreparedCorpus, protocol: Strea
         bptt=_STEPS,
         sentence_ends=protocol.sentence_ends,
         keep_rest=True,
-        constituents=lm.needs_trees,
+        constituents=has(lm, TreeConditioned),
     )
     carried: Carried = {}
     cache = None if protocol.cache is None else ContinuousCache(protocol.cache)
@@ -165,7 +166,7 @@ def require_context(lm: LanguageModel, protocol: StreamProtocol, *, fixed_rows: 
     """Raise ``InputError`` for a model that reads no text in a row, and for what only streams have."""
     if isinstance(lm, StreamLM):
         return
-    if not lm.keeps_context:
+    if not has(lm, DocumentContext):
         raise _no_stream(lm)
     if fixed_rows or protocol.cache is not None:
         what = "stream_rows" if fixed_rows else "cache_weight"
@@ -179,13 +180,13 @@ def _no_stream(lm: LanguageModel) -> InputError:
 
 
 def document_perplexity(lm: LanguageModel, corpus: PreparedCorpus) -> Perplexity:
-    """Compute perplexity per word, ends included, each sentence read given its document so far (``score_text``).
+    """Compute perplexity per word, ends included, each sentence read given its document so far (``score_document``).
 
     Raises ``InputError`` for a model that does not keep its context.
     """
-    sums = sum_scores([])
+    sums, reader = sum_scores([]), require(lm, DocumentContext)
     for start, end in pairwise([*corpus.document_starts.tolist(), len(corpus)]):
-        sums += sum_scores(lm.score_text([corpus.sentence(number).words for number in range(start, end)]))
+        sums += sum_scores(reader.score_document([corpus.sentence(number).words for number in range(start, end)]))
     return perplexity(sums, policy="with_end", context="in documents")
 
 
@@ -233,7 +234,7 @@ def evaluate_stream(
         num_words=corpus.num_tokens,
         num_skipped=len(corpus.skipped),
         perplexities=perplexities,
-        notes=(*((GIVEN_TREES,) if lm.needs_trees else ()), *notes),
+        notes=(*((GIVEN_TREES,) if has(lm, TreeConditioned) else ()), *notes),
     )
 
 

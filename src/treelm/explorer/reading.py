@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Parser, Searching, has, structure_of
 from treelm.models.scores import PartialAnalysis
 from treelm.models.states import IncrementalState
 from treelm.models.structures import Structure
@@ -109,9 +110,9 @@ class Reader:
     def _look(self, words: Words) -> Look:
         state = self._step(words).state
         return Look(
-            tree=self.lm.partial_trees(state)[0] if self.lm.parses else None,
-            analyses=self.lm.partial_analyses(state, MOST_ANALYSES)[0],
-            structure=self.lm.structure(words),
+            tree=self.lm.partial_trees(state)[0] if has(self.lm, Parser) else None,
+            analyses=self.lm.partial_analyses(state, MOST_ANALYSES)[0] if isinstance(self.lm, Searching) else [],
+            structure=structure_of(self.lm, words),
             candidates=self._candidates(state) if self.lm.predicts_words else (),
         )
 

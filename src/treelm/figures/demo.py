@@ -10,6 +10,7 @@ from treelm.figures.structures import memory_text, tape_text
 from treelm.figures.terminal import draw_tree
 from treelm.inference.loading import load
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Parser, has, structure_of
 from treelm.models.scores import sentence_surprisal
 from treelm.models.structures import SlotSpans, StackTape
 
@@ -17,11 +18,11 @@ from treelm.models.structures import SlotSpans, StackTape
 def seen_in_sentence(run: Path, words: Sequence[str]) -> Iterator[str]:
     """Analyses of a sentence by a run: its tree with surprisals, its memory or stack. Nothing without trees."""
     lm = load(run)
-    if not lm.parses:
+    if not has(lm, Parser):
         return
     yield f"\n{lm.system} ({run})"
     yield drawn_sentence(lm, words)
-    match lm.structure(words):
+    match structure_of(lm, words):
         case SlotSpans() as memory:
             yield "what each slot of the memory holds after every word\n\n" + memory_text(memory)
         case StackTape() as tape:

@@ -27,6 +27,7 @@ from treelm.figures.svg import (
 )
 from treelm.figures.trees import tree_drawing
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import structure_of
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape, Structure
 from treelm.trees.tree import Tree
 
@@ -304,5 +305,5 @@ def figure_of(lm: LanguageModel, tree: Tree, gold: Tree | None = None) -> Drawin
 
     Raises ``InputError`` for a tree that is too tall to be drawn.
     """
-    found = lm.structure(tree.words())
+    found = structure_of(lm, tree.words())
     return tree_drawing(tree, "tree") if found is None else structure_figure(found, tree, gold)

@@ -32,7 +32,7 @@ from treelm.io.atomic import check_output_path, hold_folder
 from treelm.io.files import STDIN, name_of, open_bytes
 from treelm.io.tables import tsv_row
 from treelm.io.workers import worker_pool
-from treelm.models.capabilities import Searching
+from treelm.models.capabilities import Parser, Searching
 from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
@@ -141,7 +141,7 @@ def annotate(
     if settings.min_confidence is not None and not has_confidence:
         remedy = "leave min_confidence out, or take a run of chart"
         raise InputError(f"{name} does not say how sure it is of its trees", remedy=remedy)
-    at_once = system.sentences_at_once if system else 0  # 0: as many as batches have
+    at_once = system.preferred_batch_size if system and issubclass(system, Parser) else 0  # 0: as batches have
     open_parser.cache_clear()  # a run may have been trained on since the last call
     remedy = "wait for it or end it, or give another name for the output"
     with hold_folder(folder, found="another process is annotating here", remedy=remedy):

@@ -12,6 +12,7 @@ from torch import Tensor
 from treelm.corpora.tokens import BLANKS
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState, LanguageModel
+from treelm.models.capabilities import Parser, has, require
 from treelm.trees.tree import Tree, from_flat
 
 _COLDEST = 1e-3
@@ -69,7 +70,7 @@ def _generate(
     unwritable = torch.tensor([not text.strip(BLANKS + "\0") for text in spelled])  # no word is such a token alone
     for _ in range(num_sentences):
         words, state = _sample(lm, generator, drawing, unwritable)
-        yield words, _tree(lm, state, words) if with_trees and words and lm.parses else None
+        yield words, _tree(lm, state, words) if with_trees and words and has(lm, Parser) else None
 
 
 def _sample(
@@ -98,7 +99,7 @@ def _sample(
 def _tree(lm: LanguageModel, state: IncrementalState, words: list[str]) -> Tree:
     """The model's tree with the words as they are written; a model knows its tokens only."""
     coming = iter(words)
-    (tree,) = lm.partial_trees(state)
+    (tree,) = require(lm, Parser).partial_trees(state)
     return from_flat([next(coming) if isinstance(item, str) else item for item in tree.flat()])
 
 

@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 from treelm.errors import InputError, without_errors
 from treelm.inference.loading import load, model_hash
 from treelm.io.workers import usable_cores, worker_pool
+from treelm.models import capabilities
 from treelm.models.base import Analysis, LanguageModel
+from treelm.models.capabilities import Parser, require
 from treelm.models.layers.devices import DeviceName, device_of
 from treelm.models.persistence.hub import PREFIX
 from treelm.models.scores import ParsedSentence, SentenceScore
@@ -42,12 +44,12 @@ def analyse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
 
 def parse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
     """Trees of sentences without scores, which many systems find without predicting a word (a ``Task``)."""
-    return [Analysis(score=None, tree=tree) for tree in lm.parse(sentences)]
+    return [Analysis(score=None, tree=tree) for tree in require(lm, Parser).parse(sentences)]
 
 
 def annotate(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence | None]:
     """The trees of sentences with their tags, None for one without words (a ``Task``)."""
-    parsed = iter(lm.annotate([words for words in sentences if words]))
+    parsed = iter(capabilities.annotate(lm, [words for words in sentences if words]))
     return [next(parsed) if words else None for words in sentences]
 
 
@@ -82,7 +84,7 @@ def model_workers(
 ) -> Iterator[Compute[Result]]:
     """Give how to do a task with a run's model: by ``lm`` itself, by other processes, or on a cluster.
 
-    Their models get the present ``changeable`` attributes of ``lm`` and, without ``device``, its device. Raises
+    Their models get the present ``runtime_settings`` of ``lm`` and, without ``device``, its device. Raises
     ``InputError`` for less than one process, and where a worker of the cluster finds another model, or none, under the
     path of the run.
     """
@@ -90,7 +92,7 @@ def model_workers(
         yield in_process(partial(task, lm))
         return
     with worker_pool(processes, cluster, **_WORKER) as pool:
-        settings = {name: getattr(lm, name) for name in lm.changeable}
+        settings = {name: getattr(lm, name) for name in lm.runtime_settings}
         model = path_everywhere(run), model_hash(run), device or device_of(lm), settings
         yield partial(pool, partial(_compute_in_worker, *model, task))
 

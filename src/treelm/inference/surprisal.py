@@ -19,8 +19,9 @@ from treelm.inference.processes import Compute, in_process
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.table_settings import Context
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import DocumentContext, has
 from treelm.models.measures import MEASURES, Measure, score_with_measures
-from treelm.models.scores import NATS_PER_BIT, Gathering, SentenceScore
+from treelm.models.scores import NATS_PER_BIT, SentenceScore, SubwordAggregation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,7 @@ BITS, CONVERGED = "surprisal_bits", "beam_converged"
 
 def context_of(lm: LanguageModel, asked: Context) -> Context:
     """The context that a model has: a document only if it keeps its context."""
-    return "document" if asked == "document" and lm.keeps_context else "sentence"
+    return "document" if asked == "document" and has(lm, DocumentContext) else "sentence"
 
 
 def score_stimuli(
@@ -96,7 +97,7 @@ def word_frame(
         "unk_class": unk_class,
         "num_pieces": pd.array(gathered.by(num_pieces[counts], "sum"), dtype="Int64"),
     }
-    rules = {**{name: one.gathering for name, one in MEASURES.items()}, **lm.word_columns}
+    rules = {**{name: one.aggregation for name, one in MEASURES.items()}, **lm.word_columns}
     whole = {CONVERGED, *(name for name, one in MEASURES.items() if one.is_whole)}
     for name in columns:
         if name in rules and all(name in one.columns for one in scores):
@@ -116,11 +117,11 @@ class _Gathered:
         self._first = np.flatnonzero(np.diff(word, prepend=-1))
         self._last = np.append(self._first, len(word))[1 : num_words + 1] - 1
 
-    def by(self, values: NDArray[np.float64], how: Gathering) -> NDArray[np.float64]:
+    def by(self, values: NDArray[np.float64], how: SubwordAggregation) -> NDArray[np.float64]:
         """The values of words from those of tokens."""
         if how == "sum":
             return np.bincount(self._word, values, self._num_words).astype(np.float64)
-        if how == "least":
+        if how == "min":
             return np.minimum.reduceat(values, self._first) if len(values) else values
         return values[self._first if how == "first" else self._last]
 

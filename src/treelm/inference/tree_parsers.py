@@ -14,7 +14,7 @@ from treelm.errors import InputError, is_out_of_memory
 from treelm.inference.loading import load, model_hash
 from treelm.inference.processes import require_same
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import set_search
+from treelm.models.capabilities import ConfidentParser, Parser, annotate, require, set_search
 from treelm.models.layers.devices import DeviceName
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import read_system
@@ -87,17 +87,17 @@ def parser_class(name: str) -> type[LanguageModel] | None:
 def parser_has_confidence(name: str) -> bool:
     """Tell whether a parser says how sure it is of its trees."""
     system = parser_class(name)
-    return system is not None and system.has_confidence
+    return system is not None and issubclass(system, ConfidentParser)
 
 
 def _run(settings: ParserSettings) -> LineParser:
     """A trained model of this package. Where its trees have no tags, the tag is X."""
     lm = load(settings.name, device=settings.device)
-    lm.require_trees()
+    require(lm, Parser)
     if settings.search is not None:
         set_search(lm, settings.search)
     return lambda sentences: [
-        ParsedLine(format_tree(one.tree, one.tags), one.confidence) for one in lm.annotate(sentences)
+        ParsedLine(format_tree(one.tree, one.tags), one.confidence) for one in annotate(lm, sentences)
     ]
 
 

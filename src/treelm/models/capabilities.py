@@ -1,15 +1,87 @@
-"""What systems can do besides giving words probabilities: small classes to inherit from, asked by ``isinstance``."""
+"""What systems can do besides giving words probabilities: small classes that a system inherits from.
+
+``isinstance(lm, Searching)`` tells whether its class can; ``has(lm, Parser)`` whether it can as it is configured.
+"""
 
 from __future__ import annotations
 
-from abc import ABC
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
+from treelm.corpora.tokens import words_of_each
 from treelm.errors import InputError
+from treelm.models.scores import ParsedSentence
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import TypeIs
+
+    from treelm.corpora.batches import SentenceBatch
+    from treelm.corpora.encoding import EncodedCorpus
+    from treelm.corpora.sentence import Sentence
+    from treelm.corpora.stream_batches import StreamBatch
     from treelm.models.base import LanguageModel
+    from treelm.models.scores import PartialAnalysis, ProbabilityMass, ScoredTree, SentenceScore
     from treelm.models.search.config import SearchConfig
+    from treelm.models.states import IncrementalState
+    from treelm.models.structures import Structure, UsedRule
+    from treelm.trees.tree import Tree
+
+Sentences = Sequence[Sequence[str]]
+Kind = TypeVar("Kind")
+
+
+def has(lm: Any, capability: type[Kind]) -> TypeIs[Kind]:
+    """Tell whether a model can do something: its class can, and no switch of its config is against it."""
+    unavailable: dict[type, str] = lm.unavailable
+    return isinstance(lm, capability) and capability not in unavailable
+
+
+def require(lm: Any, capability: type[Kind]) -> Kind:
+    """Return the model itself; raises ``InputError`` that says why if it cannot do something."""
+    if has(lm, capability):
+        return lm
+    raise InputError(why_not(lm, capability), remedy=_REMEDIES.get(capability, "take a run of another system"))
+
+
+def why_not(lm: Any, capability: type) -> str:
+    """The reason why a model cannot do something."""
+    return lm.unavailable.get(capability) or f"{lm.system} {_LACKS[capability]}"
+
+
+class Parser(ABC):
+    """Finds trees."""
+
+    predicts_labels: ClassVar[bool] = True
+    """True if its trees have labels of their own, not one for all."""
+    preferred_batch_size: ClassVar[int] = 0
+    """Number of sentences that it is fastest with, as it groups those of one length itself; 0: any."""
+    tree_builders: ClassVar[Mapping[str, str]] = {}
+    """Ways of building trees that ``tree_builder`` may name, each with the note that results have of it."""
+    tree_builder: str | None = None
+    """The way of building trees, for a system that has a choice."""
+
+    @final
+    def parse(self, sentences: Sentences) -> list[Tree]:
+        """The best tree of every sentence. Raises ``InputError`` for a model without trees."""
+        return require(self, Parser)._parse(words_of_each(sentences))
+
+    @abstractmethod
+    def _parse(self, sentences: Sentences) -> list[Tree]:
+        """``parse`` of lists of words."""
+
+    @abstractmethod
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        """The best tree over the words read so far, what is open closed. Raises ``InputError`` before the first."""
+
+    def structure(self, words: Sequence[str]) -> Structure | None:
+        """A record of the values that determine its tree of a sentence, for figures; None if there are none to draw.
+
+        Raises ``InputError`` for a sentence without words.
+        """
+        return None
 
 
 class Searching(ABC):
@@ -17,6 +89,142 @@ class Searching(ABC):
 
     search: SearchConfig
     """The search from now on. Setting it raises ``InputError`` for a method that the system does not know."""
+
+    @abstractmethod
+    def parse_nbest(self, sentences: Sentences, num_trees: int) -> list[list[ScoredTree]]:
+        """At most ``num_trees`` trees of every sentence, best first; there are never more than ``word_beam``."""
+
+    @abstractmethod
+    def partial_analyses(self, state: IncrementalState, most: int = 10) -> list[list[PartialAnalysis]]:
+        """The analyses of each sentence so far that the search has kept, the most probable first.
+
+        Raises ``InputError`` before the first word.
+        """
+
+
+class ConfidentParser(Parser):
+    """A parser that says how sure it is of each tree."""
+
+    @final
+    def annotate(self, sentences: Sentences) -> list[ParsedSentence]:
+        """Trees with their tags and confidence, as silver treebanks need them."""
+        return self._annotate(words_of_each(sentences))
+
+    @abstractmethod
+    def _annotate(self, sentences: Sentences) -> list[ParsedSentence]:
+        """``annotate`` of lists of words."""
+
+    @abstractmethod
+    def calibrate(self, batches: Sequence[SentenceBatch]) -> str:
+        """Fit, after training, what makes its confidence right on held-out sentences. Tells what was found."""
+
+
+class DocumentContext(ABC):
+    """Reads sentences in a row, each with those before it as its context."""
+
+    num_preceding: int = 0
+    """Tokens of its document before a sentence that batches of whole sentences should hold."""
+
+    @final
+    def score_document(self, sentences: Sentences) -> list[SentenceScore]:
+        """Score sentences that follow one another; only the first has nothing before it."""
+        return require(self, DocumentContext)._score_document(words_of_each(sentences))
+
+    @final
+    def start_after(self, sentences: Sentences) -> IncrementalState:
+        """The state before the first word of a sentence that follows these, which follow one another."""
+        return require(self, DocumentContext)._start_after(words_of_each(sentences))
+
+    @abstractmethod
+    def _score_document(self, sentences: Sentences) -> list[SentenceScore]:
+        """``score_document`` of lists of words."""
+
+    @abstractmethod
+    def _start_after(self, sentences: Sentences) -> IncrementalState:
+        """``start_after`` of lists of words."""
+
+
+class TreeConditioned(ABC):
+    """Predicts words only if their trees are given."""
+
+    @abstractmethod
+    def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
+        """Score sentences with trees. Raises ``InputError`` for a sentence without the tree that is needed."""
+
+
+class Grammar(ABC):
+    """Has rules that can be listed."""
+
+    @abstractmethod
+    def used_rules(self, sentences: Sentences) -> list[UsedRule]:
+        """The rules of the most probable trees of sentences, the most used first."""
+
+
+class Counted(ABC):
+    """Has parameters that follow from one look at the training data: training calls ``estimate`` once.
+
+    It has no differentiable losses, no optimizer and no checkpoints; its recipes leave ``[training]`` empty.
+    """
+
+    @abstractmethod
+    def estimate(self, corpus: EncodedCorpus) -> None:
+        """Set the parameters, and what of the config follows from the data (sizes), by this corpus.
+
+        Raises ``InputError`` for data that do not determine the parameters.
+        """
+
+
+class BackoffNGrams(ABC):
+    """Can be written as n-grams with back-off weights."""
+
+    @abstractmethod
+    def write_arpa(self, path: Path) -> None:
+        """Write an ARPA file, which KenLM and others read."""
+
+
+class Enumerable(ABC):
+    """Can be summed over everything that it might say, if it is tiny."""
+
+    @abstractmethod
+    def probability_mass(self) -> ProbabilityMass | None:
+        """The mass of everything, enumerated, which is 1 together; None where there is too much."""
+
+
+class LatentTrees(ABC):
+    """Learns structure from words alone, whose loss would not tell if the structure has become useless."""
+
+    @abstractmethod
+    def diagnose_latent_trees(self, batch: SentenceBatch | StreamBatch) -> str:
+        """What makes the structure that it finds in a batch useless, in one line; "" if nothing does.
+
+        Training asks before the first update and at every evaluation, and warns. Changes nothing.
+        """
+
+
+class StepScheduled(ABC):
+    """Changes in the course of training."""
+
+    @abstractmethod
+    def before_step(self, number: int) -> None:
+        """Called before each optimizer step, of which the first is 1.
+
+        What changes must follow from the number alone, as after a resumption no other is given.
+        """
+
+
+_LACKS: dict[type, str] = {
+    Parser: "is a language model without trees",
+    DocumentContext: "reads whole sentences: each begins from nothing",
+    Grammar: "has no rules to list",
+    BackoffNGrams: "has no n-grams",
+    Searching: "scores without a search",
+}
+_REMEDIES: dict[type, str] = {
+    Parser: "take a run with structure, such as one of prpn, on-lstm or rnng",
+    DocumentContext: "score each sentence by itself",
+    Grammar: "take a run of an induced grammar",
+    BackoffNGrams: "take a run of ngram",
+}
 
 
 def set_search(lm: LanguageModel, config: SearchConfig) -> None:
@@ -29,3 +237,20 @@ def set_search(lm: LanguageModel, config: SearchConfig) -> None:
     elif config.method != "beam" or config.precision != "full":
         asked = config.method if config.method != "beam" else config.precision
         raise InputError(f"search by {asked!r}, but {lm.system} scores without a search", remedy="remove this option")
+
+
+def annotate(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence]:
+    """Trees with tags and confidence, of parsers that have them. Raises ``InputError`` for a model without trees."""
+    if isinstance(lm, ConfidentParser):
+        return lm.annotate(sentences)
+    return [ParsedSentence(tree) for tree in require(lm, Parser).parse(sentences)]
+
+
+def score_with_trees(lm: LanguageModel, sentences: Sequence[Sentence]) -> list[SentenceScore]:
+    """Scores of sentences, given their trees where a model needs them."""
+    return lm.score_given(sentences) if has(lm, TreeConditioned) else lm.score([one.words for one in sentences])
+
+
+def structure_of(lm: LanguageModel, words: Sequence[str]) -> Structure | None:
+    """``Parser.structure`` of a sentence; None for a model without trees."""
+    return lm.structure(words) if has(lm, Parser) else None

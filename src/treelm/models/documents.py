@@ -20,7 +20,8 @@ from torch import Tensor
 from treelm.configs import Size, configuration
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
-from treelm.models.base import IncrementalState, LanguageModel, SentenceScore, takes_texts
+from treelm.models.base import IncrementalState, LanguageModel, SentenceScore
+from treelm.models.capabilities import DocumentContext
 from treelm.models.layers.documents import DocumentEncoder
 from treelm.models.measures import read_word_by_word
 
@@ -41,7 +42,7 @@ class DocumentConfig:
     """With documents: units of the LSTM that reads these tokens."""
 
 
-class DocumentReader(LanguageModel):
+class DocumentReader(LanguageModel, DocumentContext):
     """A system whose config is a ``DocumentConfig``, and whose sentences begin from vectors that may be given.
 
     A subclass calls ``read_documents`` once in its constructor, adds ``documents.of_batch`` to the vectors that the
@@ -65,48 +66,32 @@ class DocumentReader(LanguageModel):
 
     def read_documents(self, config: DocumentConfig, embedding_size: int, *, dropout: float) -> None:
         """Set up what reads the tokens before a sentence, if the config wants it."""
-        self.keeps_context = config.context == "document"
-        self._num_preceding = config.context_tokens if self.keeps_context else 0
         self.documents = None
-        if self.keeps_context:
+        if config.context == "document":
+            self.num_preceding = config.context_tokens
             self.documents = DocumentEncoder(len(self.vocabulary), embedding_size, config.context_size, dropout=dropout)
-
-    @property
-    def why_no_context(self) -> str:
-        """The reason, and how to train one that keeps its context."""
-        remedy = 'train with model.context = "document" for more'
-        return f"this {self.system} was trained on sentences by themselves: each begins from nothing ({remedy})"
-
-    @property
-    def num_preceding(self) -> int:
-        """Tokens before a sentence that its batch should hold."""
-        return self._num_preceding
+        else:
+            trained = f"this {self.system} was trained on sentences by themselves: each begins from nothing"
+            self.unavailable[DocumentContext] = f'{trained} (train with model.context = "document" for more)'
 
     def starts_of(self, batch: SentenceBatch) -> Tensor | None:
         """What the sentences of a batch begin from (B, E) besides what all begin from; None if that is nothing."""
         return None if self.documents is None else self.documents.of_batch(self.token_vectors, batch)
 
-    @takes_texts
-    def score_text(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Score sentences of one document, each given the ``context_tokens`` tokens before it; the first as by itself.
-
-        Raises ``InputError`` of a model that was trained without context.
-        """
-        if not self.keeps_context:
-            return super().score_text(sentences)
+    def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Score sentences of one document, each given the ``context_tokens`` tokens before it."""
         return self.score_from(sentences, self._starts_in_document(sentences)) if sentences else []
 
-    @takes_texts
-    def reduce_next_log_probs(
+    def _reduce_next_log_probs(
         self,
         sentences: Sequence[Sequence[str]],
         reduce: Callable[[Tensor, Tensor], Tensor],
         *,
-        in_document: bool = False,
+        in_document: bool,
     ) -> list[NDArray[np.float64]]:
         """Reduce the distributions before each word, of sentences that stand by themselves or in a document."""
         if not in_document:
-            return super().reduce_next_log_probs(sentences, reduce)
+            return super()._reduce_next_log_probs(sentences, reduce, in_document=False)
         return read_word_by_word(self, sentences, reduce, self.start_from(self._starts_in_document(sentences)))
 
     def _starts_in_document(self, sentences: Sequence[Sequence[str]]) -> Tensor:
@@ -114,11 +99,8 @@ class DocumentReader(LanguageModel):
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         return self._summaries(preceding(batch, len(self.vocabulary), self.num_preceding))
 
-    @takes_texts
-    def start_after(self, sentences: Sequence[Sequence[str]]) -> IncrementalState:
+    def _start_after(self, sentences: Sequence[Sequence[str]]) -> IncrementalState:
         """The state before the first word of a sentence that follows these, of which the last tokens count."""
-        if not self.keeps_context:
-            return super().start_after(sentences)
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         return self.start_from(self._summaries([_in_row(batch, len(self.vocabulary))[-self.num_preceding :]]))
 

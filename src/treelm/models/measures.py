@@ -28,7 +28,8 @@ from torch import Tensor
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError, choose_from
-from treelm.models.scores import Gathering, SentenceScore
+from treelm.models.capabilities import DocumentContext, require
+from treelm.models.scores import SentenceScore, SubwordAggregation
 from treelm.models.states import IncrementalState
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Measure:
     """True if values are whole numbers."""
 
     @property
-    def gathering(self) -> Gathering:
+    def aggregation(self) -> SubwordAggregation:
         """How a word of several tokens gets its value: what its first token was, or what comes after its last."""
         return "first" if self.at == "before" else "last"
 
@@ -102,7 +103,7 @@ def score_with_measures(
     in_document: bool = False,
 ) -> list[SentenceScore]:
     """Scores of sentences, by themselves or as a document in a row, with a column for each measure."""
-    scores = lm.score_text(sentences) if in_document else lm.score(sentences)
+    scores = require(lm, DocumentContext).score_document(sentences) if in_document else lm.score(sentences)
     if not measures:
         return scores
     found = lm.reduce_next_log_probs(sentences, partial(apply_measures, measures), in_document=in_document)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NATS_PER_BIT = math.log(2.0)
-Gathering = Literal["first", "last", "sum", "least"]
+SubwordAggregation = Literal["first", "last", "sum", "min"]
 """Rule by which a word of several tokens gets its value in a column: that of its first token, of its last one (after
-which the word has been read), their sum, or the least of them (a flag that holds of the word if it holds of all)."""
+which the word has been read), their sum, or their minimum (a flag that holds of the word if it holds of all)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +105,14 @@ class ParsedSentence(NamedTuple):
     tree: Tree
     tags: tuple[str, ...] | None = None
     confidence: Confidence | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTree:
+    """A tree and log p(tree, sentence) in nats, under the model (no search has made it smaller)."""
+
+    tree: Tree
+    log_prob: float
 
 
 class PartialAnalysis(NamedTuple):

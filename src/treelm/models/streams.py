@@ -18,9 +18,11 @@ from torch.nn import functional
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.stream_batches import StreamBatch
+from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState, LanguageModel, takes_texts
+from treelm.models.base import IncrementalState, LanguageModel
+from treelm.models.capabilities import DocumentContext, Parser, has, require
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
@@ -36,7 +38,7 @@ _STEPS = 256  # of a text, read at a time; changes no value
 _LOG_PROBS = "log_probs"
 
 
-class StreamLM(LanguageModel):
+class StreamLM(LanguageModel, DocumentContext):
     """A language model that carries a hidden state from token to token.
 
     Its constructor is ``(config, *, vocabulary, labels)``. The end token V stands before each sentence and after it;
@@ -44,18 +46,8 @@ class StreamLM(LanguageModel):
     the one before stopped.
     """
 
-    predicts_labels: ClassVar[bool] = False
-    changeable: ClassVar[tuple[str, ...]] = ("tree_builder",)
-    tree_builders: ClassVar[Mapping[str, str]] = {
-        name: f"trees are built from distances by the {name} builder" for name in ("unbiased", "biased")
-    }
-    keeps_context: bool = True
     reads_constituents: bool = False
     """True if stream batches should name the constituents of gold trees, where there are trees."""
-    tree_builder: Literal["unbiased", "biased"] | None = "unbiased"
-    """Builder of trees from distances, see ``tree_from_distances``; None: this system's trees do not come from
-    distances."""
-
     scoring_dtype: ClassVar[torch.dtype] = torch.float64
     """Type that scores are computed in. A large network may choose float32: the last bits of its scores then depend on
     the batch, and the audit allows for it (``Tolerances.of``)."""
@@ -182,11 +174,9 @@ class StreamLM(LanguageModel):
         follows: the last bits of float32 would.
         """
         build: Any = type(self)
-        copy = self._exact.of(self, lambda: build(self.config, vocabulary=self.vocabulary, labels=self.labels))
-        copy.tree_builder = self.tree_builder
-        return copy
+        return self._exact.of(self, lambda: build(self.config, vocabulary=self.vocabulary, labels=self.labels))
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token and end; each sentence by itself, from the zero state.
 
         ``columns`` are those of ``word_metrics``.
@@ -197,19 +187,38 @@ class StreamLM(LanguageModel):
                 scores[number] = score
         return [score for score in scores if score is not None]
 
-    @takes_texts
-    def score_text(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Score sentences in a row, with their ends, as ``treelm.models.streams.score_text`` does."""
-        return score_text(self, sentences)
-
-    @takes_texts
     @torch.no_grad()
-    def reduce_next_log_probs(
+    def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every token and end, given all tokens and ends before it, back to the first sentence.
+
+        Only the first sentence begins from the zero state, so one alone has the scores that ``score`` gives it.
+        """
+        batch, parts = encode_words(sentences, self.vocabulary), list[dict[str, WordMetric]]()
+        exact = self.exact()
+        for reading, targets in read_in_a_row(self, batch):
+            metrics = exact.word_metrics(reading)
+            predicted = exact.target_log_probs(reading.outputs, targets)
+            metrics[_LOG_PROBS] = WordMetric(to_host(predicted), predicts=True)
+            parts.append(metrics)
+        if not sentences:
+            return []
+        metrics = {
+            name: WordMetric(np.concatenate([part[name].values for part in parts]), predicts=one.predicts)
+            for name, one in parts[0].items()
+        }
+        log_probs = metrics.pop(_LOG_PROBS).values
+        return [
+            score_of(word_of_token(batch.tokens_of(row), self.vocabulary.ends_word), log_probs, metrics, start=start)
+            for row, start in enumerate(starts_in_a_row(batch))
+        ]
+
+    @torch.no_grad()
+    def _reduce_next_log_probs(
         self,
         sentences: Sequence[Sequence[str]],
         reduce: Callable[[Tensor, Tensor], Tensor],
         *,
-        in_document: bool = False,
+        in_document: bool,
     ) -> list[NDArray[np.float64]]:
         """Reduce the distributions before each word, all places of a sentence, or of a document, together."""
         found: list[NDArray[np.float64]] = [np.zeros(0)] * len(sentences)
@@ -285,67 +294,10 @@ class StreamLM(LanguageModel):
             batch = encode_words([sentences[number] for number in numbers], self.vocabulary)
             yield numbers, batch, *self.pad(batch)
 
-    # Trees.
-
-    def read_structure(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Mapping[str, Tensor]:
-        """``Reading.structure`` alone; a system whose structure does not need all of its network computes less."""
-        return self.read(inputs, carried, mask=mask).structure
-
-    @takes_texts
-    @torch.no_grad()
-    def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The syntactic distance before every token of every sentence, from ``Reading.structure["distances"]``.
-
-        Raises ``InputError`` for a system without structure.
-        """
-        self.require_trees()
-        found: list[NDArray[np.float64]] = [np.zeros(0)] * len(sentences)
-        exact = self.exact()
-        for numbers, batch, inputs, _, mask in self._padded(sentences):
-            structure = exact.read_structure(inputs, exact.begin(len(batch)), mask=mask)
-            values = structure["distances"].double().cpu().numpy()
-            for row, number in enumerate(numbers):
-                found[number] = values[1 : len(batch.tokens_of(row)) + 1, row].round(DECIMALS)
-        return found
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """Binary trees from the distances before words, by ``tree_builder``; constituents have the label X.
-
-        A word of several tokens has the distance before its first one. Raises ``InputError`` for a sentence without
-        words and for a system without structure.
-        """
-        assert self.tree_builder is not None, "a system with other trees has a parser of its own"
-        return [
-            tree_from_distances(words, values, builder=self.tree_builder)
-            for words, values in zip(sentences, self.word_distances(sentences), strict=True)
-        ]
-
-    @takes_texts
-    def word_distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The syntactic distance before every word of every sentence: that before its first token.
-
-        Raises ``InputError`` for a sentence without words and for a system without structure.
-        """
-        found = []
-        for words, values in zip(sentences, self.distances(sentences), strict=True):
-            if not words:
-                raise InputError("a sentence without words", remedy="leave it out")
-            _, begins_word = tokens_of_words(words, self.vocabulary)
-            found.append(values[begins_word])
-        return found
-
-    def structure(self, words: Sequence[str]) -> Structure | None:
-        """The distances before a sentence's tokens, if its trees come from distances."""
-        if not self.parses or self.tree_builder is None:
-            return None
-        tokens, begins_word = tokens_of_words(words, self.vocabulary)
-        (values,) = self.distances([words])
-        return Distances(tokens=tokens, values=tuple(values.tolist()), begins_word=tuple(begins_word.tolist()))
-
     # Word by word.
 
     @torch.no_grad()
-    def start(self, num_sentences: int = 1) -> StreamState:
+    def _start(self, num_sentences: int) -> StreamState:
         """The state before the first word, after the end token that stands before a sentence."""
         exact = self.exact()
         inputs = torch.full((1, num_sentences), self.end, device=self.decoder_weight.device)
@@ -356,10 +308,19 @@ class StreamLM(LanguageModel):
         return StreamState(words=empty, tokens=empty, carried=reading.carried, hidden=reading.outputs[0])
 
     @torch.no_grad()
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:
+    def _start_after(self, sentences: Sequence[Sequence[str]]) -> StreamState:
+        """The state after these sentences, with an end before, between and after them."""
+        exact, carried = self.exact(), self.exact().begin(1)
+        tokens = torch.from_numpy(stream_of(self, encode_words(sentences, self.vocabulary)))
+        for inputs in torch.split(tokens.to(self.decoder_weight.device)[:, None], _STEPS):
+            reading = exact.read(inputs, carried)
+            carried = reading.carried
+        return StreamState(words=((),), tokens=((),), carried=carried, hidden=reading.outputs[-1])
+
+    @torch.no_grad()
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:
         """The state after one more token in each sentence; None for a sentence that waits."""
         before = StreamState.own(state)
-        before.check_tokens(tokens)
         read = [(row, token) for row, token in enumerate(tokens) if token is not None]
         if not read:
             return before
@@ -372,19 +333,82 @@ class StreamLM(LanguageModel):
         return before.after(tokens, self.vocabulary, carried=carried, hidden=hidden)
 
     @torch.no_grad()
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         return self._log_probs(StreamState.own(state).hidden)
 
+    def _tensor(self, values: NDArray[np.int64]) -> Tensor:
+        return to_device(np.ascontiguousarray(values), self.decoder_weight.device)
+
+
+class DistanceParser(StreamLM, Parser):
+    """A stream model that finds syntactic distances, from which trees are built; constituents have the label X."""
+
+    predicts_labels: ClassVar[bool] = False
+    runtime_settings: ClassVar[tuple[str, ...]] = ("tree_builder",)
+    tree_builders: ClassVar[Mapping[str, str]] = {
+        name: f"trees are built from distances by the {name} builder" for name in ("unbiased", "biased")
+    }
+    tree_builder: Literal["unbiased", "biased"] = "unbiased"
+    """Builder of trees from distances, see ``tree_from_distances``."""
+
+    def read_structure(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Mapping[str, Tensor]:
+        """``Reading.structure`` alone; a system whose structure does not need all of its network computes less."""
+        return self.read(inputs, carried, mask=mask).structure
+
+    @torch.no_grad()
+    def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """The syntactic distance before every token of every sentence, from ``Reading.structure["distances"]``.
+
+        Raises ``InputError`` for a system without structure.
+        """
+        require(self, Parser)
+        found: list[NDArray[np.float64]] = [np.zeros(0)] * len(sentences)
+        exact = self.exact()
+        for numbers, batch, inputs, _, mask in self._padded(words_of_each(sentences)):
+            structure = exact.read_structure(inputs, exact.begin(len(batch)), mask=mask)
+            values = structure["distances"].double().cpu().numpy()
+            for row, number in enumerate(numbers):
+                found[number] = values[1 : len(batch.tokens_of(row)) + 1, row].round(DECIMALS)
+        return found
+
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """Binary trees from the distances before words, by ``tree_builder``.
+
+        A word of several tokens has the distance before its first one. Raises ``InputError`` for a sentence without
+        words.
+        """
+        return [
+            tree_from_distances(words, values, builder=self.tree_builder)
+            for words, values in zip(sentences, self.word_distances(sentences), strict=True)
+        ]
+
+    def word_distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """The syntactic distance before every word of every sentence: that before its first token.
+
+        Raises ``InputError`` for a sentence without words and for a system without structure.
+        """
+        sentences, found = words_of_each(sentences), []
+        for words, values in zip(sentences, self.distances(sentences), strict=True):
+            if not words:
+                raise InputError("a sentence without words", remedy="leave it out")
+            _, begins_word = tokens_of_words(words, self.vocabulary)
+            found.append(values[begins_word])
+        return found
+
+    def structure(self, words: Sequence[str]) -> Structure | None:
+        """The distances before a sentence's tokens; None if it finds none."""
+        if not has(self, Parser):
+            return None
+        tokens, begins_word = tokens_of_words(words, self.vocabulary)
+        (values,) = self.distances([words])
+        return Distances(tokens=tokens, values=tuple(values.tolist()), begins_word=tuple(begins_word.tolist()))
+
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The trees over the words read so far. Raises ``InputError`` before the first word."""
-        self.require_trees()
         own = StreamState.own(state)
         own.check_begun()
         return self.parse(own.words)
-
-    def _tensor(self, values: NDArray[np.int64]) -> Tensor:
-        return to_device(np.ascontiguousarray(values), self.decoder_weight.device)
 
 
 def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
@@ -393,36 +417,10 @@ def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 @torch.no_grad()
-def score_text(lm: StreamLM, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-    """Log probability of every token and end, given all tokens and ends before it, back to the first sentence.
-
-    Only the first sentence begins from the zero state, so one alone has the scores that ``lm.score`` gives it.
-    """
-    batch, parts = encode_words(sentences, lm.vocabulary), list[dict[str, WordMetric]]()
-    exact = lm.exact()
-    for reading, targets in read_in_a_row(lm, batch):
-        metrics = exact.word_metrics(reading)
-        predicted = exact.target_log_probs(reading.outputs, targets)
-        metrics[_LOG_PROBS] = WordMetric(to_host(predicted), predicts=True)
-        parts.append(metrics)
-    if not sentences:
-        return []
-    metrics = {
-        name: WordMetric(np.concatenate([part[name].values for part in parts]), predicts=one.predicts)
-        for name, one in parts[0].items()
-    }
-    log_probs = metrics.pop(_LOG_PROBS).values
-    return [
-        score_of(word_of_token(batch.tokens_of(row), lm.vocabulary.ends_word), log_probs, metrics, start=start)
-        for row, start in enumerate(starts_in_a_row(batch))
-    ]
-
-
-@torch.no_grad()
 def read_in_a_row(lm: StreamLM, batch: SentenceBatch) -> Iterator[tuple[Reading, Tensor]]:
     """Read sentences as one stream, with an end before, between and after them: readings, and targets (T, 1)."""
     exact = lm.exact()
-    stream = np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
+    stream = stream_of(lm, batch)
     tokens = torch.from_numpy(stream).to(exact.decoder_weight.device)
     carried = exact.begin(1)
     steps = _STEPS if carried else len(stream)  # what carries nothing knows of a text what it reads at once
@@ -431,6 +429,11 @@ def read_in_a_row(lm: StreamLM, batch: SentenceBatch) -> Iterator[tuple[Reading,
         reading = exact.read(inputs, carried)
         carried = reading.carried
         yield reading, tokens[start + 1 : start + 1 + len(inputs), None]
+
+
+def stream_of(lm: StreamLM, batch: SentenceBatch) -> NDArray[np.int64]:
+    """The tokens of sentences in a row, with an end before, between and after them."""
+    return np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
 
 
 def starts_in_a_row(batch: SentenceBatch) -> list[int]:

@@ -23,7 +23,7 @@ from treelm.errors import InputError, is_out_of_memory
 from treelm.models import system_class
 from treelm.models.base import LanguageModel
 from treelm.models.bounds import InventoryConfig
-from treelm.models.capabilities import set_search
+from treelm.models.capabilities import DocumentContext, Parser, has, set_search, why_not
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
@@ -85,14 +85,20 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:
         load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
-    encoded = EncodedCorpus(train_data, vocabulary, labels, tags=model.tags, num_preceding=model.num_preceding)
+    encoded = EncodedCorpus(
+        train_data,
+        vocabulary,
+        labels,
+        tags=model.tags,
+        num_preceding=_num_preceding(model),
+    )
     model.check_corpus(encoded, trains=True)
     batches = _batches(encoded, model, recipe, trains=True)
     dev = None if dev_data is None else dev_batches(dev_data, model, recipe)
     dev_trees = None
     if recipe.training.select_by == "unlabeled_f1" and dev_data is not None:
-        if not model.parses:
-            found = f'select_by = "unlabeled_f1", but {model.why_no_trees}'
+        if not has(model, Parser):
+            found = f'select_by = "unlabeled_f1", but {why_not(model, Parser)}'
             raise InputError(found, where="[training]", remedy='set select_by = "loss"')
         dev_trees = read_dev_trees(recipe.data)
     return Setup(recipe=recipe, model=model, encoded=encoded, batches=batches, dev=dev, dev_trees=dev_trees)
@@ -118,10 +124,10 @@ def dev_batches(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe) ->
     encoded = EncodedCorpus(
         corpus,
         model.vocabulary,
-        model.labels if model.predicts_labels else merge_labels([corpus]),  # else any label will do
+        model.labels if has(model, Parser) and model.predicts_labels else merge_labels([corpus]),  # else any will do
         tags=model.tags,
         unknown_labels=recipe.data.unknown_labels,
-        num_preceding=model.num_preceding,
+        num_preceding=_num_preceding(model),
     )
     model.check_corpus(encoded, trains=False)
     if encoded.num_dropped and recipe.training.batches == "sentences":
@@ -175,6 +181,10 @@ def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -
         found = "a network of these sizes does not fit into memory"
         raise InputError(found, where="[model]", remedy="make its sizes smaller") from None
     return model
+
+
+def _num_preceding(model: LanguageModel) -> int:
+    return model.num_preceding if isinstance(model, DocumentContext) else 0
 
 
 def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfig:

@@ -23,9 +23,9 @@ from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.errors import InputError, nearest
 from treelm.io.atomic import write_atomically
 from treelm.io.files import read_bytes
-from treelm.models import SYSTEMS, config_class, system_class
-from treelm.models.base import EstimatedLM
+from treelm.models import FOREIGN, SYSTEMS, config_class, system_class
 from treelm.models.bounds import BoundedConfig
+from treelm.models.capabilities import Counted
 from treelm.models.persistence.shipped import check_given, is_shipped_name
 from treelm.models.search.config import SearchConfig, with_search_section
 from treelm.training.config import TrainingConfig, without_removed
@@ -51,7 +51,7 @@ class ModelConfig:
     @property
     def is_estimated(self) -> bool:
         """True for a system that is estimated in one go, without steps that could be resumed."""
-        return issubclass(system_class(self.system), EstimatedLM)
+        return issubclass(system_class(self.system), Counted)
 
     @property
     def bounds(self) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
     margin = values.pop("bounds_margin", None)
     margin = None if margin == _NONE else margin
     network = system_class(system, where=where)
-    if not network.trains:
+    if system in FOREIGN:
         found = f"the system {system!r}, which is read from other programs' folders and not trained here"
         raise InputError(found, where=where, remedy=f"choose one of {', '.join(sorted(SYSTEMS))}")
     config = from_plain(config_class(network), values, where=where)

@@ -23,7 +23,8 @@ from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.errors import InputError
-from treelm.models.base import EstimatedLM, LanguageModel, Losses
+from treelm.models.base import LanguageModel, Losses
+from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, Parser, StepScheduled, require
 from treelm.models.layers.dropout import shared_draws
 from treelm.models.layers.graphs import cuda_graphs, has_graphs
 from treelm.models.persistence.storage import VOCABULARY, describe_model, load_model, remove_leftovers, save_model
@@ -73,7 +74,7 @@ def train(
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
         setup = _prepare(recipe, run, group, resume=resume)
         model = setup.model
-        if isinstance(model, EstimatedLM):
+        if isinstance(model, Counted):
             group.on_main(partial(estimate, setup, run))
             return load_model(run)
         config, evaluates = setup.recipe.training, setup.dev is not None
@@ -106,7 +107,7 @@ def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) ->
             check_without_dev(recipe.training)  # before the folder holds anything
         kept = run / VOCABULARY
         setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
-        if isinstance(setup.model, EstimatedLM):
+        if isinstance(setup.model, Counted):
             check_estimated(setup.model, recipe.training, resume=resume)
         if not resume:
             run.mkdir(parents=True, exist_ok=True)
@@ -131,7 +132,7 @@ def check_without_dev(config: TrainingConfig) -> None:
             raise InputError(f"{name} without dev data", remedy="give dev data, or leave it out")
 
 
-def check_estimated(model: EstimatedLM, config: TrainingConfig, *, resume: bool) -> None:
+def check_estimated(model: LanguageModel, config: TrainingConfig, *, resume: bool) -> None:
     """Raise ``InputError`` for what has no meaning without steps."""
     if resume:
         remedy = "train it anew, in another run folder"
@@ -146,7 +147,7 @@ def check_estimated(model: EstimatedLM, config: TrainingConfig, *, resume: bool)
 def estimate(setup: Setup, run: Path) -> None:
     """Train a system that is estimated from counts: one look at the data, no steps, nothing to resume."""
     model, dev = setup.model, setup.dev
-    assert isinstance(model, EstimatedLM)
+    assert isinstance(model, Counted)
     begin, cpu_begin = perf_counter(), process_time()
     model.estimate(setup.encoded)
     log, size = MetricsLog(run / FILE_NAME), len(setup.encoded)
@@ -163,11 +164,12 @@ def estimate(setup: Setup, run: Path) -> None:
 
 def _calibrate(setup: Setup, run: Path) -> None:
     """Let the model that was kept fit itself to dev, where its system does so."""
-    if type(setup.model).calibrate is LanguageModel.calibrate or not isinstance(setup.dev, SentenceBatches):
+    if not isinstance(setup.model, ConfidentParser) or not isinstance(setup.dev, SentenceBatches):
         return
     batches = list(setup.dev)
     if batches:
         model = load_model(run)
+        assert isinstance(model, ConfidentParser)
         _logger.info("%s", model.calibrate(batches))
         save_model(model, run)
 
@@ -272,7 +274,8 @@ class Trainer:
                     if not state.step:
                         self._warn_of_structure(batch)
                     self.optimizer.before_step(batch)
-                    self.model.begin_update(state.step + 1)
+                    if isinstance(self.model, StepScheduled):
+                        self.model.before_step(state.step + 1)
                     update = update_weights(
                         self.model, self.optimizer.optimizer, batch, config, state.step + 1, group, self.carried
                     )
@@ -420,8 +423,9 @@ class Trainer:
 
     def _warn_of_structure(self, batch: Batch) -> None:
         """Say so if the structure that the model finds in a batch is of no use: perplexity does not."""
-        fault = self.model.structure_fault(batch) if self.group.is_main else None
-        if fault:
+        if not isinstance(self.model, LatentTrees) or not self.group.is_main:
+            return
+        if fault := self.model.diagnose_latent_trees(batch):
             when = f"after step {self.state.step}" if self.state.step else "before training"
             _logger.warning("%s, %s", when, fault)
 
@@ -645,7 +649,7 @@ def dev_f1(model: LanguageModel, trees: list[Tree], group: ProcessGroup) -> floa
     with group.raise_together():
         for start in range(0, len(trees), _PARSED_TOGETHER)[group.rank :: group.size]:
             gold = trees[start : start + _PARSED_TOGETHER]
-            parsed = model.parse([tree.words() for tree in gold])
+            parsed = require(model, Parser).parse([tree.words() for tree in gold])
             own[start] = [inner_f1(one, found) for one, found in zip(gold, parsed, strict=True)]
     model.train()
     by_start = {start: scores for part in group.all_gather(own) for start, scores in part.items()}

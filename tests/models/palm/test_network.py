@@ -20,7 +20,6 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.network import PaLM
-from treelm.models.streams import score_text
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 ROWS = [[int(word) for word in words] for words in SENTENCES]
@@ -157,7 +156,7 @@ def test_columns_are_of_the_step_that_predicts_the_word() -> None:
     np.testing.assert_allclose(score.columns["attended_length"], expected[:-1], atol=1e-9)
     entropies = [float(-(weights * weights.log2()).nan_to_num().sum()) for weights in slow]
     np.testing.assert_allclose(score.columns["attention_entropy_bits"], entropies[:-1], atol=1e-9)
-    again = score_text(network, [words, words])
+    again = network.score_document([words, words])
     assert again[0].columns["attended_length"].tolist() == score.columns["attended_length"].tolist()
     assert again[1].columns["attended_length"][0] > 0  # the text goes on
 

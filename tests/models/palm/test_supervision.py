@@ -19,6 +19,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
+from treelm.models.capabilities import Parser, has
 from treelm.models.palm.network import PaLM
 from treelm.models.palm.supervision import gold_spans, span_cross_entropy
 from treelm.trees.tree import Tree
@@ -165,7 +166,7 @@ def test_given_attention_without_trees_is_a_user_error() -> None:
     for call in (network.score, network.parse, network.span_scores):
         with pytest.raises(InputError, match=r"palm|given"):
             call([["1", "2"]])
-    assert not network.parses
+    assert not has(network, Parser)
     (batch,) = BPTTBatches(encoded(), batch_size=1, bptt=100)
     with pytest.raises(InputError, match=r"t\.ptb:1: a stream without trees"):
         network.stream_losses(batch, None)

@@ -113,7 +113,7 @@ def test_sentences_are_read_without_their_padding() -> None:
 
 def test_without_a_parser_nothing_is_wrong() -> None:
     network = prpn(parsing_network=False)
-    assert network.structure_fault(encode_words([list("12")], network.vocabulary)) == ""
+    assert network.diagnose_latent_trees(encode_words([list("12")], network.vocabulary)) == ""
 
 
 @pytest.mark.parametrize(("name", "dies"), [("prpn sentences", False), ("prpn paper", True), ("lstm", False)])

@@ -16,6 +16,7 @@ from treelm.configs import from_plain, to_plain
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
+from treelm.models.capabilities import Parser, has
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
 from treelm.models.prpn.network import PRPN
 from treelm.trees.distances import tree_from_distances
@@ -84,7 +85,7 @@ def test_distances_see_what_is_near_only() -> None:
 
 def test_without_a_parsing_network_parsing_is_a_user_error() -> None:
     network = prpn(parsing_network=False)
-    assert not network.parses
+    assert not has(network, Parser)
     with pytest.raises(InputError, match="without trees"):
         network.parse(SENTENCES)
     assert network.analyse(SENTENCES)[0].tree is None

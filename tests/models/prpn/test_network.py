@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tests.models.prpn.plain import PlainPRPN, Row
 from tests.models.prpn.worlds import VOCABULARY_SIZE, prpn, tokens
+from treelm.models.capabilities import Parser, has
 from treelm.models.prpn.network import PRPN
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -85,7 +86,7 @@ def test_equals_the_plain_form(name: str, training: bool) -> None:
     reading = network.read(inputs, network.begin(inputs.shape[1]))
     fast = loss_of(network, reading.outputs)
     assert abs(fast.item() - slow.item()) < 1e-10
-    if network.parses:
+    if has(network, Parser):
         assert (reading.structure["distances"] - plain.distances).abs().max() < 1e-10
     assert_same(gradients(network, fast), expected)
 

@@ -162,7 +162,7 @@ def test_the_estimate_is_right_on_average_over_a_hundred_thousand_draws() -> Non
 def test_the_gradient_of_training_is_that_of_the_bound() -> None:
     """Of both networks, with the divergence weighted by 1/4: within 4 standard errors, 800 draws."""
     model = build(kl_warmup_steps=4, num_samples=4, seed=2).train()
-    model.begin_update(1)
+    model.before_step(1)
     exact = gradients(model, -bound(model, FIVE, 1 / 4))
     batch, generator = batch_of([FIVE] * 8), torch.Generator().manual_seed(0)
     directions = {
@@ -193,7 +193,7 @@ def test_the_gradient_of_training_is_that_of_the_bound() -> None:
 def test_the_inference_network_rests_when_it_is_told() -> None:
     model = build(inference_steps=3).train()
     for number, learns in ((3, True), (4, False)):
-        model.begin_update(number)
+        model.before_step(number)
         model.zero_grad()
         model.losses(batch_of([FIVE])).total.backward()
         assert all((weight.grad is not None) is learns for weight in model.inference.parameters())
@@ -212,7 +212,7 @@ def test_at_initialisation_all_trees_are_likely_and_none_is_taken_for_a_fault() 
         losses = model.losses(batch)
         assert losses.total.isfinite()
         assert 0.85 * most < losses.terms["entropy"].sum.item() / 4 <= most + 1e-4
-        assert model.structure_fault(batch) == ""
+        assert model.diagnose_latent_trees(batch) == ""
 
 
 def test_trees_that_branch_one_way_whatever_the_words_are_named() -> None:
@@ -220,8 +220,8 @@ def test_trees_that_branch_one_way_whatever_the_words_are_named() -> None:
     with torch.no_grad():
         for parameter in model.inference.parameters():
             parameter.zero_()
-    assert "right-branching" in model.structure_fault(batch_of([FIVE, FIVE[:4], FIVE[:1]]))
-    assert model.structure_fault(batch_of([FIVE[:2]])) == ""
+    assert "right-branching" in model.diagnose_latent_trees(batch_of([FIVE, FIVE[:4], FIVE[:1]]))
+    assert model.diagnose_latent_trees(batch_of([FIVE[:2]])) == ""
 
 
 # Probabilities.

@@ -27,6 +27,7 @@ from tests.models.transformer.test_network import TOKENS, assert_same, plain_nat
 from tests.systems import small_recipe, small_setup
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
+from treelm.models.capabilities import Parser, has
 from treelm.models.layers.gold_trees import binary_splits, trees_of, word_distances
 from treelm.models.transformer.auxiliary import planted_targets, scin_chart
 from treelm.models.transformer.config import TransformerConfig
@@ -339,4 +340,4 @@ def test_only_treereg_parses(tmp_path: Path) -> None:
         network.parse([["1"]])
     with pytest.raises(InputError, match="take parse"):
         transformer(**TREEREG).distances([["1"]])
-    assert small_setup("transformer treereg", tmp_path).model.parses
+    assert has(small_setup("transformer treereg", tmp_path).model, Parser)

@@ -28,7 +28,6 @@ from treelm.models import streams
 from treelm.models.layers import attention
 from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.persistence.storage import load_model, save_model
-from treelm.models.streams import score_text
 from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.network import Transformer
 
@@ -211,7 +210,7 @@ def test_a_text_is_scored_as_one_row(memory_length: int, sink_tokens: int, monke
     """Nothing depends on how many tokens are read at a time."""
     network = transformer(memory_length=memory_length, sink_tokens=sink_tokens).eval()
     monkeypatch.setattr(streams, "_STEPS", 4)
-    scores = score_text(network, WORDS)
+    scores = network.score_document(WORDS)
     (expected,) = plain_nats(network, [[token for row in ended(WORDS) for token in row]])
     found = np.concatenate([score.log_probs for score in scores])
     np.testing.assert_allclose(found, -expected.detach().numpy(), atol=1e-8)

@@ -50,7 +50,7 @@ from treelm.inference.batching import batched
 from treelm.inference.loading import load, model_hash
 from treelm.io.files import file_hash
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import Searching, set_search
+from treelm.models.capabilities import Searching, TreeConditioned, has, set_search
 from treelm.models.layers.devices import find_device
 from treelm.models.persistence.storage import read_data_identity
 from treelm.models.search.config import SearchConfig
@@ -175,7 +175,7 @@ class Measurement:
             )
         self._check_weights()  # it loaded the model by itself
         lm = self._model()
-        reads_words = lm.predicts_words and not lm.needs_trees
+        reads_words = lm.predicts_words and not has(lm, TreeConditioned)
         result = evaluated.result
         labelled = [(one.protocol, one.total) for one in result.bracketing if one.parameters.labeled]
         return RunMetrics(
@@ -189,7 +189,7 @@ class Measurement:
             vocabulary=lm.vocabulary.fingerprint(),
             text=_text_hash(evaluated.sentences),
             scoring_words_per_second=_scoring_speed(lm, evaluated.sentences) if reads_words else None,
-            needs_trees=lm.needs_trees,
+            needs_trees=has(lm, TreeConditioned),
             scoring_threads=torch.get_num_threads(),
             split=result.split,
             num_sentences=result.num_sentences,

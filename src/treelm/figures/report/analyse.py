@@ -17,7 +17,7 @@ from treelm.evaluation.comparison.measure import ShowProgress
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics, SentenceAnalysis, WordBits
 from treelm.inference.loading import load, model_hash
 from treelm.models.base import Analysis, LanguageModel
-from treelm.models.capabilities import Searching
+from treelm.models.capabilities import Searching, TreeConditioned, has, score_with_trees, structure_of
 from treelm.models.scores import sentence_surprisal
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
 from treelm.training.run_folder import recipe_of_model
@@ -84,8 +84,8 @@ def _analysed(row: RunMetrics, sentences: Sequence[Sentence]) -> tuple[SentenceA
 
 def analyses_of(lm: LanguageModel, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
     """Trees, surprisals, and what only this system has."""
-    if lm.needs_trees:  # nothing is known of a sentence that has none
-        scores = [None if one.tree is None else lm.score_given([one])[0] for one in sentences]
+    if has(lm, TreeConditioned):  # nothing is known of a sentence that has none
+        scores = [None if one.tree is None else score_with_trees(lm, [one])[0] for one in sentences]
         found = [Analysis(score=score, tree=None) for score in scores]
     else:
         found = lm.analyse([list(one.words) for one in sentences])
@@ -99,7 +99,7 @@ def _analysis(lm: LanguageModel, sentence: Sentence, found: Analysis) -> Sentenc
         gold=None if sentence.tree is None else str(sentence.tree),
         tree=None if found.tree is None else str(found.tree),
         bits=_bits(lm, words, found),
-        beam=() if lm.needs_trees else _beam(lm, words),
+        beam=() if has(lm, TreeConditioned) else _beam(lm, words),
         **_structure(lm, words),
     )
 
@@ -145,7 +145,7 @@ _FIELDS = {
 
 def _structure(lm: LanguageModel, words: Sequence[str]) -> dict[str, Any]:
     """The structure of a sentence under the name of its field, rounded."""
-    found = lm.structure(words)
+    found = structure_of(lm, words)
     if isinstance(found, Distances):
         found = replace(found, values=tuple(round(value, DECIMALS) for value in found.values))
     elif isinstance(found, SpanWeights):

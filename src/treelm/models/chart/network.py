@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple, NoReturn
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState, LanguageModel, Loss, Losses, SentenceScore
+from treelm.models.capabilities import ConfidentParser
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.plan import GoldSpans, chain_numbers, gold_spans, label_table
 from treelm.models.layers import chart
@@ -43,7 +44,7 @@ UNLABELLED = "X"  # the label of one that was trained on none
 _MOST_SPANS = 40_000  # of the sentences that are parsed together
 
 
-class ChartParser(LanguageModel):
+class ChartParser(LanguageModel, ConfidentParser):
     """A parser that scores every labelled span of a sentence, and gives trees of any arity exact probabilities.
 
     A derivation is a binary tree with a label, or none, on every span; a tree stands for all derivations whose labelled
@@ -53,8 +54,7 @@ class ChartParser(LanguageModel):
     """
 
     system: ClassVar[str] = "chart"
-    sentences_at_once: ClassVar[int] = 4096
-    has_confidence: ClassVar[bool] = True
+    preferred_batch_size: ClassVar[int] = 4096
 
     def __init__(self, config: ChartConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
@@ -154,11 +154,11 @@ class ChartParser(LanguageModel):
 
     # Parsing.
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The tree of each sentence that is expected to have the most right constituents."""
-        return [found.tree for found in self.annotate(sentences)]
+        return [found.tree for found in self._annotate(sentences)]
 
-    def annotate(self, sentences: Sequence[Sequence[str]]) -> list[ParsedSentence]:
+    def _annotate(self, sentences: Sequence[Sequence[str]]) -> list[ParsedSentence]:
         """Trees with tags, and how sure they are."""
         if not sentences:
             return []
@@ -169,12 +169,12 @@ class ChartParser(LanguageModel):
                 most = max(1, _MOST_SPANS // (num_words * (num_words + 1) // 2))
                 for start in range(0, len(rows), most):
                     some = rows[start : start + most]
-                    found = self._parse(batch, some, num_words, [sentences[row] for row in some])
+                    found = self._parse_length(batch, some, num_words, [sentences[row] for row in some])
                     for row, one in zip(some.tolist(), found, strict=True):
                         parsed[row] = one
         return [one for one in parsed if one is not None]
 
-    def _parse(
+    def _parse_length(
         self, batch: SentenceBatch, rows: IntArray, num_words: int, sentences: Sequence[Sequence[str]]
     ) -> Iterator[ParsedSentence]:
         """Parse sentences of one length."""
@@ -230,29 +230,25 @@ class ChartParser(LanguageModel):
 
     # What sees the whole sentence says nothing of prefixes.
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Raise ``InputError``: it gives words no probabilities."""
-        self._refuse()
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """It gives words no probabilities, which ``score`` has said."""
+        raise AssertionError("it predicts no words")
 
-    def start(self, num_sentences: int = 1) -> IncrementalState:
+    def _start(self, num_sentences: int) -> IncrementalState:
         """Raise ``InputError``: it does not read word by word."""
-        self._refuse()
+        raise InputError("this parser reads whole sentences", remedy="parse with it, or take another system")
 
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
-        """Raise ``InputError``: it does not read word by word."""
-        self._refuse()
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
+        """It has no state that could be extended."""
+        raise AssertionError("it has no states")
 
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """Raise ``InputError``: it gives words no probabilities."""
-        self._refuse()
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        """It gives words no probabilities, which ``next_word_log_probs`` has said."""
+        raise AssertionError("it predicts no words")
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """Raise ``InputError``: it does not read word by word."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        self.require_words()
-        raise AssertionError("it has no words")
+        """It has no state of which there could be a tree."""
+        raise AssertionError("it has no states")
 
 
 def tree_losses(scores: Tensor, gold: GoldSpans, num_words: int) -> Tensor:

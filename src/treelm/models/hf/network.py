@@ -24,12 +24,12 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.json import read_json
-from treelm.models.base import IncrementalState, LanguageModel, takes_texts
+from treelm.models.base import IncrementalState, LanguageModel
+from treelm.models.capabilities import DocumentContext
 from treelm.models.hf.vocabulary import CausalVocabulary
 from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, hub_name, quiet, save_parts
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.states import TextState
-from treelm.trees.tree import Tree
 
 _LOGITS = 1 << 27  # numbers that a batch may compute, half a gigabyte
 _ROWS = 64  # distributions that are looked at together
@@ -66,19 +66,15 @@ class CausalState(TextState):
     rows: tuple[_Row, ...]
 
 
-class CausalLM(LanguageModel):
+class CausalLM(LanguageModel, DocumentContext):
     """Any causal language model of transformers; a text begins with its beginning of sequence.
 
-    A sentence is scored by itself, as the text that its words make with blanks between them; ``score_text`` lets
+    A sentence is scored by itself, as the text that its words make with blanks between them; ``score_document`` lets
     sentences follow one another. Of a text longer than ``context`` the latest half is kept whenever it is full.
     """
 
     system: ClassVar[str] = "hf"
-    predicts_labels: ClassVar[bool] = False
-    trains: ClassVar[bool] = False
-    changeable: ClassVar[tuple[str, ...]] = ("context",)
-    keeps_context: bool = True
-    parses = False
+    runtime_settings: ClassVar[tuple[str, ...]] = ("context",)
 
     def __init__(self, config: CausalConfig, *, network: nn.Module, vocabulary: CausalVocabulary) -> None:
         """Wrap a network that ``load_parts`` has loaded."""
@@ -152,15 +148,14 @@ class CausalLM(LanguageModel):
             terms={"word": word}, total=word.sum, num_words=int(batch.num_words.sum()), num_sentences=len(batch)
         )
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token and end; each sentence by itself."""
         batch = encode_words(sentences, self.vocabulary)
         tokens = [batch.tokens_of(row) for row in range(len(batch))]
         self._check_segmentation(sentences, tokens)
-        return [self._score(own, log_probs) for own, log_probs in zip(tokens, self._log_probs(tokens), strict=True)]
+        return [self._score_of(own, log_probs) for own, log_probs in zip(tokens, self._log_probs(tokens), strict=True)]
 
-    @takes_texts
-    def score_text(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token, given all before it, back to the first sentence: they are one text.
 
         Only the last sentence has an end (of the text); that of any other is no event to the model, and has the log
@@ -177,11 +172,11 @@ class CausalLM(LanguageModel):
         for number, sentence in enumerate(sentences, start=1):
             start, stop = np.searchsorted(word_of, [first, first + len(sentence)]).tolist()
             end = log_probs[-1:] if number == len(sentences) else np.zeros(1)
-            scores.append(self._score(batch.tokens[start:stop], np.concatenate([log_probs[start:stop], end])))
+            scores.append(self._score_of(batch.tokens[start:stop], np.concatenate([log_probs[start:stop], end])))
             first += len(sentence)
         return scores
 
-    def _score(self, tokens: NDArray[np.int64], log_probs: NDArray[np.float64]) -> SentenceScore:
+    def _score_of(self, tokens: NDArray[np.int64], log_probs: NDArray[np.float64]) -> SentenceScore:
         words = word_of_token(tokens, self.vocabulary.ends_word)
         return SentenceScore(log_probs=log_probs, word_of_token=words, is_lower_bound=False)
 
@@ -196,14 +191,13 @@ class CausalLM(LanguageModel):
         """The model's own tokens, without the ends of words."""
         return [token for token in tokens if token != self.tokens.end_of_word]
 
-    @takes_texts
     @torch.no_grad()
-    def reduce_next_log_probs(
+    def _reduce_next_log_probs(
         self,
         sentences: Sequence[Sequence[str]],
         reduce: Callable[[Tensor, Tensor], Tensor],
         *,
-        in_document: bool = False,
+        in_document: bool,
     ) -> list[NDArray[np.float64]]:
         """Reduce the distributions before each word, of texts that are one sentence each, or one document."""
         texts = [[word for sentence in sentences for word in sentence]] if in_document else sentences
@@ -271,7 +265,7 @@ class CausalLM(LanguageModel):
             total[0] = log_probs[0].masked_fill(~self._begins_text, -torch.inf).logsumexp(0)
         return total
 
-    def _start(self, num_read: int) -> int:
+    def _first_seen(self, num_read: int) -> int:
         """The first token of a text that is still seen when so many have been read: half of a full context is kept."""
         if self.context is None or num_read < self.context:
             return 0
@@ -288,8 +282,8 @@ class CausalLM(LanguageModel):
         for number, text in enumerate(texts):
             place = 0
             while place <= len(text):
-                start, stop = self._start(place), place
-                while stop < len(text) and self._start(stop + 1) == start:
+                start, stop = self._first_seen(place), place
+                while stop < len(text) and self._first_seen(stop + 1) == start:
                     stop += 1
                 segments.append((number, start, place, stop))
                 place = stop + 1
@@ -310,23 +304,29 @@ class CausalLM(LanguageModel):
 
     # Word by word.
 
-    def start(self, num_sentences: int = 1) -> CausalState:
+    def _start(self, num_sentences: int) -> CausalState:
         """The state before the first word, after the beginning of sequence."""
         empty: tuple[tuple[()], ...] = ((),) * num_sentences
         return CausalState(words=empty, tokens=empty, rows=(self._reread(()),) * num_sentences)
 
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> CausalState:
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> CausalState:
         """The state after one more token in each sentence; None for a sentence that waits."""
         before = CausalState.own(state)
-        before.check_tokens(tokens)
         rows = [
             row if token is None or token == self.tokens.end_of_word else self._further(row, token)
             for row, token in zip(before.rows, tokens, strict=True)
         ]
         return before.after(tokens, self.vocabulary, rows=tuple(rows))
 
+    def _start_after(self, sentences: Sequence[Sequence[str]]) -> CausalState:
+        """The state after the words of these sentences, which are one text with those that follow."""
+        words = [word for sentence in sentences for word in sentence]
+        tokens = encode_words([words], self.vocabulary).tokens
+        row = self._reread(tuple(self._own(tokens.tolist())))
+        return CausalState(words=(tuple(words),), tokens=(tuple(tokens.tolist()),), rows=(row,))
+
     @torch.no_grad()
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (num_sentences, V + 2): tokens, the end of a word, the end of the text."""
         own = CausalState.own(state)
         found = []
@@ -341,13 +341,13 @@ class CausalLM(LanguageModel):
 
     def _further(self, row: _Row, token: int) -> _Row:
         own = (*row.own, token)
-        start = self._start(len(own))
+        start = self._first_seen(len(own))
         if start != row.start or not row.cache:
             return self._reread(own)
         return self._read(own, start, [token], copy.deepcopy(row.cache))
 
     def _reread(self, own: tuple[int, ...]) -> _Row:
-        start = self._start(len(own))
+        start = self._first_seen(len(own))
         return self._read(own, start, [self.tokens.begin, *own[start:]], {})
 
     @torch.no_grad()
@@ -358,17 +358,6 @@ class CausalLM(LanguageModel):
         log_probs = read.logits[0, -1].double().log_softmax(0)
         kept = {_CACHE: read[_CACHE]} if _CACHE in read else {}
         return _Row(start=start, own=own, log_probs=log_probs, cache=kept)
-
-    # Trees.
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """Raise ``InputError``: it has no trees."""
-        self.require_trees()
-        return []
-
-    def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """Raise ``InputError``: it has no trees."""
-        return self.parse([])
 
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")

@@ -35,7 +35,6 @@ class LSTM(AWDStreamLM[LSTMConfig]):
 
     system: ClassVar[str] = "lstm"
     benchmark_recipe: ClassVar[str] = "awd-lstm-ptb"
-    parses = False
 
     def __init__(self, config: LSTMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""

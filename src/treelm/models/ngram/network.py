@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, ClassVar, NoReturn
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import EstimatedLM, IncrementalState
+from treelm.models.base import IncrementalState, LanguageModel
+from treelm.models.capabilities import BackoffNGrams, Counted
 from treelm.models.ngram.arpa import read_levels, write_levels
 from treelm.models.ngram.kneser_ney import count_ngrams, prune, smooth, with_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
-from treelm.trees.tree import Tree
 
 _SENTENCES = 1 << 16  # encoded together
 
@@ -79,7 +79,7 @@ class NGramState(IncrementalState):
         return self.num_read
 
 
-class NGram(EstimatedLM):
+class NGram(LanguageModel, Counted, BackoffNGrams):
     """Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999) over tokens, sentence by sentence.
 
     Its buffers are the smoothed levels of ``kneser_ney``: ``keys_n``, ``log_probs_n`` and ``log_backoffs_n`` for every
@@ -87,8 +87,6 @@ class NGram(EstimatedLM):
     """
 
     system: ClassVar[str] = "ngram"
-    predicts_labels: ClassVar[bool] = False
-    parses = False
 
     def __init__(self, config: NGramConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Allocate memory for the n-grams that the config counts."""
@@ -164,7 +162,7 @@ class NGram(EstimatedLM):
             terms={"word": word}, total=word.sum, num_words=int(batch.num_words.sum()), num_sentences=len(batch)
         )
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token and end."""
         batch = encode_words(sentences, self.vocabulary)
         log_probs = self._log_probs(batch.tokens, batch.token_offsets).cpu().numpy()
@@ -212,16 +210,15 @@ class NGram(EstimatedLM):
 
     # Word by word.
 
-    def start(self, num_sentences: int = 1) -> NGramState:
+    def _start(self, num_sentences: int) -> NGramState:
         """The state after the begin of a sentence."""
         contexts = torch.full((num_sentences, max(self._config.order - 1, 1)), -1, device=self.log_probs_1.device)
         contexts[:, 0] = len(self.vocabulary) + 1
         return NGramState(contexts=contexts, num_read=(0,) * num_sentences)
 
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> NGramState:
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> NGramState:
         """The state after one more token in each sentence; None for a sentence that waits."""
         state = NGramState.own(state)
-        state.check_tokens(tokens)
         read = torch.tensor([-1 if one is None else one for one in tokens], device=state.contexts.device)
         contexts = state.contexts.clone()
         contexts[:, 0] = read
@@ -232,7 +229,7 @@ class NGram(EstimatedLM):
             num_read=tuple(before + (one is not None) for before, one in zip(state.num_read, tokens, strict=True)),
         )
 
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         rows = NGramState.own(state).contexts
         return torch.stack([self._distribution(row) for row in rows.tolist()])
@@ -250,17 +247,3 @@ class NGram(EstimatedLM):
             first, last = torch.searchsorted(keys, bounds).tolist()
             log_probs[keys[first:last] % base] = self.get_buffer(f"log_probs_{length}")[first:last]
         return log_probs
-
-    # Trees.
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """Raises ``InputError``: an n-gram model has no trees."""
-        _refuse()
-
-    def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """Raises ``InputError``: an n-gram model has no trees."""
-        _refuse()
-
-
-def _refuse() -> NoReturn:
-    raise InputError("ngram is a language model without trees", remedy="take a system with structure, such as rnng")

@@ -16,7 +16,8 @@ from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import locked_dropout
 from treelm.models.on_lstm.kernels import ONLSTMLayer
 from treelm.models.readings import Carried, Reading
-from treelm.models.scores import Gathering
+from treelm.models.scores import SubwordAggregation
+from treelm.models.streams import DistanceParser
 
 Initialisation = Literal["uniform", "released"]
 WeightScaling = Literal["training", "evaluation"]
@@ -50,7 +51,7 @@ class ONLSTMConfig(AWDConfig):
         require(self, "distance_layer", 1 <= self.distance_layer <= self.num_layers, f"1 to {self.num_layers}")
 
 
-class ONLSTM(AWDStreamLM[ONLSTMConfig]):
+class ONLSTM(AWDStreamLM[ONLSTMConfig], DistanceParser):
     """Embedding, ON-LSTM layers, softmax over the tied embedding; distances from the master forget gates of a layer."""
 
     system: ClassVar[str] = "on-lstm"
@@ -68,7 +69,7 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig]):
                 layer.draw_as_released()
 
     @property
-    def word_columns(self) -> dict[str, Gathering]:
+    def word_columns(self) -> dict[str, SubwordAggregation]:
         """The distance before every word."""
         return {"distance": "first"}
 

@@ -15,10 +15,12 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
+from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.awd import AWDStreamLM
-from treelm.models.base import takes_texts
+from treelm.models.base import IncrementalState
+from treelm.models.capabilities import Parser, TreeConditioned, require
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.recurrent import LSTMStack
 from treelm.models.palm.attention import SpanAttention, count_available, draw_as_released
@@ -35,8 +37,8 @@ from treelm.models.palm.supervision import (
     span_fit,
     with_span_loss,
 )
-from treelm.models.readings import Carried, Reading, WordMetric, to_host
-from treelm.models.scores import Gathering, Losses, SentenceScore
+from treelm.models.readings import Carried, Reading, StreamState, WordMetric, to_host
+from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
 from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
 from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
@@ -44,7 +46,7 @@ from treelm.trees.tree import Tree
 _ROWS = 16  # sentences that are parsed side by side
 
 
-class PaLM(AWDStreamLM[PaLMConfig]):
+class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
     """Embedding, LSTM layers with span attention after one of them, softmax over the tied embedding.
 
     What is carried from segment to segment is the state of every layer, the last m states that spans are made of
@@ -53,13 +55,17 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
     system: ClassVar[str] = "palm"
     benchmark_recipe: ClassVar[str] = "palm-u-ptb"
-    tree_builder = None
+    predicts_labels: ClassVar[bool] = False
     own_metric_names: ClassVar[tuple[str, ...]] = SPAN_METRICS
 
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
         super().__init__(config, vocabulary=vocabulary, labels=labels)
-        self.parses = config.attention != "given"  # trees from trees are no parser
+        if self.is_given_trees:
+            given = 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'
+            self.unavailable[Parser] = given
+        else:
+            self.unavailable[TreeConditioned] = "this run needs no trees"
         self.reads_constituents = config.is_supervised or config.attention == "given"
         self.stack = LSTMStack(config.sizes, config.stack_dropout())
         self.attention = SpanAttention(
@@ -73,7 +79,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
             draw_as_released(self.embedding, self.stack, self.attention)
 
     @property
-    def word_columns(self) -> dict[str, Gathering]:
+    def word_columns(self) -> dict[str, SubwordAggregation]:
         """Metrics of the attention that predicts a word: mean length of spans, and entropy of their weights."""
         return {"attended_length": "first", "attention_entropy_bits": "first"}
 
@@ -152,32 +158,19 @@ class PaLM(AWDStreamLM[PaLMConfig]):
         """Refuse text where trees are needed, and trees that teach the attention nothing."""
         config = self.config
         is_taught = config.is_supervised and (trains or config.objective == "spans")
-        if is_taught or self.needs_trees:
+        if is_taught or self.is_given_trees:
             require_trees(corpus)
         if is_taught and config.without_gold == "none":
             require_constituents(corpus, config.max_span)
 
     @property
-    def needs_trees(self) -> bool:
+    def is_given_trees(self) -> bool:
         """Tell whether the weights of spans are those of given trees."""
         return self.config.attention == "given"
 
-    @property
-    def why_no_trees(self) -> str:
-        """The reason why ``attention = "given"`` finds no trees: it is given them."""
-        return 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'
-
-    def require_words(self) -> None:
-        """Raise ``InputError`` if the trees of the words must be given."""
-        if self.needs_trees:
-            remedy = "give trees (`treelm evaluate` and `treelm compare` read them), or take another run"
-            raise InputError('a system with attention = "given" without trees', remedy=remedy)
-
     @torch.no_grad()
     def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
-        """Score as ``score`` does; the attention is set by the sentences' trees if it is to be given."""
-        if not self.needs_trees:
-            return super().score_given(sentences)
+        """Score as ``score`` does; the attention is set by the sentences' trees."""
         exact, scores = self.exact(), []
         for batch in encode_with_trees(sentences, self.vocabulary):
             inputs, targets, mask = exact.pad(batch)
@@ -188,7 +181,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
     @torch.no_grad()
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
         """How well the attention fits gold spans, each sentence read by itself: see ``span_fit``."""
-        if self.needs_trees:
+        if self.is_given_trees:
             return {}
         exact, sums, num_places = self.exact(), np.zeros(len(SPAN_METRICS)), 0
         for batch in encode_with_trees(sentences, self.vocabulary):
@@ -203,7 +196,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
     def read_segment(self, batch: StreamBatch, carried: Carried | None) -> Reading:
         """Read a segment as every stream model does; given attention is set by the batch's constituents."""
-        if not self.needs_trees:
+        if not self.is_given_trees:
             return super().read_segment(batch, carried)
         return self._read_with_trees(batch, carried)[0]
 
@@ -246,7 +239,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
     @property
     def _losses_need_trees(self) -> bool:
         """Tell whether there is no loss without trees; evaluation of what they have taught can do without."""
-        return self.needs_trees or (self.training and self.config.is_supervised)
+        return self.is_given_trees or (self.training and self.config.is_supervised)
 
     def _gold(self, constituents: NDArray[np.int64], inputs: Tensor) -> Tensor:
         shape = (*inputs.shape, self.config.max_span)
@@ -261,14 +254,10 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
     # Trees.
 
-    def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """Raise ``InputError`` always: this system scores spans."""
-        raise InputError("palm has no syntactic distances", remedy="take span_scores or parse")
-
     @torch.no_grad()
     def structure(self, words: Sequence[str]) -> SpanWeights | None:
         """The attention over spans of a sentence by itself, read from the zero state; None if it is given by trees."""
-        if not self.parses:
+        if self.is_given_trees:
             return None
         names, _ = tokens_of_words(words, self.vocabulary)
         exact, tokens = self.exact(), encode_words([words], self.vocabulary).tokens
@@ -282,15 +271,14 @@ class PaLM(AWDStreamLM[PaLMConfig]):
         reach = tuple(found["available"][:, 0].tolist())
         return SpanWeights(tokens=(BOUNDARY, *names, BOUNDARY), weights=tuple(rows), reach=reach)
 
-    @takes_texts
     def span_scores(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """The score of every span of each sentence: (n, n), words i to j, both included; -inf where i > j.
 
         A span's score is that at the step after it, where the last word is followed by the end token; spans may be
         longer than in training. Raises ``InputError`` if the attention is given by trees.
         """
-        self.require_trees()
-        exact = self.exact()
+        require(self, Parser)
+        sentences, exact = words_of_each(sentences), self.exact()
         found: list[NDArray[np.float64]] = [np.zeros((0, 0))] * len(sentences)
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
         for start in range(0, len(order), _ROWS):
@@ -312,7 +300,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
             units, _ = self.stack.run_layer(index, units, carried)
         return units
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """Binary trees, greedily by the scores of right parts (Eq. 4); constituents have the label X.
 
         Raises ``InputError`` for a sentence without words, and if the attention is given by trees.
@@ -321,6 +309,12 @@ class PaLM(AWDStreamLM[PaLMConfig]):
             raise InputError("a sentence without words", remedy="leave it out")
         scores = self.span_scores(sentences)
         return [tree_from_span_scores(words, values) for words, values in zip(sentences, scores, strict=True)]
+
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        """The trees over the words read so far. Raises ``InputError`` before the first word."""
+        own = StreamState.own(state)
+        own.check_begun()
+        return self.parse(own.words)
 
 
 def _word_spans(chart: NDArray[np.float64], ends_word: NDArray[np.bool_]) -> NDArray[np.float64]:

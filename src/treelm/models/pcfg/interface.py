@@ -16,6 +16,7 @@ from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, LanguageModel
+from treelm.models.capabilities import Enumerable, Parser
 from treelm.models.layers.precision import DECIMALS, one_thread
 from treelm.models.pcfg.reading import MixedReading, by_span
 from treelm.models.pcfg.rules import Array, Rules
@@ -33,7 +34,7 @@ class GrammarState(TextState):
     readings: tuple[MixedReading, ...]
 
 
-class GrammarLM(LanguageModel):
+class GrammarLM(LanguageModel, Parser, Enumerable):
     """A language model whose words are the leaves of a grammar's trees: exact, and causal by construction.
 
     It is computed in float64 on one core, sentence by sentence, so that a sentence has the same scores in any batch.
@@ -87,15 +88,15 @@ class GrammarLM(LanguageModel):
 
     # Whole sentences.
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every word and of the end. Raises ``InputError`` for a sentence without words."""
         return [analysis.score for analysis in self._analyses(sentences, trees=False) if analysis.score is not None]
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The tree of each sentence that is expected to have the most right constituents."""
         return [analysis.tree for analysis in self._analyses(sentences, trees=True) if analysis.tree is not None]
 
-    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores and trees of one reading."""
         return list(self._analyses(sentences, trees=True))
 
@@ -134,17 +135,16 @@ class GrammarLM(LanguageModel):
 
     # Word by word.
 
-    def start(self, num_sentences: int = 1) -> GrammarState:
+    def _start(self, num_sentences: int) -> GrammarState:
         """The state before the first word."""
         begin = MixedReading.begin(self.grammars())
         return GrammarState(
             words=((),) * num_sentences, tokens=((),) * num_sentences, readings=(begin,) * num_sentences
         )
 
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> GrammarState:
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> GrammarState:
         """The state after one more word in each sentence; None for a sentence that waits."""
         before = GrammarState.own(state)
-        before.check_tokens(tokens)
         with one_thread():
             readings = tuple(
                 reading if token is None else reading.extend(token)[0]
@@ -152,7 +152,7 @@ class GrammarLM(LanguageModel):
             )
         return before.after(tokens, self.vocabulary, readings=readings)
 
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next word), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         found = np.stack([reading.next_words() for reading in GrammarState.own(state).readings])
         device = next(iter(self.state_dict().values())).device

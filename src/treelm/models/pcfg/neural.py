@@ -12,9 +12,10 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import takes_texts
+from treelm.models import capabilities
 from treelm.models.layers import chart
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.precision import DECIMALS, one_thread
@@ -33,7 +34,7 @@ UNLABELLED = "X"  # the label of a span that no nonterminal is expected over
 _MOST_CELLS = 40_000  # of sentences that are parsed together
 
 
-class NeuralPCFG(GrammarLM):
+class NeuralPCFG(GrammarLM, capabilities.Grammar):
     """A neural PCFG (Kim, Dyer & Rush 2019) or a compound one, with dense, low-rank or simple rules.
 
     It is trained on -log p(words), summed over all trees. A compound one is trained on a bound: the grammar of each
@@ -44,7 +45,7 @@ class NeuralPCFG(GrammarLM):
 
     system: ClassVar[str] = "neural-pcfg"
     predicts_labels: ClassVar[bool] = False
-    changeable: ClassVar[tuple[str, ...]] = ("tree_builder",)
+    runtime_settings: ClassVar[tuple[str, ...]] = ("tree_builder",)
     tree_builders: ClassVar[Mapping[str, str]] = {
         "mbr": "trees have the most spans that are expected to be right (minimum Bayes risk)",
         "viterbi": "trees are the most probable ones, their labels included (Viterbi)",
@@ -125,7 +126,7 @@ class NeuralPCFG(GrammarLM):
         """The grammars of the mixture, consistent."""
         return cast(tuple[ProductRules, ...], super().grammars())
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every word and of the end, of sentences side by side."""
         if not sentences:
             return []
@@ -149,7 +150,7 @@ class NeuralPCFG(GrammarLM):
 
     # Trees.
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The tree with the most spans expected to be right, or the most probable one (``tree_builder``).
 
         The grammar of a compound PCFG is that of the mean that its encoder has for the sentence.
@@ -173,19 +174,18 @@ class NeuralPCFG(GrammarLM):
         found: Grammar = self.network(latent, torch.float64)
         return found
 
-    @takes_texts
     def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
         """The rules of the most probable trees, the most used first; a compound PCFG has one grammar for each."""
-        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        batch = encode_words(words_of_each(sentences), self.vocabulary, needs_words=True)
         with evaluating(self), one_thread():
             return used_rules(
                 (pair for _, *tensors in groups(batch) for pair in _read_with(self._inferred(*tensors), *tensors)),
                 self.vocabulary,
             )
 
-    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores, and the trees of ``parse``."""
-        pairs = zip(self.score(sentences), self.parse(sentences), strict=True)
+        pairs = zip(self._score(sentences), self._parse(sentences), strict=True)
         return [Analysis(score=score, tree=tree) for score, tree in pairs]
 
     def decode(self, words: Sequence[str], expected: Array) -> Tree:

@@ -17,8 +17,8 @@ from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import EstimatedLM
 from treelm.models.bounds import InventoryConfig
+from treelm.models.capabilities import Counted
 from treelm.models.pcfg.counting import Counts, Table, count, estimate
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
 from treelm.models.pcfg.reading import choose_spans
@@ -67,7 +67,7 @@ class TreebankPCFGConfig(InventoryConfig):
         return replace(self, tags=tuple(sorted({*corpus.tag_names, *([UNKNOWN_TAG] if has_none else [])})))
 
 
-class TreebankPCFG(GrammarLM, EstimatedLM):
+class TreebankPCFG(GrammarLM, Counted):
     """A grammar whose rules and words are counted in a treebank (``counting``).
 
     Its buffers are the fields of ``MarkovRules``, and what its symbols mean: ``constituents`` and ``states``. Before

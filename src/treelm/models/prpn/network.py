@@ -17,6 +17,7 @@ from torch.nn import functional
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
+from treelm.models.capabilities import LatentTrees, Parser
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import dropout, dropout_mask, dropout_off
 from treelm.models.layers.graphs import GraphedFunction
@@ -26,8 +27,8 @@ from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.kernels import LayerMasks, OpenSlots, ReadingSweep, layer_norm, slot_probabilities
 from treelm.models.prpn.parsing import DistanceShares, Norm, ParsingNetwork, distance_shares
 from treelm.models.readings import Carried, Reading
-from treelm.models.scores import Gathering
-from treelm.models.streams import StreamLM
+from treelm.models.scores import SubwordAggregation
+from treelm.models.streams import DistanceParser
 
 
 class GainedNorm(nn.Module):
@@ -195,7 +196,7 @@ def _attend(keys: Tensor, tape: Tensor, slots: OpenSlots, steps: slice) -> Tenso
     return (torch.zeros_like(products).scatter(2, own, attention) @ states).transpose(0, 1)
 
 
-class PRPN(StreamLM):
+class PRPN(DistanceParser, LatentTrees):
     """A language model that learns syntactic distances from raw text.
 
     The parser puts a distance before every token; distances decide by gates which earlier states the reading network
@@ -210,7 +211,9 @@ class PRPN(StreamLM):
         """Draw the parameters from torch's global generator."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
-        self.parses = config.parsing_network
+        if not config.parsing_network:
+            why = "this run has no parsing network (parsing_network = false), so it is a language model without trees"
+            self.unavailable[Parser] = why
         vocabulary_size, size = len(vocabulary) + 1, config.embedding_size
         self.embedding = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.01, 0.01))
         self.decoder = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.01, 0.01))
@@ -227,14 +230,9 @@ class PRPN(StreamLM):
         return self._config
 
     @property
-    def word_columns(self) -> dict[str, Gathering]:
+    def word_columns(self) -> dict[str, SubwordAggregation]:
         """The distance before every word, if there is a parser."""
         return {"distance": "first"} if self.parser is not None else {}
-
-    @property
-    def why_no_trees(self) -> str:
-        """The reason why ``parsing_network = false`` finds no trees."""
-        return "this run has no parsing network (parsing_network = false), so it is a language model without trees"
 
     @property
     def couples_sentences(self) -> bool:
@@ -256,7 +254,7 @@ class PRPN(StreamLM):
         kind = config.closeness or "released"
         return distance_shares(distances, mask, num_slots=config.num_slots, kind=kind, temperature=config.temperature)
 
-    def structure_fault(self, batch: SentenceBatch | StreamBatch) -> str:
+    def diagnose_latent_trees(self, batch: SentenceBatch | StreamBatch) -> str:
         """What is wrong with the distances that the parser finds in a batch, if anything is."""
         return "" if self.parser is None else self.distance_shares(batch).fault
 

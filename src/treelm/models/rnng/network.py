@@ -131,7 +131,7 @@ class RNNG(GenerativeParser, DocumentReader):
             len(self.labels),
             device,
             by_type=self._shares_vectors,
-            one_start=self._shares_vectors and not self.keeps_context,
+            one_start=self._shares_vectors and self.documents is None,
             packed=device.type == "cuda" if self.packed is None else self.packed,
         )
 

@@ -17,9 +17,10 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
+from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import takes_texts
+from treelm.models.capabilities import LatentTrees, StepScheduled
 from treelm.models.layers import chart
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.dropout import evaluating
@@ -173,7 +174,7 @@ class ScoredSentences(NamedTuple):
     scores: Tensor  # (B, n + 1, n + 1)
 
 
-class UnsupervisedRNNG(RNNG):
+class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
     """An RNNG p(words, tree) with constituents of two children and one label, and an inference network q(tree | words).
 
     Training raises a bound on log p(words): E_q[log p(words, tree)] + H(q) (Eq. 4). The gradient of the RNNG is that of
@@ -205,7 +206,7 @@ class UnsupervisedRNNG(RNNG):
         else:
             self.config.check_bounds(corpus.prepared)
 
-    def begin_update(self, number: int) -> None:
+    def before_step(self, number: int) -> None:
         """Set the weight of the divergence, and whether the inference network still learns."""
         steps, most = self.config.kl_warmup_steps, self.config.inference_steps
         self._kl_weight = min(1.0, number / steps) if steps else 1.0
@@ -288,7 +289,7 @@ class UnsupervisedRNNG(RNNG):
 
     # What the inference network says.
 
-    def structure_fault(self, batch: SentenceBatch | StreamBatch) -> str:
+    def diagnose_latent_trees(self, batch: SentenceBatch | StreamBatch) -> str:
         """Trees that branch to one side in every sentence, whatever its words."""
         if not isinstance(batch, SentenceBatch) or self.config.objective == "trees":
             return ""
@@ -303,9 +304,9 @@ class UnsupervisedRNNG(RNNG):
             return ""
         return f"the inference network finds {sides.pop()}-branching trees alone, whatever the words"
 
-    @takes_texts
     def inferred_trees(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The inference network's trees, which have the most spans expected to be right; it sees whole sentences."""
+        sentences = words_of_each(sentences)
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         found: dict[int, Tree] = {}
         with evaluating(self):
@@ -317,7 +318,6 @@ class UnsupervisedRNNG(RNNG):
                     found[row] = from_spans(sentences[row], spans or [(0, 1, [LABEL])])
         return [found[row] for row in range(len(sentences))]
 
-    @takes_texts
     def log_prob_bounds(self, sentences: Sequence[Sequence[str]], *, seed: int = 0) -> NDArray[np.float64]:
         """A lower bound on log p(words) of each sentence in nats, its end included, by importance sampling: (B,).
 
@@ -326,6 +326,7 @@ class UnsupervisedRNNG(RNNG):
         the more trees are drawn. q sees whole sentences, so no such figure is there for a word.
         """
         config, generator = self.config, torch.Generator(self.word_bias.device).manual_seed(seed)
+        sentences = words_of_each(sentences)
         found = np.zeros(len(sentences))
         size = max(1, _TREES_AT_ONCE // config.bound_samples)
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))

@@ -13,19 +13,12 @@ import torch
 from torch import Tensor
 
 from treelm.corpora.encoding import encode_words, word_of_token
+from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import (
-    Analysis,
-    IncrementalState,
-    LanguageModel,
-    ProbabilityMass,
-    SentenceScore,
-    takes_a_word_each,
-    takes_texts,
-)
-from treelm.models.capabilities import Searching
-from treelm.models.scores import Gathering, NoLogProbability, PartialAnalysis
+from treelm.models.base import Analysis, IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
+from treelm.models.capabilities import Enumerable, Parser, Searching
+from treelm.models.scores import NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation
 from treelm.models.search.config import SearchConfig, SearchMethod
 from treelm.models.search.enumeration import enumerate_mass
 from treelm.models.search.rows import Bools, Floats, Ints
@@ -36,25 +29,16 @@ from treelm.models.search.state import (
     partial_analyses,
     partial_trees,
     read_tokens,
-    renormalised,
     start_state,
 )
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, finish_action, from_actions
 from treelm.trees.tree import Tree
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoredTree:
-    """A tree and log p(tree, sentence) in nats, under the model (no search has made it smaller)."""
-
-    tree: Tree
-    log_prob: float
-
-
-class GenerativeParser(Searching, LanguageModel):
+class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
     """A joint model of a sentence and its tree, built action by action, read by word-synchronous search."""
 
-    changeable: ClassVar[tuple[str, ...]] = ("search",)
+    runtime_settings: ClassVar[tuple[str, ...]] = ("search",)
     search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles")
     """Values of ``search.method`` that it knows; ``released`` is of the RNNG's public code."""
 
@@ -88,14 +72,14 @@ class GenerativeParser(Searching, LanguageModel):
         """The parameters, laid out for search while they do not change."""
 
     @property
-    def word_columns(self) -> dict[str, Gathering]:
+    def word_columns(self) -> dict[str, SubwordAggregation]:
         """Metrics of every word that the search gives."""
         return {
             "entropy_bits": "last",
             "open_nodes": "last",
             "beam_loss_bits": "sum",
             "beam_bound_bits": "last",
-            "beam_converged": "least",
+            "beam_converged": "min",
             "num_actions": "sum",
             "num_reduces": "sum",
             "search_actions": "sum",
@@ -115,7 +99,7 @@ class GenerativeParser(Searching, LanguageModel):
             raise InputError(found, remedy="remove this option")
         self._search_config = config
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token given the tokens before it: lower bounds, by beam search."""
         return [one.score(self.search) for one in self._search(sentences)]
 
@@ -123,16 +107,15 @@ class GenerativeParser(Searching, LanguageModel):
         """``score`` of sentences that begin from ``starts`` (n, E), of systems that read documents."""
         return [one.score(self.search) for one in self._search(sentences, starts)]
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` when a search found none."""
-        return [trees[0].tree for trees in self.parse_nbest(sentences, 1)]
+        return [self._trees(one, 1)[0].tree for one in self._search(sentences)]
 
-    @takes_texts
     def parse_nbest(self, sentences: Sequence[Sequence[str]], num_trees: int) -> list[list[ScoredTree]]:
         """At most ``num_trees`` trees of every sentence, best first; there are never more than ``word_beam``."""
-        return [self._trees(one, num_trees) for one in self._search(sentences)]
+        return [self._trees(one, num_trees) for one in self._search(words_of_each(sentences))]
 
-    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores and best trees, from one search."""
         searched = self._search(sentences)
         return [Analysis(score=one.score(self.search), tree=self._trees(one, 1)[0].tree) for one in searched]
@@ -182,7 +165,7 @@ class GenerativeParser(Searching, LanguageModel):
         """The mass of all trees over up to two tokens and of all that needs more; None unless the model is tiny."""
         return enumerate_mass(self._checked())
 
-    def start(self, num_sentences: int = 1) -> BeamState:
+    def _start(self, num_sentences: int) -> BeamState:
         """The state before the first word; it keeps the parameters and the settings of now."""
         return self._started(num_sentences, None)
 
@@ -195,17 +178,16 @@ class GenerativeParser(Searching, LanguageModel):
         ends_word = np.asarray(self.vocabulary.ends_word)
         return start_state(own._checked(), self.search, ends_word, num_sentences, starts)
 
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> BeamState:
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> BeamState:
         """The state after one more token in each sentence, by the search that ``score`` uses."""
         return read_tokens(BeamState.own(state), tokens, self.vocabulary)
 
-    @takes_a_word_each
-    def extend_scored(self, state: IncrementalState, words: Sequence[str]) -> tuple[BeamState, Floats]:
+    def _extend_scored(self, state: IncrementalState, words: Sequence[str]) -> tuple[BeamState, Floats]:
         """The state after one more word in each sentence, and log p of each by the same search: lower bounds."""
-        after = BeamState.own(self.extend(state, words))
+        after = BeamState.own(self._extend_words(state, words))
         return after, after.last_word_log_probs
 
-    def next_word_log_probs(self, state: IncrementalState, *, renormalise: bool = False) -> Tensor:
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (n, V + 1), by a search that does not look at the next word.
 
         So this is a distribution, up to what the beam loses. ``score`` gives log p of the word that came by another
@@ -214,11 +196,9 @@ class GenerativeParser(Searching, LanguageModel):
         ``treelm audit`` measures by how much they differ. What was lost before counts in neither; where it may matter,
         the state's ``beam_converged`` is 0.
 
-        The lost mass is 1 - exp().sum(1); with ``renormalise`` the others share it in proportion, which makes a
-        distribution of it, but no longer one of lower bounds. Where a beam is empty, all are -inf in either case.
+        The lost mass is 1 - exp().sum(1). Where a beam is empty, all are -inf.
         """
-        log_probs = next_log_probs(BeamState.own(state))
-        return renormalised(log_probs) if renormalise else log_probs
+        return next_log_probs(BeamState.own(state))
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best tree over the words read so far, what is open closed."""

@@ -15,6 +15,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, Loss, Losses, SentenceScore
+from treelm.models.capabilities import Parser
 from treelm.models.layers.binary_structure import first_siblings
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
@@ -48,7 +49,7 @@ class Positions:
     offsets: IntArray  # (B + 1,)
 
 
-class ShiftReduce(LanguageModel):
+class ShiftReduce(LanguageModel, Parser):
     """A parser that builds binary trees from the left, and may predict words from the state of its stack.
 
     Before a word is shifted, REDUCE joins the two items on top of the stack as often as the model decides, with the
@@ -58,7 +59,7 @@ class ShiftReduce(LanguageModel):
 
     system: ClassVar[str] = "shift-reduce"
     predicts_labels: ClassVar[bool] = False
-    words_switch: ClassVar[str] = "language_model"
+    lm_flag: ClassVar[str] = "language_model"
 
     def __init__(self, config: ShiftReduceConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. The trees have no labels: ``labels`` is kept."""
@@ -174,18 +175,17 @@ class ShiftReduce(LanguageModel):
 
     # The interface of all systems.
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token under greedy actions. Raises ``InputError`` if this is only a parser."""
-        self.require_words()
-        return [analysis.score for analysis in self.analyse(sentences) if analysis.score is not None]
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every token under greedy actions."""
+        return [analysis.score for analysis in self._analyse(sentences) if analysis.score is not None]
 
-    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores and trees of one reading; trees alone if this is only a parser."""
         if not self.predicts_words:
-            return [Analysis(score=None, tree=tree) for tree in self.parse(sentences)]
-        return self.exact()._analyse(sentences) if sentences else []
+            return [Analysis(score=None, tree=tree) for tree in self._parse(sentences)]
+        return self.exact()._analyses(sentences) if sentences else []
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The tree of the greedy actions over each sentence; constituents have the label X."""
         return self.exact()._trees(sentences) if sentences else []
 
@@ -199,7 +199,7 @@ class ShiftReduce(LanguageModel):
         ]
 
     @torch.no_grad()
-    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+    def _analyses(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         positions = self._positions(batch)
         reader = self._read(positions)
@@ -225,7 +225,7 @@ class ShiftReduce(LanguageModel):
         return reader
 
     @torch.no_grad()
-    def start(self, num_sentences: int = 1) -> ParserState:
+    def _start(self, num_sentences: int) -> ParserState:
         """The state before the first word."""
         exact = self.exact()
         inputs = exact.embed(torch.full((num_sentences,), self.boundary, device=self.embedding.device))
@@ -238,10 +238,9 @@ class ShiftReduce(LanguageModel):
         )
 
     @torch.no_grad()
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> ParserState:
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> ParserState:
         """The state after one more token in each sentence; None for a sentence that waits."""
         before = ParserState.own(state)
-        before.check_tokens(tokens)
         exact = self.exact()
         counts = np.array([token is not None for token in tokens], np.int64)
         read = torch.tensor([s for s in tokens if s is not None], dtype=torch.int64, device=self.embedding.device)
@@ -251,12 +250,8 @@ class ShiftReduce(LanguageModel):
         return before.after(tokens, self.vocabulary, stacks=reader.stacks, bank=reader.bank)
 
     @torch.no_grad()
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence.
-
-        Raises ``InputError`` if this is only a parser.
-        """
-        self.require_words()
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         exact, own = self.exact(), ParserState.own(state)
         tops = own.stacks.top(np.arange(own.num_sentences))
         hidden = own.bank.hidden[-1].index_select(0, self._tensor(tops))

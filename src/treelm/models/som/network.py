@@ -18,10 +18,11 @@ from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore
+from treelm.models.capabilities import Parser
 from treelm.models.layers.binary_structure import decoded_spans, word_tree
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
-from treelm.models.scores import Gathering
+from treelm.models.scores import SubwordAggregation
 from treelm.models.som import incremental
 from treelm.models.som.cells import Accuracy, accuracies
 from treelm.models.som.decide import Choose, DynamicOracle, greedy
@@ -33,7 +34,7 @@ from treelm.trees.tree import Tree
 _ROWS = 32  # sentences that are read side by side
 
 
-class SOM(MemoryNetwork):
+class SOM(MemoryNetwork, Parser):
     """A language model that reads one word at a time into a memory of N slots, one a level of the open constituents.
 
     A scorer decides with one word of look-ahead where the word attaches (theta); the memory then composes candidates
@@ -44,7 +45,7 @@ class SOM(MemoryNetwork):
 
     system: ClassVar[str] = "som"
     predicts_labels: ClassVar[bool] = False
-    words_switch: ClassVar[str] = "word_loss"  # without it the output layer was never trained
+    lm_flag: ClassVar[str] = "word_loss"  # without it the output layer was never trained
     own_metric_names: ClassVar[tuple[str, ...]] = (
         "p_accuracy",
         "p_accuracy_unforced",
@@ -54,7 +55,7 @@ class SOM(MemoryNetwork):
     )
 
     @property
-    def word_columns(self) -> dict[str, Gathering]:
+    def word_columns(self) -> dict[str, SubwordAggregation]:
         """Metrics of the decisions at every word."""
         return {"depth": "last", "attachment_slot": "first"}
 
@@ -103,19 +104,18 @@ class SOM(MemoryNetwork):
 
     # The interface of all systems.
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token under greedy decisions. Raises ``InputError`` if this is only a parser.
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every token under greedy decisions.
 
         ``columns``: ``depth``, slots in use at each word, and ``attachment_slot``, where its first token was attached.
         """
-        self.require_words()
-        return [analysis.score for analysis in self.analyse(sentences) if analysis.score is not None]
+        return [analysis.score for analysis in self._analyse(sentences) if analysis.score is not None]
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The tree of the greedy decisions over each sentence; constituents have the label X."""
-        return [analysis.tree for analysis in self.analyse(sentences) if analysis.tree is not None]
+        return [analysis.tree for analysis in self._analyse(sentences) if analysis.tree is not None]
 
-    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores and trees of one reading; trees alone if this is only a parser.
 
         Raises ``InputError`` for a sentence without words.
@@ -124,7 +124,6 @@ class SOM(MemoryNetwork):
 
     def score_from(self, sentences: Sequence[Sequence[str]], starts: Tensor) -> list[SentenceScore]:
         """``score`` of sentences that begin from ``starts`` (n, D) besides ``<s>``."""
-        self.require_words()
         return [analysis.score for analysis in self._analyses(sentences, starts) if analysis.score is not None]
 
     def _analyses(self, sentences: Sequence[Sequence[str]], starts: Tensor | None) -> list[Analysis]:
@@ -209,7 +208,7 @@ class SOM(MemoryNetwork):
         """Spans that each slot has covered of a sentence read word by word, by token if words have several."""
         return incremental.memory(self, incremental.SOMState.own(state), sentence)
 
-    def start(self, num_sentences: int = 1) -> incremental.SOMState:
+    def _start(self, num_sentences: int) -> incremental.SOMState:
         """The state before the first word."""
         return incremental.start(self.exact(), num_sentences)
 
@@ -217,17 +216,13 @@ class SOM(MemoryNetwork):
         """``start`` of sentences that begin from ``starts`` (n, D) besides ``<s>``."""
         return incremental.start(self.exact(), len(starts), starts)
 
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> incremental.SOMState:
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> incremental.SOMState:
         """The state after one more token in each sentence; None for a sentence that waits."""
         return incremental.extend_tokens(self.exact(), incremental.SOMState.own(state), tokens)
 
     @torch.no_grad()
-    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence.
-
-        Raises ``InputError`` if this is only a parser.
-        """
-        self.require_words()
+    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         exact, hidden = self.exact(), incremental.SOMState.own(state).hidden
         return functional.linear(hidden, exact.embedding, exact.output_bias).log_softmax(1)
 

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
@@ -21,6 +20,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
+from treelm.models.capabilities import Parser
 from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
 from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
@@ -29,9 +29,9 @@ from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.layers.packing import Packing
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
-from treelm.models.readings import Carried, Reading, WordMetric, to_host
-from treelm.models.scores import Gathering, Loss, Losses
-from treelm.models.streams import StreamLM
+from treelm.models.readings import Carried, Reading, StreamState, WordMetric, to_host
+from treelm.models.scores import Loss, Losses, SubwordAggregation
+from treelm.models.streams import StreamLM, stream_of
 from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin_chart, treereg_loss
 from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.reading import TransformerState, causal_sight, sight_between
@@ -42,7 +42,7 @@ PLANTED_HEAD = 0
 """Head of the last layer whose attention tree planting teaches."""
 
 
-class Transformer(StreamLM):
+class Transformer(StreamLM, Parser):
     """Embedding, blocks, a last layer norm, softmax over the tied embedding.
 
     What is carried from segment to segment are the row's first tokens (its sinks), a window of its last M, and how many
@@ -53,13 +53,14 @@ class Transformer(StreamLM):
     system: ClassVar[str] = "transformer"
     benchmark_recipe: ClassVar[str] = "transformer-gum-open"
     inference_overrides: ClassVar[tuple[str, ...]] = ("memory_length", "sink_tokens")
-    tree_builder = None
+    predicts_labels: ClassVar[bool] = False
 
     def __init__(self, config: TransformerConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator, as GPT-2 starts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
-        self.parses = config.auxiliary == "treereg"
+        if config.auxiliary != "treereg":
+            self.unavailable[Parser] = "transformer is a language model without trees"
         self.embedding = nn.Parameter(torch.empty(len(vocabulary) + 1, config.size))
         self.output_bias = nn.Parameter(torch.zeros(len(vocabulary) + 1))
         start_normal(self.embedding)
@@ -107,7 +108,7 @@ class Transformer(StreamLM):
         return {"length": length, **windows}
 
     @property
-    def word_columns(self) -> dict[str, Gathering]:
+    def word_columns(self) -> dict[str, SubwordAggregation]:
         """How widely the last layer looks back from a word's first token."""
         return {"attention_entropy": "first"}
 
@@ -257,7 +258,7 @@ class Transformer(StreamLM):
     # Word by word.
 
     @torch.no_grad()
-    def start(self, num_sentences: int = 1) -> TransformerState:
+    def _start(self, num_sentences: int) -> TransformerState:
         """The state before the first word, after the end token that stands before a sentence."""
         exact = self.exact()
         cache = KeyValueCache(self.config.num_layers, num_sentences, self.config.size, exact.embedding)
@@ -266,10 +267,11 @@ class Transformer(StreamLM):
         return TransformerState(words=empty, tokens=empty, carried={}, hidden=hidden, cache=cache)
 
     @torch.no_grad()
-    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> TransformerState:
+    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:
         """The state after one more token in each sentence; None for a sentence that waits."""
-        before = TransformerState.own(state)
-        before.check_tokens(tokens)
+        if not isinstance(state, TransformerState):
+            return super()._extend(state, tokens)
+        before = state
         rows = [row for row, token in enumerate(tokens) if token is not None]
         if not rows:
             return before
@@ -278,6 +280,19 @@ class Transformer(StreamLM):
         found = self.exact()._append(cache, before.lengths, read, rows)
         hidden = before.hidden.index_copy(0, torch.tensor(rows, device=found.device), found)
         return before.after(tokens, self.vocabulary, hidden=hidden, cache=cache)
+
+    @torch.no_grad()
+    def _start_after(self, sentences: Sequence[Sequence[str]]) -> StreamState:
+        """The state after these sentences; without memory, all of their tokens stay in view."""
+        if self.config.memory_length:
+            return super()._start_after(sentences)
+        exact, stream = self.exact(), stream_of(self, encode_words(sentences, self.vocabulary)).tolist()
+        cache = KeyValueCache(self.config.num_layers, 1, self.config.size, exact.embedding)
+        for place, token in enumerate(stream):
+            hidden = exact._append(cache, [place], [token], [0])
+        return TransformerState(
+            words=((),), tokens=((),), carried={}, hidden=hidden, cache=cache, num_before=len(stream) - 1
+        )
 
     def _append(self, cache: KeyValueCache, lengths: Sequence[int], tokens: Sequence[int], rows: list[int]) -> Tensor:
         """Read one token in each of the rows (m,), behind what the cache holds of them: hidden states (m, D)."""
@@ -296,18 +311,12 @@ class Transformer(StreamLM):
 
     # Trees.
 
-    def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """Raise ``InputError`` always: trees come from scores of splits, if there are any."""
-        self.require_trees()
-        raise InputError("a Transformer has no syntactic distances", remedy="take parse")
-
     @torch.no_grad()
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """Binary trees, greedily by TreeReg's scores of splits; constituents have the label X.
 
-        Raises ``InputError`` for a sentence without words, and without ``auxiliary = "treereg"``.
+        Raises ``InputError`` for a sentence without words.
         """
-        self.require_trees()
         if not all(sentences):
             raise InputError("a sentence without words", remedy="leave it out")
         exact, trees = self.exact(), list[Tree]()
@@ -321,6 +330,12 @@ class Transformer(StreamLM):
             chart = scin_chart(states)[0].cpu().numpy().round(DECIMALS)
             trees.append(greedy_tree(tuple(words), chart, self.vocabulary.ends_word[tokens]))
         return trees
+
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        """The trees over the words read so far. Raises ``InputError`` before the first word."""
+        own = StreamState.own(state)
+        own.check_begun()
+        return self.parse(own.words)
 
     # Limits.
 

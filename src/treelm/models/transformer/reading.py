@@ -21,11 +21,12 @@ class TransformerState(StreamState):
     """Knowledge of n sentences after some tokens: keys and values of all of them, written once and shared by states."""
 
     cache: KeyValueCache
+    num_before: int = 0  # tokens in view that precede the sentences
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens in the cache: those read, and the end token before them."""
-        return [number + 1 for number in self.num_tokens_read]
+        """Tokens in the cache: those read, and those before them, of which the last is an end."""
+        return [self.num_before + 1 + number for number in self.num_tokens_read]
 
 
 def sight_between(queries: Tensor, keys: Tensor, config: TransformerConfig, *, first: Tensor | None = None) -> Sight:

@@ -14,6 +14,7 @@ from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.figures.structures import figure_of
 from treelm.inference.loading import load
 from treelm.io.atomic import write_atomically
+from treelm.models.capabilities import Parser, require
 from treelm.models.search.config import SearchOptions
 from treelm.papers.metrics.base import Measure, Measured, Subject
 from treelm.training.metrics import FILE_NAME as LOG
@@ -123,6 +124,6 @@ class Picture(Measure):
     def of_run(self, subject: Subject) -> Measured:
         """Draw it."""
         lm = subject.model(SearchOptions())
-        (tree,) = lm.parse([self.sentence.split()])
+        (tree,) = require(lm, Parser).parse([self.sentence.split()])
         write_atomically(subject.run / PICTURE, figure_of(lm, tree).file().encode())
         return Measured()

@@ -18,7 +18,7 @@ from treelm.errors import InputError, check_positive
 from treelm.inference.loading import load
 from treelm.io.workers import end_with_parent
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import set_search
+from treelm.models.capabilities import score_with_trees, set_search
 from treelm.models.layers.devices import DeviceName, process_peak_mb, restart_peak
 from treelm.models.search.config import SearchConfig, SearchOptions, SearchPrecision
 from treelm.papers.metrics.base import Measure, Measured, OnTreebank, Subject
@@ -202,9 +202,9 @@ class ScoringSpeed(SearchOptions, OnTreebank):
         config = self.config(subject.recipe.data, subject.root)
         sentences = [one for one in self.sentences(config) if one.words]
         model = subject.model(self)
-        model.score_given(sentences[:1])
+        score_with_trees(model, sentences[:1])
         begin, cpu_begin = perf_counter(), process_time()
-        model.score_given(sentences)
+        score_with_trees(model, sentences)
         seconds, cpu_seconds = perf_counter() - begin, process_time() - cpu_begin
         num_words = sum(len(one.words) for one in sentences)
         values = {"words_per_cpu_second": num_words / cpu_seconds, "words_per_second": num_words / seconds}
