@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from treelm.errors import InputError
+from treelm.io.json import json_hash
 from treelm.training.checkpoint import Checkpoint, TrainingState, checkpoint_paths, newest_checkpoint, save_checkpoint
 from treelm.training.run_folder import check_unchanged
 
@@ -114,6 +116,16 @@ def exchange(path: Path) -> None:
     path.write_bytes((path.parents[1] / "step-00000001.0" / path.name).read_bytes())
 
 
+def forge(**state: Any) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        values = json.loads(path.read_text())
+        del values["sha256"]
+        values["state"] |= state
+        path.write_text(json.dumps({**values, "sha256": json_hash(values)}))
+
+    return damage
+
+
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -125,6 +137,10 @@ def exchange(path: Path) -> None:
         ("state.json", change),
         ("state.json", exchange),
         ("weights.safetensors", exchange),
+        *(("state.json", forge(step=step)) for step in (3, -2, "2", 2.5, None)),
+        ("state.json", forge(seconds=float("nan"))),
+        ("state.json", forge(interval={"num_steps": -1})),
+        ("state.json", forge(surprise=1)),
     ],
 )
 def test_damaged_newest_is_reported_and_the_one_before_used(

@@ -17,7 +17,7 @@ from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.training.config import TrainingConfig
 from treelm.training.outcomes import TrainingInterrupted
-from treelm.training.trainer import Step, fit
+from treelm.training.trainer import Step, fit, stop_signals
 
 TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
 
@@ -163,6 +163,24 @@ def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     list(start(tmp_path, toy_model(), config(max_steps=1)))
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_second_interrupt_does_not_wait() -> None:
+    with stop_signals() as received:
+        signal.raise_signal(signal.SIGINT)
+        assert received == ["SIGINT"]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as by nohup
+    try:
+        with stop_signals() as received:
+            signal.raise_signal(signal.SIGHUP)
+        assert received == []
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_trains_outside_the_main_thread(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from torch import Tensor
 
 from treelm.configs import from_plain
@@ -34,15 +35,18 @@ _STATE = "state.json"
 _NAME = re.compile(r"step-(\d+)\.(\d+)")
 _logger = logging.getLogger(__name__)
 
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 
 @dataclass
 class Interval:
     """Sums over the steps that the next line of ``metrics.jsonl`` averages."""
 
     loss: LossSum = field(default_factory=LossSum)
-    gradient_norm: float = 0.0  # sum over steps
-    num_steps: int = 0
-    seconds: float = 0.0
+    gradient_norm: Amount = 0.0  # sum over steps
+    num_steps: Count = 0
+    seconds: Amount = 0.0
 
     def add(self, loss: LossSum, gradient_norm: float, seconds: float) -> None:
         """Take in one more step."""
@@ -56,11 +60,11 @@ class Interval:
 class TrainingState:
     """Counters, schedule, best score, position in the data and in the log."""
 
-    step: int = 0
-    epoch: int = 0  # complete ones
-    step_in_epoch: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0  # processor time of updates
+    step: Count = 0
+    epoch: Count = 0  # complete ones
+    step_in_epoch: Count = 0
+    seconds: Amount = 0.0
+    cpu_seconds: Amount = 0.0  # processor time of updates
     best_loss: float | None = None  # dev, nats a word
     best_f1: float | None = None  # dev, if models are selected by it
     learning_rate: LearningRate = field(default_factory=LearningRate)
@@ -68,7 +72,7 @@ class TrainingState:
     averaging: AveragingStart = field(default_factory=AveragingStart)
     interval: Interval = field(default_factory=Interval)
     position: dict[str, Any] = field(default_factory=dict)
-    metrics_bytes: int = 0
+    metrics_bytes: Count = 0
 
     def is_best(self, loss: float, f1: float | None) -> bool:
         """Tell whether this dev loss, or F1 if there is one, is the best so far; keeps the best of both."""
