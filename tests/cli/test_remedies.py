@@ -76,7 +76,7 @@ def test_every_option_that_a_text_names_is_one_of_the_subcommand_that_it_is_abou
                 if text == match[0]:  # an argument that is passed on
                     known = anywhere | OF_OTHERS.get(name, set())
                 elif named:
-                    known = options[named[-1]]
+                    known = options[named[-1]] | OF_OTHERS.get(name, set())
                 elif name in subcommand_of_module:
                     known = options[subcommand_of_module[name]] | OF_OTHERS.get(name, set())
                 else:  # what several subcommands share cannot know which of them speaks
