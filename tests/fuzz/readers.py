@@ -33,8 +33,8 @@ from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_bracketings, read_parameters
 from treelm.evaluation.human import reading_tables
+from treelm.evaluation.human.columns import TableColumns
 from treelm.evaluation.human.material import read_surprisals as read_word_surprisals
-from treelm.evaluation.human.reading_tables import TableColumns
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
@@ -184,7 +184,9 @@ def read_stimulus_table(path: Path) -> None:
 
 
 def read_reading_times(path: Path) -> None:
-    corpus = reading_tables.load(path, TableColumns(document="text", sentence=("item",), word_class="pos"))
+    corpus = reading_tables.load(
+        path, TableColumns(document_column="text", sentence_column=("item",), class_column="pos")
+    )
     rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
     assert len(corpus) == len(corpus.responses["rt"]) == len(corpus.folds) == len(rows) - 1
     assert len(set(corpus.keys)) == len(corpus)

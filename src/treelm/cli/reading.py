@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, print_json
-from treelm.cli.options import WideTables
+from treelm.cli.options import WideTables, refuse_lost
 from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, source_names, table_files
 from treelm.errors import InputError, nearest
+from treelm.evaluation.human.columns import TableColumns
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.corpora import ReadingCorpus
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(SourceOptions, WideTables):
+class Arguments(TableColumns, SourceOptions, WideTables):
     """Prediction of reading times: what surprisals add to length, frequency, punctuation and place, in nats a word.
 
     Held out by story or document, with its interval; by word class; over other models; slopes in ms a bit; whether the
@@ -56,29 +57,6 @@ class Arguments(SourceOptions, WideTables):
     """Folder to write: the table, scripts for lme4 and mgcv, and predictors for REPLICA."""
     residuals: str = ""
     """Page to write, such as residuals.html: what each model's fit leaves, by surprisal and by fitted time."""
-    word_column: str = "word"
-    """Of a table: the column of the words."""
-    sentence_column: tuple[str, ...] = ("sentence_id",)
-    """Of a table: the column, or columns, that say which rows are one sentence, such as item condition."""
-    document_column: str = ""
-    """Of a table: the column that says which sentences are one document, or which items belong together: what is left
-    out together."""
-    lag_within: Literal["auto", "sentence", "document"] = "auto"
-    """Of a table. sentence: the first word of a sentence has none before it. document: that of a document. auto:
-    document if there is --document-column, else sentence."""
-    response_columns: tuple[str, ...] = ("rt",)
-    """Of a table: columns of times."""
-    predictor_columns: tuple[str, ...] = ()
-    """Of a table: columns that predict them, here and at lags; without it, length and punctuation of the words."""
-    control_columns: tuple[str, ...] = ()
-    """Of a table: columns that predict them without lags; without it, the place in the document, or in the sentence
-    where lags stay within it."""
-    surprisal_columns: tuple[str, ...] = ()
-    """Of a table: columns of other models' surprisals, in bits."""
-    class_column: str = ""
-    """Of a table: the column of word classes."""
-    frequencies: str = ""
-    """Of a table: source of frequencies, wordfreq:en (or another language) or a table with the columns word, count."""
 
 
 def main(arguments: list[str]) -> int:
@@ -161,7 +139,6 @@ def _load(options: Arguments) -> ReadingCorpus:
     """The corpus by its name, or a table; raises ``InputError`` for options of another kind of corpus."""
     from treelm.evaluation.human import natural_stories, reading_tables, ucl
 
-    of_tables = _given_columns(options)
     if options.corpus not in (natural_stories.NAME, ucl.NAME):
         if options.data or options.alignment != "corrected":
             raise InputError("--data or --alignment with a table", remedy="leave them out")
@@ -169,34 +146,11 @@ def _load(options: Arguments) -> ReadingCorpus:
             near = nearest(options.corpus, (natural_stories.NAME, ucl.NAME))
             remedy = f"{near}name {natural_stories.NAME} or {ucl.NAME}, or give a table"
             raise InputError(f"no corpus {options.corpus!r}", remedy=remedy)
-        return reading_tables.load(Path(options.corpus), reading_tables.TableColumns(**of_tables))
-    if of_tables:
-        flag = f"--{_COLUMN_OPTIONS[next(iter(of_tables))].replace('_', '-')}"
-        raise InputError(f"an option of tables ({flag}) with {options.corpus}", remedy="leave it out")
+        return reading_tables.load(Path(options.corpus), options)
+    names = [one.name for one in fields(TableColumns)]
+    refuse_lost(options, names, f"with {options.corpus}", remedy="remove it: it is of tables")
     if options.corpus == natural_stories.NAME:
         return natural_stories.load(options.data, alignment=options.alignment)
     if options.alignment != "corrected":
         raise InputError(f"--alignment with {ucl.NAME}", remedy=f"it is of {natural_stories.NAME} alone")
     return ucl.load(options.data)
-
-
-_COLUMN_OPTIONS = {
-    "word": "word_column",
-    "sentence": "sentence_column",
-    "document": "document_column",
-    "lag_within": "lag_within",
-    "responses": "response_columns",
-    "predictors": "predictor_columns",
-    "controls": "control_columns",
-    "surprisals": "surprisal_columns",
-    "word_class": "class_column",
-    "frequencies": "frequencies",
-}
-"""Fields of ``TableColumns``, and the options that name them."""
-
-
-def _given_columns(options: Arguments) -> dict[str, Any]:
-    """What is said of a table's columns and is not as it stands without saying."""
-    values = {field: getattr(options, option) for field, option in _COLUMN_OPTIONS.items()}
-    usual = {field: getattr(Arguments, option) for field, option in _COLUMN_OPTIONS.items()}
-    return {field: value for field, value in values.items() if value != usual[field]}

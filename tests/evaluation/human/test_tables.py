@@ -17,10 +17,10 @@ from tests.evaluation.toys import ToyLM
 from tests.programs import r_has
 from treelm.errors import InputError
 from treelm.evaluation.human import reading_tables
+from treelm.evaluation.human.columns import TableColumns
 from treelm.evaluation.human.export import export, r_names
 from treelm.evaluation.human.material import read_surprisals, score_material
 from treelm.evaluation.human.reading import Design, Regression
-from treelm.evaluation.human.reading_tables import TableColumns
 from treelm.inference.loading import load
 
 TIMES = """\
@@ -32,11 +32,11 @@ a,2,"It's",290,9.0,PRP,2
 b,1,late.,NA,6.5,RB,5
 """
 COLUMNS = TableColumns(
-    sentence=("item",),
-    document="text",
-    predictors=("freq",),
-    surprisals=("gpt2",),
-    word_class="pos",
+    sentence_column=("item",),
+    document_column="text",
+    predictor_columns=("freq",),
+    surprisal_columns=("gpt2",),
+    class_column="pos",
 )
 
 
@@ -58,7 +58,7 @@ def test_columns_of_a_table_become_a_corpus(tmp_path: Path) -> None:
 
 
 def test_without_columns_the_words_themselves_predict(tmp_path: Path) -> None:
-    columns = TableColumns(sentence=("item",), document="text")
+    columns = TableColumns(sentence_column=("item",), document_column="text")
     corpus = reading_tables.load(write(tmp_path / "times.csv", TIMES), columns)
     assert corpus.predictors["length"].tolist() == [3, 3, 5, 4, 4]
     assert corpus.predictors["mark"].tolist() == [0, 0, 1, 0, 1]
@@ -68,10 +68,10 @@ def test_without_columns_the_words_themselves_predict(tmp_path: Path) -> None:
 def test_lags_within_sentences_or_documents(tmp_path: Path) -> None:
     table = write(tmp_path / "times.csv", TIMES)
     for columns, within in (
-        (TableColumns(sentence=("text", "item")), "sentence"),
-        (TableColumns(sentence=("item",), document="text", lag_within="sentence"), "sentence"),
-        (TableColumns(sentence=("item",), document="text"), "document"),
-        (TableColumns(sentence=("text", "item"), lag_within="document"), "document"),
+        (TableColumns(sentence_column=("text", "item")), "sentence"),
+        (TableColumns(sentence_column=("item",), document_column="text", lag_within="sentence"), "sentence"),
+        (TableColumns(sentence_column=("item",), document_column="text"), "document"),
+        (TableColumns(sentence_column=("text", "item"), lag_within="document"), "document"),
     ):
         corpus = reading_tables.load(table, columns)
         is_within = within == "sentence"
@@ -84,7 +84,7 @@ def test_lags_within_sentences_or_documents(tmp_path: Path) -> None:
 def test_items_as_folds(tmp_path: Path) -> None:
     rows = "".join(f"{item},{condition},w,{item}\n" for item in range(6) for condition in "ab" for _ in range(3))
     table = write(tmp_path / "t.csv", f"item,condition,word,rt\n{rows}")
-    columns = TableColumns(sentence=("item", "condition"), document="item", lag_within="sentence")
+    columns = TableColumns(sentence_column=("item", "condition"), document_column="item", lag_within="sentence")
     corpus = reading_tables.load(table, columns)
     assert (corpus.fold_kind, len(set(corpus.folds)), len(set(corpus.sentences))) == ("documents", 6, 12)
     assert np.isnan(corpus.shifted(corpus.responses["rt"], 1)).sum() == 12
@@ -93,7 +93,7 @@ def test_items_as_folds(tmp_path: Path) -> None:
 def test_readers_as_documents_are_reported(tmp_path: Path) -> None:
     rows = "".join(f"{reader},{item},{word},300\n" for reader in range(5) for item in "12" for word in (item, "x", "y"))
     table = write(tmp_path / "t.csv", f"reader,item,word,rt\n{rows}z,3,once,300\n")
-    (found,) = reading_tables.load(table, TableColumns(sentence=("item",), document="reader")).notes
+    (found,) = reading_tables.load(table, TableColumns(sentence_column=("item",), document_column="reader")).notes
     assert found.startswith(
         "2 of 3 sentences stand in several documents, up to 5: if these are readers, give mean times"
     )
@@ -116,7 +116,7 @@ def test_commas_beside_points_could_stand_between_thousands(tmp_path: Path) -> N
 
 def test_sentence_key_of_several_columns(tmp_path: Path) -> None:
     text = "item,condition,word,rt\na b,c,x,1\na b,c,y,1\na,b c,x,1\na,b c,y,1\n"
-    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence=("item", "condition")))
+    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence_column=("item", "condition")))
     assert len(set(corpus.sentences)) == 2
     assert corpus.key_names == ("document", "item", "condition", "place")
     bits = "item;condition;document;place;surprisal_bits\na;b c;1;2;2,5\na b;c;1;2;3\n"
@@ -128,7 +128,7 @@ def test_sentences_that_look_like_several_are_counted(tmp_path: Path) -> None:
     rows = "".join(
         f"{item},{word},300\n" for item in "12" for word in ("Mr.", "Smith", "slept.", "Then", "he", "woke.")
     )
-    columns = TableColumns(sentence=("item",))
+    columns = TableColumns(sentence_column=("item",))
     corpus = reading_tables.load(write(tmp_path / "times.csv", f"item,word,rt\n{rows}3,Mr.,1\n3,Smith.,1\n"), columns)
     assert corpus.notes == ("2 of 3 sentences look like several, and are read as one",)
     assert reading_tables.load(write(tmp_path / "times.csv", TIMES), COLUMNS).notes == ()
@@ -143,9 +143,9 @@ def test_times_of_single_readers_are_refused(by: str, tmp_path: Path) -> None:
         rows += [f"{item},{word},300" for word in shown]
     table = write(tmp_path / "readers.csv", "\n".join(rows) + "\n")
     with pytest.raises(InputError, match=r"readers.csv:2: the words of 3 of 3 sentences several times over"):
-        reading_tables.load(table, TableColumns(sentence=("item",)))
+        reading_tables.load(table, TableColumns(sentence_column=("item",)))
     plain = [f"{item},{word},300" for item, words in enumerate(sentences) for word in words]
-    reading_tables.load(write(table, "\n".join([rows[0], *plain]) + "\n"), TableColumns(sentence=("item",)))
+    reading_tables.load(write(table, "\n".join([rows[0], *plain]) + "\n"), TableColumns(sentence_column=("item",)))
 
 
 def test_words_without_frequency_are_reported(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_words_without_frequency_are_reported(tmp_path: Path) -> None:
     words = [*("the", "dog", "-", "barks", "dog")] * 12
     rows = "".join(f"{number // 5},{word},{300 + number % 7}\n" for number, word in enumerate(words))
     table = write(tmp_path / "t.csv", f"item,word,rt\n{rows}")
-    corpus = reading_tables.load(table, TableColumns(sentence=("item",), frequencies=str(counts)))
+    corpus = reading_tables.load(table, TableColumns(sentence_column=("item",), frequencies=str(counts)))
     assert corpus.notes == ("12 of 60 words have no frequency, such as '-': they and those after are left out",)
     found = Regression(corpus, Design(num_lags=1, baseline=("length", "zipf_frequency")), [])
     assert found.left_out == {"without a word before": 12, "no zipf_frequency, here or at a lag": 24}
@@ -162,7 +162,7 @@ def test_words_without_frequency_are_reported(tmp_path: Path) -> None:
 def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
     rows = "".join(f"{text},1,word,3{text}\n" for text in range(reading_tables.FEWEST_DOCUMENTS))
     table = write(tmp_path / "times.csv", f"text,item,word,rt\n{rows}")
-    corpus = reading_tables.load(table, TableColumns(sentence=("item",), document="text"))
+    corpus = reading_tables.load(table, TableColumns(sentence_column=("item",), document_column="text"))
     assert corpus.folds == ("0", "1", "2", "3", "4")
     assert corpus.fold_kind == "documents"
 
@@ -228,7 +228,9 @@ def test_bad_tables_of_surprisals_are_refused(text: str, found: str, tmp_path: P
 def test_a_model_scores_a_material_word_by_word_in_its_order(tmp_path: Path) -> None:
     lm = ToyLM()
     text = "text,item,word,rt\nx,1,a,1\nx,1,b c,1\nx,2,c,1\n"
-    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence=("item",), document="text"))
+    corpus = reading_tables.load(
+        write(tmp_path / "t.csv", text), TableColumns(sentence_column=("item",), document_column="text")
+    )
     found = score_material(lm, corpus, name="toy", punctuation="as-given")
     scores = [score.log_probs / -math.log(2) for score in lm.score([["a", "b", "c"], ["c"]])]
     expected = [scores[0][0], scores[0][1] + scores[0][2], scores[1][0]]
@@ -322,7 +324,7 @@ def test_no_two_columns_of_an_export_have_one_name(tmp_path: Path) -> None:
         for place in range(300)
     )
     table = write(tmp_path / "times.csv", f"sentence_id,word,rt,time,bits\n{rows}")
-    columns = TableColumns(predictors=("bits",), controls=("time",), surprisals=("bits",))
+    columns = TableColumns(predictor_columns=("bits",), control_columns=("time",), surprisal_columns=("bits",))
     corpus = reading_tables.load(table, columns)
     export(Regression(corpus, Design(), [corpus.published["bits"]]), tmp_path / "out")
     head = (tmp_path / "out" / "words.csv").read_text().partition("\n")[0].split(",")
@@ -360,7 +362,7 @@ def test_zero_times_are_reported(tmp_path: Path) -> None:
 def test_repeated_sentence_ids_suggest_document_column(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,2,dog,1\nb,1,The,1\n")
     with pytest.raises(InputError, match=r"more of sentence '1' after another one.*name the column of documents"):
-        reading_tables.load(table, TableColumns(sentence=("item",)))
+        reading_tables.load(table, TableColumns(sentence_column=("item",)))
 
 
 @pytest.mark.parametrize(("cell", "remedy"), [("350,38", "write a decimal point"), ("1_000", "give a number, or NA")])
@@ -373,7 +375,9 @@ def test_numbers_need_a_decimal_point_and_no_separators(cell: str, remedy: str, 
 def test_document_context_of_stream_model(tmp_path: Path) -> None:
     lm = load("lstm-gum-open")
     text = "text,item,word,rt\nx,1,The,1\nx,1,dog,1\nx,2,The,1\nx,2,dog,1\ny,1,The,1\ny,1,dog,1\n"
-    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence=("item",), document="text"))
+    corpus = reading_tables.load(
+        write(tmp_path / "t.csv", text), TableColumns(sentence_column=("item",), document_column="text")
+    )
     alone, together = (
         score_material(lm, corpus, name="lm", context=context).bits for context in ("sentence", "document")
     )

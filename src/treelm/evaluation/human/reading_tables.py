@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treelm.corpora.running_text import normalise
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
+from treelm.evaluation.human.columns import TableColumns
 from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, published_surprisals
 from treelm.evaluation.human.material import Floats, numbers, read_frame
 from treelm.inference.predictors import ZIPF_FREQUENCY, Frequencies, bare, word_length
@@ -30,29 +30,6 @@ _SAY_DOCUMENTS = "; if sentences are numbered anew in each document, name the co
 _SENTENCE_END = re.compile(r"[^\W\d_]{4,}[.?!]['\")\]]*$")  # not Mr. or etc.
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableColumns:
-    """The columns of a table of reading times, by name."""
-
-    word: str = "word"
-    sentence: tuple[str, ...] = ("sentence_id",)  # whose cells together say which rows are one sentence
-    document: str = ""  # without it, all is one document
-    lag_within: Literal["auto", "sentence", "document"] = "auto"  # documents if a column names them, else sentences
-    responses: tuple[str, ...] = ("rt",)
-    predictors: tuple[str, ...] = ()  # numbers that join with their lags; without them, those of the words themselves
-    controls: tuple[str, ...] = ()
-    surprisals: tuple[str, ...] = ()  # of other models, in bits
-    word_class: str = ""
-    frequencies: str = ""  # source of frequencies, as of ``Frequencies.named``
-
-    def named(self) -> tuple[str, ...]:
-        """All columns that the table must have."""
-        own = (self.word, *self.sentence, self.document, self.word_class)
-        return tuple(
-            name for name in (*own, *self.responses, *self.predictors, *self.controls, *self.surprisals) if name
-        )
-
-
 def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     """Read a table of reading times; the rows of a sentence stand together and in order, as do those of a document.
 
@@ -61,49 +38,54 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     sentence or its document. Raises ``InputError`` with file and line.
     """
     table = read_frame(path)
-    for name in columns.named():
+    for name in columns.names():
         if name not in table:
             remedy = f"name the column by an option; there are {', '.join(table)}"
             raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=remedy)
     if table.empty:
         raise InputError("a table without rows", where=str(path), remedy="give a row for every word")
-    for where, word in table[columns.word].items():
+    for where, word in table[columns.word_column].items():
         if not words_of(normalise(word)):
             raise InputError("an empty word", where=str(where), remedy="give a word in every row")
-    own = table[list(columns.sentence)]
-    words = table[[columns.word]].set_axis(["word"], axis=1)
-    words["document"] = table[columns.document] if columns.document else "1"
+    own = table[list(columns.sentence_column)]
+    words = table[[columns.word_column]].set_axis(["word"], axis=1)
+    words["document"] = table[columns.document_column] if columns.document_column else "1"
     words["sentence"] = _unique_names(zip(words["document"], *(own[name] for name in own), strict=True))
     words["place"] = words.groupby("sentence").cumcount() + 1
-    usual = "document" if columns.document else "sentence"
+    usual = "document" if columns.document_column else "sentence"
     within = usual if columns.lag_within == "auto" else columns.lag_within
     _check_together("document", words["document"], words["document"])
     _check_together(
-        "sentence", words["sentence"], own.agg(" ".join, axis=1), "" if columns.document else _SAY_DOCUMENTS
+        "sentence", words["sentence"], own.agg(" ".join, axis=1), "" if columns.document_column else _SAY_DOCUMENTS
     )
     _check_readers(words)
     position = (words.groupby(within).cumcount() + 1).to_numpy(float)
-    predictors = {name: numbers(table, name) for name in columns.predictors}
+    predictors = {name: numbers(table, name) for name in columns.predictor_columns}
     predictors = predictors or _of_words(words, columns.frequencies)
-    responses = {name: numbers(table, name) for name in columns.responses}
+    responses = {name: numbers(table, name) for name in columns.response_columns}
     folds, fold_kind = _folds(words)
     return ReadingCorpus(
         name=path.name,
-        key_names=("document", *(columns.sentence if len(columns.sentence) > 1 else ("sentence",)), "place"),
+        key_names=(
+            "document",
+            *(columns.sentence_column if len(columns.sentence_column) > 1 else ("sentence",)),
+            "place",
+        ),
         keys=tuple(zip(words["document"], *(own[name] for name in own), words["place"].astype(str), strict=True)),
         words=tuple(words["word"]),
         sentences=tuple(words["sentence"]),
         documents=tuple(words["document"]),
         responses=responses,
         predictors=predictors,
-        controls={name: numbers(table, name) for name in columns.controls} or {f"position_in_{within}": position},
+        controls={name: numbers(table, name) for name in columns.control_columns}
+        or {f"position_in_{within}": position},
         lag_groups=tuple(words[within]),
         num_lags=2,
         folds=folds,
         fold_kind=fold_kind,
-        classes=tuple(table[columns.word_class].replace("", "NA")) if columns.word_class else (),
-        published=published_surprisals({name: numbers(table, name) for name in columns.surprisals}),
-        references=columns.surprisals,
+        classes=tuple(table[columns.class_column].replace("", "NA")) if columns.class_column else (),
+        published=published_surprisals({name: numbers(table, name) for name in columns.surprisal_columns}),
+        references=columns.surprisal_columns,
         notes=tuple(_notes(words, fold_kind, responses, predictors)),
     )
 

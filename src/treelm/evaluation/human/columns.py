@@ -1,0 +1,41 @@
+"""Which columns of a table of reading times are what; light to import, as the command line needs it for its help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableColumns:
+    """The columns of a table of reading times."""
+
+    word_column: str = "word"
+    """Of a table: the column of the words."""
+    sentence_column: tuple[str, ...] = ("sentence_id",)
+    """Of a table: the column, or columns, that say which rows are one sentence, such as item condition."""
+    document_column: str = ""
+    """Of a table: the column that says which sentences are one document, or which items belong together: what is left
+    out together."""
+    lag_within: Literal["auto", "sentence", "document"] = "auto"
+    """Of a table. sentence: the first word of a sentence has none before it. document: that of a document. auto:
+    document if there is --document-column, else sentence."""
+    response_columns: tuple[str, ...] = ("rt",)
+    """Of a table: columns of times."""
+    predictor_columns: tuple[str, ...] = ()
+    """Of a table: columns that predict them, here and at lags; without it, length and punctuation of the words."""
+    control_columns: tuple[str, ...] = ()
+    """Of a table: columns that predict them without lags; without it, the place in the document, or in the sentence
+    where lags stay within it."""
+    surprisal_columns: tuple[str, ...] = ()
+    """Of a table: columns of other models' surprisals, in bits."""
+    class_column: str = ""
+    """Of a table: the column of word classes."""
+    frequencies: str = ""
+    """Of a table: source of frequencies, wordfreq:en (or another language) or a table with the columns word, count."""
+
+    def names(self) -> list[str]:
+        """All columns that the table must have."""
+        several = (*self.response_columns, *self.predictor_columns, *self.control_columns, *self.surprisal_columns)
+        found = (self.word_column, *self.sentence_column, self.document_column, self.class_column, *several)
+        return [name for name in found if name]
