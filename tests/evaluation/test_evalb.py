@@ -186,7 +186,6 @@ def test_untagged_predictions_get_gold_tags() -> None:
     assert counts(result.total.rows[0]) == (3, 3, 3)
     assert result.predicted_tags == "gold"
     assert "gold tags" in result.notes[0]
-    assert score_bracketings([gold], [untagged], predicted_tags="own").total.rows[0].status == "error"
 
 
 def test_a_counted_outer_bracket_is_noted() -> None:

@@ -24,13 +24,6 @@ def test_no_break_space_is_part_of_a_word_and_carriage_return_is_not() -> None:
     assert parse_bracketing("(S (NN 10\u00a0000))\r").words == ("10\u00a0000",)
 
 
-def test_tagless_words_stand_directly_in_constituents() -> None:
-    sentence = parse_bracketing("(S (NP the dog) barks)", tagless=True)
-    assert sentence.words == ("the", "dog", "barks")
-    assert sentence.spans == (Span("S", 0, 3), Span("NP", 0, 2))
-    assert not sentence.has_tags
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

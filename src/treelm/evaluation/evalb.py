@@ -18,7 +18,6 @@ from treelm.trees.span_counts import harmonic_mean
 from treelm.trees.tree import Span
 
 Status = Literal["valid", "error", "skipped"]
-PredictedTags = Literal["auto", "own", "gold"]
 
 
 def percentage(part: float, whole: float) -> float:
@@ -145,14 +144,11 @@ def score_bracketings(
     gold: Sequence[Bracketing],
     predicted: Sequence[Bracketing],
     parameters: Parameters = COLLINS,
-    *,
-    predicted_tags: PredictedTags = "auto",
 ) -> BracketingResult:
     """Score predicted sentences against gold ones as EVALB does.
 
-    Words are deleted by their tag. ``predicted_tags="own"`` takes each side's own tags (EVALB); ``"gold"`` puts the
-    gold tags on predicted words, for parsers that give none; ``"auto"`` does so when the predicted side has no tag but
-    the unknown one and gold has, and a note says it.
+    Words are deleted by their tag, which is each side's own (EVALB). For parsers that give none, when the predicted
+    side has no tag but the unknown one and gold has, predicted words get the gold tags, and a note says it.
 
     Raises ``InputError`` when the numbers of sentences differ. A sentence that cannot be compared is an error row.
     """
@@ -162,7 +158,8 @@ def score_bracketings(
             where=predicted[0].where if predicted else None,
             remedy="give one predicted tree for each gold tree, an empty line where there is none",
         )
-    tags = _whose_tags(gold, predicted, predicted_tags)
+    tagless = not any(sentence.has_tags for sentence in predicted)
+    tags: Literal["own", "gold"] = "gold" if tagless and any(sentence.has_tags for sentence in gold) else "own"
     rows = tuple(
         score_sentence(one_gold, _with_gold_tags(one_gold, one) if tags == "gold" else one, parameters, number=number)
         for number, (one_gold, one) in enumerate(zip(gold, predicted, strict=True), start=1)
@@ -314,15 +311,6 @@ def num_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
 def _positions(spans: Sequence[Span]) -> NDArray[np.int32]:
     """Starts and ends, (2, num_spans)."""
     return np.array([[span.start, span.end] for span in spans], dtype=np.int32).reshape(-1, 2).T
-
-
-def _whose_tags(
-    gold: Sequence[Bracketing], predicted: Sequence[Bracketing], wanted: PredictedTags
-) -> Literal["own", "gold"]:
-    if wanted != "auto":
-        return wanted
-    tagless = not any(sentence.has_tags for sentence in predicted)
-    return "gold" if tagless and any(sentence.has_tags for sentence in gold) else "own"
 
 
 def _with_gold_tags(gold: Bracketing, predicted: Bracketing) -> Bracketing:

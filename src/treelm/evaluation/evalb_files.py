@@ -63,45 +63,34 @@ def gold_bracketing(sentence: Sentence) -> Bracketing:
     return bracketing_of(gold_tree(sentence), tags=sentence.tags, where=sentence.where)
 
 
-def parse_bracketing(text: str, *, tagless: bool = False, where: str = "") -> Bracketing:
+def parse_bracketing(text: str, *, where: str = "") -> Bracketing:
     """Read one sentence; what cannot be read gives a ``Bracketing`` with a ``problem``, not an exception."""
     words, tags, spans = list[str](), list[str](), list[Span]()
-    problem = _read(text, words, tags, spans, tagless=tagless)
+    problem = _read(text, words, tags, spans)
     if problem is not None:
         return Bracketing(where=where, problem=problem)
     return Bracketing(words=tuple(words), tags=tuple(tags), spans=tuple(spans), where=where)
 
 
-def _read(text: str, words: list[str], tags: list[str], spans: list[Span], *, tagless: bool) -> str | None:
+def _read(text: str, words: list[str], tags: list[str], spans: list[Span]) -> str | None:
     """Fill in the words, tags and spans of one sentence, without recursion; return what is wrong with it, or None."""
     open_spans = list[int]()  # numbers of the constituents that are not closed yet
 
-    def close() -> None:
-        index = open_spans.pop()
-        spans[index] = spans[index]._replace(end=len(words))
-
-    def add_word(tag: str, word: str) -> None:
-        words.append(word)
-        tags.append(tag)
-
     for label, word, closing, bare in TOKEN.findall(text):
         if bare:
-            if not (tagless and open_spans):
-                return f"word {bare!r} has no bracket with its tag"
-            add_word(UNKNOWN_TAG, bare)
+            return f"word {bare!r} has no bracket with its tag"
         elif closing:
             if len(closing) > len(open_spans):
                 return "a closing bracket too many"
             for _ in closing:
-                close()
-        elif word and not tagless:
-            add_word(label, word)
+                index = open_spans.pop()
+                spans[index] = spans[index]._replace(end=len(words))
+        elif word:
+            words.append(word)
+            tags.append(label)
         else:
             open_spans.append(len(spans))
             spans.append(Span(label, len(words), -1))
-            if word:
-                add_word(UNKNOWN_TAG, word)
-                close()
     return f"{len(open_spans)} brackets are not closed" if open_spans else None
 
 
@@ -109,24 +98,24 @@ Layout = Literal["auto", "lines", "free"]
 _PART = re.compile(r"\)+|\([^\s()]*")
 
 
-def read_bracketings(path: Path, *, tagless: bool = False, layout: Layout = "auto") -> list[Bracketing]:
+def read_bracketings(path: Path, *, layout: Layout = "auto") -> list[Bracketing]:
     """Read every sentence of a bracket file (``.gz`` too), for scoring.
 
     ``layout="lines"``: one sentence a line, an empty line is a sentence that a parser failed on (as in EVALB).
     ``layout="free"``: trees over several lines; empty lines mean nothing. ``"auto"`` takes ``"lines"`` unless the first
     tree goes on after its first line; also then if the brackets match nowhere, and most lines are whole trees: that one
-    tree is damaged. ``tagless`` reads words without a tag bracket around each.
+    tree is damaged.
 
     Raises ``InputError`` for a file that cannot be read or is empty, and in free layout for brackets that do not match.
     """
     lines = _read_lines(path)
     if layout == "free" or (layout == "auto" and _first_tree_goes_on(lines)):
         try:
-            return [parse_bracketing(text, tagless=tagless, where=where) for text, where in _trees(lines, path)]
+            return [parse_bracketing(text, where=where) for text, where in _trees(lines, path)]
         except InputError:
             if layout == "free" or not _most_are_trees(lines):
                 raise
-    return [parse_bracketing(line, tagless=tagless, where=f"{path}:{n}") for n, line in enumerate(lines, start=1)]
+    return [parse_bracketing(line, where=f"{path}:{n}") for n, line in enumerate(lines, start=1)]
 
 
 def _read_lines(path: Path) -> list[str]:
