@@ -57,8 +57,8 @@ def computed(scores: Tensor, lengths: Tensor) -> dict[str, Tensor]:
         "gradient of log Z": torch.autograd.grad(log_z.sum(), leaf)[0],
         "entropy": entropy.detach(),
         "gradient of entropy": torch.autograd.grad(entropy.sum(), leaf)[0],
-        "total": chart.total(scores, lengths, chart.logsumexp),
-        "max": chart.total(scores, lengths, chart.max_of),
+        "total": chart.up(scores, chart.logsumexp).whole(lengths),
+        "max": chart.up(scores, chart.max_of).whole(lengths),
         "marginals": chart.marginals(scores, lengths),
         "best tree": chart.best_trees(scores, lengths),
         "MBR tree": chart.best_trees(chart.marginals(scores, lengths), lengths),
@@ -113,8 +113,9 @@ def test_float32_gives_the_same_up_to_its_rounding(length: int) -> None:
     scores, lengths = draw_scores(2, length, spread=1.0), torch.tensor([length, length - 3])
     exact, rounded = (chart.marginals(s, lengths).double() for s in (scores, scores.float()))
     torch.testing.assert_close(rounded, exact, rtol=0, atol=1e-5)
-    log_z = chart.total(scores, lengths, chart.logsumexp)
-    torch.testing.assert_close(chart.total(scores.float(), lengths, chart.logsumexp).double(), log_z, rtol=1e-5, atol=0)
+    log_z = chart.up(scores, chart.logsumexp).whole(lengths)
+    rough = chart.up(scores.float(), chart.logsumexp).whole(lengths).double()
+    torch.testing.assert_close(rough, log_z, rtol=1e-5, atol=0)
 
 
 def test_spans_that_are_forbidden_get_no_weight_and_finite_gradients() -> None:
@@ -140,7 +141,7 @@ def test_samples_have_the_probabilities_of_trees() -> None:
     assert is_tree.sum(1).eq(1).all()  # every draw is a tree
     expected = num * values.softmax(0)
     assert ((is_tree.sum(0) - expected) ** 2 / expected).sum() < 34.5  # one in a thousand is above
-    log_p = (drawn[0, 0] * scores[0]).sum() - chart.total(scores, lengths, chart.logsumexp)[0]
+    log_p = (drawn[0, 0] * scores[0]).sum() - chart.up(scores, chart.logsumexp).whole(lengths)[0]
     torch.testing.assert_close(log_p, values.log_softmax(0)[is_tree[0]].squeeze())
 
 

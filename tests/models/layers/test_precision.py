@@ -1,19 +1,30 @@
-"""Products in reduced precision."""
+"""Products in reduced precision; fast float32 products, which never round their factors on a CPU; exact copies."""
+
+from __future__ import annotations
+
+import logging
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from treelm.models.layers import precision
+from treelm.models.layers.packed import PackedWeight
 from treelm.models.layers.precision import (
+    ExactCopy,
+    Float32Products,
     add_outer,
     add_product,
     column_sums,
+    float32_products,
+    float32_setting,
     gather_into,
     like_operand,
     linear,
     matmul_precision,
     multiply_into,
+    rounds_operands,
     small_products,
     sum_of_rows,
 )
@@ -120,3 +131,130 @@ def test_products_are_cut_only_where_a_kernel_is_compiled_for_every_shape(
     rows, weight = torch.zeros(219, 4), torch.zeros(4, 3, dtype=dtype)
     multiply_into(torch.zeros(219, 3), rows, weight)
     assert shapes == ([192, 24, 3] if cut else [219])
+
+
+FINE = 1 + 2**-20  # neither bfloat16 nor TF32 has it
+
+
+def inside(wanted: Float32Products, device: str) -> str:
+    with float32_products(wanted, device):
+        return torch.get_float32_matmul_precision()
+
+
+@pytest.mark.isa
+@pytest.mark.parametrize("size", [16, 64, 300])
+@pytest.mark.parametrize("wanted", ["highest", "high", "medium"])
+def test_factors_keep_all_their_bits(wanted: Float32Products, size: int) -> None:
+    matrix, packed = torch.full((size, size), FINE), PackedWeight(torch.eye(size), size)
+    with float32_products(wanted, "cpu"):
+        out = torch.empty(size, size)
+        packed.multiply_into(out, matrix)
+        assert torch.equal(out, matrix)
+        assert torch.equal(matrix @ torch.eye(size), matrix)
+        assert torch.equal(torch.addmm(torch.zeros(size), torch.eye(size), matrix), matrix)
+
+
+@pytest.mark.isa
+def test_what_is_found_of_a_setting_is_so() -> None:
+    assert not rounds_operands("highest")
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        product = torch.full((300, 300), FINE) @ torch.eye(300)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert rounds_operands("medium") == bool((product != FINE).any())
+
+
+def test_a_processor_that_rounds_gets_plain_products_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(precision, "rounds_operands", lambda setting: setting == "medium")
+    precision._say_once.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        assert inside("medium", "cpu") == inside("medium", "cpu") == "highest"
+    assert len(caplog.messages) == 1
+    assert "round to bfloat16" in caplog.text
+    assert inside("high", "cpu") == "high"
+    assert inside("medium", "cuda") == "medium"  # TF32, as documented
+
+
+def test_other_processors_get_what_was_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "rounds_operands", lambda setting: False)
+    assert inside("medium", "cpu") == "medium"
+
+
+def test_the_setting_is_put_back_after_an_error() -> None:
+    before = torch.get_float32_matmul_precision()
+    with pytest.raises(KeyError), float32_products("high", "cpu"):
+        raise KeyError
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_a_setting_that_each_backend_has_by_itself_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise RuntimeError("mixed")  # as torch does
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda _: pytest.fail("set"))
+    for wanted in ("highest", "medium"):
+        with float32_products(wanted, "cpu"):
+            assert float32_setting() is None
+
+
+class Scorer(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(2, 1)
+        self._exact: ExactCopy[Scorer] = ExactCopy()
+
+    def score(self) -> float:
+        return self._exact.of(self, Scorer)(torch.ones(2, dtype=torch.float64)).item()
+
+    def expected(self) -> float:
+        return (self.weight.double().sum() + self.bias.double().sum()).item()
+
+
+def update(scorer: Scorer, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    scorer(torch.ones(2)).sum().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_scores_between_updates_are_those_of_the_weights_of_the_moment(fused: bool) -> None:
+    scorer = Scorer()
+    optimizer = torch.optim.Adam(scorer.parameters(), lr=0.1, fused=fused)
+    for _ in range(3):
+        scorer.train()
+        update(scorer, optimizer)
+        scorer.eval()
+        assert scorer.score() == pytest.approx(scorer.expected(), abs=1e-12)
+
+
+def test_scores_in_training_mode_are_those_of_the_weights_of_the_moment() -> None:
+    scorer = Scorer()
+    optimizer = torch.optim.Adam(scorer.parameters(), lr=0.1, fused=True)
+    for _ in range(3):
+        update(scorer, optimizer)
+        assert scorer.score() == pytest.approx(scorer.expected(), abs=1e-12)
+
+
+def test_weights_set_in_evaluation_mode_are_seen() -> None:
+    scorer = Scorer().eval()
+    scorer.score()
+    with torch.no_grad():
+        scorer.weight.add_(1.0)
+    assert scorer.score() == pytest.approx(scorer.expected(), abs=1e-12)
+
+
+def test_the_copy_is_kept_while_nothing_changes() -> None:
+    scorer = Scorer().eval()
+    first = scorer._exact.of(scorer, Scorer)
+    assert scorer._exact.of(scorer, Scorer) is first
+
+
+def test_the_copy_is_no_part_of_what_is_saved() -> None:
+    scorer = Scorer().eval()
+    scorer.score()
+    assert set(scorer.state_dict()) == {"weight", "bias"}
+    assert {name for name, _ in scorer.named_parameters()} == {"weight", "bias"}

@@ -1,12 +1,16 @@
-"""Span representations: the recursion over length against the definition, and against the paper's log space."""
+"""Span representations against the definition and the paper's log space; the parser of their scores."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from tests.models.palm.plain import log_space_states, span_representation
+from tests.models.palm.plain import log_space_states, score, span_representation
+from tests.models.palm.worlds import END, palm
+from treelm.errors import InputError
+from treelm.models.palm import attention as module
 from treelm.models.palm.attention import (
     RationalRNN,
     SpanAttention,
@@ -14,6 +18,9 @@ from treelm.models.palm.attention import (
     masked_log_softmax,
     span_states,
 )
+from treelm.models.palm.network import PaLM
+from treelm.trees.distances import tree_from_span_scores
+from treelm.trees.trivial import left_branching, right_branching
 
 MAX_SPAN, NUM_STEPS, NUM_ROWS, INPUT, SIZE = 5, 7, 3, 4, 3
 
@@ -132,3 +139,63 @@ def test_fixed_scores_prefer_the_longest_or_the_shortest_span() -> None:
         expected = torch.tensor([1.0, 2, 3, 4] if branching == "right" else [4.0, 3, 2, 1]).softmax(0)
         torch.testing.assert_close(attended.weights, expected.expand(2, 1, 4))
         assert attended.weights[0, 0].argmax() == preferred
+
+
+SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
+
+
+def plain_scores(network: PaLM, pieces: list[list[int]]) -> np.ndarray:
+    """Each span by itself: the representation of its states, looked at from the step after it."""
+    tokens = [token for word in pieces for token in word]
+    hidden = states(network, [END, *tokens, END])
+    parameters = dict(network.named_parameters())
+    ends = np.cumsum([0, *map(len, pieces)])
+    scores = np.full((len(pieces), len(pieces)), -np.inf)
+    for i in range(len(pieces)):
+        for j in range(i, len(pieces)):
+            span = span_representation(parameters, hidden[1 + ends[i] : 1 + ends[j + 1]])
+            scores[i, j] = score(parameters, hidden[1 + ends[j + 1]], span).item()
+    return scores
+
+
+def states(network: PaLM, tokens: list[int]) -> list[Tensor]:
+    return list(network.states_before_attention(torch.tensor(tokens)[:, None])[:, 0])
+
+
+@pytest.mark.parametrize("part", [1 << 22, 40])
+def test_scores_are_those_of_each_span_by_itself_and_longer_than_in_training(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_UNITS", part)
+    network = palm(max_span=2).eval()
+    for words, found in zip(SENTENCES, network.span_scores(SENTENCES), strict=True):
+        expected = plain_scores(network, [[int(word)] for word in words])
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+def test_spans_of_words_of_several_tokens_begin_and_end_with_words() -> None:
+    network = palm(num_unfinished=2).eval()
+    (found,) = network.span_scores([["0+1+5", "7", "1+6"]])
+    np.testing.assert_allclose(found, plain_scores(network, [[0, 1, 5], [7], [1, 6]]), atol=1e-8)
+
+
+def test_trees_are_those_of_the_greedy_parser_and_do_not_depend_on_other_sentences() -> None:
+    network = palm()
+    together = network.parse(SENTENCES)
+    for words, tree in zip(SENTENCES, together, strict=True):
+        assert network.parse([words]) == [tree]
+        assert tree == tree_from_span_scores(words, network.span_scores([words])[0])
+
+
+def test_fixed_attention_branches_to_one_side() -> None:
+    for attention, tree in (("right", right_branching), ("left", left_branching)):
+        network = palm(attention=attention)
+        assert [str(one) for one in network.parse(SENTENCES)] == [str(tree(words)) for words in SENTENCES]
+
+
+def test_no_words_and_distances_are_user_errors() -> None:
+    with pytest.raises(InputError, match="without words"):
+        palm().parse([["1"], []])
+    with pytest.raises(InputError, match="span_scores"):
+        palm().distances(SENTENCES)
+    assert palm().span_scores([[]])[0].shape == (0, 0)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.pcfg.induced import KINDS, NUM, NUM_WORDS, SIZE, derivations, grammar_from, logits_of, plain_of
+from tests.models.pcfg.induced import KINDS, NUM, NUM_WORDS, derivations, grammar_from, logits_of, plain_of
 from treelm.models.pcfg.interface import read_tokens
 from treelm.models.pcfg.kernels import cells_of, log_probs, prefix_log_probs
-from treelm.models.pcfg.products import Grammar, rules_of, viterbi
+from treelm.models.pcfg.products import grammar_of, rules_of, viterbi
 
 LENGTHS = torch.arange(1, 8)
 TOKENS = torch.randint(NUM_WORDS, (len(LENGTHS), 7), generator=torch.Generator().manual_seed(1))
@@ -95,7 +95,7 @@ def test_prefixes_of_a_batch_are_those_of_the_textbook(kind: str, lean: float) -
     rules, log_mass = rules_of(grammar_from(logits_of(kind, 5, lean))).consistent()
     assert (log_mass < -0.1) == (lean < 0)
     prefixes, wholes = prefix_log_probs(rules, TOKENS, LENGTHS)
-    plain = plain_of(_grammar(rules))
+    plain = plain_of(grammar_of(rules))
     for row, words in enumerate(SENTENCES):
         expected = torch.stack([plain.prefix(words[:length]).log() for length in range(len(words) + 1)])
         torch.testing.assert_close(prefixes[row, : len(words) + 1], expected, atol=1e-9, rtol=0)
@@ -103,13 +103,6 @@ def test_prefixes_of_a_batch_are_those_of_the_textbook(kind: str, lean: float) -
         by_word = read_tokens([rules], words)[0]
         together = torch.cat([prefixes[row, : len(words) + 1], wholes[row : row + 1]]).diff()
         np.testing.assert_allclose(together.numpy(), by_word, atol=1e-8)
-
-
-def _grammar(rules: object) -> Grammar:
-    from treelm.models.pcfg.products import ProductRules, grammar_of
-
-    assert isinstance(rules, ProductRules)
-    return grammar_of(rules)
 
 
 @every_kind
@@ -146,9 +139,3 @@ def test_words_that_no_preterminal_is_likely_to_have_are_learned_all_the_same() 
     gradient = torch.autograd.grad(value.sum(), grown)[1]
     assert value.item() < -900
     assert gradient[:, 2].sum().item() == pytest.approx(2, abs=1e-3)
-
-
-@every_kind
-def test_a_symbol_stands_for_itself(kind: str) -> None:
-    assert grammar_from(logits_of(kind)).num_nonterminals == NUM
-    assert rules_of(grammar_from(logits_of(kind))).num_symbols == SIZE

@@ -167,13 +167,11 @@ def test_padding_enters_nothing(config: dict[str, Any]) -> None:
 def test_the_first_step_attends_to_nothing_but_in_the_released_variant_to_a_state_of_zeros() -> None:
     network = prpn()
     assert (~network.begin(2)["distances"].isfinite()).all()
-    slots = network._read_slots(torch.cat([network.begin(2)["distances"].T, torch.ones(3, 2).double()]))
-    assert slots is not None
+    slots = network._slots(torch.cat([network.begin(2)["distances"].T, torch.ones(3, 2).double()]), None)
     assert slots.log_weights[0].isinf().all()
     assert slots.log_weights[1].isfinite().sum() == 2  # one state a row
     released = prpn(variant="released")
-    slots = released._read_slots(torch.cat([released.begin(2)["distances"].T, torch.ones(3, 2).double()]))
-    assert slots is not None
+    slots = released._slots(torch.cat([released.begin(2)["distances"].T, torch.ones(3, 2).double()]), None)
     assert slots.log_weights[0].isfinite().sum() == 2
 
 

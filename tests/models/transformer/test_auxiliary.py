@@ -38,6 +38,7 @@ from treelm.training.trainer import fit
 WHOLE, PIECES = Tokens(8), Tokens(8, num_unfinished=3)
 TREEREG = {"auxiliary": "treereg", "treereg_layer": 1, "treereg_units": 5, "auxiliary_weight": 0.7}
 PLANTING = {"auxiliary": "tree-planting", "auxiliary_weight": 0.5}
+SMALL = {"treereg": "transformer treereg", "tree-planting": "transformer planting"}
 every_vocabulary = pytest.mark.parametrize("vocabulary", [WHOLE, PIECES])
 every_loss = pytest.mark.parametrize("config", [TREEREG, PLANTING])
 
@@ -150,8 +151,7 @@ def test_sentences_that_are_unparsed_have_no_second_loss(config: dict[str, Any])
 
 @pytest.mark.parametrize("auxiliary", ["treereg", "tree-planting"])
 def test_files_may_mix_trees_and_sentences_without(auxiliary: str, tmp_path: Path) -> None:
-    small = {"treereg": "transformer treereg", "tree-planting": "transformer planting"}[auxiliary]
-    recipe = small_recipe(small, tmp_path)
+    recipe = small_recipe(SMALL[auxiliary], tmp_path)
     tree, none = "(S (NP (D the) (N cat)) (VP (V sees) (NP (D a) (N dog))))\n", "(UNPARSED (X a) (X bird) (X sings))\n"
     for name, text in (("mixed", tree + none + tree + none), ("none", none * 3)):
         (tmp_path / f"{name}.ptb").write_text(text)
@@ -290,15 +290,13 @@ def test_the_attention_becomes_what_it_is_taught() -> None:
 @pytest.mark.parametrize("auxiliary", ["treereg", "tree-planting"])
 def test_text_is_refused_before_training(auxiliary: str, tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("the cat sees a dog\na bird sings\n")
-    small = {"treereg": "transformer treereg", "tree-planting": "transformer planting"}[auxiliary]
-    changes = {"data": {split: str(tmp_path / "train.txt") for split in ("train", "dev", "test")}}
-    recipe = small_recipe(small, tmp_path)
-    text = type(recipe.data)(**{**vars(recipe.data), **changes["data"]})
+    recipe = small_recipe(SMALL[auxiliary], tmp_path)
+    text = replace(recipe.data, **dict.fromkeys(("train", "dev", "test"), str(tmp_path / "train.txt")))
     message = (
         rf"train\.txt:1.*: sentences without trees with auxiliary = '{auxiliary}'; give brackets or CoNLL-U, or set"
     )
     with pytest.raises(InputError, match=message):
-        set_up(type(recipe)(**{**vars(recipe), "data": text}))
+        set_up(replace(recipe, data=text))
 
 
 @every_loss

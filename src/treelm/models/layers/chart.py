@@ -23,24 +23,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = [
-    "NEG",
-    "Tables",
-    "best",
-    "best_trees",
-    "down",
-    "draw",
-    "entropy",
-    "log_partition",
-    "logsumexp",
-    "marginals",
-    "max_of",
-    "samples",
-    "soft",
-    "total",
-    "up",
-]
-
 NEG = -1e30  # logarithm of zero: a logsumexp of nothing but minus infinities has no gradient
 _STEP = 1e-5  # of the central difference in the gradient of entropy: errors of 1e-10 in float64
 
@@ -153,11 +135,6 @@ def down(tables: Tables, lengths: Tensor, spread: Spread) -> Tensor:
             for part in received.parts(width):
                 part += passed
     return weights
-
-
-def total(scores: Tensor, lengths: Tensor, reduce: Reduce) -> Tensor:
-    """Log Z (``logsumexp``) or the score of the best tree (``max_of``) of every sentence: (B,). No gradient."""
-    return up(scores, reduce).whole(lengths)
 
 
 def marginals(scores: Tensor, lengths: Tensor) -> Tensor:

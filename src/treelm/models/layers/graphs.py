@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -55,7 +56,7 @@ class GraphedFunction:
 
     def __reduce__(self) -> Any:
         """A copy, or another process, has no graphs: a graph's memory belongs to one function."""
-        return _rebuilt, (self._function, self._given_capture, self._device)
+        return partial(GraphedFunction, self._function, capture=self._given_capture, device=self._device), ()
 
     def __call__(self, *arguments: Any) -> tuple[Tensor, ...]:
         """The function of these arguments, tensors and hashable constants; results and gradients are the caller's."""
@@ -180,7 +181,3 @@ def _form(argument: Any) -> Any:
     if isinstance(argument, Tensor):
         return argument.shape, argument.dtype, argument.requires_grad, argument.device
     return type(argument), argument
-
-
-def _rebuilt(function: Function, capture: Callable[..., Any] | None, device: str) -> GraphedFunction:
-    return GraphedFunction(function, capture=capture, device=device)

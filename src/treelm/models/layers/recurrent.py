@@ -177,7 +177,8 @@ def fused_lstm(inputs: Tensor, state: State, weights: GateWeights, recurrent: Te
 
     Weights are put into one piece of memory in the order of cuDNN: gates i, f, g, o, and a second bias, which is zero.
     """
-    rows = _gates_of_torch(weights.hidden_size, inputs.device)
+    i, f, o, g = torch.arange(4 * weights.hidden_size, device=inputs.device).chunk(4)
+    rows = torch.cat([i, f, g, o])
     ordered = [weights.weight_input[rows], recurrent[rows], weights.bias[rows], torch.zeros_like(weights.bias)]
     whole = torch.cat([tensor.flatten() for tensor in ordered])
     pieces = torch.split(whole, [tensor.numel() for tensor in ordered])
@@ -187,12 +188,6 @@ def fused_lstm(inputs: Tensor, state: State, weights: GateWeights, recurrent: Te
         inputs, before, parameters, True, 1, 0.0, torch.is_grad_enabled(), False, False
     )  # biases, layers, dropout, training, both directions, rows first
     return outputs, (hidden[0], cell[0])
-
-
-def _gates_of_torch(size: int, device: torch.device) -> Tensor:
-    """Rows of the weights, whose gates are i, f, o, g, in torch's order i, f, g, o."""
-    i, f, o, g = torch.arange(4 * size, device=device).chunk(4)
-    return torch.cat([i, f, g, o])
 
 
 def locked_dropout(units: Tensor, probability: float, *, training: bool) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -34,8 +35,8 @@ from treelm.models.palm.supervision import (
     gold_spans,
     require_constituents,
     require_trees,
+    span_cross_entropy,
     span_fit,
-    with_span_loss,
 )
 from treelm.models.readings import Carried, Reading, StreamState, WordMetric, to_host
 from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
@@ -110,28 +111,22 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         return self._read(inputs, carried, mask, None)
 
     def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None, gold: Tensor | None) -> Reading:
-        """``gold`` (T, B, m) are the constituents that end before each step.
-
-        ``layers.precision`` alone decides what is multiplied in low precision: weights of spans must not be.
-        """
-        with torch.autocast(inputs.device.type, enabled=False):
-            return self._read_layers(inputs, carried, mask, gold)
-
-    def _read_layers(self, inputs: Tensor, carried: Carried, mask: Tensor | None, gold: Tensor | None) -> Reading:
-        config, units = self.config, self.embed(inputs)
+        """``gold`` (T, B, m) are the constituents that end before each step."""
+        config = self.config
         following: Carried = {}
         structure: dict[str, Tensor] = {}
-        raw = units
-        for index in range(config.num_layers):
-            raw, state = self.stack.run_layer(index, units, carried)
-            following.update(state)
-            units = self.stack.drop_after(index, raw)
-            if index == config.attention_layer - 1:
-                units, state, structure = self._attend(inputs, units, carried, gold)
+        # ``layers.precision`` alone decides what is multiplied in low precision: weights of spans must not be.
+        with torch.autocast(inputs.device.type, enabled=False):
+            raw = units = self.embed(inputs)
+            for index in range(config.num_layers):
+                raw, state = self.stack.run_layer(index, units, carried)
                 following.update(state)
-        return Reading(
-            outputs=units, carried=following, regularisers=self.penalties(units, raw, mask), structure=structure
-        )
+                units = self.stack.drop_after(index, raw)
+                if index == config.attention_layer - 1:
+                    units, state, structure = self._attend(inputs, units, carried, gold)
+                    following.update(state)
+            regularisers = self.penalties(units, raw, mask)
+        return Reading(outputs=units, carried=following, regularisers=regularisers, structure=structure)
 
     def _attend(
         self, inputs: Tensor, hidden: Tensor, carried: Carried, gold: Tensor | None
@@ -246,7 +241,21 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         return gold_spans(self._tensor(constituents), shape)
 
     def _with_spans(self, losses: Losses, reading: Reading, gold: Tensor, mask: Tensor | None) -> Losses:
-        return with_span_loss(losses, reading.structure, gold, mask, self.config, training=self.training)
+        """The losses of words with the term ``spans``, if the attention is taught.
+
+        With a joint objective it counts in training alone: evaluation's total is that of words.
+        """
+        config, structure = self.config, reading.structure
+        if not config.is_supervised:
+            return losses
+        log_weights, available = structure["span_log_weights"], structure["available"]
+        loss = span_cross_entropy(log_weights, available, gold, mask, without_gold=config.without_gold)
+        total = losses.total
+        if config.objective == "spans":
+            total = loss.sum
+        elif self.training:
+            total = total + config.span_weight * loss.sum
+        return replace(losses, terms={**losses.terms, "spans": loss}, total=total)
 
     def _with_end(self, tokens: Tensor) -> Tensor:
         """One more end after tokens (T, B): there the spans are looked at that end with the last word."""

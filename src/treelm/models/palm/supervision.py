@@ -6,7 +6,6 @@ Trees come as the constituents that end before each input. Shapes: m longest spa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,8 +18,8 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch, non_trivial_spans
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.palm.config import PaLMConfig, WithoutGold
-from treelm.models.scores import Loss, Losses
+from treelm.models.palm.config import WithoutGold
+from treelm.models.scores import Loss
 
 _ROWS = 64  # sentences that are read side by side
 _LOOKED_AT = 1000  # sentences that are searched for constituents together
@@ -134,31 +133,3 @@ def span_fit(structure: Mapping[str, Tensor], gold: Tensor, mask: Tensor | None)
         span_cross_entropy(each.log(), available, gold, mask) for each in (weights, uniform, least)
     )
     return attention, evenly, lowest
-
-
-def with_span_loss(
-    losses: Losses,
-    structure: Mapping[str, Tensor],
-    gold: Tensor,
-    mask: Tensor | None,
-    config: PaLMConfig,
-    *,
-    training: bool,
-) -> Losses:
-    """The losses of words with the term ``spans``, if the attention is taught.
-
-    With a joint objective it counts in training alone: evaluation's total is that of words. ``structure`` is that of
-    the reading.
-    """
-    if not config.is_supervised:
-        return losses
-    loss = span_cross_entropy(
-        structure["span_log_weights"], structure["available"], gold, mask, without_gold=config.without_gold
-    )
-    total = losses.total
-    if config.objective == "spans":
-        total = loss.sum
-    elif training:
-        total = total + config.span_weight * loss.sum
-    terms: dict[str, Loss] = {**losses.terms, "spans": loss}
-    return replace(losses, terms=terms, total=total)

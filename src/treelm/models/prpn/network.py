@@ -78,7 +78,9 @@ class ReadingLayer(nn.Module):
         gates = layer_norm(projected, self.input_norm.gain, self.input_norm.shift).view(num_steps, num_rows, -1)
         key_inputs = key_weight = log_weights = factors = None
         if self.key_input is not None and self.key_hidden is not None and slots is not None:
-            key_inputs = self._key_inputs(inputs, self.key_input.weight, self.key_input.bias)
+            dropped = dropout(inputs, self.config.layer_dropout, training=self.training).flatten(0, 1)
+            key_inputs = linear(dropped, self.key_input.weight, self.key_input.bias, whole=True)
+            key_inputs = key_inputs.view(num_steps, num_rows, -1)
             key_weight, log_weights, factors = self.key_hidden.weight, slots.log_weights, slots.factors
         norms = self.recurrent_norm, self.cell_norm
         (states,) = self._sweep(
@@ -95,10 +97,6 @@ class ReadingLayer(nn.Module):
             *self._masks(gates),
         )
         return states
-
-    def _key_inputs(self, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        dropped = dropout(inputs, self.config.layer_dropout, training=self.training).flatten(0, 1)
-        return linear(dropped, weight, bias, whole=True).view(*inputs.shape[:2], -1)
 
     def _masks(self, like: Tensor) -> LayerMasks:
         if not self.training:
@@ -312,66 +310,48 @@ class PRPN(DistanceParser, LatentTrees):
         return embedded, seen
 
     def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None) -> Reading:
+        config, num_steps = self.config, len(inputs)
         embedded, seen = self._embed(inputs, carried)
         kept = None if mask is None else mask.flatten()
+        # The parsing network: d_t and, from the embeddings or below from h_t, d'_{t+1}.
         distances, next_distances = torch.zeros_like(embedded[..., 0]), None
         if self.parser is not None:
             distances, next_distances = self.parser(seen, kept)
         tape = torch.cat([carried["distances"].T, distances])
-        memories, hidden = self._read_layers(embedded, carried, self._read_slots(tape))
-        slots = self._predict_slots(tape, hidden[-len(inputs) :], next_distances)
-        outputs = self.predictor(hidden, slots, len(inputs), kept)
+        # The reading network: the layers' memory tapes, and the last one's hidden states (N + T, B, H).
+        slots = self._slots(tape, None) if config.read_attention else None
+        following: Carried = {}
+        units = hidden = embedded
+        for number, layer in enumerate(self.layers):
+            states = layer(units, carried[f"memory_{number}"], slots)
+            following[f"memory_{number}"] = states[:, -config.num_slots :]
+            hidden = states[..., : config.hidden_size].transpose(0, 1)
+            units = hidden[config.num_slots :].contiguous()
+        # The predict network.
+        if config.predict_attention and self.parser is not None and next_distances is None:
+            next_distances = self.parser.next_distance(hidden[-num_steps:])
+        slots = self._slots(tape, next_distances) if config.predict_attention else None
+        outputs = self.predictor(hidden, slots, num_steps, kept)
+        following["distances"] = tape[-config.num_slots :].T
+        if config.look_back:
+            following["embeddings"] = seen[-config.look_back :].transpose(0, 1)
         return Reading(
-            outputs=dropout(outputs, self.config.dropout, training=self.training),
-            carried=self._carry(memories, tape, seen),
+            outputs=dropout(outputs, config.dropout, training=self.training),
+            carried={name: tensor.contiguous() for name, tensor in following.items()},
             structure={"distances": distances} if self.parser is not None else {},
         )
 
-    def _read_layers(
-        self, inputs: Tensor, carried: Carried, slots: OpenSlots | None
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """The tapes of all layers, and the last one's hidden states (N + T, B, H)."""
-        tapes, num_slots = {}, self.config.num_slots
-        hidden = inputs
-        for number, layer in enumerate(self.layers):
-            states = layer(inputs, carried[f"memory_{number}"], slots)
-            tapes[f"memory_{number}"] = states
-            hidden = states[..., : self.config.hidden_size].transpose(0, 1)
-            inputs = hidden[num_slots:].contiguous()
-        return tapes, hidden
+    def _slots(self, tape: Tensor, next_distances: Tensor | None) -> OpenSlots:
+        """Slots that may be attended to, from distances (N + T, B): by the reading network, or by the predict network.
 
-    def _carry(self, memories: Mapping[str, Tensor], tape: Tensor, seen: Tensor) -> Carried:
-        config = self.config
-        carried = {name: states[:, -config.num_slots :] for name, states in memories.items()}
-        carried["distances"] = tape[-config.num_slots :].T
-        if config.look_back:
-            carried["embeddings"] = seen[-config.look_back :].transpose(0, 1)
-        return {name: tensor.contiguous() for name, tensor in carried.items()}
-
-    def _read_slots(self, tape: Tensor) -> OpenSlots | None:
-        """Slots that the reading network may attend to, from distances (N + T, B)."""
-        config = self.config
-        if not config.read_attention:
-            return None
-        log_gates = torch.zeros_like(parsing.windows(tape, config.num_slots))
-        if self.parser is not None:
-            log_gates = parsing.read_log_gates(tape, config.num_slots, config.closeness or "paper", config.temperature)
-        return self._open(log_gates, tape)
-
-    def _predict_slots(self, tape: Tensor, hidden: Tensor, next_distances: Tensor | None) -> OpenSlots | None:
-        """Slots that the predict network may attend to; the next distance may come from the last layer's (T, B, H)."""
-        config = self.config
-        if not config.predict_attention:
-            return None
-        log_gates = torch.zeros_like(parsing.windows(tape, config.num_slots))
-        if self.parser is not None:
-            if next_distances is None:
-                next_distances = self.parser.next_distance(hidden)
-            kind = config.closeness or "paper"
+        The latter compares with the ``next_distances`` (T, B).
+        """
+        config, kind = self.config, self.config.closeness or "paper"
+        if self.parser is None:
+            log_gates = torch.zeros_like(parsing.windows(tape, config.num_slots))
+        elif next_distances is None:
+            log_gates = parsing.read_log_gates(tape, config.num_slots, kind, config.temperature)
+        else:
             log_gates = parsing.predict_log_gates(next_distances, tape, config.num_slots, kind, config.temperature)
-        return self._open(log_gates, tape)
-
-    def _open(self, log_gates: Tensor, tape: Tensor) -> OpenSlots:
-        config = self.config
         reachable = parsing.reachable_slots(tape, config.num_slots, zero_state=bool(config.zero_state))
         return parsing.open_slots(log_gates, reachable, config.attention or "normalised")
