@@ -74,7 +74,7 @@ class DocumentEncoder(nn.Module):
         return out.new_zeros(len(lengths), out.shape[1]).index_copy(0, plan.sentences, out)
 
     def of_batch(self, embedding: Tensor, batch: SentenceBatch) -> Tensor | None:
-        """The vectors d of a batch, or None if nobody noted what precedes its sentences: then nothing does."""
+        """The vectors d of a batch, or None if it does not say what precedes its sentences: then nothing does."""
         if batch.preceding is None or batch.preceding_offsets is None:
             return None
         return self(embedding, batch.preceding, batch.preceding_offsets)  # type: ignore[no-any-return]

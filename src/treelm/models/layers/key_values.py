@@ -40,7 +40,7 @@ class KeyValueCache:
         return copy
 
     def claim(self, lengths: Sequence[int], rows: Sequence[int]) -> None:
-        """Take the place behind the lengths of ``rows``, so that nobody else appends there."""
+        """Take the place behind the lengths of ``rows``, so that no other state appends there."""
         for row in rows:
             self._used[row] = lengths[row] + 1
 

@@ -16,7 +16,7 @@ from torch import Tensor
 class Packing:
     """Places of n packed rows in a padded (B, T): sequence after sequence, each from its first step.
 
-    What stands at other places is nobody's: some row again. Nothing that is packed may depend on it.
+    Other places are padding, filled with some row. Nothing that is packed may depend on them.
     """
 
     places: Tensor  # (n,) b T + t
@@ -66,7 +66,7 @@ class Packing:
 
 
 class _PadHeads(torch.autograd.Function):
-    """Has no gradient from nobody's places: zeros, since nothing depends on them."""
+    """Padding passes no gradient on: it is zero, since nothing depends on it."""
 
     @staticmethod
     def forward(

@@ -235,7 +235,7 @@ def _left(contexts: Ints, values: Floats, num_contexts: int) -> Floats:
 
 
 def _log_ratio(left: Floats, left_below: Floats) -> Floats:
-    """log of the ratio; 0 where a context leaves nothing, as then nobody asks for its weight."""
+    """log of the ratio; 0 where a context leaves nothing, as its weight is then never used."""
     some = (left > 0) & (left_below > 0)
     ratio: Floats = np.log(np.where(some, left, 1.0)) - np.log(np.where(some, left_below, 1.0))
     return ratio

@@ -221,7 +221,7 @@ class DistanceShares:
 def distance_shares(
     distances: Tensor, mask: Tensor | None, *, num_slots: int, kind: Closeness, temperature: float
 ) -> DistanceShares:
-    """The shares of distances (T, B); ``mask`` (T, B) is False at steps that belong to nobody."""
+    """The shares of distances (T, B); ``mask`` (T, B) is False at padding."""
     kept = torch.ones_like(distances, dtype=torch.bool) if mask is None else mask
     tape = torch.cat([distances.new_full((num_slots, distances.shape[1]), torch.inf), distances])
     before = windows(tape, num_slots)

@@ -176,7 +176,7 @@ CLOSED = 5  # constituents that it closed
 IN_WORD = 6  # 1 if a token that does not end its word
 TOKEN = 7  # the token of a row that has still to attach, on the stack of the position before; else -1
 POSITION = 8  # where its keys, values and hidden state are; -1 for a row that has still to attach
-PATH = 9  # where what it sees is; -1 if nobody asks any more
+PATH = 9  # where what it sees is; -1 where it is no longer used
 NUM_COLUMNS = 10
 
 _ROOM = 1 << 10  # rows that are never worth dropping others
@@ -194,7 +194,7 @@ class TapeRows:
         self._layers = [FloatRows(2 * config.size, like) for _ in weights.layers]  # keys, then values
         self._outputs, self._keys = FloatRows(config.size, like), FloatRows(config.size, like)
         self._paths = Paths()
-        self._most = _ROOM  # rows beyond which ``keep`` looks for those that nobody needs
+        self._most = _ROOM  # rows beyond which ``keep`` looks for unused ones
         start = np.zeros((1, NUM_COLUMNS), np.int64)
         start[0, [BEFORE, BELOW, TOKEN]] = NONE
         path = lists_of_seen(1, 1)
@@ -228,7 +228,7 @@ class TapeRows:
         """Logits of attaching to itself and to each constituent on the stack, from the top; numbers of constituents.
 
         Rows are those that have still to attach. There is room for as many as may ever be on a stack, so that sums over
-        them do not depend on company; what stands behind the bottom is no logit: (n, M) and (n,).
+        them are batch-invariant; what stands behind the bottom is no logit: (n, M) and (n,).
         """
         head, old = self._weights.attachment, self._items.all
         before = old[rows, BEFORE]

@@ -2,7 +2,7 @@
 
 A row names the row below it and the one before it among those that are seen, so an analysis is the number of its top
 row and nothing is copied but rows that are looked at. A constituent is read in one pass of two queries: COMPOSE, whose
-keys and values are its row, and STACK, which sees that row and predicts, and whose own nobody needs again.
+keys and values are its row, and STACK, which sees that row and predicts, and whose own are not needed again.
 
 Shapes: n new rows, m queries (those of the new rows, then those of STACK), S rows that a query sees, D units, H heads.
 """
@@ -92,7 +92,7 @@ class KeyValueStacks:
         self._keys = FloatRows(0 if weights.pointer is None else weights.pointer.labels.shape[1], like)
         vectors = weights.marks[:1] if starts is None else weights.marks[:1] + starts.to(weights.marks)
         self._num_starts = len(vectors)
-        self._most = _ROOM  # rows beyond which ``keep`` looks for those that nobody needs
+        self._most = _ROOM  # rows beyond which ``keep`` looks for unused ones
         items = np.zeros((self._num_starts, NUM_COLUMNS), np.int64)
         items[:, [BELOW, BEFORE, OPENED, LABEL]] = NONE
         items[:, TOP], items[:, NUM_NEEDED] = EMPTY, 1
@@ -251,7 +251,7 @@ class SearchWeights:
     actions: Product
     words: Affine  # in tiny models with impossible tokens after the V
     pointer: PointerWeights | None
-    composer: nn.Module | None  # in float64, so that what is rounded does not depend on company
+    composer: nn.Module | None  # in float64, so that rounding is batch-invariant
 
 
 @dataclass(frozen=True)

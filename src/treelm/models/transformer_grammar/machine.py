@@ -344,7 +344,7 @@ class BottomUpMachine(KeyValueMachine, OneGroup):
         outputs = self.stacks.outputs(top)
         queries = pointer.queries(outputs, to_device(padded(label), outputs.device))[: len(top)]
         lists = self._items_of(top, int(stack.num_items.max()))
-        logits = queries.new_zeros(len(top), most)  # as wide for all, so that sums do not depend on company
+        logits = queries.new_zeros(len(top), most)  # as wide for all, so that sums are batch-invariant
         for block in blocks(len(top), _ROWS):
             logits[block, : lists.shape[1]] = (self.stacks.keys(lists[block]) * queries[block, None]).sum(2)
         reach = np.arange(1, most + 1)
