@@ -14,7 +14,7 @@ SYSTEMS: dict[str, str] = {
     "chart": "treelm.models.chart.network:ChartParser",
     "lstm": "treelm.models.lstm.network:LSTM",
     "on-lstm": "treelm.models.on_lstm.network:ONLSTM",
-    "neural-pcfg": "treelm.models.pcfg.neural:NeuralPCFG",
+    "neural-pcfg": "treelm.models.pcfg.network:NeuralPCFG",
     "ngram": "treelm.models.ngram.network:NGram",
     "palm": "treelm.models.palm.network:PaLM",
     "pcfg": "treelm.models.pcfg.treebank:TreebankPCFG",

@@ -18,9 +18,9 @@ from treelm.corpora.encoding import encode_words
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
+from treelm.models.pcfg.config import NeuralPCFGConfig
 from treelm.models.pcfg.kernels import log_probs
-from treelm.models.pcfg.neural import NeuralPCFG, padded
-from treelm.models.pcfg.neural_config import NeuralPCFGConfig
+from treelm.models.pcfg.network import NeuralPCFG, padded
 from treelm.models.pcfg.products import Grammar, rules_of
 from treelm.training.recipe import load_recipe
 

@@ -17,10 +17,11 @@ from tests.models.pcfg.worlds import TREEBANK, TREES, branching, counted, read_t
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
+from treelm.models.pcfg.config import TreebankPCFGConfig
 from treelm.models.pcfg.interface import read_tokens
 from treelm.models.pcfg.reading import read
 from treelm.models.pcfg.rules import MarkovRules
-from treelm.models.pcfg.treebank import TreebankPCFG, TreebankPCFGConfig
+from treelm.models.pcfg.treebank import TreebankPCFG
 from treelm.trees.tree import Tree
 
 VARIANTS = [(0, 0), (1, 0), (2, 0), (0, 2), (1, 2), (2, 2), (2, 100)]

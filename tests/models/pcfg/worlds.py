@@ -11,8 +11,9 @@ from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.models.pcfg.config import TreebankPCFGConfig
 from treelm.models.pcfg.rules import MarkovRules
-from treelm.models.pcfg.treebank import TreebankPCFG, TreebankPCFGConfig
+from treelm.models.pcfg.treebank import TreebankPCFG
 
 TREEBANK = """
 (S (NP (D the) (N cat)) (VP (V sees) (NP (D the) (N dog))))

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cmp_to_key
-from typing import Annotated, ClassVar, NamedTuple, Self, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
-from pydantic import Field
 
-from treelm.configs import Number, configuration, require
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.bounds import InventoryConfig
 from treelm.models.capabilities import Counted
+from treelm.models.pcfg.config import TreebankPCFGConfig, TreebankSizes
 from treelm.models.pcfg.counting import Counts, Table, count, estimate
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
 from treelm.models.pcfg.reading import choose_spans
@@ -29,42 +26,6 @@ from treelm.trees.tree import Tree, from_spans
 
 _UNLABELLED = "X"  # the label of a grammar that was counted from no trees
 _SENTENCES = 1 << 14  # encoded together
-
-
-@configuration
-class TreebankPCFGConfig(InventoryConfig):
-    """How a treebank is counted, and how trees are chosen. Raises ``InputError`` for values that make no grammar."""
-
-    inventories: ClassVar[tuple[str, ...]] = ("tags",)
-
-    history: Number = 1
-    """Children before it that a child depends on: horizontal Markovisation."""
-    min_parent_count: Number = 50
-    """Constituents of this label under that parent from which on they have rules of their own: parent annotation. 0:
-    never."""
-    makeshift: Annotated[float, Field(gt=0, lt=1)] = 1e-3
-    """Probability of a sentence of any tags and constituents in any order, so that none is impossible."""
-    threshold: Annotated[float, Field(ge=0, lt=1)] = 0.4
-    """Probability of being right that a constituent must have to be in a tree: higher, and precision rises."""
-    tags: tuple[str, ...] = ()
-    """Part-of-speech tags; by default those of the training data."""
-    sizes: tuple[int, ...] = ()
-    """Constituents, states, and lengths of the lists of rules; estimation sets it, recipes leave it out."""
-
-    def __post_init__(self) -> None:
-        """Check values."""
-        require(self, "sizes", len(self.sizes) in (0, len(_Sizes._fields)), "none: estimation sets it")
-
-    def taken_from(self, corpus: PreparedCorpus) -> Self:
-        """The config with the tags that training data have. Raises ``InputError`` for sizes, and data without trees."""
-        require(self, "sizes", not self.sizes, "none: estimation sets it")
-        if not corpus.has_trees:
-            remedy = "train this system on brackets or CoNLL-U"
-            raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
-        if self.tags:
-            return self
-        has_none = bool((corpus.tags == 0).any())
-        return replace(self, tags=tuple(sorted({*corpus.tag_names, *([UNKNOWN_TAG] if has_none else [])})))
 
 
 class TreebankPCFG(GrammarLM, Counted):
@@ -81,7 +42,7 @@ class TreebankPCFG(GrammarLM, Counted):
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
         if config.sizes:
-            sizes, history = _Sizes(*config.sizes), max(1, config.history)
+            sizes, history = TreebankSizes(*config.sizes), max(1, config.history)
             num_tags = len(self.tag_names)
             num_symbols = num_tags + sizes.constituents + sizes.states
             shapes = {"root": (num_symbols,), "words": (num_tags, len(vocabulary)), "last": (sizes.states,)}
@@ -131,7 +92,7 @@ class TreebankPCFG(GrammarLM, Counted):
         for name, values in arrays.items():
             self.register_buffer(name, torch.from_numpy(values))
         lists = (len(arrays[name]) for name in ("mixture_from", "step_from", "ending_from"))
-        sizes = _Sizes(len(table.constituents), len(table.states), *lists)
+        sizes = TreebankSizes(len(table.constituents), len(table.states), *lists)
         self._config = replace(self._config, sizes=tuple(sizes))
 
     def _tags_of(self, batch: SentenceBatch) -> Ints:
@@ -221,16 +182,6 @@ class TreebankPCFG(GrammarLM, Counted):
         return found
 
 
-class _Sizes(NamedTuple):
-    """Lengths of what is counted."""
-
-    constituents: int
-    states: int
-    mixture: int
-    step: int
-    ending: int
-
-
 _RULES = tuple(one.name for one in fields(MarkovRules))
-_LISTS = tuple(name for name in _RULES if name.split("_")[0] in _Sizes._fields)
+_LISTS = tuple(name for name in _RULES if name.split("_")[0] in TreebankSizes._fields)
 _FLOATS = {"root", "words", "mixture_weights", "step_probs", "ending_probs"}
