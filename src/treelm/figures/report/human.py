@@ -34,7 +34,7 @@ def _reading(comparison: Comparison, corpus: str) -> dict[str, Any]:
     rows = [_reading_row(one) for one in others.values()]
     rows += [_reading_row(one.gain, one.ms_per_bit, one.num_unknown) for one in found.values()]
     return {
-        "chart": for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
+        "scatter": for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
         "names": {look: name for name, look in looks.items() if name in found},
         "sizes": sizes,
         "table": Table.of(rows, title=corpus),
@@ -72,7 +72,7 @@ def garden_path_section(comparison: Comparison) -> Section | None:
     return section(
         "garden-paths",
         "Garden paths",
-        chart=for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
+        scatter=for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
         names={looks[name]: name for name in found},
         published=list(others),
         table=_table([*others.items(), *found.items()]),

@@ -26,12 +26,12 @@ def syntaxgym_section(comparison: Comparison) -> Section | None:
     if not found:
         return None
     published, looks = list(references().values()), looks_of(comparison.runs)
-    parts: dict[str, Any] = {"chart": None, "has_circuits": any(one.circuits for one in found.values())}
+    parts: dict[str, Any] = {"scatter": None, "has_circuits": any(one.circuits for one in found.values())}
     if any(one.sg_score is not None for one in found.values()):
         points = _points(comparison.runs, looks, published)
         axes = Axes(title="SG score against perplexity", x="perplexity", y="SG score")
         parts |= {
-            "chart": for_both_widths(
+            "scatter": for_both_widths(
                 lambda width: scatter_chart(points, axes, width, outside="not known", is_percent=True), wide=ALONE
             ),
             "names": {point.look: point.name for point in points if point.look is not None},
