@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 from tests.cli.conftest import Treelm
 from tests.shipped import need
-from treelm.io.tables import binary_table, to_frame
+from treelm.io.tables import binary_table
 
 
 @pytest.fixture
@@ -252,7 +253,7 @@ def test_an_experiment_is_read_from_a_workbook_and_its_items_are_left_out_togeth
     need("lstm-open-english")
     rows = [row.split(",") for row in times.read_text().replace("barks", "🙂").splitlines()]
     with binary_table(str(tmp_path / "t.xlsx"), rows[0]) as write:
-        write(to_frame(rows[0], rows[1:]))
+        write(pandas.DataFrame(rows[1:], columns=rows[0]))
     as_text = tmp_path / "t.csv"
     as_text.write_text("\n".join(map(";".join, rows)).replace("30", "3,0") + "\n")
     sentences = ("--sentence-column", "text", "sentence", "--document-column", "text", "--lag-within", "sentence")

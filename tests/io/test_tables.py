@@ -16,7 +16,6 @@ from treelm.io.tables import (
     read_rows,
     read_table,
     text_writer,
-    to_frame,
     typed,
 )
 
@@ -28,9 +27,13 @@ ROWS = [
 ]
 
 
+def frame(rows: list[tuple[object, ...]]) -> pandas.DataFrame:
+    return pandas.DataFrame(rows, columns=NAMES).astype({"count": "Int64"})
+
+
 def test_a_text_has_six_digits_and_names_what_is_missing() -> None:
     stream = io.StringIO()
-    text_writer(stream, NAMES, ",")(to_frame(NAMES, ROWS))
+    text_writer(stream, NAMES, ",")(frame(ROWS))
     assert stream.getvalue().splitlines()[1:] == [
         "=SUM(A1),1.500000,2,007,310",
         "NA,inf,NA,8,NA",
@@ -40,9 +43,9 @@ def test_a_text_has_six_digits_and_names_what_is_missing() -> None:
 
 def test_a_sheet_of_excel_has_numbers_and_no_formula(tmp_path: Path) -> None:
     with binary_table(str(tmp_path / "x.xlsx"), NAMES) as write:
-        write(to_frame(NAMES, ROWS[:2]))
+        write(frame(ROWS[:2]))
         assert not (tmp_path / "x.xlsx").exists()
-        write(to_frame(NAMES, ROWS[2:]))
+        write(frame(ROWS[2:]))
     sheet = openpyxl.load_workbook(tmp_path / "x.xlsx").active
     assert sheet is not None
     cells = [[cell.value for cell in row] for row in sheet.iter_rows()]
@@ -57,7 +60,7 @@ def test_a_sheet_of_excel_has_numbers_and_no_formula(tmp_path: Path) -> None:
 
 def test_a_parquet_file_has_the_types_of_its_columns(tmp_path: Path) -> None:
     with binary_table(str(tmp_path / "x.parquet"), NAMES) as write:
-        write(to_frame(NAMES, ROWS))
+        write(frame(ROWS))
     found = pandas.read_parquet(tmp_path / "x.parquet")
     assert found["word"].tolist() == [row[0] for row in ROWS]
     assert found["bits"].tolist()[:2] == [1.5, math.inf]
@@ -89,7 +92,7 @@ def test_a_failed_table_leaves_what_was_there(tmp_path: Path) -> None:
 
     def fail() -> None:
         with binary_table(str(path), NAMES) as write:
-            write(to_frame(NAMES, ROWS))
+            write(frame(ROWS))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -125,7 +128,7 @@ def test_what_is_written_for_excel_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "x.xlsx"
     rows = [("1", 'a "b"', "2.5"), ("NA", "=SUM", "300"), ("007", ",", "NA"), ("1", "é;", "TRUE")]
     with binary_table(str(path), ("id", "word", "rt")) as write:
-        write(to_frame(("id", "word", "rt"), rows))
+        write(pandas.DataFrame(rows, columns=["id", "word", "rt"]))
     table = read_table(path)
     assert table.names == ("id", "word", "rt")
     assert list(table.rows) == [
@@ -153,7 +156,7 @@ def test_cells_of_a_sheet_are_as_they_would_stand_in_a_text(tmp_path: Path) -> N
 
 def test_damage_to_a_workbook_is_a_user_error_wherever_it_is(tmp_path: Path) -> None:
     with binary_table(str(tmp_path / "x.xlsx"), NAMES) as write:
-        write(to_frame(NAMES, ROWS))
+        write(frame(ROWS))
     whole = (tmp_path / "x.xlsx").read_bytes()
     for start in range(0, len(whole), 97):
         (tmp_path / "x.xlsx").write_bytes(whole[:start] + bytes(40) + whole[start + 40 :])

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Cell = str | int | float | None
-Row = Sequence[Cell]
 Write = Callable[["pd.DataFrame"], None]
 """Appends the rows of a frame to a table."""
 MISSING = "NA"  # what R and pandas both read as missing
@@ -36,27 +35,17 @@ _LIBRARIES = {".parquet": "pyarrow", ".xlsx": "openpyxl"}
 _SPECIAL = re.compile(r'["\t\r\n]')
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")  # characters that a sheet of Excel cannot hold
-EXTRA = "pip install 'treelm[tables]'"
+_EXTRA = "pip install 'treelm[tables]'"
 
 
-def to_frame(names: Sequence[str], rows: Iterable[Row]) -> pd.DataFrame:
-    """A data frame of rows: whole numbers stay whole where some are missing (``Int64``), other numbers are floats."""
-    import pandas as pd
-
-    frame = pd.DataFrame(list(rows), columns=list(names), dtype=object)
-    types = {"integer": "Int64", "boolean": "Int64", "floating": "float64", "mixed-integer-float": "float64"}
-    kinds = {name: pd.api.types.infer_dtype(frame[name]) for name in names}
-    return frame.astype({name: types[kind] for name, kind in kinds.items() if kind in types})
-
-
-def import_extra(library: str) -> Any:
+def _import_extra(library: str) -> Any:
     """Import a library of the extra ``tables``. Raises ``InputError`` that names the extra if it is missing."""
     try:
         return import_module(library)
     except ModuleNotFoundError as error:
         if error.name != library:
             raise
-        raise InputError(f"the library {library} is missing", remedy=EXTRA) from None
+        raise InputError(f"the library {library} is missing", remedy=_EXTRA) from None
 
 
 def deduplicate_names(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
@@ -92,7 +81,7 @@ def check_table_name(path: str) -> None:
     """Raise ``InputError`` for the name of a file that no table can be written into, before any work is done."""
     suffix = Path(path).suffix.lower()
     if suffix in _LIBRARIES:
-        import_extra(_LIBRARIES[suffix])
+        _import_extra(_LIBRARIES[suffix])
     elif suffix not in SEPARATORS:
         remedy = f"end its name in {', '.join(filter(None, (*SEPARATORS, *_LIBRARIES)))}"
         raise InputError(f"cannot write a table into a file ending in {suffix}", where=path, remedy=remedy)
@@ -272,7 +261,7 @@ def with_point(cell: str) -> str:
 def _sheet_text(path: Path) -> str:
     """The first sheet of a workbook with tabs between its cells, a line a row; of formulas the saved values."""
     content = read_bytes(path, remedy="check the path")
-    openpyxl = import_extra("openpyxl")
+    openpyxl = _import_extra("openpyxl")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of styles and validations, which say nothing about cells
