@@ -238,7 +238,7 @@ def test_a_trained_network_reads_with_another_memory(tmp_path: Path) -> None:
     ("reading", "message"),
     [
         ({"size": 8}, "'size' in 'reading' of a transformer; give memory_length and sink_tokens alone"),
-        ([2], "'reading' is no dict; give memory_length and sink_tokens alone"),
+        ([2], "reading = [2]; copy the run folder again"),
         ({"sink_tokens": 21}, "sink_tokens = 21; give at most memory_length = 20"),
         ({"memory_length": "x"}, "memory_length = 'x'; give a whole number"),
     ],

@@ -1,4 +1,7 @@
-"""The chart parser: its parameters, its losses, trees with their confidence, and the interface of all systems."""
+"""The chart parser: its parameters, its losses, trees with their confidence, and the interface of all systems.
+
+The plain form is ``tests/models/chart/plain.py``.
+"""
 
 from __future__ import annotations
 

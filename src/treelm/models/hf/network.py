@@ -4,6 +4,7 @@ p(word | words before it), of a tokenizer that marks where words begin, is the p
 the probability that the word then ends, by the one that the word before has ended there (Pimentel & Meister 2024; Oh &
 Schuler 2024): log p(s_1) - log B + log p(s_2) + ... + log B', where B sums over all tokens that begin a word or end the
 text. ``CausalVocabulary`` makes the end of a word a token of its own, so that each factor is a token's probability.
+The plain form is ``tests/models/hf/plain.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The LSTM language model; with its regularisers, AWD-LSTM (Merity, Keskar & Socher 2018)."""
+"""The LSTM language model; with its regularisers, AWD-LSTM (Merity, Keskar & Socher 2018).
+
+The plain form is ``tests/models/lstm/plain.py``.
+"""
 
 from __future__ import annotations
 

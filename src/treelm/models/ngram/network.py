@@ -1,4 +1,7 @@
-"""The n-gram model behind the interface of all systems."""
+"""The n-gram model behind the interface of all systems.
+
+The plain forms are ``tests/models/ngram/plain.py`` and ``plain_pruning.py``.
+"""
 
 from __future__ import annotations
 

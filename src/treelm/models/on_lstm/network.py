@@ -1,4 +1,7 @@
-"""The ON-LSTM language model (Shen, Tan, Sordoni & Courville 2019), with the regularisers of AWD-LSTM."""
+"""The ON-LSTM language model (Shen, Tan, Sordoni & Courville 2019), with the regularisers of AWD-LSTM.
+
+The plain form is ``tests/models/on_lstm/plain.py``.
+"""
 
 from __future__ import annotations
 

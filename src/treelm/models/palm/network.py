@@ -1,4 +1,7 @@
-"""PaLM (Peng, Schwartz & Smith 2019): AWD-LSTM with attention over spans between two layers."""
+"""PaLM (Peng, Schwartz & Smith 2019): AWD-LSTM with attention over spans between two layers.
+
+The plain form is ``tests/models/palm/plain.py``.
+"""
 
 from __future__ import annotations
 

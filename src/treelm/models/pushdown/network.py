@@ -1,7 +1,7 @@
 """The language model with pushdown layers: its parameters and its losses.
 
-Shapes: B sentences, n positions of a batch without padding, T of the longest sentence, W tokens, D units, V tokens of
-the vocabulary.
+The plain form is ``tests/models/pushdown/plain.py``. Shapes: B sentences, n positions of a batch without padding, T of
+the longest sentence, W tokens, D units, V tokens of the vocabulary.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """The decoder-only Transformer: a language model of sentences and of streams (Radford et al. 2019; Dai et al. 2019).
 
-Shapes: T steps, B rows, n tokens of a batch without padding, D units, N layers, M tokens of memory, K first tokens of
-a row that are kept beside it (sinks), V tokens of the vocabulary (the end token is V).
+The plain form is ``tests/models/transformer/plain.py``. Shapes: T steps, B rows, n tokens of a batch without padding,
+D units, N layers, M tokens of memory, S = M + T that may be seen, K first tokens of a row that are kept beside it
+(sinks), V tokens of the vocabulary (the end token is V).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +23,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.capabilities import Parser
-from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
+from treelm.models.layers.attention import AttentionBlock, Rotary, Sight, start_normal
 from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.gold_trees import without_unparsed
@@ -34,9 +36,22 @@ from treelm.models.scores import Loss, Losses, SubwordAggregation
 from treelm.models.streams import StreamLM, stream_of
 from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin_chart, treereg_loss
 from treelm.models.transformer.config import TransformerConfig
-from treelm.models.transformer.reading import TransformerState, causal_sight, sight_between
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerState(StreamState):
+    """Knowledge of n sentences after some tokens: keys and values of all of them, written once and shared by states."""
+
+    cache: KeyValueCache
+    num_before: int = 0  # tokens in view that precede the sentences
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens in the cache: those read, and those before them, of which the last is an end."""
+        return [self.num_before + 1 + number for number in self.num_tokens_read]
+
 
 PLANTED_HEAD = 0
 """Head of the last layer whose attention tree planting teaches."""
@@ -380,3 +395,32 @@ class Transformer(StreamLM, Parser):
         if self.places is not None and num_steps > len(self.places):
             found = f"{num_steps - 1} tokens in a row, of which learned positions take {len(self.places) - 1}"
             raise InputError(found, where=where, remedy="raise max_length, or train with positions = 'relative'")
+
+
+def sight_between(queries: Tensor, keys: Tensor, config: TransformerConfig, *, first: Tensor | None = None) -> Sight:
+    """Sight of queries at places (B or 1, T) of keys at places (B or 1, S), from the place ``first`` (B,) on.
+
+    ``first`` is where rows begin, 0 without it: from there on come the sinks, which are seen from everywhere.
+    """
+    distance = queries[:, :, None] - keys[:, None, :]
+    hidden = distance < 0
+    if config.memory_length:
+        is_far = distance > config.memory_length
+        if config.sink_tokens:
+            is_far = is_far & (keys >= config.sink_tokens + (0 if first is None else first[:, None]))[:, None, :]
+        hidden = hidden | is_far
+    if first is not None:
+        hidden = hidden | (keys < first[:, None])[:, None, :]
+    relative = (distance.clamp(0, config.max_distance),) if config.positions == "relative" else ()
+    rotary = Rotary(queries, keys) if config.positions == "rotary" else None
+    is_near = first is None or not config.sink_tokens
+    met = (min(config.max_distance + 1, keys.shape[1]),) if relative and is_near else None
+    return Sight(hidden[:, None], relative, rotary, met)
+
+
+def causal_sight(num_steps: int, config: TransformerConfig, device: torch.device) -> Sight:
+    """Sight of the T tokens of sentences, each from its start."""
+    places = torch.arange(num_steps, device=device)[None]
+    sight = sight_between(places, places, config)
+    is_all = not config.memory_length or num_steps <= config.memory_length + 1
+    return sight._replace(hidden=None) if is_all and config.positions != "relative" else sight

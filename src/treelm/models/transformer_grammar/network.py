@@ -1,5 +1,6 @@
 """The Transformer Grammar: its parameters and its losses.
 
+The plain forms are ``tests/models/transformer_grammar/plain.py`` and, of bottom-up derivations, ``plain_bottom_up.py``.
 Shapes: n positions of a batch without padding, A actions, W tokens, D units, L labels, V tokens of the vocabulary.
 """
 
