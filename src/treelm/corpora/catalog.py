@@ -87,11 +87,8 @@ def corpus_names() -> list[str]:
 
 def is_corpus_name(text: str) -> bool:
     """Tell whether a text is the name of a corpus, also of one that is not here, and no path."""
-    return _is_packaged(text) or package_of_made_corpus(text) is not None or text in corpus_names()
-
-
-def _is_packaged(name: str) -> bool:
-    return name == PACKAGED or package_of_corpus(name) is not None
+    of_packages = text == PACKAGED or package_of_corpus(text) or package_of_made_corpus(text)
+    return bool(of_packages) or text in corpus_names()
 
 
 def corpus_entry(name: str) -> CorpusEntry:
@@ -127,16 +124,13 @@ def corpus_entry(name: str) -> CorpusEntry:
 def show(name: str) -> str:
     """The content, makers and licence of a corpus, as text for people."""
     entry = corpus_entry(name)
-    lines = [entry.name, f"  {entry.description}" if entry.description else None, f"  licence: {entry.licence}"]
-    lines += [f"  {split}: {_list_files(formats)}" for split, formats in entry.splits.items()]
-    shown = [line for line in lines if line is not None]
+    shown = [entry.name, *([f"  {entry.description}"] if entry.description else []), f"  licence: {entry.licence}"]
+    for split, formats in entry.splits.items():
+        places = {form: file.url if isinstance(file, Download) else file for form, file in formats.items()}
+        shown.append(f"  {split}: {', '.join(f'{form} {place}' for form, place in places.items())}")
     if entry.documents is not None:
         shown += ["", *_count_documents(entry.documents)]
     return "\n".join([*shown, "", entry.attribution.rstrip()]).rstrip() + "\n"
-
-
-def _list_files(formats: Mapping[Format, Path | Download]) -> str:
-    return ", ".join(f"{format} {file.url if isinstance(file, Download) else file}" for format, file in formats.items())
 
 
 def _gum_open() -> CorpusEntry:
