@@ -44,11 +44,11 @@ def lstm(vocabulary: Vocabulary) -> LSTM:
 
 def plain_nats(model: LSTM, tokens: list[int]) -> float:
     """-log p of a text, token by token, from the zero state."""
-    state, carried, before = 0.0, model.begin(1), model.end
+    state, carried, before = 0.0, model.init_state(1), model.end
     model.eval()
     with torch.no_grad():
         for token in tokens:
-            reading = model.read(torch.tensor([[before]]), carried)
+            reading = model.forward(torch.tensor([[before]]), carried)
             logits = model.decoder_weight @ reading.outputs[0, 0] + model.decoder_bias
             state -= logits.log_softmax(0)[token].item()
             carried, before = reading.carried, token
@@ -79,8 +79,8 @@ def test_stream_rows_cover_all_tokens() -> None:
     expected, model = 0.0, model.eval()
     for start in range(0, 24, 5):
         rest = tokens[start : start + 5]
-        carried, before = model.begin(1), tokens[start - 1] if start else model.end
-        reading = model.read(torch.tensor([[before], *([one] for one in rest[:-1])]), carried)
+        carried, before = model.init_state(1), tokens[start - 1] if start else model.end
+        reading = model.forward(torch.tensor([[before], *([one] for one in rest[:-1])]), carried)
         logits = reading.outputs[:, 0] @ model.decoder_weight.T + model.decoder_bias
         expected -= logits.log_softmax(1)[torch.arange(len(rest)), rest].sum().item()
     assert sums.tokens_nats + sums.end_nats == pytest.approx(expected)

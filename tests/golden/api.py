@@ -13,6 +13,7 @@ import torch
 import treelm
 from treelm.errors import InputError
 from treelm.inference.loading import run_search
+from treelm.models import capabilities
 from treelm.models.capabilities import (
     DocumentContext,
     Parser,
@@ -124,7 +125,7 @@ def nbest(lm: Any, texts: Sequence[str], number: int) -> Any:
 
 def annotate(lm: Any, texts: Sequence[str]) -> Any:
     """Trees with tags and confidence."""
-    return [(str(one.tree), one.tags, one.confidence) for one in lm.annotate(texts)]
+    return [(str(one.tree), one.tags, one.confidence) for one in capabilities.annotate(lm, texts)]
 
 
 def used_rules(lm: Any, texts: Sequence[str]) -> Any:

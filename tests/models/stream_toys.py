@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.models.rnng.worlds import Tokens
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.layers.dropout import dropout
-from treelm.models.readings import Carried, Reading
+from treelm.models.stream_outputs import RecurrentState, StreamOutput
 from treelm.models.streams import DistanceParser, StreamLM
 
 AWD: dict[str, Any] = {
@@ -58,10 +58,10 @@ class ToyStreamLM(StreamLM):
     def decoder_bias(self) -> Tensor:
         return self.bias
 
-    def begin(self, num_rows: int) -> Carried:
+    def init_state(self, num_rows: int) -> RecurrentState:
         return {"hidden": self.embedding.new_zeros(num_rows, self.config.size)}
 
-    def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
+    def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
         hidden, steps = carried["hidden"], []
         for tokens in inputs:
             hidden = torch.tanh(self.embedding[tokens] + hidden @ self.recurrent.T)
@@ -71,7 +71,7 @@ class ToyStreamLM(StreamLM):
         if self.training and self.config.activation_penalty:
             kept = outputs if mask is None else outputs[mask]
             penalty = {"activation": self.config.activation_penalty * kept.pow(2).mean()}
-        return Reading(
+        return StreamOutput(
             outputs=dropout(outputs, self.config.dropout, training=self.training),
             carried={"hidden": hidden},
             regularisers=penalty,

@@ -21,9 +21,9 @@ from treelm.inference.batching import in_batches
 from treelm.inference.generation import generate
 from treelm.inference.processes import in_process
 from treelm.models.capabilities import Parser, require
-from treelm.models.readings import Carried, Reading, check_carried
 from treelm.models.scores import NoLogProbability
 from treelm.models.states import TextState
+from treelm.models.stream_outputs import RecurrentState, StreamOutput, check_carried
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -66,9 +66,9 @@ def test_two_segments_are_one_pass_bit_for_bit(cut: int) -> None:
     second, after = model.stream_losses(stream_batch(TOKENS, start=cut, stop=20), between)
     assert torch.equal(carried["hidden"], after["hidden"])
     assert not between["hidden"].requires_grad
-    outputs = model.read(torch.from_numpy(TOKENS.T), model.begin(5)).outputs
-    inside = model.read(torch.from_numpy(TOKENS.T[:cut]), model.begin(5))
-    beyond = model.read(torch.from_numpy(TOKENS.T[cut:]), inside.carried)
+    outputs = model.forward(torch.from_numpy(TOKENS.T), model.init_state(5)).outputs
+    inside = model.forward(torch.from_numpy(TOKENS.T[:cut]), model.init_state(5))
+    beyond = model.forward(torch.from_numpy(TOKENS.T[cut:]), inside.carried)
     assert torch.equal(outputs, torch.cat([inside.outputs, beyond.outputs]))
     assert (first.total + second.total).item() == pytest.approx(whole.total.item(), rel=1e-6)
 
@@ -167,8 +167,10 @@ def test_scores_follow_the_weights() -> None:
 class Growing(ToyStreamLM):
     """Keeps all that it has read, as a cache of keys and values does."""
 
-    def read(self, inputs: torch.Tensor, carried: Carried, *, mask: torch.Tensor | None = None) -> Reading:
-        reading = super().read(inputs, {"hidden": carried["hidden"][:, -self.config.size :]}, mask=mask)
+    def forward(
+        self, inputs: torch.Tensor, carried: RecurrentState, *, mask: torch.Tensor | None = None
+    ) -> StreamOutput:
+        reading = super().forward(inputs, {"hidden": carried["hidden"][:, -self.config.size :]}, mask=mask)
         grown = torch.cat([carried["hidden"], reading.carried["hidden"]], 1)
         return replace(reading, carried={"hidden": grown})
 
@@ -256,7 +258,9 @@ def test_a_model_without_trees_says_so_in_one_line() -> None:
 
 def test_trees_are_built_from_the_distances_of_the_steps() -> None:
     model = toy(ToyParsingStreamLM)
-    hidden = model.exact().read(torch.tensor([[8], *([int(word)] for word in SENTENCES[0])]), model.exact().begin(1))
+    hidden = model.exact().forward(
+        torch.tensor([[8], *([int(word)] for word in SENTENCES[0])]), model.exact().init_state(1)
+    )
     expected = hidden.outputs[1:, 0, 0].numpy()
     np.testing.assert_allclose(model.distances(SENTENCES)[0], expected, atol=1e-9)
     assert model.parse(SENTENCES)[0] == tree_from_distances(SENTENCES[0], expected)
@@ -299,7 +303,7 @@ def test_evaluation_without_gold_trees_leaves_f1_out_and_says_so() -> None:
 def test_cross_entropy_is_the_library_function() -> None:
     model = toy()
     batch = stream_batch(TOKENS, start=0, stop=20)
-    outputs = model.read(torch.from_numpy(batch.inputs), model.begin(5)).outputs.flatten(0, 1)
+    outputs = model.forward(torch.from_numpy(batch.inputs), model.init_state(5)).outputs.flatten(0, 1)
     logits = functional.linear(outputs, model.embedding, model.bias)
     expected = functional.cross_entropy(logits, torch.from_numpy(batch.targets).flatten(), reduction="sum")
     assert model.stream_losses(batch, None)[0].total.item() == pytest.approx(expected.item(), rel=1e-6)

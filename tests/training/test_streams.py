@@ -138,7 +138,7 @@ def test_segments_of_training_go_on_where_the_one_before_stopped(tmp_path: Path)
     found = [step.loss.total for step in begin(again, tmp_path / "run")][: len(expected)]
     assert found == pytest.approx(expected, rel=1e-5)
     segments = [batch for batch in set_up(recipe).batches if isinstance(batch, StreamBatch)]
-    apart = [model.stream_losses(batch, model.begin(len(batch)))[0].total.item() for batch in segments]
+    apart = [model.stream_losses(batch, model.init_state(len(batch)))[0].total.item() for batch in segments]
     assert apart[0] == pytest.approx(expected[0], rel=1e-5)
     assert apart != pytest.approx(expected, rel=1e-5)
 

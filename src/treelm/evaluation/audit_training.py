@@ -70,7 +70,7 @@ def training_log_probs(model: StreamLM, sentences: Sentences) -> list[FloatArray
     batch = encode_words(sentences, model.vocabulary)
     inputs, targets, mask = network.pad(batch)
     with dropout_off(network):
-        outputs = network.read(inputs, network.begin(len(sentences)), mask=None if mask.all() else mask).outputs
+        outputs = network.forward(inputs, network.init_state(len(sentences)), mask=None if mask.all() else mask).outputs
     log_probs = network.target_log_probs(outputs, targets).cpu().numpy().round(DECIMALS)
     lengths = np.diff(batch.token_offsets)
     return [log_probs[: length + 1, row] for row, length in enumerate(lengths.tolist())]

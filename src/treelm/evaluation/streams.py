@@ -30,7 +30,7 @@ from treelm.models.base import LanguageModel
 from treelm.models.capabilities import DocumentContext, TreeConditioned, has, require
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.softmax import target_log_probs
-from treelm.models.readings import Carried
+from treelm.models.stream_outputs import RecurrentState
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import Recipe
 
@@ -133,7 +133,7 @@ def stream_likelihood(lm: LanguageModel, corpus: PreparedCorpus, protocol: Strea
         keep_rest=True,
         constituents=has(lm, TreeConditioned),
     )
-    carried: Carried = {}
+    carried: RecurrentState = {}
     cache = None if protocol.cache is None else ContinuousCache(protocol.cache)
     device, weight = lm.decoder_weight.device, lm.decoder_weight
     tokens_nats = end_nats = 0.0

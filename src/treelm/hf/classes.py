@@ -102,7 +102,7 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
             places = torch.arange(input_ids.shape[1], device=input_ids.device)
             input_ids = input_ids.gather(1, (places + missing) % len(places))
             shift = (places - missing) % len(places)
-        reading = self.lm.read(input_ids.T, self.lm.begin(len(input_ids)))
+        reading = self.lm.forward(input_ids.T, self.lm.init_state(len(input_ids)))
         logits = functional.linear(reading.outputs, self.lm.decoder_weight, self.lm.decoder_bias).transpose(0, 1)
         if shift is not None:
             logits = logits.gather(1, shift[..., None].expand_as(logits))

@@ -65,7 +65,7 @@ Config = TypeVar("Config", bound=AWDConfig)
 class AWDStreamLM(StreamLM, Generic[Config]):
     """A language model of embedding, recurrent layers and a softmax over the tied embedding.
 
-    Subclasses add their layers, whose dropouts are their own, and implement ``begin`` and ``read``.
+    Subclasses add their layers, whose dropouts are their own, and implement ``init_state`` and ``forward``.
     """
 
     def __init__(self, config: Config, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:

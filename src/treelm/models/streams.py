@@ -1,4 +1,4 @@
-"""Language models that read a stream step by step: everything on top of ``begin`` and ``read``.
+"""Language models that read a stream step by step: everything on top of ``init_state`` and ``forward``.
 
 Shapes: T steps, B rows, E size of what the decoder reads, V tokens of the vocabulary (the end token is V).
 """
@@ -27,8 +27,16 @@ from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.measures import word_boundaries
-from treelm.models.readings import Carried, Reading, StreamState, WordMetric, check_carried, score_of, to_host
 from treelm.models.scores import Loss, Losses, SentenceScore
+from treelm.models.stream_outputs import (
+    RecurrentState,
+    StreamOutput,
+    StreamState,
+    WordMetric,
+    check_carried,
+    score_of,
+    to_host,
+)
 from treelm.models.structures import Distances, Structure, tokens_of_words
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
@@ -60,14 +68,14 @@ class StreamLM(LanguageModel, DocumentContext):
     # What a system implements.
 
     @abstractmethod
-    def begin(self, num_rows: int) -> Carried:
+    def init_state(self, num_rows: int) -> RecurrentState:
         """The zero state of B rows, on the network's device and in its precision.
 
-        Tensors (B, ...) whose names and shapes ``read`` keeps: a state does not grow from step to step.
+        Tensors (B, ...) whose names and shapes ``forward`` keeps: a state does not grow from step to step.
         """
 
     @abstractmethod
-    def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
+    def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
         """Read tokens (T, B), going on from ``carried``.
 
         ``mask`` (T, B) is False at steps that belong to nobody, all at the ends of rows: nothing may depend on them but
@@ -100,10 +108,10 @@ class StreamLM(LanguageModel, DocumentContext):
     def losses(self, batch: SentenceBatch) -> Losses:
         """Losses of every token and end, sums of -log p in nats; every sentence by itself, from the zero state."""
         inputs, targets, mask = self.pad(batch)
-        reading = self.read(inputs, self.begin(len(batch)), mask=None if mask.all() else mask)
+        reading = self.forward(inputs, self.init_state(len(batch)), mask=None if mask.all() else mask)
         return self._losses(reading, targets, mask, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
-    def stream_losses(self, batch: StreamBatch, carried: Carried | None) -> tuple[Losses, Carried]:
+    def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
         """Losses of a segment and what the next one begins with, detached.
 
         As the field counts words of streams, an end is one more word: ``num_words`` counts both.
@@ -118,26 +126,26 @@ class StreamLM(LanguageModel, DocumentContext):
         losses = self._losses(reading, targets, mask, whole=mask is None, **count)
         return losses, {name: tensor.detach() for name, tensor in reading.carried.items()}
 
-    def read_segment(self, batch: StreamBatch, carried: Carried | None) -> Reading:
+    def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
         """Read a segment of a stream, with all that its batch says of it; ``carried`` as in ``stream_losses``."""
         inputs = self._tensor(batch.inputs)
         mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
         before = self._continued(batch, carried)
-        reading = self.read(inputs, before, mask=mask)
+        reading = self.forward(inputs, before, mask=mask)
         check_carried(before, reading.carried, system=self.system)
         return reading
 
-    def _continued(self, batch: StreamBatch, carried: Carried | None) -> Carried:
+    def _continued(self, batch: StreamBatch, carried: RecurrentState | None) -> RecurrentState:
         """The state that a segment begins with. Raises ``InputError`` if it continues and nothing is carried."""
         if not batch.continues:
-            return self.begin(len(batch))
+            return self.init_state(len(batch))
         if carried is None:
             raise InputError("a segment that continues without the one before", remedy="read a stream from its start")
         return carried
 
     def _losses(
         self,
-        reading: Reading,
+        reading: StreamOutput,
         targets: Tensor,
         mask: Tensor | None,
         *,
@@ -249,7 +257,7 @@ class StreamLM(LanguageModel, DocumentContext):
         weight = exact.decoder_weight
         return functional.linear(hidden.to(weight.dtype), weight, exact.decoder_bias).double().log_softmax(1)
 
-    def scores_of(self, batch: SentenceBatch, reading: Reading, targets: Tensor) -> list[SentenceScore]:
+    def scores_of(self, batch: SentenceBatch, reading: StreamOutput, targets: Tensor) -> list[SentenceScore]:
         """The score of every sentence of a batch, from its reading and its targets (T, B)."""
         log_probs = to_host(self.target_log_probs(reading.outputs, targets))
         metrics = self.word_metrics(reading)
@@ -259,7 +267,7 @@ class StreamLM(LanguageModel, DocumentContext):
             for row in range(len(batch))
         ]
 
-    def word_metrics(self, reading: Reading) -> dict[str, WordMetric]:
+    def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
         """Values of words that a reading gives beside their probabilities, under the names of ``word_columns``.
 
         Here: the distance before each word, if the system finds distances.
@@ -269,18 +277,18 @@ class StreamLM(LanguageModel, DocumentContext):
 
     @torch.no_grad()
     def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """log p of targets (T, B) from ``Reading.outputs``: (T, B) float64, in nats."""
+        """log p of targets (T, B) from ``StreamOutput.outputs``: (T, B) float64, in nats."""
         flat = target_log_probs(outputs.flatten(0, 1), self.decoder_weight, self.decoder_bias, targets.flatten())
         return flat.view(targets.shape)
 
     @torch.no_grad()
     def _read_sentences(
         self, sentences: Sequence[Sequence[str]]
-    ) -> list[tuple[list[int], SentenceBatch, Reading, Tensor]]:
+    ) -> list[tuple[list[int], SentenceBatch, StreamOutput, Tensor]]:
         """Groups of sentences of similar length: their numbers, tokens, reading by ``exact``, and targets (T, B)."""
         exact = self.exact()
         return [
-            (numbers, batch, exact.read(inputs, exact.begin(len(batch)), mask=mask), targets)
+            (numbers, batch, exact.forward(inputs, exact.init_state(len(batch)), mask=mask), targets)
             for numbers, batch, inputs, targets, mask in self._padded(sentences)
         ]
 
@@ -301,8 +309,8 @@ class StreamLM(LanguageModel, DocumentContext):
         """The state before the first word, after the end token that stands before a sentence."""
         exact = self.exact()
         inputs = torch.full((1, num_sentences), self.end, device=self.decoder_weight.device)
-        zero = exact.begin(num_sentences)
-        reading = exact.read(inputs, zero)
+        zero = exact.init_state(num_sentences)
+        reading = exact.forward(inputs, zero)
         check_carried(zero, reading.carried, system=self.system)
         empty: tuple[tuple[()], ...] = ((),) * num_sentences
         return StreamState(words=empty, tokens=empty, carried=reading.carried, hidden=reading.outputs[0])
@@ -310,10 +318,10 @@ class StreamLM(LanguageModel, DocumentContext):
     @torch.no_grad()
     def _start_after(self, sentences: Sequence[Sequence[str]]) -> StreamState:
         """The state after these sentences, with an end before, between and after them."""
-        exact, carried = self.exact(), self.exact().begin(1)
+        exact, carried = self.exact(), self.exact().init_state(1)
         tokens = torch.from_numpy(stream_of(self, encode_words(sentences, self.vocabulary)))
         for inputs in torch.split(tokens.to(self.decoder_weight.device)[:, None], _STEPS):
-            reading = exact.read(inputs, carried)
+            reading = exact.forward(inputs, carried)
             carried = reading.carried
         return StreamState(words=((),), tokens=((),), carried=carried, hidden=reading.outputs[-1])
 
@@ -326,7 +334,7 @@ class StreamLM(LanguageModel, DocumentContext):
             return before
         rows, inputs = torch.tensor(read, device=before.hidden.device).unbind(1)
         own = {name: tensor[rows] for name, tensor in before.carried.items()}
-        reading = self.exact().read(inputs[None], own)
+        reading = self.exact().forward(inputs[None], own)
         check_carried(own, reading.carried, system=self.system)
         carried = {name: old.index_copy(0, rows, reading.carried[name]) for name, old in before.carried.items()}
         hidden = before.hidden.index_copy(0, rows, reading.outputs[0])
@@ -352,13 +360,15 @@ class DistanceParser(StreamLM, Parser):
     tree_builder: Literal["unbiased", "biased"] = "unbiased"
     """Builder of trees from distances, see ``tree_from_distances``."""
 
-    def read_structure(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Mapping[str, Tensor]:
-        """``Reading.structure`` alone; a system whose structure does not need all of its network computes less."""
-        return self.read(inputs, carried, mask=mask).structure
+    def read_structure(
+        self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None
+    ) -> Mapping[str, Tensor]:
+        """``StreamOutput.structure`` alone; a system whose structure does not need all of its network computes less."""
+        return self.forward(inputs, carried, mask=mask).structure
 
     @torch.no_grad()
     def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The syntactic distance before every token of every sentence, from ``Reading.structure["distances"]``.
+        """The syntactic distance before every token of every sentence, from ``StreamOutput.structure["distances"]``.
 
         Raises ``InputError`` for a system without structure.
         """
@@ -366,7 +376,7 @@ class DistanceParser(StreamLM, Parser):
         found: list[NDArray[np.float64]] = [np.zeros(0)] * len(sentences)
         exact = self.exact()
         for numbers, batch, inputs, _, mask in self._padded(words_of_each(sentences)):
-            structure = exact.read_structure(inputs, exact.begin(len(batch)), mask=mask)
+            structure = exact.read_structure(inputs, exact.init_state(len(batch)), mask=mask)
             values = structure["distances"].double().cpu().numpy()
             for row, number in enumerate(numbers):
                 found[number] = values[1 : len(batch.tokens_of(row)) + 1, row].round(DECIMALS)
@@ -417,16 +427,16 @@ def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 @torch.no_grad()
-def read_in_a_row(lm: StreamLM, batch: SentenceBatch) -> Iterator[tuple[Reading, Tensor]]:
+def read_in_a_row(lm: StreamLM, batch: SentenceBatch) -> Iterator[tuple[StreamOutput, Tensor]]:
     """Read sentences as one stream, with an end before, between and after them: readings, and targets (T, 1)."""
     exact = lm.exact()
     stream = stream_of(lm, batch)
     tokens = torch.from_numpy(stream).to(exact.decoder_weight.device)
-    carried = exact.begin(1)
+    carried = exact.init_state(1)
     steps = _STEPS if carried else len(stream)  # what carries nothing knows of a text what it reads at once
     for start in range(0, len(stream) - 1, steps):
         inputs = tokens[start : start + steps][: len(stream) - 1 - start, None]
-        reading = exact.read(inputs, carried)
+        reading = exact.forward(inputs, carried)
         carried = reading.carried
         yield reading, tokens[start + 1 : start + 1 + len(inputs), None]
 

@@ -13,7 +13,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import LanguageModel, Losses
 from treelm.models.layers.devices import device_of
-from treelm.models.readings import Carried
+from treelm.models.stream_outputs import RecurrentState
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, part_of
@@ -23,7 +23,7 @@ from treelm.training.numerics import low_precision
 _logger = logging.getLogger(__name__)
 
 
-ShardStates = dict[int, Carried]
+ShardStates = dict[int, RecurrentState]
 """Hidden states of a stream's rows by shard, for the next segment; a process has those of its own shards."""
 
 
@@ -52,7 +52,7 @@ def losses_in_parts(
         try:
             for shard, rows in shards.items():
                 with draws(shard):
-                    states: list[Carried] = []
+                    states: list[RecurrentState] = []
                     for start in range(rows.start, rows.stop, size or len(batch)):
                         here = slice(start, min(start + (size or len(batch)), rows.stop))
                         part = part_of(batch, here, model.vocabulary.ends_word)
@@ -80,7 +80,7 @@ def losses_in_parts(
         size = _half(part, splits=not (model.training and model.couples_sentences))
 
 
-def join_rows(parts: Sequence[Carried]) -> Carried:
+def join_rows(parts: Sequence[RecurrentState]) -> RecurrentState:
     """Join the hidden states of several parts' rows along the rows."""
     return parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 

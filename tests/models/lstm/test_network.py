@@ -119,9 +119,9 @@ def test_two_segments_are_one_pass_but_for_rounding(num_rows: int, dtype: torch.
     # Products of other numbers of rows may take other kernels, which add up in another order.
     network = lstm(**AWD).eval().to(dtype)
     inputs = torch.from_numpy(np.random.default_rng(0).integers(0, 9, (20, num_rows)))
-    whole = network.read(inputs, network.begin(num_rows))
-    first = network.read(inputs[:7], network.begin(num_rows))
-    second = network.read(inputs[7:], first.carried)
+    whole = network.forward(inputs, network.init_state(num_rows))
+    first = network.forward(inputs[:7], network.init_state(num_rows))
+    second = network.forward(inputs[7:], first.carried)
     together = {"outputs": torch.cat([first.outputs, second.outputs]), **second.carried}
     torch.testing.assert_close(together, {"outputs": whole.outputs, **whole.carried}, rtol=0, atol=rounding)
 

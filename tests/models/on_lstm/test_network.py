@@ -112,9 +112,9 @@ def test_two_segments_are_one_pass_but_for_rounding(cut: int, dtype: torch.dtype
     # Products of other numbers of rows may take other kernels, which add up in another order.
     network = on_lstm().eval().to(dtype)
     inputs = torch.from_numpy(TOKENS.T)
-    whole = network.read(inputs, network.begin(4))
-    first = network.read(inputs[:cut], network.begin(4))
-    second = network.read(inputs[cut:], first.carried)
+    whole = network.forward(inputs, network.init_state(4))
+    first = network.forward(inputs[:cut], network.init_state(4))
+    second = network.forward(inputs[cut:], first.carried)
     together = {"outputs": torch.cat([first.outputs, second.outputs]), **second.carried}
     torch.testing.assert_close(together, {"outputs": whole.outputs, **whole.carried}, rtol=0, atol=rounding)
 

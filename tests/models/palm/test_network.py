@@ -84,9 +84,9 @@ def test_each_regulariser_acts_in_training_and_only_there(name: str) -> None:
 def test_two_segments_are_one_pass(config: dict[str, Any], cut: int) -> None:
     network = palm(**config).eval()
     inputs = torch.from_numpy(tokens(14, 4).T)
-    whole = network.read(inputs, network.begin(4))
-    first = network.read(inputs[:cut], network.begin(4))
-    second = network.read(inputs[cut:], first.carried)
+    whole = network.forward(inputs, network.init_state(4))
+    first = network.forward(inputs[:cut], network.init_state(4))
+    second = network.forward(inputs[cut:], first.carried)
     torch.testing.assert_close(torch.cat([first.outputs, second.outputs]), whole.outputs, rtol=0, atol=1e-12)
     for name, tensor in whole.carried.items():
         torch.testing.assert_close(second.carried[name], tensor, rtol=0, atol=1e-12)
@@ -114,13 +114,13 @@ def test_what_comes_later_and_other_rows_change_nothing_at_all(
 
 def outputs_of(network: PaLM, inputs: Tensor) -> Tensor:
     torch.manual_seed(5)  # the same dropout masks
-    before = network.begin(inputs.shape[1])
+    before = network.init_state(inputs.shape[1])
     carried = {
         name: value.clone() if name == "reach" else torch.linspace(-1, 1, value.numel()).view(value.shape).to(value)
         for name, value in before.items()
     }
     carried["reach"] += 2
-    return network.read(inputs, carried).outputs.detach()
+    return network.forward(inputs, carried).outputs.detach()
 
 
 def test_padding_enters_nothing() -> None:
@@ -130,7 +130,7 @@ def test_padding_enters_nothing() -> None:
     for padding in (0, 5):
         torch.manual_seed(0)
         network = palm(activation_penalty=1.0, difference_penalty=1.0)
-        reading = network.read(inputs.where(mask, padding), network.begin(3), mask=mask)
+        reading = network.forward(inputs.where(mask, padding), network.init_state(3), mask=mask)
         results.append((reading.outputs[mask], *reading.regularisers.values()))
     for one, other in zip(*results, strict=True):
         assert torch.equal(one, other)
@@ -138,7 +138,7 @@ def test_padding_enters_nothing() -> None:
 
 def test_weights_of_spans_sum_to_one_where_there_is_a_span() -> None:
     network = palm()
-    weights = network.read(torch.from_numpy(tokens(9, 4).T), network.begin(4)).structure["span_weights"]
+    weights = network.forward(torch.from_numpy(tokens(9, 4).T), network.init_state(4)).structure["span_weights"]
     assert (weights[0] == 0).all()
     torch.testing.assert_close(weights[1:].sum(2), torch.ones(8, 4).double())
     assert (weights[2, :, 2:] == 0).all()  # two tokens have been read

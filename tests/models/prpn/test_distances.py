@@ -100,7 +100,7 @@ def test_looking_changes_nothing_and_sees_what_training_computes(norm: str) -> N
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     calm = prpn(variant="released", norm=norm, num_slots=3)
-    distances = calm.read(torch.from_numpy(batch.inputs), calm.begin(2)).structure["distances"]
+    distances = calm.forward(torch.from_numpy(batch.inputs), calm.init_state(2)).structure["distances"]
     assert found == shares(distances.detach())
 
 

@@ -128,4 +128,4 @@ def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:
 def test_statistics_of_one_token_are_a_user_error() -> None:
     network = prpn(norm="batch")
     with pytest.raises(InputError, match="no statistics"):
-        network.read(torch.zeros(1, 1, dtype=torch.int64), network.begin(1))
+        network.forward(torch.zeros(1, 1, dtype=torch.int64), network.init_state(1))

@@ -83,7 +83,7 @@ def test_equals_the_plain_form(name: str, training: bool) -> None:
     plain = PlainPRPN(network).read(inputs)
     slow = loss_of(network, plain.outputs)
     expected = gradients(network, slow)
-    reading = network.read(inputs, network.begin(inputs.shape[1]))
+    reading = network.forward(inputs, network.init_state(inputs.shape[1]))
     fast = loss_of(network, reading.outputs)
     assert abs(fast.item() - slow.item()) < 1e-10
     if has(network, Parser):
@@ -95,9 +95,9 @@ def test_equals_the_plain_form(name: str, training: bool) -> None:
 def test_two_segments_equal_one_pass_also_in_gradients(config: dict[str, Any]) -> None:
     network = prpn(**config).eval()
     inputs = tokens(11)
-    whole = network.read(inputs, network.begin(3))
-    first = network.read(inputs[:4], network.begin(3))
-    second = network.read(inputs[4:], first.carried)
+    whole = network.forward(inputs, network.init_state(3))
+    first = network.forward(inputs[:4], network.init_state(3))
+    second = network.forward(inputs[4:], first.carried)
     assert (torch.cat([first.outputs, second.outputs]) - whole.outputs).abs().max() < 1e-10
     for name, tensor in whole.carried.items():
         assert torch.equal(tensor.isinf(), second.carried[name].isinf())
@@ -112,9 +112,9 @@ def test_distances_alone_are_those_of_the_whole_network(config: dict[str, Any]) 
     network = prpn(**config).eval()
     inputs, mask = tokens(9), torch.ones(9, 3, dtype=torch.bool)
     mask[5:, 1] = False
-    before = network.read(inputs[:4], network.begin(3)).carried
+    before = network.forward(inputs[:4], network.init_state(3)).carried
     for rest in (None, mask[4:]):
-        whole = network.read(inputs[4:], before, mask=rest).structure
+        whole = network.forward(inputs[4:], before, mask=rest).structure
         alone = network.read_structure(inputs[4:], before, mask=rest)
         assert alone.keys() == whole.keys()
         assert torch.equal(alone["distances"], whole["distances"])
@@ -126,17 +126,17 @@ def test_the_plain_form_reads_segments_too() -> None:
     inputs, rows = tokens(11), [Row() for _ in range(3)]
     plain = PlainPRPN(network)
     segments = [plain.read(inputs[:4], rows).outputs, plain.read(inputs[4:], rows).outputs]
-    assert (torch.cat(segments) - network.read(inputs, network.begin(3)).outputs).abs().max() < 1e-10
+    assert (torch.cat(segments) - network.forward(inputs, network.init_state(3)).outputs).abs().max() < 1e-10
 
 
 @every_variant
 def test_token_by_token_equals_all_at_once(config: dict[str, Any]) -> None:
     network = prpn(**config).eval()
     inputs = tokens(8)
-    whole = network.read(inputs, network.begin(3)).outputs
-    carried, steps = network.begin(3), []
+    whole = network.forward(inputs, network.init_state(3)).outputs
+    carried, steps = network.init_state(3), []
     for step in inputs:
-        reading = network.read(step[None], carried)
+        reading = network.forward(step[None], carried)
         carried = reading.carried
         steps.append(reading.outputs)
     assert (torch.cat(steps) - whole).abs().max() < 1e-10
@@ -150,7 +150,7 @@ def test_padding_enters_nothing(config: dict[str, Any]) -> None:
     for padding in (0, 5):
         network = prpn(**config)
         padded = inputs.where(mask, padding)
-        reading = network.read(padded, network.begin(3), mask=mask)
+        reading = network.forward(padded, network.init_state(3), mask=mask)
         loss = -(reading.outputs[mask] @ network.decoder_weight.T).log_softmax(-1)[:, 0].sum()
         network.output_bias.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
@@ -166,27 +166,27 @@ def test_padding_enters_nothing(config: dict[str, Any]) -> None:
 
 def test_the_first_step_attends_to_nothing_but_in_the_released_variant_to_a_state_of_zeros() -> None:
     network = prpn()
-    assert (~network.begin(2)["distances"].isfinite()).all()
-    slots = network._slots(torch.cat([network.begin(2)["distances"].T, torch.ones(3, 2).double()]), None)
+    assert (~network.init_state(2)["distances"].isfinite()).all()
+    slots = network._slots(torch.cat([network.init_state(2)["distances"].T, torch.ones(3, 2).double()]), None)
     assert slots.log_weights[0].isinf().all()
     assert slots.log_weights[1].isfinite().sum() == 2  # one state a row
     released = prpn(variant="released")
-    slots = released._slots(torch.cat([released.begin(2)["distances"].T, torch.ones(3, 2).double()]), None)
+    slots = released._slots(torch.cat([released.init_state(2)["distances"].T, torch.ones(3, 2).double()]), None)
     assert slots.log_weights[0].isfinite().sum() == 2
 
 
 def test_long_reading_by_chunks_equals_short_ones() -> None:
     network = prpn().eval()
     inputs = tokens(300, 2)
-    whole = network.read(inputs, network.begin(2)).outputs
-    first = network.read(inputs[:170], network.begin(2))
-    second = network.read(inputs[170:], first.carried)
+    whole = network.forward(inputs, network.init_state(2)).outputs
+    first = network.forward(inputs[:170], network.init_state(2))
+    second = network.forward(inputs[170:], first.carried)
     assert (torch.cat([first.outputs, second.outputs]) - whole).abs().max() < 1e-10
 
 
 def test_gates_that_are_all_closed_give_finite_gradients_in_float32() -> None:
     network = prpn(temperature=1e4).float()
-    reading = network.read(tokens(20), network.begin(3))
+    reading = network.forward(tokens(20), network.init_state(3))
     loss = reading.outputs.square().sum() * 1e6
     loss.backward()  # type: ignore[no-untyped-call]
     grads = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
@@ -195,7 +195,7 @@ def test_gates_that_are_all_closed_give_finite_gradients_in_float32() -> None:
 
 def test_word_gradients_reach_the_parser() -> None:
     network = prpn(temperature=1.0)
-    loss_of(network, network.read(tokens(), network.begin(3)).outputs).backward()  # type: ignore[no-untyped-call]
+    loss_of(network, network.forward(tokens(), network.init_state(3)).outputs).backward()  # type: ignore[no-untyped-call]
     assert network.parser is not None
     assert network.parser.weight.grad is not None
     assert network.parser.weight.grad.abs().sum() > 0

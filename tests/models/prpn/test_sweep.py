@@ -70,10 +70,10 @@ def test_closed_slots_have_no_probability_and_no_gradient() -> None:
 def test_dropout_keeps_the_mean_and_touches_training_only() -> None:
     network = prpn(dropout=0.3, layer_dropout=0.2, recurrent_dropout=0.2)
     inputs = tokens(5)
-    outputs = [network.read(inputs, network.begin(3)).outputs for _ in range(2)]
+    outputs = [network.forward(inputs, network.init_state(3)).outputs for _ in range(2)]
     assert not torch.equal(*outputs)
     network.eval()
-    outputs = [network.read(inputs, network.begin(3)).outputs for _ in range(2)]
+    outputs = [network.forward(inputs, network.init_state(3)).outputs for _ in range(2)]
     assert torch.equal(*outputs)
 
 
@@ -90,7 +90,7 @@ def test_low_precision_is_close_and_its_gradient_too() -> None:
     for precision in ("fp32", "bf16"):
         network = prpn(temperature=1.0).float().eval()
         with matmul_precision(precision):  # type: ignore[arg-type]
-            outputs = network.read(tokens(), network.begin(3)).outputs
+            outputs = network.forward(tokens(), network.init_state(3)).outputs
             outputs.square().sum().backward()  # type: ignore[no-untyped-call]
         results.append((outputs, network.layers[0].recurrent.weight.grad))  # type: ignore[union-attr]
     for exact, close in zip(*results, strict=True):
@@ -101,7 +101,7 @@ def test_low_precision_is_close_and_its_gradient_too() -> None:
 def test_autocast_changes_nothing() -> None:
     network, inputs = prpn().float().eval(), tokens()
     with matmul_precision("bf16"):
-        expected = network.read(inputs, network.begin(3)).outputs
+        expected = network.forward(inputs, network.init_state(3)).outputs
         with torch.autocast("cpu", torch.bfloat16):
-            outputs = network.read(inputs, network.begin(3)).outputs
+            outputs = network.forward(inputs, network.init_state(3)).outputs
     assert torch.equal(outputs, expected)

@@ -183,7 +183,7 @@ def test_a_row_keeps_its_first_tokens_though_rows_began_at_different_times(train
     """The memory of a row that was begun anew lies beside that of one that goes on; its sinks are its own."""
     network = transformer(memory_length=2, sink_tokens=2, max_distance=20).train(training)
     _, carried = network.stream_losses(stream_batch(TOKENS, start=0, stop=7), None)
-    fresh = network.begin(len(TOKENS))
+    fresh = network.init_state(len(TOKENS))
     carried = {name: torch.cat([fresh[name][:1], tensor[1:]]) for name, tensor in carried.items()}
     reading = network.read_segment(stream_batch(TOKENS, start=7, stop=14), carried)
     log_probs = network.target_log_probs(reading.outputs, torch.from_numpy(TOKENS[:, 7:].T.copy()))
@@ -273,7 +273,7 @@ def test_a_memory_larger_than_the_machine_s_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"memory_length = 9, which takes \d+ GB in \d+ rows; make it smaller, or read"
     ):
-        transformer(memory_length=9).begin(10**12)
+        transformer(memory_length=9).init_state(10**12)
     save_model(transformer(memory_length=20, vocabulary=WordVocabulary(["a", "b"])).float(), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "reading": {"memory_length": 10**12}}))
@@ -299,7 +299,7 @@ def test_word_by_word_is_the_full_pass(config: dict[str, Any]) -> None:
 
     inputs, _, mask = network.pad(encode_words(WORDS, network.vocabulary))
     with torch.no_grad():
-        full = log_probs(exact.read(inputs, exact.begin(len(WORDS)), mask=mask).outputs)
+        full = log_probs(exact.forward(inputs, exact.init_state(len(WORDS)), mask=mask).outputs)
         state = network.start(len(WORDS))
         for step in range(len(inputs)):
             going = [row for row, words in enumerate(WORDS) if step <= len(words)]

@@ -15,7 +15,7 @@ from treelm.configs import configuration
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.awd import AWDConfig, AWDStreamLM
 from treelm.models.layers.recurrent import LSTMStack
-from treelm.models.readings import Carried, Reading
+from treelm.models.stream_outputs import RecurrentState, StreamOutput
 
 
 @configuration
@@ -53,12 +53,12 @@ class LSTM(AWDStreamLM[LSTMConfig]):
         """(V + 1, E): the embeddings, if tied."""
         return self.embedding if self.output_weight is None else self.output_weight
 
-    def begin(self, num_rows: int) -> Carried:
+    def init_state(self, num_rows: int) -> RecurrentState:
         """The zero state: ``hidden.0``, ``cell.0`` and so on, (B, H) each."""
         return self.stack.begin(num_rows, self.embedding)
 
-    def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
+    def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
         """Read tokens (T, B). In training, all dropouts draw new masks."""
         vectors = self.embed(inputs, locked=self.config.locked_dropout)
         dropped, raw, following = self.stack(vectors, carried)
-        return Reading(outputs=dropped, carried=following, regularisers=self.penalties(dropped, raw, mask))
+        return StreamOutput(outputs=dropped, carried=following, regularisers=self.penalties(dropped, raw, mask))

@@ -18,8 +18,8 @@ from treelm.models.awd import AWDConfig, AWDStreamLM
 from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import locked_dropout
 from treelm.models.on_lstm.kernels import ONLSTMLayer
-from treelm.models.readings import Carried, Reading
 from treelm.models.scores import SubwordAggregation
+from treelm.models.stream_outputs import RecurrentState, StreamOutput
 from treelm.models.streams import DistanceParser
 
 Initialisation = Literal["uniform", "released"]
@@ -76,13 +76,13 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig], DistanceParser):
         """The distance before every word."""
         return {"distance": "first"}
 
-    def begin(self, num_rows: int) -> Carried:
+    def init_state(self, num_rows: int) -> RecurrentState:
         """The zero state: ``hidden.0``, ``cell.0`` and so on, (B, H) each."""
         sizes = self.config.sizes[1:]
         names = [(kind, index) for kind in ("hidden", "cell") for index in range(len(sizes))]
         return {f"{kind}.{index}": self.embedding.new_zeros(num_rows, sizes[index]) for kind, index in names}
 
-    def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
+    def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
         """Read tokens (T, B); in training, all dropouts draw new masks.
 
         ``structure`` has ``distances`` (T, B) of the layer that the config names and ``all_distances``
@@ -104,6 +104,6 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig], DistanceParser):
             units = locked_dropout(raw, config.output_dropout if is_last else config.layer_dropout, training=training)
         chosen = distances[config.distance_layer - 1]
         structure = {"distances": chosen, "all_distances": torch.stack(distances, 2)}
-        return Reading(
+        return StreamOutput(
             outputs=units, carried=following, regularisers=self.penalties(units, raw, mask), structure=structure
         )

@@ -41,8 +41,8 @@ from treelm.models.palm.supervision import (
     span_cross_entropy,
     span_fit,
 )
-from treelm.models.readings import Carried, Reading, StreamState, WordMetric, to_host
 from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
+from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState, WordMetric, to_host
 from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
 from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
@@ -87,7 +87,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         """Metrics of the attention that predicts a word: mean length of spans, and entropy of their weights."""
         return {"attended_length": "first", "attention_entropy_bits": "first"}
 
-    def word_metrics(self, reading: Reading) -> dict[str, WordMetric]:
+    def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
         """Mean length in tokens of the spans that were attended to, and the entropy of their weights."""
         weights = reading.structure["span_weights"]
         lengths = torch.arange(1, weights.shape[2] + 1, dtype=weights.dtype, device=weights.device)
@@ -97,14 +97,14 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
             for name, values in zip(self.word_columns, metrics, strict=True)
         }
 
-    def begin(self, num_rows: int) -> Carried:
+    def init_state(self, num_rows: int) -> RecurrentState:
         """The zero state: ``hidden.0``, ``cell.0`` and so on, ``context`` (B, m, H) and ``reach`` (B,)."""
         config = self.config
         context = self.embedding.new_zeros(num_rows, config.max_span, config.sizes[config.attention_layer])
         reach = torch.zeros(num_rows, dtype=torch.int64, device=self.embedding.device)
         return {**self.stack.begin(num_rows, self.embedding), "context": context, "reach": reach}
 
-    def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
+    def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
         """Read tokens (T, B). In training, all dropouts draw new masks.
 
         ``structure`` has ``span_weights`` (T, B, m), of the spans of 1 to m tokens that end just before the input of
@@ -113,10 +113,10 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         self.require_words()
         return self._read(inputs, carried, mask, None)
 
-    def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None, gold: Tensor | None) -> Reading:
+    def _read(self, inputs: Tensor, carried: RecurrentState, mask: Tensor | None, gold: Tensor | None) -> StreamOutput:
         """``gold`` (T, B, m) are the constituents that end before each step."""
         config = self.config
-        following: Carried = {}
+        following: RecurrentState = {}
         structure: dict[str, Tensor] = {}
         # ``layers.precision`` alone decides what is multiplied in low precision: weights of spans must not be.
         with torch.autocast(inputs.device.type, enabled=False):
@@ -129,11 +129,11 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
                     units, state, structure = self._attend(inputs, units, carried, gold)
                     following.update(state)
             regularisers = self.penalties(units, raw, mask)
-        return Reading(outputs=units, carried=following, regularisers=regularisers, structure=structure)
+        return StreamOutput(outputs=units, carried=following, regularisers=regularisers, structure=structure)
 
     def _attend(
-        self, inputs: Tensor, hidden: Tensor, carried: Carried, gold: Tensor | None
-    ) -> tuple[Tensor, Carried, dict[str, Tensor]]:
+        self, inputs: Tensor, hidden: Tensor, carried: RecurrentState, gold: Tensor | None
+    ) -> tuple[Tensor, RecurrentState, dict[str, Tensor]]:
         """The attention at hidden states (T, B, H): its outputs, the states that go on, and the structure."""
         config = self.config
         before = carried["context"].transpose(0, 1)
@@ -173,7 +173,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         for batch in encode_with_trees(sentences, self.vocabulary):
             inputs, targets, mask = exact.pad(batch)
             gold = exact._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
-            scores += exact.scores_of(batch, exact._read(inputs, exact.begin(len(batch)), mask, gold), targets)
+            scores += exact.scores_of(batch, exact._read(inputs, exact.init_state(len(batch)), mask, gold), targets)
         return scores
 
     @torch.no_grad()
@@ -186,19 +186,21 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
             inputs, _, mask = exact.pad(batch)
             inputs, mask = exact._with_end(inputs), torch.cat([mask, torch.zeros_like(mask[:1])])
             gold = exact._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
-            reading = exact._read(inputs, exact.begin(len(batch)), mask, gold)
+            reading = exact._read(inputs, exact.init_state(len(batch)), mask, gold)
             fit = span_fit(reading.structure, gold, torch.cat([torch.ones_like(mask[:1]), mask[:-1]]))
             sums += [float(one.sum) for one in fit]
             num_places += fit[0].count
         return dict(zip(SPAN_METRICS, (sums / num_places).tolist(), strict=True)) if num_places else {}
 
-    def read_segment(self, batch: StreamBatch, carried: Carried | None) -> Reading:
+    def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
         """Read a segment as every stream model does; given attention is set by the batch's constituents."""
         if not self.is_given_trees:
             return super().read_segment(batch, carried)
         return self._read_with_trees(batch, carried)[0]
 
-    def _read_with_trees(self, batch: StreamBatch, carried: Carried | None) -> tuple[Reading, Tensor, Tensor | None]:
+    def _read_with_trees(
+        self, batch: StreamBatch, carried: RecurrentState | None
+    ) -> tuple[StreamOutput, Tensor, Tensor | None]:
         """The reading of a segment, its gold spans (T, B, m), and its mask."""
         inputs = self._tensor(batch.inputs)
         mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
@@ -218,13 +220,13 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         inputs, targets = self._with_end(inputs), self._with_end(targets)
         mask = torch.cat([mask, torch.zeros_like(mask[:1])])
         gold = self._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
-        reading = self._read(inputs, self.begin(len(batch)), mask, gold)
+        reading = self._read(inputs, self.init_state(len(batch)), mask, gold)
         num_words, num_sentences = int(batch.num_words.sum()), len(batch)
         losses = self._losses(reading, targets, mask, num_words=num_words, num_sentences=num_sentences)
         seen = torch.cat([torch.ones_like(mask[:1]), mask[:-1]])
         return self._with_spans(losses, reading, gold, seen)
 
-    def stream_losses(self, batch: StreamBatch, carried: Carried | None) -> tuple[Losses, Carried]:
+    def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
         """Losses as of every stream model; with ``span_weight`` or given attention also from gold constituents."""
         if batch.constituents is None and not self._losses_need_trees:
             return super().stream_losses(batch, carried)
@@ -243,7 +245,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         shape = (*inputs.shape, self.config.max_span)
         return gold_spans(self._tensor(constituents), shape)
 
-    def _with_spans(self, losses: Losses, reading: Reading, gold: Tensor, mask: Tensor | None) -> Losses:
+    def _with_spans(self, losses: Losses, reading: StreamOutput, gold: Tensor, mask: Tensor | None) -> Losses:
         """The losses of words with the term ``spans``, if the attention is taught.
 
         With a joint objective it counts in training alone: evaluation's total is that of words.
@@ -274,7 +276,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         names, _ = tokens_of_words(words, self.vocabulary)
         exact, tokens = self.exact(), encode_words([words], self.vocabulary).tokens
         inputs = torch.tensor([self.end, *tokens.tolist(), self.end], device=self.embedding.device)[:, None]
-        found = exact.read(inputs, exact.begin(1)).structure
+        found = exact.forward(inputs, exact.init_state(1)).structure
         weights = found["span_weights"][:, 0].cpu().numpy()
         rows = []
         for step in range(len(inputs)):
@@ -307,7 +309,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
     @torch.no_grad()
     def states_before_attention(self, inputs: Tensor) -> Tensor:
         """Hidden states (T, B, H) that spans are made of, for inputs (T, B) from the zero state; in evaluation mode."""
-        carried, units = self.begin(inputs.shape[1]), self.embedding[inputs]
+        carried, units = self.init_state(inputs.shape[1]), self.embedding[inputs]
         for index in range(self.config.attention_layer):
             units, _ = self.stack.run_layer(index, units, carried)
         return units

@@ -26,8 +26,8 @@ from treelm.models.prpn import parsing
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.kernels import LayerMasks, OpenSlots, ReadingSweep, layer_norm, slot_probabilities
 from treelm.models.prpn.parsing import DistanceShares, Norm, ParsingNetwork, distance_shares
-from treelm.models.readings import Carried, Reading
 from treelm.models.scores import SubwordAggregation
+from treelm.models.stream_outputs import RecurrentState, StreamOutput
 from treelm.models.streams import DistanceParser
 
 
@@ -246,7 +246,7 @@ class PRPN(DistanceParser, LatentTrees):
         inputs, mask = self._inputs(batch)
         config = self.config
         parser = copy.deepcopy(self.parser).train()  # training changes running statistics
-        _, seen = self._embed(inputs, self.begin(inputs.shape[1]))
+        _, seen = self._embed(inputs, self.init_state(inputs.shape[1]))
         with dropout_off(parser), torch.autocast(inputs.device.type, enabled=False):
             distances, _ = parser(seen, None if mask is None else mask.flatten())
         kind = config.closeness or "released"
@@ -274,7 +274,7 @@ class PRPN(DistanceParser, LatentTrees):
         """(V + 1,)."""
         return self.output_bias
 
-    def begin(self, num_rows: int) -> Carried:
+    def init_state(self, num_rows: int) -> RecurrentState:
         """Nothing read: states and embeddings of zeros, and infinite distances, which mean that no state is there.
 
         ``memory_l`` (B, N, 2H) a layer, ``distances`` (B, N), and ``embeddings`` (B, L, E) unless L = 0.
@@ -287,7 +287,7 @@ class PRPN(DistanceParser, LatentTrees):
             carried["embeddings"] = new(num_rows, config.look_back, config.embedding_size)
         return carried
 
-    def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
+    def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
         """Read tokens (T, B). ``structure``: ``distances`` (T, B), unless there is no parser.
 
         ``layers.precision`` alone decides what is multiplied in low precision: distances are compared, and must not be.
@@ -295,7 +295,9 @@ class PRPN(DistanceParser, LatentTrees):
         with torch.autocast(inputs.device.type, enabled=False):
             return self._read(inputs, carried, mask)
 
-    def read_structure(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Mapping[str, Tensor]:
+    def read_structure(
+        self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None
+    ) -> Mapping[str, Tensor]:
         """The distances alone, which the parser finds from the embeddings: no state is computed."""
         if self.parser is None:
             return {}
@@ -303,13 +305,13 @@ class PRPN(DistanceParser, LatentTrees):
             _, seen = self._embed(inputs, carried)
             return {"distances": self.parser(seen, None if mask is None else mask.flatten())[0]}
 
-    def _embed(self, inputs: Tensor, carried: Carried) -> tuple[Tensor, Tensor]:
+    def _embed(self, inputs: Tensor, carried: RecurrentState) -> tuple[Tensor, Tensor]:
         """Embeddings (T, B, E), and the same after those that were carried (L + T, B, E)."""
         embedded = functional.embedding(inputs, self.embedding)
         seen = torch.cat([carried["embeddings"].transpose(0, 1), embedded]) if self.config.look_back else embedded
         return embedded, seen
 
-    def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None) -> Reading:
+    def _read(self, inputs: Tensor, carried: RecurrentState, mask: Tensor | None) -> StreamOutput:
         config, num_steps = self.config, len(inputs)
         embedded, seen = self._embed(inputs, carried)
         kept = None if mask is None else mask.flatten()
@@ -320,7 +322,7 @@ class PRPN(DistanceParser, LatentTrees):
         tape = torch.cat([carried["distances"].T, distances])
         # The reading network: the layers' memory tapes, and the last one's hidden states (N + T, B, H).
         slots = self._slots(tape, None) if config.read_attention else None
-        following: Carried = {}
+        following: RecurrentState = {}
         units = hidden = embedded
         for number, layer in enumerate(self.layers):
             states = layer(units, carried[f"memory_{number}"], slots)
@@ -335,7 +337,7 @@ class PRPN(DistanceParser, LatentTrees):
         following["distances"] = tape[-config.num_slots :].T
         if config.look_back:
             following["embeddings"] = seen[-config.look_back :].transpose(0, 1)
-        return Reading(
+        return StreamOutput(
             outputs=dropout(outputs, config.dropout, training=self.training),
             carried={name: tensor.contiguous() for name, tensor in following.items()},
             structure={"distances": distances} if self.parser is not None else {},

@@ -31,8 +31,8 @@ from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.layers.packing import Packing
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
-from treelm.models.readings import Carried, Reading, StreamState, WordMetric, to_host
 from treelm.models.scores import Loss, Losses, SubwordAggregation
+from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState, WordMetric, to_host
 from treelm.models.streams import StreamLM, stream_of
 from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin_chart, treereg_loss
 from treelm.models.transformer.config import TransformerConfig
@@ -110,7 +110,7 @@ class Transformer(StreamLM, Parser):
 
     # Sentences and segments.
 
-    def begin(self, num_rows: int) -> Carried:
+    def init_state(self, num_rows: int) -> RecurrentState:
         """An empty memory: ``length`` (B,); of each layer ``inputs.l``, or ``keys.l`` and ``values.l``, (B, M, D)."""
         config, like = self.config, self.embedding
         if not config.memory_length:
@@ -127,12 +127,12 @@ class Transformer(StreamLM, Parser):
         """How widely the last layer looks back from a word's first token."""
         return {"attention_entropy": "first"}
 
-    def word_metrics(self, reading: Reading) -> dict[str, WordMetric]:
+    def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
         """The normalised entropy of the last layer's attention (``AttentionBlock.spread``)."""
         (name,) = self.word_columns
         return {name: WordMetric(to_host(reading.structure[name]), predicts=False)}
 
-    def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
+    def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
         """Read tokens (T, B). Without memory, ``carried`` is empty and the first token has the place 0.
 
         ``structure`` has ``attention_entropy`` (T, B) where no gradient is wanted.
@@ -148,9 +148,11 @@ class Transformer(StreamLM, Parser):
         structure = {}
         if not torch.is_grad_enabled():
             structure["attention_entropy"] = self._layers[-1].spread(query, key, sight).T
-        return Reading(outputs=self._finished(units).transpose(0, 1), carried=following, structure=structure)
+        return StreamOutput(outputs=self._finished(units).transpose(0, 1), carried=following, structure=structure)
 
-    def _sight_and_window(self, num_steps: int, carried: Carried, device: torch.device) -> tuple[Sight, Carried]:
+    def _sight_and_window(
+        self, num_steps: int, carried: RecurrentState, device: torch.device
+    ) -> tuple[Sight, RecurrentState]:
         """What a segment sees, and how many tokens of its row are read after it, if there is memory.
 
         The window begins at place 0, so a row that is longer began before that.
@@ -167,7 +169,7 @@ class Transformer(StreamLM, Parser):
         return sight_between(queries, places, self.config, first=first), {"length": carried["length"] + num_steps}
 
     def _with_memory(
-        self, block: AttentionBlock, units: Tensor, carried: Carried, following: Carried, layer: int
+        self, block: AttentionBlock, units: Tensor, carried: RecurrentState, following: RecurrentState, layer: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of a segment (B, T, D), keys and values with those of memory; ``following`` gets the next window."""
         kept, size = f"inputs.{layer}", self.config.sink_tokens + self.config.memory_length
@@ -221,7 +223,7 @@ class Transformer(StreamLM, Parser):
         num_words, num_sentences = int(batch.num_words.sum()), len(batch)
         return Losses(terms=terms, total=total, num_words=num_words, num_sentences=num_sentences)
 
-    def stream_losses(self, batch: StreamBatch, carried: Carried | None) -> tuple[Losses, Carried]:
+    def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
         """Losses as of every stream model. Raises ``InputError`` in training if there is a second loss."""
         if self.training:
             self.check_stream(*batch.inputs.shape)

@@ -18,12 +18,12 @@ from treelm.models.layers.precision import DECIMALS
 from treelm.models.scores import SentenceScore
 from treelm.models.states import TextState
 
-Carried = dict[str, Tensor]
+RecurrentState = dict[str, Tensor]
 """Hidden states that go from one segment of a stream to the next, without gradient: (B, ...) each, flat names."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class StreamOutput:
     """Results of a network for T steps of B rows.
 
     ``regularisers`` are terms of the training loss, weights included, each a mean over what was read, in nats a target;
@@ -32,12 +32,12 @@ class Reading:
     """
 
     outputs: Tensor  # (T, B, E) after output dropout
-    carried: Carried
+    carried: RecurrentState
     regularisers: Mapping[str, Tensor] = field(default_factory=dict)
     structure: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def check_carried(before: Carried, after: Carried, *, system: str) -> None:
+def check_carried(before: RecurrentState, after: RecurrentState, *, system: str) -> None:
     """Raise ``InputError`` unless hidden states keep their names and shapes: rows are read side by side, and
     each may wait while others go on, so a state cannot grow from step to step."""
     for name in {**before, **after}:
@@ -47,7 +47,7 @@ def check_carried(before: Carried, after: Carried, *, system: str) -> None:
                 f"{system}: the carried tensor {name!r} has the shape {shapes[0]} before steps and {shapes[1]} after"
             )
             raise InputError(
-                found, remedy="let begin and read give tensors of one shape, such as a window of fixed size"
+                found, remedy="let init_state and forward give tensors of one shape, such as a window of fixed size"
             )
 
 
@@ -55,7 +55,7 @@ def check_carried(before: Carried, after: Carried, *, system: str) -> None:
 class StreamState(TextState):
     """The hidden states of n sentences after some tokens, by the float64 copy in evaluation mode."""
 
-    carried: Carried  # (n, ...)
+    carried: RecurrentState  # (n, ...)
     hidden: Tensor  # (n, E) predicts the next token
 
 
