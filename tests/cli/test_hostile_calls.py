@@ -124,7 +124,7 @@ REFUSED = {
         "treelm syntaxgym --surprisals bits.tsv --action-beam 10",
         "--action-beam with --surprisals; leave it out",
     ),
-    "a surprisal that is a word": ("treelm syntaxgym --surprisals bits.tsv", "bits.tsv:2: a cell that is no number"),
+    "a surprisal that is a word": ("treelm syntaxgym --surprisals bits.tsv", "bits.tsv:2: 'many' is not a number"),
     "a run that is there already": ("cp -r {lstm} run && treelm train r.toml --out run", "already holds a run"),
     "two runs of one name": ("treelm demo --recipes r.toml ./r.toml --out runs", "two recipes of one name"),
     "a pipe in place of a recipe": ("treelm train pipe.toml --out run", "pipe.toml: no regular file"),
@@ -272,7 +272,7 @@ def test_a_terminal_that_cannot_show_a_sign_gets_another(folder: Path, encoding:
 
 def test_a_run_whose_name_is_not_utf_8_is_refused_by_that_name(folder: Path) -> None:
     outcome = call("cp -r {ngram} $'caf\\xe9' && treelm surprisal $'caf\\xe9' in.txt --output out.tsv", folder)
-    assert_refused(outcome, r"caf\udce9/model.safetensors: a path that is not UTF-8")
+    assert_refused(outcome, r"caf\udce9/model.safetensors: not a complete safetensors file")
 
 
 def test_metadata_may_name_an_input_that_is_not_utf_8(folder: Path) -> None:

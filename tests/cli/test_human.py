@@ -321,7 +321,10 @@ def test_a_comparison_says_that_a_corpus_is_missing_before_it_measures(treelm: T
         (("gardenpath", "lstm-gum-open", "--beam-sweep", "1"), "scores without a search"),
         (("reading", "lstm-gum-open", "--corpus", "nothing.csv"), "no corpus 'nothing.csv'"),
         (("reading", "--corpus", "natural-story"), "no corpus 'natural-story'; did you mean natural-stories? name"),
-        (("reading", "--corpus", "ucl", "--class-column", "pos"), "--class-column with ucl; remove it: it is of tables"),
+        (
+            ("reading", "--corpus", "ucl", "--class-column", "pos"),
+            "--class-column with ucl; remove it",
+        ),
         (("reading", "--corpus", "ucl", "--alignment", "published"), "--alignment with ucl"),
         (("reading", "--corpus", "natural-stories", "--data", "."), "may not be shipped"),
         (("reading", "--corpus", "ucl", "--residuals", "page.txt"), "cannot write a report into page.txt"),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
 from treelm.corpora.tokens import words_of_each
 from treelm.errors import InputError
-from treelm.models.scores import ParsedSentence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
     from treelm.corpora.stream_batches import StreamBatch
     from treelm.models.base import LanguageModel
-    from treelm.models.scores import PartialAnalysis, ProbabilityMass, ScoredTree, SentenceScore
+    from treelm.models.scores import ParsedSentence, PartialAnalysis, ProbabilityMass, ScoredTree, SentenceScore
     from treelm.models.search.config import SearchConfig
     from treelm.models.states import IncrementalState
     from treelm.models.structures import Structure, UsedRule
@@ -241,6 +240,8 @@ def set_search(lm: LanguageModel, config: SearchConfig) -> None:
 
 def annotate(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence]:
     """Trees with tags and confidence, of parsers that have them. Raises ``InputError`` for a model without trees."""
+    from treelm.models.scores import ParsedSentence  # here, as help of the command line needs no torch
+
     if isinstance(lm, ConfidentParser):
         return lm.annotate(sentences)
     return [ParsedSentence(tree) for tree in require(lm, Parser).parse(sentences)]
