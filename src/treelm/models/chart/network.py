@@ -239,7 +239,8 @@ class ChartParser(LanguageModel, ConfidentParser):
 
     def _start(self, num_sentences: int) -> IncrementalState:
         """Raise ``InputError``: it does not read word by word."""
-        raise InputError("this parser reads whole sentences", remedy="parse with it, or take another system")
+        self.require_words()
+        raise AssertionError("it predicts no words")
 
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
         """It has no state that could be extended."""
