@@ -31,7 +31,6 @@ from treelm.inference.loading import load
 from treelm.inference.stimuli import split, stimulus
 from treelm.models.base import LanguageModel
 from treelm.models.states import IncrementalState
-from treelm.trees.tree import Tree
 
 TOKEN = "secret"
 MODELS = {
@@ -250,7 +249,7 @@ class _Refuses:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lm, name)
 
-    def partial_analyses(self, state: IncrementalState, most: int) -> list[Tree]:
+    def extend_scored(self, state: IncrementalState, words: list[str]) -> Any:
         raise self._error
 
 
