@@ -52,6 +52,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/line_ratchet.py
 
 unit: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED)
