@@ -28,7 +28,7 @@ def pages() -> dict[str, tuple[str, str]]:
 
 def help_of(name: str) -> str:
     """What a subcommand prints when it is asked for help."""
-    out = TextIOWrapper(BytesIO(), encoding="utf-8")  # in which the boxes can be drawn
+    out = TextIOWrapper(BytesIO(), encoding="utf-8")
     terminal = {"COLUMNS": _WIDE, "TERM": "dumb", "NO_COLOR": "1"}
     with patch.dict(os.environ, terminal), redirect_stdout(out):
         try:
@@ -42,36 +42,32 @@ def help_of(name: str) -> str:
 
 
 def page(name: str, text: str) -> str:
-    """Markdown of the help of a subcommand: usage, description and examples, and a table for each box of arguments."""
-    before, *boxes = re.split(r"^╭─ ", text, flags=re.MULTILINE)
+    """Markdown of the help of a subcommand: usage, description, examples, and a table for each group of arguments."""
+    before, *groups = re.split(r"^(?=(?:positional arguments|options):$)", text, flags=re.MULTILINE)
     usage, *paragraphs = filter(None, (part.strip() for part in before.split("\n\n")))
     examples = [part.removeprefix("Example: ") for part in paragraphs if part.startswith("Example: ")]
     said = [_text(part) for part in paragraphs if not part.startswith("Example: ")]
     shown = [f"```text\n{usage.removeprefix('usage: ')}\n```", *said]
     if examples:
         shown.append("```sh\n" + "\n".join(examples) + "\n```")
-    for box in boxes:
-        title, *lines = box.splitlines()
+    for group in groups:
+        title, *lines = group.splitlines()
         rows = [f"| <code>{_cell(flag)}</code> | {_text(what)} |" for flag, what in _entries(lines)]
-        heading = title.partition(" ─")[0]
-        head = [f"## {heading[0].upper()}{heading[1:]}", "", "| argument | what it is |", "| --- | --- |"]
+        head = [f"## {title.removesuffix(':').capitalize()}", "", "| argument | what it is |", "| --- | --- |"]
         shown.append("\n".join([*head, *rows]))
     return "\n\n".join([f"# `treelm {name}`", *shown]) + "\n"
 
 
 def _entries(lines: list[str]) -> list[tuple[str, str]]:
-    """Arguments of a box with their descriptions; what is further in belongs to the argument above."""
+    """Arguments of a group with their descriptions; what is further in belongs to the argument above."""
     found: list[tuple[str, str]] = []
     for line in lines:
-        if not line.startswith("│"):
-            continue
-        inner = line.strip("│").rstrip()[1:]
-        if inner[:1].strip():
-            flag, _, what = inner.partition("  ")
-            found.append((flag, what.strip()))
-        elif inner.strip():
+        if line.startswith("   "):
             flag, what = found[-1]
-            found[-1] = flag, f"{what} {inner.strip()}".strip()
+            found[-1] = flag, f"{what} {line.strip()}".strip()
+        elif line:
+            flag, _, what = line.strip().partition("  ")
+            found.append((flag, what.strip()))
     return [(flag, re.sub(r" *\(default: (None|'')?\)$", "", what)) for flag, what in found]
 
 

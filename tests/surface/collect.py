@@ -127,7 +127,10 @@ def exports() -> Iterator[str]:
             key
             for key, value in vars(module).items()
             if not key.startswith("_")
-            and (getattr(value, "__module__", None) == name or (key.isupper() and not inspect.ismodule(value)))
+            and (
+                getattr(value, "__module__", None) == name
+                or (key.isupper() and not inspect.ismodule(value) and not inspect.isclass(value))
+            )
         ]
         for key in sorted(names):
             yield from _export(f"{name}.{key}", getattr(module, key))

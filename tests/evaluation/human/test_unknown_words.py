@@ -27,7 +27,7 @@ class Reader:
     def __init__(self) -> None:
         self.words: set[str] = set()
 
-    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         self.words.update(word for words in sentences for word in words)
         return [
             SentenceScore(log_probs=np.zeros(len(words) + 1), word_of_token=np.arange(len(words)), is_lower_bound=False)

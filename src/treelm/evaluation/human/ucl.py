@@ -18,6 +18,7 @@ NUM_FOLDS = 10
 _SOURCE = "git clone https://github.com/Andrea-de-Varda/prediction-resource (no licence), then --data FOLDER"
 _REFERENCES = ("tetragram", "rnn", "psg", "s_GPT2", "s_GPT2_xl")
 _IN_NATS = ("rnn", "psg", "bigram", "trigram", "tetragram")
+_TEXTS = ("item", "word", "word2", "sentence")
 _LENGTH, _FREQUENCY, _PLACE = "length", "Subtlex_log10", "context_length"
 
 
@@ -30,7 +31,9 @@ def load(folder: str = "") -> ReadingCorpus:
     import pandas as pd
 
     place, _ = find_folder(NAME, folder, {"published": (FILE,)}, remedy=_SOURCE)
-    table = pd.read_csv(place / FILE.path, float_precision="round_trip")
+    text = pd.read_csv(place / FILE.path, dtype=str)  # pandas before 3 may read a float a bit wrong
+    types = dict.fromkeys(text.columns.drop(list(_TEXTS)), float) | {"sent_id": int, _PLACE: int}
+    table = text.astype(types)
     sentences = table.drop_duplicates("sent_id").sort_values("sent_id")
     words = sentences[["sent_id"]].assign(
         fold=np.arange(len(sentences)) % NUM_FOLDS, own=sentences["sentence"].str.split()
