@@ -34,6 +34,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.inference.tree_parsers import parser_version
+from treelm.models.capabilities import ConfidentParser
 from treelm.models.scores import ParsedSentence
 
 SPLITS = ("train", "dev", "test")
@@ -91,6 +92,8 @@ def main(options: Arguments) -> int:
 def levels_of(parser: str, treebanks: Sequence[str]) -> Iterator[Level]:
     """All sentences, and those above each hundredth from the first that leaves some out."""
     lm = load(parser)
+    if not isinstance(lm, ConfidentParser):
+        raise InputError("a parser that does not say how sure it is of its trees", remedy="take a run of chart")
     gold = [sentence for path in treebanks for sentence in read_sentences(path)]
     parsed = lm.annotate([sentence.words for sentence in gold])
     before = -1

@@ -114,7 +114,8 @@ def from_plain(
     given = {name: None if value == NONE and name in optional else value for name, value in values.items()}
     text = json.dumps(given, default=str)
     if "\\u0000" in text:
-        raise InputError("a NUL character", where=where, remedy="remove it")
+        name = next(name for name, value in given.items() if "\\u0000" in json.dumps(value, default=str))
+        raise InputError(f"{name} = {given[name]!r} holds a NUL character", where=where, remedy="remove it")
     try:
         return TypeAdapter(config_class).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:

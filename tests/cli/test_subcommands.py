@@ -524,7 +524,7 @@ def test_a_column_that_the_system_lacks_is_refused_before_anything_is_written(
 def test_a_tree_that_is_too_tall_for_a_drawing_leaves_out_the_figure_alone(
     treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treelm.trees.tree.MAX_SVG_HEIGHT", 0)
+    monkeypatch.setattr("treelm.figures.trees.MAX_SVG_HEIGHT", 0)
     (tmp_path / "in.txt").write_text("the dog barks .\na cat sleeps .\n")
     outcome = treelm("parse", project / "run", tmp_path / "in.txt", "--figure", tmp_path / "tree.svg")
     assert outcome.code == 0

@@ -122,7 +122,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(folder: Path, treelm: Tree
         ("align wsj/03/wsj_0301.mrg --text other.txt --out out.ptb", "0 of 3 trees are found, on 0 of 30 lines"),
         ("align other.txt --text text.txt --out out.ptb", "other.txt:1: a sentence without a tree"),
         ("align wsj/03/wsj_0301.mrg --text text.txt --out text.txt", "the output is the input"),
-        ("align --text text.txt --out out.ptb", "no files of trees"),
+        ("align --text text.txt --out out.ptb", "required: TREES"),
     ):
         outcome = treelm("data", *line.split())
         assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome

@@ -313,5 +313,5 @@ def test_models_and_unigrams_are_needed(models: list[NamedModel]) -> None:
     with pytest.raises(InputError, match="no model"):
         treelm.surprisal_table({}, frame)
     unigrams, asked = Unigrams({"I": 1}), ["unigram_surprisal_bits"]
-    found = named["lstm"].surprisal_table(frame, word="form", sentence="item", columns=asked, unigrams=unigrams)
+    found = treelm.surprisal_table(named["lstm"], frame, word="form", sentence="item", columns=asked, unigrams=unigrams)
     assert found["unigram_surprisal_bits"][0] == unigrams.bits(["I"])

@@ -137,7 +137,7 @@ def test_som_reads_it_in_the_boundary_s_place() -> None:
     model = build("som", Tokens(8))
     given = [som_tree(size, random.Random(1)) for size in (3, 1, 4)]
     batch = with_preceding(batch_of(given, vocabulary=8), PRECEDING[1:4])
-    reading = model.forward(batch)
+    reading = model.read(batch)
     log_probs = model.token_log_probs(batch, reading)
     starts = torch.stack([plain_start(model, before) for before in PRECEDING[1:4]])
     for number in range(3):

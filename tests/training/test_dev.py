@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,6 +14,7 @@ from treelm.errors import InputError
 from treelm.evaluation.evalb_files import bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, score_spans
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Parser
 from treelm.models.persistence.storage import load_model
 from treelm.training import trainer
 from treelm.training.config import TrainingConfig
@@ -38,10 +40,15 @@ def test_f1_is_that_of_the_evaluation() -> None:
     texts = ["(S (A a b) (B c (C d e)))", "(S a b)", "(S a (A b (B c)))", "(S (A a) b c)"]
     gold = [Tree.parse(text) for text in texts]
 
-    class RightBranching:
+    class RightBranching(Parser):
+        unavailable: ClassVar[dict[type, str]] = {}
+
         def eval(self) -> None: ...
         def train(self) -> None: ...
-        def parse(self, sentences: list[list[str]]) -> list[Tree]:
+        def partial_trees(self, state: Any) -> list[Tree]:
+            raise NotImplementedError
+
+        def _parse(self, sentences: Any) -> list[Tree]:
             return [right_branching(words) for words in sentences]
 
     model: LanguageModel = RightBranching()  # type: ignore[assignment]

@@ -104,6 +104,7 @@ def prepared(
     """The prepared corpus of these files, from the cache unless the content of a file or an option has changed.
 
     Content is what is compared: a file may be replaced without another size or time. ``on_block`` is as of ``prepare``.
+    Raises ``InputError`` for standard input, and as ``prepare`` does.
     """
     if any(str(source) == STDIN for source in sources):
         raise InputError("a prepared corpus from standard input", remedy=_SAVE_FIRST)

@@ -205,7 +205,7 @@ class LanguageModel(Pretrained, ABC):
 
     @final
     def start(self, num_sentences: int = 1) -> IncrementalState:
-        """The state before the first word of sentences that are read side by side."""
+        """The state before the first word of sentences side by side. Raises ``InputError`` for a number below 0."""
         if num_sentences < 0:
             raise InputError(f"num_sentences = {num_sentences}", remedy="give 0 or more")
         return self._start(num_sentences)

@@ -390,6 +390,7 @@ class Trainer:
         Without dev, the present model is saved. Schedule and early stopping see planned evaluations only, so that a
         run that was extended is the same as one that was long from the start. Where weights are averaged, what is
         scored and saved has their means. ``batch`` is the last one: what structure is found in it is looked at.
+        Raises ``InputError`` for dev data without words.
         """
         averages, state = self.optimizer.averages, self.state
         with averages.in_place(self.model):

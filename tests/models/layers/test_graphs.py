@@ -206,7 +206,7 @@ def losses_of_layers(network: nn.Module, step: int) -> Tensor:
 
 def losses_of_prpn(network: Any, step: int) -> Tensor:
     torch.manual_seed(step)
-    outputs: Tensor = network.read(tokens(3 + step % 2, seed=step), network.begin(3)).outputs
+    outputs: Tensor = network(tokens(3 + step % 2, seed=step), network.init_state(3)).outputs
     return outputs.square().sum()
 
 

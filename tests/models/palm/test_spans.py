@@ -193,9 +193,7 @@ def test_fixed_attention_branches_to_one_side() -> None:
         assert [str(one) for one in network.parse(SENTENCES)] == [str(tree(words)) for words in SENTENCES]
 
 
-def test_no_words_and_distances_are_user_errors() -> None:
+def test_a_sentence_without_words_is_a_user_error() -> None:
     with pytest.raises(InputError, match="without words"):
         palm().parse([["1"], []])
-    with pytest.raises(InputError, match="span_scores"):
-        palm().distances(SENTENCES)
     assert palm().span_scores([[]])[0].shape == (0, 0)

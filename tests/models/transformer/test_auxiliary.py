@@ -336,6 +336,4 @@ def test_only_treereg_parses(tmp_path: Path) -> None:
     network = transformer(**PLANTING)
     with pytest.raises(InputError, match="without trees"):
         network.parse([["1"]])
-    with pytest.raises(InputError, match="take parse"):
-        transformer(**TREEREG).distances([["1"]])
     assert has(small_setup("transformer treereg", tmp_path).model, Parser)

@@ -94,6 +94,7 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
 
     @search.setter
     def search(self, config: SearchConfig) -> None:
+        """Raises ``InputError`` for a method that the system lacks."""
         if config.method not in self.search_methods:
             found = f"search by {config.method!r}, which is that of the RNNG's public code, but this is {self.system}"
             raise InputError(found, remedy="remove this option")
