@@ -83,7 +83,7 @@ def test_lists_become_tuples_and_whole_numbers_floats() -> None:
         ({"betas": [0.9, 0.9, 0.9]}, "betas = [0.9, 0.9, 0.9]; give 2"),
         ({"names": [3]}, "names.0 = 3; give a string"),
         ({"names": "abc"}, "names = 'abc'; give a list"),
-        ({"names": ["a\0"]}, "a NUL character; remove it"),
+        ({"names": ["a\0"]}, r"names = ['a\x00'] holds a NUL character; remove it"),
         ({"sise": 3}, "unknown field 'sise'; did you mean size?"),
         ({"zzz": 3}, "unknown field 'zzz'; known fields are rate, size, kind, limit, betas, names, flag"),
     ],
