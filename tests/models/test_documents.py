@@ -345,3 +345,13 @@ def test_perplexity_in_documents_is_that_of_each_document_in_a_row() -> None:
             require_context(model, protocol, fixed_rows=fixed)
     with pytest.raises(InputError, match="not streams"):
         require_context(build("rnng", Tokens(8), context="sentence"), StreamProtocol())
+
+
+def test_the_packed_form_of_an_rnng_begins_from_the_document_too() -> None:
+    model = build("rnng", Tokens(8))
+    trees = [random_tree(random.Random(1), Tokens(8), 2, size) for size in (3, 1, 4)]
+    batch = with_preceding(as_batch(trees, Tokens(8)), PRECEDING[1:4])
+    expected = model.losses(batch).total
+    model.packed = True
+    torch.testing.assert_close(model.losses(batch).total, expected, rtol=1e-12, atol=0)
+    assert not torch.isclose(model.losses(with_preceding(as_batch(trees, Tokens(8)), PRECEDING[:3])).total, expected)
