@@ -163,11 +163,6 @@ def encode_recipe(recipe: Recipe) -> bytes:
     return tomli_w.dumps(ordered).encode()
 
 
-def decode_recipe(content: bytes, *, where: str) -> Recipe:
-    """The inverse of ``encode_recipe``; raises ``InputError`` for what it did not write."""
-    return build_recipe(with_search_section(parse_toml(content.decode("utf-8", "replace"), where)), where=where)
-
-
 def parse_override(text: str) -> tuple[str, str, Any]:
     """Split ``section.field=value`` into section, field and value.
 

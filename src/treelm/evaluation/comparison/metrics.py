@@ -244,10 +244,6 @@ class RunMetrics:
         alone = (one for one in self.perplexities if one.unit == "word" and not one.context)
         return next((one for one in alone if one.policy == "with_end"), None)
 
-    def pairs_of(self, file: str) -> PairMetrics | None:
-        """What it makes of the minimal pairs of a file, by its name."""
-        return next((one for one in self.pairs if one.file == file), None)
-
     def trivial_f1(self, protocol: str) -> float | None:
         """Corpus F1 of the best trivial trees by a protocol."""
         known = [one for one in self.baselines if one.protocol == protocol and one.name in TRIVIAL]
