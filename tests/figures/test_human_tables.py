@@ -9,7 +9,7 @@ import pytest
 
 from treelm.evaluation.human import sap
 from treelm.evaluation.human.babylm import BabyLMScore
-from treelm.evaluation.human.garden_paths import BeamSize, GardenPaths, measure_effects, widths_of
+from treelm.evaluation.human.garden_paths import GardenPaths, measure_effects
 from treelm.evaluation.human.reading import ModelResult, Over, ReadingResult, Spline
 from treelm.evaluation.human.regression import Delta, NestedTest, Slope
 from treelm.figures.human_tables import effect_tables, reading_tables, sweep_tables
@@ -56,12 +56,12 @@ def test_all_effects_of_all_models_are_in_80_cells(models: int, capsys: pytest.C
 
 
 def test_all_sizes_of_a_sweep_are_in_80_cells(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = [BeamSize(size=size, widths=widths_of(size), effects=effects("run", size)) for size in range(1, 12)]
+    sizes = {size: effects("run", size) for size in range(1, 12)}
     printed = show(capsys, sweep_tables({f"runs/{NAMES[0]}": sizes, "runs/other": sizes}))
     assert all(len(line) <= 80 for line in printed.splitlines())
-    for one in sizes:
-        assert printed.count(f"+{one.size}.10 (") == 2
-        assert printed.count(f" {one.size}.00 / 7.00") == 6
+    for size in sizes:
+        assert printed.count(f"+{size}.10 (") == 2
+        assert printed.count(f" {size}.00 / 7.00") == 6
     assert "runs/other: hard - easy, bits (standard error), continued" in printed
 
 

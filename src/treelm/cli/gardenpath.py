@@ -21,7 +21,6 @@ from treelm.models.capabilities import Searching
 from treelm.models.search.config import SearchConfig
 
 if TYPE_CHECKING:
-    from treelm.evaluation.human.garden_paths import BeamSize
     from treelm.evaluation.human.material import Surprisals
     from treelm.models.base import LanguageModel
 
@@ -99,7 +98,7 @@ def _write_stimuli(subsets: tuple[str, ...]) -> None:
 
 
 def _sweep(options: Arguments) -> int:
-    from treelm.evaluation.human.garden_paths import sweep
+    from treelm.evaluation.human.garden_paths import measure_effects
 
     if any(size < 1 for size in options.beam_sweep):
         raise InputError(f"a beam of {min(options.beam_sweep)}", remedy="give sizes from 1 on")
@@ -109,17 +108,26 @@ def _sweep(options: Arguments) -> int:
     refuse_lost(options, ("items",), "with --beam-sweep", remedy=remedy)
     if options.references and options.references != ("none",):
         raise InputError("--references with --beam-sweep", remedy="leave one out: published models have one beam")
-    found: dict[str, list[BeamSize]] = {}
-    for run in options.runs:
-
-        def score(widths: tuple[int, int, int], run: str = run) -> Surprisals:
-            return _score_with(widths, run, options)
-
-        found[run] = list(sweep(options.beam_sweep, score, options.subsets))
+    found = {
+        run: {
+            size: measure_effects(_score_with(_beam(size), run, options), options.subsets)
+            for size in options.beam_sweep
+        }
+        for run in options.runs
+    }
     if options.json:
         from treelm.configs import to_plain
 
-        models = [{"name": run, "beams": [to_plain(one) for one in sizes]} for run, sizes in found.items()]
+        models = [
+            {
+                "name": run,
+                "beams": [
+                    {"size": size, "widths": list(_beam(size)), "effects": to_plain(effects)}
+                    for size, effects in sizes.items()
+                ],
+            }
+            for run, sizes in found.items()
+        ]
         print_json({"models": models})
     else:
         from treelm.figures.human_tables import sweep_tables
@@ -127,6 +135,13 @@ def _sweep(options: Arguments) -> int:
 
         print_table(*sweep_tables(found), wide=options.wide)
     return 0
+
+
+def _beam(size: int) -> tuple[int, int, int]:
+    """Widths of a beam in the proportions of the RNNG literature (Hale et al. 2018; Noji and Oseki 2021): analyses
+    between actions, a tenth of that between words, a hundredth on the fast track, at least 1 each.
+    """
+    return size, max(1, size // 10), max(1, size // 100)
 
 
 def _score_with(widths: tuple[int, int, int], run: str, options: Arguments) -> Surprisals:

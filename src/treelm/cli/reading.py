@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, print_json
+from treelm.cli.files import print_json
 from treelm.cli.options import WideTables, refuse_lost
-from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, source_names, table_files
+from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, source_names
 from treelm.errors import InputError, nearest
 from treelm.evaluation.human.columns import TableColumns
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.corpora import ReadingCorpus
-    from treelm.evaluation.human.reading import Regression
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +53,7 @@ class Arguments(TableColumns, SourceOptions, WideTables):
     over: tuple[str, ...] = ()
     """Models to add every other one to, and the reverse: what one has that the other lacks."""
     export: str = ""
-    """Folder to write: the table, scripts for lme4 and mgcv, and predictors for REPLICA."""
-    residuals: str = ""
-    """Page to write, such as residuals.html: what each model's fit leaves, by surprisal and by fitted time."""
+    """Folder to write: the table of the regression, and scripts for R's lme4 and mgcv."""
 
 
 def main(arguments: list[str]) -> int:
@@ -68,15 +65,10 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.human.regression import require_library
 
     require_library()
-    if options.residuals:
-        from treelm.figures.report.page import check_path
-
-        check_path(Path(options.residuals))
     if options.export:
         from treelm.evaluation.human.export import check_folder
 
         check_folder(Path(options.export))
-    check_not_input([options.residuals], [options.corpus, *table_files(options)])
     corpus = _load(options)
     for line in corpus.notes:
         note(f"{corpus.name}: {line}")
@@ -106,12 +98,10 @@ def main(arguments: list[str]) -> int:
         note(f"{corpus.name}: {lost}")
     scores = [reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
     if options.export:
-        from treelm.evaluation.human.export import export
+        from treelm.evaluation.human.export import FILES, export
 
-        names = export(Regression(corpus, design, models), Path(options.export))
-        note(f"wrote {', '.join(names)} into {options.export}")
-    if options.residuals:
-        _write_residuals(Regression(corpus, design, models), Path(options.residuals))
+        export(Regression(corpus, design, models), Path(options.export))
+        note(f"wrote {', '.join(FILES)} into {options.export}")
     if options.json:
         from treelm.configs import to_plain
 
@@ -122,17 +112,6 @@ def main(arguments: list[str]) -> int:
 
         print_table(*reading_tables(result, scores), wide=options.wide)
     return 0
-
-
-def _write_residuals(regression: Regression, path: Path) -> None:
-    from treelm.evaluation.human.diagnostics import diagnose
-    from treelm.figures.report.residuals import residuals_page
-    from treelm.io.atomic import write_atomically
-
-    found = [diagnose(regression, name) for name in regression.models]
-    title = f"Residuals: {regression.corpus.name}, {regression.response}"
-    write_atomically(path, residuals_page(found, title=title, unit=regression.response).encode())
-    note(f"wrote {path}")
 
 
 def _load(options: Arguments) -> ReadingCorpus:

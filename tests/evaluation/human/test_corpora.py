@@ -135,7 +135,7 @@ def test_missing_corpus_names_source(load: object, repository: str, tmp_path: Pa
 
 
 def test_another_release_is_refused(tmp_path: Path) -> None:
-    (tmp_path / ucl.FILE.path).write_text("word\nThe\n")
+    (tmp_path / ucl.FILE).write_text("word\nThe\n")
     with pytest.raises(InputError, match=r"SHA-256 .*, expected"):
         ucl.load(str(tmp_path))
 

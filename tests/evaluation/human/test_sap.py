@@ -7,7 +7,7 @@ import pytest
 
 from tests.evaluation.human.published import SAP
 from treelm.evaluation.human import sap
-from treelm.evaluation.human.garden_paths import LOST, measure_effects, sweep, widths_of
+from treelm.evaluation.human.garden_paths import LOST, measure_effects
 from treelm.evaluation.human.material import Surprisals
 
 
@@ -81,16 +81,3 @@ def test_a_subset_alone_gives_the_same_effects() -> None:
     whole = measure_effects(sap.published()["gpt2"])
     assert {one.effect for one in alone.effects} == {"Agr", "RC"}
     assert all(one == whole.find(one.effect, one.region) for one in alone.effects)
-
-
-def test_a_sweep_scores_each_size_with_its_widths() -> None:
-    asked = []
-
-    def score(widths: tuple[int, int, int]) -> Surprisals:
-        asked.append(widths)
-        return of_places({("garden-path", "1", "NPS_AMB"): float(widths[0])})
-
-    found = list(sweep([1, 400], score))
-    assert asked == [(1, 1, 1), (400, 40, 4)] == [widths_of(size) for size in (1, 400)]
-    effects = [one.effects.find("GPE_NPS", 0) for one in found]
-    assert [effect.by_item["1"] for effect in effects if effect] == [0.0, 399.0]

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,31 +54,23 @@ class ReadingCorpus(Material):
         return found
 
 
-class CorpusFile(NamedTuple):
-    """A file of a corpus as it was published, or as made from that."""
-
-    path: str
-    sha256: str
-    optional: bool = False
-
-
-def find_folder(name: str, given: str, files: Mapping[str, Sequence[CorpusFile]], *, remedy: str) -> tuple[Path, str]:
+def find_folder(name: str, given: str, layouts: Mapping[str, Mapping[str, str]], *, remedy: str) -> tuple[Path, str]:
     """Find a corpus that may not be shipped, and which of its layouts it has: that of the first file.
 
-    It is looked for in the folder that is given, else in the cache. Raises ``InputError`` that says where to get it,
-    and for a file that is missing or has another hash: another release may be aligned otherwise.
+    A layout has the SHA-256 of each file by its path. The folder is the one that is given, else that in the cache.
+    Raises ``InputError`` that says where to get it, and for a file that is missing or has another hash: another release
+    may be aligned otherwise.
     """
     folder = Path(given) if given else cache_directory() / "human" / name
-    for layout, members in files.items():
-        if (folder / members[0].path).is_file():
-            for member in members:
-                path = folder / member.path
-                if member.optional and not path.is_file():
-                    continue
-                found = file_hash(path, remedy="check the path")
-                if found != member.sha256:
-                    problem = f"SHA-256 {found[:12]}..., expected {member.sha256[:12]}..."
-                    raise InputError(problem, where=str(path), remedy="take the release that docs/reading.md names")
+    for layout, hashes in layouts.items():
+        if (folder / next(iter(hashes))).is_file():
+            for path, expected in hashes.items():
+                found = file_hash(folder / path, remedy="check the path")
+                if found != expected:
+                    problem = f"SHA-256 {found[:12]}..., expected {expected[:12]}..."
+                    raise InputError(
+                        problem, where=str(folder / path), remedy="take the release that docs/reading.md names"
+                    )
             return folder, layout
     raise InputError(f"{name} may not be shipped, and is not here", where=str(folder), remedy=remedy)
 

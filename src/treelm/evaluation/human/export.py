@@ -1,19 +1,13 @@
-"""A regression for other programs: its table, scripts for R's lme4 and mgcv, and predictors in REPLICA's form.
-
-Their statistics are not built again here. REPLICA (replicaverse on PyPI) reads predictors as rows of a stimulus, the
-number of a unit in it from 0, and log p in nats under the name ``log_p_observed``.
-"""
+"""A regression for R: its table, and scripts for lme4 and mgcv, whose statistics are not built again here."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -21,51 +15,58 @@ from treelm.errors import InputError
 from treelm.evaluation.human.reading import Regression
 from treelm.io.atomic import write_atomically
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-TABLE, PREDICTORS = "words.csv", "replica-predictors.csv"
-SCRIPTS = ("lme4.R", "mgcv.R", "replica_models.py")
-_READER = "participant"
-_REPLICA_NAMES = {"natural-stories": ("natural_stories", "ns_")}
-"""What REPLICA calls a corpus, and what stands before the ids of its stimuli."""
+FILES = ("words.csv", "lme4.R", "mgcv.R")
 
 
-def export(regression: Regression, folder: Path) -> list[str]:
-    """Write everything into a folder, and give the names of the files.
+def export(regression: Regression, folder: Path) -> None:
+    """Write the files into a folder.
 
     The table has the words that are compared, with times, predictors and surprisals at all lags, no two columns of one
     name. Raises ``InputError`` as ``check_folder`` does.
     """
+    import pandas as pd
+
     check_folder(folder)
-    table, keys, predictors, models = _table(regression)
-    filled = {
-        "@BASELINE@": _r_vector(predictors),
-        "@MODELS@": ",\n  ".join(f"{json.dumps(name)} = {_r_vector(own)}" for name, own in models.items()),
-        "@KEYS@": _r_vector(keys),
+    corpus = regression.corpus
+    about = {
+        "word": corpus.words,
+        "sentence": corpus.sentences,
+        "fold": corpus.folds,
+        "class": corpus.classes or ["NA"] * len(corpus),
+        "time": corpus.responses[regression.response],
     }
+    groups: list[list[tuple[str, Iterable[Any]]]] = [
+        [*zip(corpus.key_names, zip(*corpus.keys, strict=True), strict=True)],
+        [(name, values) for name, values in about.items() if name not in corpus.key_names],
+        [("participant", ())],  # the scripts take this name for theirs
+        [*regression.columns.items()],
+        *([(f"{name}_{lag}", own) for lag, own in enumerate(bits.T)] for name, bits in regression.lagged_bits.items()),
+    ]
+    names = iter(r_names([name for group in groups for name, _ in group]))
+    keys, others, _, predictors, *models = ([(next(names), list(own)) for _, own in group] for group in groups)
+    columns = [*keys, *others, *predictors, *(column for own in models for column in own)]
+    table = pd.DataFrame(dict(columns))[regression.kept].replace([np.inf, -np.inf], np.nan)
+    own_columns = (
+        f"{json.dumps(name)} = {_r_vector(own)}" for name, own in zip(regression.models, models, strict=True)
+    )
+    filled = {"@KEYS@": _r_vector(keys), "@BASELINE@": _r_vector(predictors), "@MODELS@": ",\n  ".join(own_columns)}
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / TABLE, _csv(table, "%.6g"))
-    write_atomically(folder / PREDICTORS, _csv(_predictors(regression), "%.6f"))
-    for name in SCRIPTS:
-        text = files("treelm.evaluation.human").joinpath("scripts", f"{name}.template").read_text(encoding="utf-8")
+    text = table.to_csv(index=False, float_format="%.6g", na_rep="NA", lineterminator="\n")
+    write_atomically(folder / FILES[0], text.encode())
+    for name in FILES[1:]:
+        script = files("treelm.evaluation.human").joinpath("scripts", f"{name}.template").read_text(encoding="utf-8")
         for mark, content in filled.items():
-            text = text.replace(mark, content)
-        write_atomically(folder / name, text.encode())
-    return _names()
+            script = script.replace(mark, content)
+        write_atomically(folder / name, script.encode())
 
 
 def check_folder(folder: Path) -> None:
     """Raise ``InputError`` for a folder that has files of these names already, and for a file in its place."""
     if folder.exists() and not folder.is_dir():
         raise InputError("not a folder", where=str(folder), remedy="give the name of a folder")
-    for name in _names():
+    for name in FILES:
         if (folder / name).exists():
             raise InputError(f"{name} is there already", where=str(folder), remedy="give another folder, or remove it")
-
-
-def _names() -> list[str]:
-    return [TABLE, *SCRIPTS[:2], PREDICTORS, SCRIPTS[2]]
 
 
 def r_names(names: Sequence[str]) -> list[str]:
@@ -80,55 +81,5 @@ def r_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _r_vector(names: Iterable[str]) -> str:
-    return f"c({', '.join(json.dumps(name) for name in names)})"
-
-
-def _csv(table: pd.DataFrame, numbers: str) -> bytes:
-    finite = table.replace([np.inf, -np.inf], np.nan)
-    text: str = finite.to_csv(index=False, float_format=numbers, na_rep="NA", lineterminator="\n")
-    return text.encode()
-
-
-def _table(regression: Regression) -> tuple[pd.DataFrame, list[str], list[str], dict[str, list[str]]]:
-    """The words that are compared; the names of its columns of keys, of predictors and, by model, of surprisals."""
-    import pandas as pd
-
-    corpus, models = regression.corpus, regression.lagged_bits
-    about = {
-        "word": corpus.words,
-        "sentence": corpus.sentences,
-        "fold": corpus.folds,
-        "class": corpus.classes or ["NA"] * len(corpus),
-        "time": corpus.responses[regression.response],
-    }
-    about = {name: values for name, values in about.items() if name not in corpus.key_names}
-    bits = [(f"{name}_{lag}", values[:, lag]) for name, values in models.items() for lag in range(values.shape[1])]
-    columns = [*zip(corpus.key_names, zip(*corpus.keys, strict=True), strict=True), *about.items()]
-    columns += [(_READER, np.zeros(len(corpus))), *regression.columns.items(), *bits]
-    names = r_names([name for name, _ in columns])
-    table = pd.DataFrame({name: list(values) for name, (_, values) in zip(names, columns, strict=True)})
-    keys, rest = names[: len(corpus.key_names)], names[len(corpus.key_names) + len(about) :]
-    reader, *rest = rest  # a name that the scripts take for theirs
-    predictors, rest = rest[: len(regression.columns)], rest[len(regression.columns) :]
-    num_lags = regression.num_lags + 1
-    of_models = {name: rest[place * num_lags : (place + 1) * num_lags] for place, name in enumerate(models)}
-    return table[regression.kept].drop(columns=reader), keys, predictors, of_models
-
-
-def _predictors(regression: Regression) -> pd.DataFrame:
-    """The surprisals of all words in REPLICA's form: of each model one after the other."""
-    import pandas as pd
-
-    corpus = regression.corpus
-    dataset, before = _REPLICA_NAMES.get(corpus.name, (r_names([corpus.name])[0], ""))
-    words = pd.DataFrame({"stimulus_id": [f"{before}{document}" for document in corpus.documents]})
-    words["unit_index"] = [unit for _, group in groupby(corpus.documents) for unit, _ in enumerate(group)]
-    words["predictor"] = "log_p_observed"
-    tables = [
-        words.assign(value=-model.bits * math.log(2), text_unit=corpus.words, tag=f"{name}_surprisal_{dataset}")
-        for model in regression.models.values()
-        for name in r_names([model.name])
-    ]
-    names = ["tag", *words.columns, "value", "text_unit"]
-    return pd.concat(tables)[names] if tables else pd.DataFrame(columns=names)
+def _r_vector(columns: Iterable[tuple[str, object]]) -> str:
+    return f"c({', '.join(json.dumps(name) for name, _ in columns)})"

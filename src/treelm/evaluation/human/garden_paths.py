@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treelm.evaluation.human.material import Surprisals
-from treelm.evaluation.human.sap import EFFECTS, REGIONS, SUBSETS, Effect, human_effects, items
+from treelm.evaluation.human.sap import EFFECTS, REGIONS, SUBSETS, human_effects, items
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,41 +62,40 @@ class GardenPaths:
 
 def measure_effects(surprisals: Surprisals, subsets: tuple[str, ...] = SUBSETS) -> GardenPaths:
     """Compute the effects of one model's surprisals of the words of ``sap.material(subsets)``."""
-    sentences: dict[tuple[str, str], _Sentences] = {(one.subset, one.condition): {} for one in items(subsets)}
+    sentences: dict[tuple[str, str], dict[str, list[slice]]] = {}  # by item, its words up to each region
     start = 0
     for one in items(subsets):
-        sentences[one.subset, one.condition][one.number] = [slice(start, start + place + 1) for place in one.places]
+        up_to = [slice(start, start + place + 1) for place in one.places]
+        sentences.setdefault((one.subset, one.condition), {})[one.number] = up_to
         start += len(one.words)
-    found = tuple(
-        _measure(surprisals, effect, region, *(sentences[effect.subset, one] for one in (effect.hard, effect.easy)))
-        for effect in EFFECTS
-        if effect.subset in subsets
-        for region in REGIONS
-    )
-    return GardenPaths(name=surprisals.name, kind=surprisals.kind, effects=found)
+    found = []
+    for effect in EFFECTS:
+        if effect.subset in subsets:
+            hard, easy = (sentences[effect.subset, condition] for condition in (effect.hard, effect.easy))
+            for region in REGIONS:
+                pairs = {number: (hard[number][region], easy[number][region]) for number in hard if number in easy}
+                found.append(_measure(surprisals, effect.name, region, pairs))
+    return GardenPaths(name=surprisals.name, kind=surprisals.kind, effects=tuple(found))
 
 
-_Sentences = dict[str, list[slice]]
-"""By item, which of all words are those of its sentence up to each region."""
-
-
-def _measure(surprisals: Surprisals, effect: Effect, region: int, hard: _Sentences, easy: _Sentences) -> EffectInBits:
-    pairs = {number: (hard[number][region], easy[number][region]) for number in hard if number in easy}
-    bits = {number: [float(surprisals.bits[words][-1]) for words in pair] for number, pair in pairs.items()}
-    differences = {number: own - other for number, (own, other) in bits.items() if math.isfinite(own + other)}
+def _measure(
+    surprisals: Surprisals, effect: str, region: int, pairs: Mapping[str, tuple[slice, slice]]
+) -> EffectInBits:
+    differences = {
+        number: float(surprisals.bits[hard][-1] - surprisals.bits[easy][-1])
+        for number, (hard, easy) in pairs.items()
+        if np.isfinite(surprisals.bits[[hard.stop - 1, easy.stop - 1]]).all()
+    }
     values = np.array(list(differences.values()))
-    people = human_effects()
-    times = np.array([people[effect.name, region, number].ms for number in differences])
-    kept = [pairs[number] for number in differences]
-    lost = surprisals.columns.get(LOST)
+    times = np.array([human_effects()[effect, region, number].ms for number in differences])
+    kept, lost = [pairs[number] for number in differences], surprisals.columns.get(LOST)
+    has_spread = len(values) > 2 and values.std() and times.std()
     return EffectInBits(
-        effect=effect.name,
+        effect=effect,
         region=region,
-        bits=float(values.mean()) if len(values) else math.nan,
+        bits=float(values.mean()) if kept else math.nan,
         standard_error=float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else math.nan,
-        correlation=float(np.corrcoef(values, times)[0, 1])
-        if len(values) > 2 and values.std() and times.std()
-        else None,
+        correlation=float(np.corrcoef(values, times)[0, 1]) if has_spread else None,
         by_item=differences,
         num_missing=len(pairs) - len(differences),
         num_unknown=sum(any(surprisals.is_unknown[words].any() for words in pair) for pair in kept),
@@ -107,31 +106,3 @@ def _measure(surprisals: Surprisals, effect: Effect, region: int, hard: _Sentenc
             float(np.mean([lost[words].sum() for _, words in kept])),
         ),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BeamSize:
-    """One size of a sweep: the widths of the search and the effects that it gives."""
-
-    size: int
-    widths: tuple[int, int, int]
-    effects: GardenPaths
-
-
-def widths_of(size: int) -> tuple[int, int, int]:
-    """Widths of a beam of this size: actions, a tenth of that for words, a hundredth for the fast track.
-
-    These are the proportions of the RNNG literature (Hale et al. 2018; Noji and Oseki 2021), at least 1 each.
-    """
-    return size, max(1, size // 10), max(1, size // 100)
-
-
-def sweep(
-    sizes: Sequence[int],
-    score: Callable[[tuple[int, int, int]], Surprisals],
-    subsets: tuple[str, ...] = SUBSETS,
-) -> Iterator[BeamSize]:
-    """Measure the effects at each size of the beam; ``score`` gives surprisals by a search of given widths."""
-    for size in sizes:
-        widths = widths_of(size)
-        yield BeamSize(size=size, widths=widths, effects=measure_effects(score(widths), subsets))

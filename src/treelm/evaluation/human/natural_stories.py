@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from treelm.errors import InputError, check_choice
-from treelm.evaluation.human.corpora import (
-    END,
-    MARK,
-    CorpusFile,
-    ReadingCorpus,
-    find_folder,
-    published_surprisals,
-    read_columns,
-)
+from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, find_folder, published_surprisals, read_columns
 from treelm.evaluation.human.material import Surprisals
 from treelm.io.files import read_text
 
@@ -33,25 +25,22 @@ if TYPE_CHECKING:
 NAME = "natural-stories"
 Alignment = Literal["corrected", "published"]
 _SOURCE = "git clone https://github.com/languageMIT/naturalstories (CC BY-NC-SA), then --data FOLDER"
-_TABLES = (
-    CorpusFile("reading-times.csv", "69d81a168a3862fc8a957cf995d42fb92e1aa79013c051824ccf8a2e8cf401b1"),
-    CorpusFile("words.csv", "04610c36ee93ab3011628c608ca6e2805301ebee00ea540dd807f8637e84c410"),
-    CorpusFile("surprisals.csv", "65e028e005a062ce4ed525cf81ef0b07d36b0c7047ddd989a6aaefb6dce52dec", optional=True),
-    CorpusFile("trigram.csv", "4b33a5ee17931f12312c2a92a30fd6f93f43035ec05db84f74f6fcec323f0f30", optional=True),
-    CorpusFile("all-parses-aligned.txt.penn", "2937f60e07b38eb8cf3f9cf7b8c66dd1bbd81d773e352f8202515cbcdf9ddb2e"),
-)
-_CLONE = (
-    CorpusFile(
-        "naturalstories_RTS/processed_wordinfo.tsv", "047d2a0b84eff99d90535d1517f7fa7d466b81fbd60e990f2f08caac04d8aa56"
-    ),
-    CorpusFile(
-        "naturalstories_RTS/all_stories.tok", "0e4e9bd4708aaa01d8bea342696bb83cedff679c09184545483f6f3f4ba8aca3"
-    ),
-    CorpusFile("words.tsv", "0955415234babe7fe6890e447d96a2520175f5ea2b8eb130bd31e6aea94e4495"),
-    CorpusFile("freqs/freqs-1.tsv", "dfe87aa455e43226eb7f79faa6e5d9926446c3d8346014dd75837f39c3f19add"),
-    CorpusFile("probs/all_stories_gpt3.csv", "6ccee02c20a688d5f7e69a023025d725e8fb06d87e2c7f997b399384c200a0ad"),
-    CorpusFile("parses/penn/all-parses-aligned.txt.penn", _TABLES[4].sha256),
-)
+_TREES = "2937f60e07b38eb8cf3f9cf7b8c66dd1bbd81d773e352f8202515cbcdf9ddb2e"
+_LAYOUTS = {
+    "tables": {
+        "reading-times.csv": "69d81a168a3862fc8a957cf995d42fb92e1aa79013c051824ccf8a2e8cf401b1",
+        "words.csv": "04610c36ee93ab3011628c608ca6e2805301ebee00ea540dd807f8637e84c410",
+        "all-parses-aligned.txt.penn": _TREES,
+    },
+    "clone": {
+        "naturalstories_RTS/processed_wordinfo.tsv": "047d2a0b84eff99d90535d1517f7fa7d466b81fbd60e990f2f08caac04d8aa56",
+        "naturalstories_RTS/all_stories.tok": "0e4e9bd4708aaa01d8bea342696bb83cedff679c09184545483f6f3f4ba8aca3",
+        "words.tsv": "0955415234babe7fe6890e447d96a2520175f5ea2b8eb130bd31e6aea94e4495",
+        "freqs/freqs-1.tsv": "dfe87aa455e43226eb7f79faa6e5d9926446c3d8346014dd75837f39c3f19add",
+        "probs/all_stories_gpt3.csv": "6ccee02c20a688d5f7e69a023025d725e8fb06d87e2c7f997b399384c200a0ad",
+        "parses/penn/all-parses-aligned.txt.penn": _TREES,
+    },
+}
 _REFERENCES = ("5-gram", "gpt2", "gpt3", "trigram", "unigram")
 """Published models on whose words all are compared, if they are there."""
 _PUBLISHED = {
@@ -87,7 +76,7 @@ def load(folder: str = "", *, alignment: Alignment = "corrected") -> ReadingCorp
     place in the story without lags. Raises ``InputError`` where it is not there, or not the release that is known.
     """
     check_choice("alignment", alignment, get_args(Alignment))
-    place, layout = find_folder(NAME, folder, {"tables": _TABLES, "clone": _CLONE}, remedy=_SOURCE)
+    place, layout = find_folder(NAME, folder, _LAYOUTS, remedy=_SOURCE)
     words = _from_tables(place) if layout == "tables" else _from_clone(place)
     return _corpus(words, _published(place, words), alignment)
 

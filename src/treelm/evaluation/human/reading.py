@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
@@ -88,7 +88,7 @@ class ReadingResult:
     class_sizes: Mapping[str, int]
     models: tuple[ModelResult, ...]
     over: tuple[Over, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def find(self, name: str) -> ModelResult:
         """The result of a model by its name."""
@@ -104,6 +104,12 @@ def check_names(names: Sequence[str], over: Sequence[str] | None = None) -> None
         if not names:
             raise InputError("no model to compare", remedy="give a run, a table or a published model")
         _check("model", over, names)
+
+
+def _check(kind: str, names: Sequence[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(f"no {kind} {name!r}", remedy=f"choose from: {', '.join(known) or 'none'}")
 
 
 class Regression:
@@ -122,70 +128,58 @@ class Regression:
         _check("filter", design.only, corpus.filters)
         if self.num_lags < 0:
             raise InputError(f"lags = {self.num_lags}", remedy="give 0 or more words before")
-        columns = {
-            f"{name}_{lag}": corpus.shifted(corpus.predictors[name], lag)
-            for name in self.baseline
-            for lag in self._lags
-        }
+        predictors = {name: self._lagged(corpus.predictors[name]) for name in self.baseline}
+        self.lagged_bits = {name: self._lagged(model.bits) for name, model in self.models.items()}
+        self.columns = {f"{name}_{lag}": own for name, found in predictors.items() for lag, own in enumerate(found.T)}
         for name in corpus.controls:
-            if name in columns:
+            if name in self.columns:
                 found = f"a control named as a predictor and its lag ({name!r})"
                 raise InputError(found, where=corpus.name, remedy="rename the column")
-        self.columns = {**columns, **corpus.controls}
-        self.lagged_bits = {
-            name: np.column_stack([corpus.shifted(model.bits, lag) for lag in self._lags])
-            for name, model in self.models.items()
-        }
-        self.kept, self.left_out = self._choose(design)
+        self.columns |= corpus.controls
+        self.kept, self.left_out = self._choose(design, predictors)
         self.folds = [fold for fold, kept in zip(corpus.folds, self.kept, strict=True) if kept]
         self.times = corpus.responses[self.response][self.kept]
         self.base = np.column_stack([values[self.kept] for values in self.columns.values()])
-        self._require_words(len(self._lags))
+        self._require_words(self.num_lags + 1)
         if self.times.min() == self.times.max():
             found = f"times of {self.response} that are all {self.times[0]:g}"
             raise InputError(found, where=corpus.name, remedy="give times that vary")
 
+    def _lagged(self, values: Floats) -> Floats:
+        """Values of each word and of the words before it, (words of the corpus, lags)."""
+        return np.column_stack([self.corpus.shifted(values, lag) for lag in range(self.num_lags + 1)])
+
     def _require_words(self, num_more: int) -> None:
         """Raise ``InputError`` unless there are words for the baseline and so many predictors more."""
-        num_predictors, kind = self.base.shape[1] + num_more, self.corpus.fold_kind
-        sizes = Counter(self.folds)
+        num_predictors, sizes = self.base.shape[1] + num_more, Counter(self.folds)
         if len(sizes) < 2 or not has_words_for(num_predictors, self.folds):
             least = len(self.folds) - max(sizes.values(), default=0)
-            found = f"{len(self.folds)} words in {len(sizes)} {kind} to compare"
-            found += f", {least} of them without the largest, for {num_predictors} predictors" if len(sizes) > 1 else ""
+            found = (
+                f"{len(self.folds)} words in {len(sizes)} {self.corpus.fold_kind} to compare, {least} of them without "
+                f"the largest, for {num_predictors} predictors"
+            )
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
             remedy = f"give more words, or fewer predictors or lags; left out: {reasons or 'none'}"
             raise InputError(found, where=self.corpus.name, remedy=remedy)
 
-    @property
-    def _lags(self) -> range:
-        return range(self.num_lags + 1)
-
-    def _choose(self, design: Design) -> tuple[Bools, dict[str, int]]:
+    def _choose(self, design: Design, predictors: Mapping[str, Floats]) -> tuple[Bools, dict[str, int]]:
         """The words that are compared, and how many others there are by reason."""
         corpus = self.corpus
-        times = corpus.responses[self.response]
-        has_time: Bools = np.isfinite(times)
-        reasons = {
-            "no reading time, or a doubtful one": has_time if corpus.usable is None else has_time & corpus.usable
-        }
-        for name in design.only:
-            reasons[f"not {name}"] = corpus.filters[name]
-        for lag in self._lags[1:]:
-            reasons[f"without {lag} words before" if lag > 1 else "without a word before"] = np.isfinite(
-                corpus.shifted(np.ones(len(corpus)), lag)
-            )
-        for name in self.baseline:
-            at_lags = [self.columns[f"{name}_{lag}"] for lag in self._lags]
-            reasons[f"no {name}, here or at a lag"] = _complete(np.column_stack(at_lags))
-        for name, values in corpus.controls.items():
-            reasons[f"no {name}"] = np.isfinite(values)
-        for name in self.models:
-            reasons[f"no surprisal of {name}, here or at a lag"] = _complete(self.lagged_bits[name])
+        has_time: Bools = np.isfinite(corpus.responses[self.response])
+        if corpus.usable is not None:
+            has_time = has_time & corpus.usable
+        reasons = {"no reading time, or a doubtful one": has_time}
+        reasons |= {f"not {name}": corpus.filters[name] for name in design.only}
+        for lag, before in enumerate(self._lagged(np.ones(len(corpus))).T[1:], 1):
+            reasons[f"without {lag} words before" if lag > 1 else "without a word before"] = np.isfinite(before)
+        complete = {f"no {name}, here or at a lag": values for name, values in predictors.items()}
+        complete |= {f"no {name}": values[:, None] for name, values in corpus.controls.items()}
+        complete |= {f"no surprisal of {name}, here or at a lag": values for name, values in self.lagged_bits.items()}
         if design.known_only:
             for name, model in self.models.items():
-                unknown = np.column_stack([corpus.shifted(model.is_unknown.astype(float), lag) for lag in self._lags])
-                reasons[f"unknown to {name}, here or at a lag"] = _complete(np.where(unknown == 0, 0.0, np.nan))
+                known = self._lagged(np.where(model.is_unknown, np.nan, 0.0))
+                complete[f"unknown to {name}, here or at a lag"] = known
+        reasons |= {reason: np.isfinite(values.sum(axis=1)) for reason, values in complete.items()}
         kept, left_out = np.ones(len(corpus), dtype=bool), dict[str, int]()
         for reason, holds in reasons.items():
             if number := int((kept & ~holds).sum()):
@@ -204,18 +198,6 @@ class Regression:
         return held_out_log_likelihood(self.times, np.column_stack([self.base, *more]), self.folds, curved=curved)
 
 
-def _complete(values: Floats) -> Bools:
-    """Which rows have nothing but numbers."""
-    found: Bools = np.asarray(np.isfinite(values).all(axis=1), dtype=np.bool_)
-    return found
-
-
-def _check(kind: str, names: Sequence[str], known: Collection[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise InputError(f"no {kind} {name!r}", remedy=f"choose from: {', '.join(known) or 'none'}")
-
-
 def measure_reading(
     corpus: ReadingCorpus,
     models: Sequence[Surprisals],
@@ -231,6 +213,7 @@ def measure_reading(
     base = regression.likelihood()
     alone = {name: regression.likelihood(regression.bits(name)) for name in regression.models}
     classes = np.array(corpus.classes)[regression.kept] if corpus.classes else np.array([])
+    class_sizes = dict(sorted(Counter(classes.tolist()).items(), key=lambda one: (-one[1], one[0])))
     constant = held_out_log_likelihood(regression.times, np.zeros((len(regression.times), 0)), regression.folds)
     pairs = [pair for pair in permutations(regression.models, 2) if set(pair) & set(over)]
     return ReadingResult(
@@ -244,37 +227,29 @@ def measure_reading(
         left_out=regression.left_out,
         constant_log_likelihood=float(constant.mean()),
         baseline_log_likelihood=float(base.mean()),
-        class_sizes={str(name): int((classes == name).sum()) for name in _ordered(classes)},
+        class_sizes=class_sizes,
         models=tuple(
-            _model_result(regression, model, base, alone[name], classes) for name, model in regression.models.items()
+            _model_result(regression, model, alone[name], alone[name] - base, classes, list(class_sizes))
+            for name, model in regression.models.items()
         ),
         over=tuple(_over(regression, name, other, alone[other]) for name, other in pairs),
         notes=corpus.notes,
     )
 
 
-def _ordered(classes: np.ndarray) -> list[str]:
-    """Classes by their size, the largest first."""
-    names, counts = np.unique(classes, return_counts=True)
-    return [str(name) for _, name in sorted(zip(-counts, names, strict=True))]
-
-
 def _model_result(
-    regression: Regression, model: Surprisals, base: Floats, likelihood: Floats, classes: np.ndarray
+    regression: Regression, model: Surprisals, likelihood: Floats, gains: Floats, classes: np.ndarray, names: list[str]
 ) -> ModelResult:
-    bits, gains = regression.bits(model.name), likelihood - base
-    folds = np.array(regression.folds)
+    bits, folds = regression.bits(model.name), np.array(regression.folds)
     return ModelResult(
         name=model.name,
         kind=model.kind,
         delta=mean_with_interval(gains, regression.folds),
         slopes=slopes(regression.times, regression.base, bits),
-        by_class={
-            name: mean_with_interval(gains[classes == name], list(folds[classes == name])) for name in _ordered(classes)
-        },
+        by_class={name: mean_with_interval(gains[classes == name], list(folds[classes == name])) for name in names},
         spline=_spline(regression, bits, likelihood),
         mean_bits=float(bits[:, 0].mean()),
-        num_missing=int((~model.is_there).sum()),
+        num_missing=int((~np.isfinite(model.bits)).sum()),
         num_unknown=int(model.is_unknown.sum()),
     )
 

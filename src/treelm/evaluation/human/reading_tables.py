@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     own = table[list(columns.sentence_column)]
     words = table[[columns.word_column]].set_axis(["word"], axis=1)
     words["document"] = table[columns.document_column] if columns.document_column else "1"
-    words["sentence"] = _unique_names(zip(words["document"], *(own[name] for name in own), strict=True))
+    words["sentence"] = own.groupby([words["document"], *own], sort=False).ngroup().add(1).astype(str)
     words["place"] = words.groupby("sentence").cumcount() + 1
     usual = "document" if columns.document_column else "sentence"
     within = usual if columns.lag_within == "auto" else columns.lag_within
@@ -59,29 +59,27 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         "sentence", words["sentence"], own.agg(" ".join, axis=1), "" if columns.document_column else _SAY_DOCUMENTS
     )
     _check_readers(words)
-    position = (words.groupby(within).cumcount() + 1).to_numpy(float)
+    position = {f"position_in_{within}": (words.groupby(within).cumcount() + 1).to_numpy(float)}
     predictors = {name: numbers(table, name) for name in columns.predictor_columns}
     predictors = predictors or _of_words(words, columns.frequencies)
     responses = {name: numbers(table, name) for name in columns.response_columns}
-    folds, fold_kind = _folds(words)
+    folds, fold_kind = words["document"], "documents"
+    if folds.nunique() < FEWEST_DOCUMENTS:
+        folds, fold_kind = (words["sentence"].astype(int) - 1).mod(NUM_FOLDS).astype(str), "folds of sentences"
+    key = columns.sentence_column if len(columns.sentence_column) > 1 else ("sentence",)
     return ReadingCorpus(
         name=path.name,
-        key_names=(
-            "document",
-            *(columns.sentence_column if len(columns.sentence_column) > 1 else ("sentence",)),
-            "place",
-        ),
+        key_names=("document", *key, "place"),
         keys=tuple(zip(words["document"], *(own[name] for name in own), words["place"].astype(str), strict=True)),
         words=tuple(words["word"]),
         sentences=tuple(words["sentence"]),
         documents=tuple(words["document"]),
         responses=responses,
         predictors=predictors,
-        controls={name: numbers(table, name) for name in columns.control_columns}
-        or {f"position_in_{within}": position},
+        controls={name: numbers(table, name) for name in columns.control_columns} or position,
         lag_groups=tuple(words[within]),
         num_lags=2,
-        folds=folds,
+        folds=tuple(folds),
         fold_kind=fold_kind,
         classes=tuple(table[columns.class_column].replace("", "NA")) if columns.class_column else (),
         published=published_surprisals({name: numbers(table, name) for name in columns.surprisal_columns}),
@@ -145,20 +143,6 @@ def _has_several_readers(words: list[str]) -> bool:
     return min(times) > 1 or any(words == words[:size] * (len(words) // size) for size in parts)
 
 
-def _unique_names(cells: Iterable[tuple[str, ...]]) -> list[str]:
-    """A name for each row, the same for rows with the same cells and no others: its cells joined."""
-    names: dict[tuple[str, ...], str] = {}
-    taken = set[str]()
-    rows = list(cells)
-    for row in dict.fromkeys(rows):
-        name = "-".join(row)
-        while name in taken:
-            name += "'"
-        taken.add(name)
-        names[row] = name
-    return [names[row] for row in rows]
-
-
 def _of_words(words: pd.DataFrame, frequencies: str) -> dict[str, Floats]:
     """Predictors that follow from the words alone."""
     found = {"length": words["word"].map(word_length)}
@@ -169,11 +153,3 @@ def _of_words(words: pd.DataFrame, frequencies: str) -> dict[str, Floats]:
     found[END] = is_last & words["word"].map(lambda word: any(mark in word for mark in _ENDS))
     values = {name: column.to_numpy(float) for name, column in found.items()}
     return {name: column for name, column in values.items() if name == "length" or np.nanstd(column) > 0}
-
-
-def _folds(words: pd.DataFrame) -> tuple[tuple[str, ...], str]:
-    """Documents, or, of a few, tenths of the sentences in turn."""
-    if words["document"].nunique() >= FEWEST_DOCUMENTS:
-        return tuple(words["document"]), "documents"
-    numbers_of_sentences = words.groupby("sentence", sort=False).ngroup()
-    return tuple((numbers_of_sentences % NUM_FOLDS).astype(str)), "folds of sentences"

@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 
-from treelm.evaluation.human.corpora import CorpusFile, ReadingCorpus, find_folder, published_surprisals
+from treelm.evaluation.human.corpora import ReadingCorpus, find_folder, published_surprisals
 
 NAME = "ucl"
-FILE = CorpusFile("all_measures.csv", "db3ccd106220e1e3d7d64871b5f7c05a9d159ef4cb639f985b792d559686f7f6")
+FILE, _SHA256 = "all_measures.csv", "db3ccd106220e1e3d7d64871b5f7c05a9d159ef4cb639f985b792d559686f7f6"
 RESPONSES = ("self_paced_reading_time", "RTfirstfix", "RTfirstpass", "RTrightbound", "RTgopast")
 NUM_FOLDS = 10
 _SOURCE = "git clone https://github.com/Andrea-de-Varda/prediction-resource (no licence), then --data FOLDER"
@@ -30,8 +30,8 @@ def load(folder: str = "") -> ReadingCorpus:
     """
     import pandas as pd
 
-    place, _ = find_folder(NAME, folder, {"published": (FILE,)}, remedy=_SOURCE)
-    text = pd.read_csv(place / FILE.path, dtype=str)  # pandas before 3 may read a float a bit wrong
+    place, _ = find_folder(NAME, folder, {"published": {FILE: _SHA256}}, remedy=_SOURCE)
+    text = pd.read_csv(place / FILE, dtype=str)  # pandas before 3 may read a float a bit wrong
     types = dict.fromkeys(text.columns.drop(list(_TEXTS)), float) | {"sent_id": int, _PLACE: int}
     table = text.astype(types)
     sentences = table.drop_duplicates("sent_id").sort_values("sent_id")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from treelm.evaluation.comparison.human import ReadingGain
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.human.garden_paths import EffectInBits, measure_effects
-from treelm.evaluation.human.sap import EFFECTS, REGIONS, REGIONS_IN_WORDS, human_effects, published
+from treelm.evaluation.human.sap import EFFECTS, REGIONS_IN_WORDS, human_effects, published
 from treelm.evaluation.tables import Row, Table
 from treelm.figures.charts import ALONE, Axes, Point, for_both_widths, scatter_chart
+from treelm.figures.human_tables import effects_table, interval_text, milli
 from treelm.figures.report.templates import Section, looks_of, section
 
 _GARDEN_PATHS = ("GPE_MVRR", "GPE_NPS", "GPE_NPZ")
@@ -48,11 +48,10 @@ def _gain(gain: ReadingGain, look: int | None = None) -> Point:
 
 
 def _reading_row(gain: ReadingGain, ms_per_bit: Sequence[float] = (), num_unknown: int | None = None) -> Row:
-    has_interval = not math.isnan(gain.low)
     return [
         ("model", gain.name),
-        ("delta, 10^-3", f"{1000 * gain.delta_nats_per_word:+.2f}"),
-        ("95 % interval", f"{1000 * gain.low:+.2f} to {1000 * gain.high:+.2f}" if has_interval else None),
+        ("delta, 10^-3", milli(gain.delta_nats_per_word)),
+        ("95 % interval", interval_text(gain.low, gain.high)),
         ("perplexity", f"{gain.perplexity:.1f}"),
         ("ms a bit, by lag", ", ".join(f"{value:+.2f}" for value in ms_per_bit) or None),
         ("unknown words", None if num_unknown is None else f"{num_unknown:,}"),
@@ -75,7 +74,7 @@ def garden_path_section(comparison: Comparison) -> Section | None:
         scatter=for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
         names={looks[name]: name for name in found},
         published=list(others),
-        table=_table([*others.items(), *found.items()]),
+        table=effects_table({**others, **found}, f"Bits (standard error); {REGIONS_IN_WORDS}"),
     )
 
 
@@ -92,20 +91,3 @@ def _effects(name: str, effects: Iterable[EffectInBits], look: int | None = None
         for one in effects
         if one.effect in _GARDEN_PATHS and (people := human_effects()[one.effect, one.region, ""].ms) > 0
     ]
-
-
-def _table(models: Sequence[tuple[str, Sequence[EffectInBits]]]) -> Table:
-    found = [(name, {(one.effect, one.region): one for one in effects}) for name, effects in models]
-    rows: list[Row] = []
-    for effect in EFFECTS:
-        for region in REGIONS:
-            people = human_effects()[effect.name, region, ""]
-            cells = [(name, effects.get((effect.name, region))) for name, effects in found]
-            rows.append(
-                [
-                    ("effect, word", f"{effect.title}, {region}"),
-                    ("people, ms", f"{people.ms:.1f} ({people.low:.1f} to {people.high:.1f})"),
-                    *((name, f"{one.bits:+.2f} ({one.standard_error:.2f})" if one else None) for name, one in cells),
-                ]
-            )
-    return Table.of(rows, title=f"Bits (standard error); {REGIONS_IN_WORDS}")
