@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tests.corpora.helpers import GUM_OPEN, TREES, corpus, gum_open, sentence, text_corpus
 from treelm.corpora import preparing
-from treelm.corpora.arrays import FileSink, hash_array
+from treelm.corpora.arrays import hash_array
 from treelm.corpora.building import CorpusBuilder, SentenceBlock
-from treelm.corpora.corpus import PreparedCorpus, built, merge_labels
+from treelm.corpora.corpus import PreparedCorpus, merge_labels
 from treelm.corpora.preparing import prepare, prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
@@ -207,12 +207,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
     happens: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, published = write(tmp_path / "a.ptb", GOOD), list[object]()
-
-    def build(*arguments: Any) -> PreparedCorpus:
-        happens(path)
-        return built(*arguments)
-
-    monkeypatch.setattr(preparing, "built", build)
+    monkeypatch.setattr(CorpusBuilder, "finish", lambda builder: happens(path))
     monkeypatch.setattr(Path, "rename", lambda *names: published.append(names))
     with pytest.raises(InputError, match=r"a\.ptb: it changed while it was read"):
         prepared([path], cache=tmp_path / "cache")
@@ -291,7 +286,7 @@ def test_what_is_wrong_with_a_source_is_not_laid_on_the_cache(tmp_path: Path, mo
     def fail(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error", str(tmp_path / "a.txt"))
 
-    monkeypatch.setattr("treelm.corpora.preparing._read_source", fail)
+    monkeypatch.setattr("treelm.corpora.preparing.open_bytes", fail)
     with pytest.raises(OSError, match="Input/output error"):
         prepared([tmp_path / "a.txt"], cache=tmp_path / "cache")
 
@@ -304,7 +299,7 @@ def test_skipped_sentences_are_reported_from_the_cache_too(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("sources", "message"), [([], "no files"), (["-"], "standard input"), (["nothing.ptb"], "no such file")]
+    ("sources", "message"), [([], "no files"), (["-"], "<stdin>: no regular file"), (["nothing.ptb"], "no such file")]
 )
 def test_sources_that_cannot_be_cached_are_errors(sources: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
@@ -410,25 +405,10 @@ LARGE = (1 << 24) // 4 + 1000  # words of a corpus whose array of words has more
 def write_large(directory: Path) -> Path:
     """A prepared corpus of one long sentence; gives the file of its words."""
     directory.mkdir()
-    builder = CorpusBuilder(lambda name, dtype: FileSink(directory / f"{name}.npy", dtype))
-    builder.begin_source("large.txt")
-    zero = np.zeros(1, dtype=np.int64)
-    builder.add(
-        SentenceBlock(
-            forms=["a", "b"],
-            labels=[],
-            tag_names=[],
-            words=np.zeros(LARGE, dtype=np.int32),
-            tags=np.zeros(LARGE, dtype=np.int16),
-            num_words=zero + LARGE,
-            actions=np.zeros(0, dtype=np.int16),
-            num_actions=zero,
-            lines=np.ones(1, dtype=np.int32),
-            documents=zero,
-            identifiers=[""],
-        )
-    )
-    built(builder, directory)
+    with CorpusBuilder(directory) as builder:
+        builder.begin_source("large.txt")
+        builder.add(SentenceBlock.of([Sentence(words=("a",) * LARGE, identifier="1", source="large.txt", line=1)]))
+        builder.finish()
     return directory / "words.npy"
 
 

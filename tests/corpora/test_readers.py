@@ -207,11 +207,17 @@ def test_a_sentence_of_five_thousand_nested_constituents() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"format": "xml"}, {"tags": "maybe"}, {"on_error": "ignore"}, {"dependency_labels": "all"}]
+    ("options", "message"),
+    [
+        ({"format": "xml"}, "format = 'xml'; give 'auto', 'brackets', 'conllu' or 'text'"),
+        ({"tags": "maybe"}, "give 'present' or 'absent'"),
+        ({"on_error": "ignore"}, "choose one of raise, skip"),
+        ({"tag": "absent"}, "did you mean tags"),
+    ],
 )
-def test_an_unknown_option_value_names_the_choices(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="choose"):
-        list(read_sentences(io.BytesIO(b"a"), **{"format": "text", **options}))  # type: ignore[arg-type]
+def test_an_unknown_option_or_value_names_the_choices(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        list(read_sentences(io.BytesIO(b"a"), **{"format": "text", **options}))
 
 
 def test_a_truncated_gzip_file_keeps_what_stands_before_the_damage(tmp_path: Path) -> None:

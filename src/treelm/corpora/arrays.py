@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import tokenize
 import warnings
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -17,68 +18,44 @@ from numpy.typing import DTypeLike, NDArray
 from treelm.io.atomic import path_in_errors
 
 _HEADER_SIZE = 128  # what NumPy writes for one dimension of any length: it leaves room to grow
+_HASH_BYTES = 16
 
 
-class MemorySink:
-    """A one-dimensional array that is put together in memory."""
+class ArrayWriter:
+    """A one-dimensional array that is appended to a ``.npy`` file or, without a path, put together in memory."""
 
-    def __init__(self, dtype: DTypeLike) -> None:
-        """Begin an empty array."""
-        self._pieces: list[NDArray[Any]] = [np.zeros(0, dtype=dtype)]
-
-    def append(self, values: NDArray[Any]) -> None:
-        """Add values at the end."""
-        self._pieces.append(values.astype(self._pieces[0].dtype, copy=False))
-
-    def abandon(self) -> None:
-        """Do nothing: an array in memory holds no file open."""
-
-    def close(self) -> NDArray[Any]:
-        """Return the whole array."""
-        return np.concatenate(self._pieces)
-
-
-class FileSink:
-    """A one-dimensional array that is appended to a ``.npy`` file; the length is filled in at the end."""
-
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
-        """Begin an empty array; the header comes last."""
-        self._path = path
-        self._dtype = np.dtype(dtype)
+    def __init__(self, dtype: DTypeLike, path: Path | None = None) -> None:
+        """Begin an empty array; the header, which has the length, comes last."""
+        self._dtype, self._path = np.dtype(dtype), path
         self._length = 0
-        self._hash = hashlib.blake2b(digest_size=16)
-        self._stream = path.open("wb")
-        self._stream.write(bytes(_HEADER_SIZE))
+        self._hash = hashlib.blake2b(digest_size=_HASH_BYTES)
+        self.stream: IO[bytes] = io.BytesIO() if path is None else path.open("wb")
+        self.stream.write(bytes(_HEADER_SIZE))
 
     def append(self, values: NDArray[Any]) -> None:
         """Add values at the end."""
         data = np.ascontiguousarray(values, dtype=self._dtype).tobytes()
         self._length += len(values)
         self._hash.update(data)
-        with path_in_errors(self._path):
-            self._stream.write(data)
+        with path_in_errors(self._path or ""):
+            self.stream.write(data)
 
-    def abandon(self) -> None:
-        """Close the file of an array that will not be finished."""
-        with path_in_errors(self._path):
-            self._stream.close()
-
-    def close(self) -> NDArray[Any]:
-        """Fill in the header, and return the whole array, memory-mapped."""
+    def finish(self) -> NDArray[Any]:
+        """Fill in the header, and return the whole array; that of a file is memory-mapped."""
+        if isinstance(self.stream, io.BytesIO):
+            return np.frombuffer(self.stream.getbuffer(), self._dtype, offset=_HEADER_SIZE)
+        assert self._path is not None
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)}
         with path_in_errors(self._path):
-            self._stream.seek(0)
-            npy_format.write_array_header_1_0(self._stream, header)
-            assert self._stream.tell() == _HEADER_SIZE, "the header does not fit its place"
-            self._stream.close()
+            self.stream.seek(0)
+            npy_format.write_array_header_1_0(self.stream, header)
+            assert self.stream.tell() == _HEADER_SIZE, "the header does not fit its place"
+            self.stream.close()
         return map_array(self._path)
 
     def describe(self) -> dict[str, Any]:
         """Type, length and hash of the values, to check the file against."""
         return {"dtype": self._dtype.str, "length": self._length, "hash": self._hash.hexdigest()}
-
-
-Sink = MemorySink | FileSink
 
 
 def map_array(path: Path) -> NDArray[Any]:
@@ -98,11 +75,9 @@ def map_array(path: Path) -> NDArray[Any]:
         raise ValueError(f"not an array: {error}") from error  # NumPy reads headers with Python's own parser
 
 
-def hash_array(array: NDArray[Any]) -> str:
-    """Hash the values of an array, as ``FileSink.describe`` does."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+def hash_array(array: NDArray[Any], num_bytes: int = _HASH_BYTES) -> str:
+    """Hash the values of an array of whatever shape, as ``ArrayWriter.describe`` does."""
+    return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=num_bytes).hexdigest()
 
 
 class Strings:
@@ -142,9 +117,9 @@ def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return offsets
 
 
-def hash_of(values: NDArray[Any]) -> str:
-    """Sixteen hexadecimal digits that tell arrays apart, of whatever shape."""
-    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=8).hexdigest()
+def fingerprint(values: NDArray[Any]) -> str:
+    """Sixteen hexadecimal digits that tell the data of checkpoints apart."""
+    return hash_array(values, num_bytes=8)
 
 
 def gather_indices(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import hash_of
+from treelm.corpora.arrays import fingerprint
 from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
 from treelm.errors import InputError, check_positive
 
@@ -177,7 +177,7 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
 
     @cached_property
     def _data_fingerprint(self) -> str:
-        return hash_of(np.asarray(self._encoded.num_actions, dtype="<i8"))
+        return fingerprint(np.asarray(self._encoded.num_actions, dtype="<i8"))
 
     def _cut_epoch(self) -> list[NDArray[np.int64]]:
         generator = np.random.default_rng([self._seed, self._epoch]) if self._shuffle else None

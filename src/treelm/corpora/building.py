@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import count
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import Sink, Strings, offsets_of
+from treelm.corpora.arrays import ArrayWriter, Strings, offsets_of
+from treelm.corpora.corpus import DTYPES, Bounds, PreparedCorpus, bounds_names
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
+from treelm.io.atomic import path_in_errors
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, to_actions, top_down_to_in_order
 from treelm.trees.tree import Tree
 
 _NO_DOCUMENT = -1
 MAX_LABELS = np.iinfo(np.int16).max - FIRST_NT
-DTYPES: dict[str, str] = {
-    "words": "<i4",  # number of the word form
-    "word_offsets": "<i8",
-    "actions": "<i2",  # top-down, one SHIFT a word, labels of this corpus
-    "action_offsets": "<i8",
-    "lines": "<i4",  # of the first line of a sentence in its source
-    "document_starts": "<i8",  # first sentence of every document
-    "max_open_top_down": "<i2",
-    "max_consecutive_top_down": "<i2",
-    "max_open_in_order": "<i2",
-    "max_consecutive_in_order": "<i2",
-    "identifiers": "|u1",  # the source's own names of sentences; empty where it has none
-    "identifier_offsets": "<i8",
-    "tags": "<i2",  # part of speech of every word, from 1 as the corpus numbers them; 0 where the source has none
-    "forms": "|u1",
-    "form_offsets": "<i8",
-    "counts": "<i8",  # of every form
-    "initial_counts": "<i8",  # of every form as the first word of a sentence
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,74 +32,45 @@ class SentenceBlock:
     labels: list[str]
     tag_names: list[str]
     words: NDArray[np.int32]
-    tags: NDArray[np.int16]  # of every word; 0 for none, else one more than the number of its name
+    tags: NDArray[np.int32]  # of every word; 0 for none, else one more than the number of its name
     num_words: NDArray[np.int64]
-    actions: NDArray[np.int16]
+    actions: NDArray[np.int32]
     num_actions: NDArray[np.int64]
     lines: NDArray[np.int32]
     documents: NDArray[np.int64]  # number of the document of every sentence
     identifiers: list[str]
-    errors: list[InputError] = field(default_factory=list)
-    num_good_before_error: int = 0  # sentences that stand before the first error
+    errors: list[InputError] = field(default_factory=list)  # of sentences that could not be read
 
     @classmethod
-    def of(cls, sentences: Sequence[Sentence], errors: Sequence[InputError] = (), num_good: int = 0) -> SentenceBlock:
-        """Flatten sentences. Raises ``InputError`` for more labels or tags than a block can hold."""
-        forms: dict[str, int] = {}
-        labels: dict[str, int] = {}
-        tag_names: dict[str, int] = {}
-        words: list[int] = []
-        tags: list[int] = []
-        actions: list[int] = []
-        num_actions: list[int] = []
-        for sentence in sentences:
-            words.extend([forms.setdefault(word, len(forms)) for word in sentence.words])
-            if sentence.tags is None:
-                tags.extend([0] * len(sentence.words))
-            else:
-                tags.extend([1 + tag_names.setdefault(tag, len(tag_names)) for tag in sentence.tags])
-            before = len(actions)
-            if sentence.tree is not None:
-                actions.extend(_actions(sentence.tree, labels))
-            num_actions.append(len(actions) - before)
-        for names, what in ((labels, "constituent labels"), (tag_names, "part-of-speech tags")):
-            if len(names) > MAX_LABELS:
-                remedy = "strip function tags, or check that the file holds trees"
-                raise InputError(f"more than {MAX_LABELS} {what}", where=sentences[0].where, remedy=remedy)
+    def of(cls, items: Iterable[Sentence | InputError]) -> SentenceBlock:
+        """Flatten sentences, and put the errors among them apart."""
+        forms, labels, tag_names = (defaultdict[str, int](count().__next__) for _ in range(3))
+        words, tags, actions, num_actions = list[int](), list[int](), list[int](), list[int]()
+        sentences, errors = list[Sentence](), list[InputError]()
+        for item in items:
+            if isinstance(item, InputError):
+                errors.append(item)
+                continue
+            sentences.append(item)
+            words.extend(forms[word] for word in item.words)
+            tags.extend(1 + tag_names[tag] for tag in item.tags or ())
+            tags.extend([0] * (len(words) - len(tags)))
+            own = _actions(item.tree, labels) if item.tree is not None else []
+            actions.extend(own)
+            num_actions.append(len(own))
         return cls(
             forms=list(forms),
             labels=list(labels),
             tag_names=list(tag_names),
             words=np.array(words, dtype=np.int32),
-            tags=np.array(tags, dtype=np.int16),
-            num_words=np.array([len(sentence.words) for sentence in sentences], dtype=np.int64),
-            actions=np.array(actions, dtype=np.int16),
+            tags=np.array(tags, dtype=np.int32),
+            num_words=np.array([len(one.words) for one in sentences], dtype=np.int64),
+            actions=np.array(actions, dtype=np.int32),
             num_actions=np.array(num_actions, dtype=np.int64),
-            lines=np.array([sentence.line for sentence in sentences], dtype=np.int32),
-            documents=np.array([sentence.document for sentence in sentences], dtype=np.int64),
-            identifiers=["" if s.identifier == str(s.line) else s.identifier for s in sentences],
-            errors=list(errors),
-            num_good_before_error=num_good,
-        )
-
-    def head(self, num_sentences: int) -> SentenceBlock:
-        """The first sentences alone."""
-        words = self.words[: self.num_words[:num_sentences].sum()]
-        tags = self.tags[: len(words)]
-        actions = self.actions[: self.num_actions[:num_sentences].sum()]
-        return SentenceBlock(
-            # Numbers follow first appearance, so the forms, labels and tags in use are the first ones.
-            forms=self.forms[: words.max(initial=-1) + 1],
-            labels=self.labels[: max(actions.max(initial=0) + 1 - FIRST_NT, 0)],
-            tag_names=self.tag_names[: tags.max(initial=0)],
-            words=words,
-            tags=tags,
-            num_words=self.num_words[:num_sentences],
-            actions=actions,
-            num_actions=self.num_actions[:num_sentences],
-            lines=self.lines[:num_sentences],
-            documents=self.documents[:num_sentences],
-            identifiers=self.identifiers[:num_sentences],
+            lines=np.array([one.line for one in sentences], dtype=np.int32),
+            documents=np.array([one.document for one in sentences], dtype=np.int64),
+            identifiers=["" if one.identifier == str(one.line) else one.identifier for one in sentences],
+            errors=errors,
         )
 
     def __len__(self) -> int:
@@ -126,100 +83,125 @@ def _actions(tree: Tree, labels: dict[str, int]) -> list[int]:
         return to_actions(tree, labels)
     except InputError:  # a new label, which is rare
         for node in tree.constituents():
-            labels.setdefault(node.label, len(labels))
+            labels[node.label]
         return to_actions(tree, labels)
 
 
 class CorpusBuilder:
     """Merges blocks in order; forms and labels are numbered by their first appearance in the whole corpus."""
 
-    def __init__(self, make_sink: Callable[[str, str], Sink]) -> None:
-        """``make_sink(name, dtype)`` opens the place of an array."""
-        self.sinks = {name: make_sink(name, dtype) for name, dtype in DTYPES.items()}
-        self.labels: dict[str, int] = {}
-        self.tag_names: dict[str, int] = {}
-        self.sources: list[tuple[str, int]] = []  # name, and its first sentence
+    def __init__(self, directory: Path | None = None) -> None:
+        """Begin a corpus whose arrays are files in a directory or, without one, in memory."""
+        self._directory = directory
+        self._writers = {
+            name: ArrayWriter(dtype, None if directory is None else directory / f"{name}.npy")
+            for name, dtype in DTYPES.items()
+        }
+        self._forms, self._labels, self._tag_names = (defaultdict[str, int](count().__next__) for _ in range(3))
+        self._sources: list[tuple[str, int]] = []  # name, and its first sentence
         self.errors: list[InputError] = []
         self.num_sentences = 0
         self._document = _NO_DOCUMENT
-        self._forms: dict[str, int] = {}
         self._counts = np.zeros((2, 0), dtype=np.int64)  # rows: everywhere, sentence-initial
         self._ends = {"word_offsets": 0, "action_offsets": 0, "identifier_offsets": 0}
         for name in self._ends:
-            self.sinks[name].append(np.zeros(1, dtype=np.int64))
+            self._writers[name].append(np.zeros(1, dtype=np.int64))
+
+    def __enter__(self) -> CorpusBuilder:
+        """Hold the files open."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the files, also those of a corpus that will not be finished."""
+        if self._directory is not None:
+            for name, writer in self._writers.items():
+                with path_in_errors(self._directory / f"{name}.npy"):
+                    writer.stream.close()
 
     def begin_source(self, name: str) -> None:
         """Begin a source: the sentences that are added next are from it."""
-        self.sources.append((name, self.num_sentences))
+        self._sources.append((name, self.num_sentences))
         self._document = _NO_DOCUMENT
 
     def add(self, block: SentenceBlock) -> None:
-        """Append a block."""
+        """Append a block. Raises ``InputError`` for more labels or tags than a corpus can hold."""
         self.errors.extend(block.errors)
         before = np.concatenate(([self._document], block.documents))
-        self.sinks["document_starts"].append(self.num_sentences + np.flatnonzero(np.diff(before)))
+        self._append("document_starts", self.num_sentences + np.flatnonzero(np.diff(before)))
         self._document = int(before[-1])
         self.num_sentences += len(block)
-        self._add_words(block)
-        self._add_actions(block)
-        self.sinks["lines"].append(block.lines)
+        forms = np.array([self._forms[form] for form in block.forms], dtype=np.int32)
+        tags = np.array([0, *(1 + self._tag_names[name] for name in block.tag_names)])
+        labels = np.array([*range(FIRST_NT), *(FIRST_NT + self._labels[label] for label in block.labels)])
+        for names, what in ((self._labels, "constituent labels"), (self._tag_names, "part-of-speech tags")):
+            if len(names) > MAX_LABELS:
+                remedy = "strip function tags, or check that the file holds trees"
+                raise InputError(f"more than {MAX_LABELS} {what}", where=self._sources[-1][0], remedy=remedy)
+        self._count(forms, block)
+        self._append("words", forms[block.words])
+        self._append("tags", tags[block.tags])
+        self._append("actions", labels[block.actions])
+        self._append("lines", block.lines)
         identifiers = Strings.of(block.identifiers)
-        self.sinks["identifiers"].append(identifiers.content)
+        self._append("identifiers", identifiers.content)
+        self._append_offsets("word_offsets", block.num_words)
+        self._append_offsets("action_offsets", block.num_actions)
         self._append_offsets("identifier_offsets", np.diff(identifiers.offsets))
+        for order in get_args(Order):
+            offsets = offsets_of(block.num_actions)
+            bounds = measure_bounds(block.actions, offsets, num_labels=len(block.labels), order=order)
+            for name, values in zip(bounds_names(order), bounds, strict=True):
+                self._append(name, values)
 
-    def _add_words(self, block: SentenceBlock) -> None:
-        numbers = np.array([self._forms.setdefault(form, len(self._forms)) for form in block.forms], dtype=np.int32)
+    def _count(self, forms: NDArray[np.int32], block: SentenceBlock) -> None:
+        """Count the words of a block, whose forms have these numbers."""
         missing = len(self._forms) - self._counts.shape[1]
         if missing > 0:
             room = max(missing, self._counts.shape[1] // 2)  # grows by halves: few copies
             self._counts = np.pad(self._counts, ((0, 0), (0, room)))
         first = offsets_of(block.num_words)[:-1][block.num_words > 0]
-        self._counts[0, numbers] += np.bincount(block.words, minlength=len(numbers))
-        self._counts[1, numbers] += np.bincount(block.words[first], minlength=len(numbers))
-        self.sinks["words"].append(numbers[block.words])
-        tags = [0, *(1 + self.tag_names.setdefault(name, len(self.tag_names)) for name in block.tag_names)]
-        if len(self.tag_names) > MAX_LABELS:
-            raise InputError(f"more than {MAX_LABELS} part-of-speech tags", remedy="check that the file has tags")
-        self.sinks["tags"].append(np.array(tags, dtype=np.int16)[block.tags])
-        self._append_offsets("word_offsets", block.num_words)
+        self._counts[0, forms] += np.bincount(block.words, minlength=len(forms))
+        self._counts[1, forms] += np.bincount(block.words[first], minlength=len(forms))
 
-    def _add_actions(self, block: SentenceBlock) -> None:
-        numbers = [self.labels.setdefault(label, len(self.labels)) for label in block.labels]
-        if len(self.labels) > MAX_LABELS:
-            raise InputError(f"more than {MAX_LABELS} constituent labels", remedy="strip function tags")
-        table = np.array([*range(FIRST_NT), *(FIRST_NT + number for number in numbers)], dtype=np.int16)
-        self.sinks["actions"].append(table[block.actions])
-        self._append_offsets("action_offsets", block.num_actions)
-        offsets = offsets_of(block.num_actions)
-        for order in ("top-down", "in-order"):
-            bounds = measure_bounds(block.actions, offsets, num_labels=len(block.labels), order=order)
-            suffix = order.replace("-", "_")
-            self.sinks[f"max_open_{suffix}"].append(bounds.max_open)
-            self.sinks[f"max_consecutive_{suffix}"].append(bounds.max_consecutive)
+    def _append(self, name: str, values: NDArray[Any]) -> None:
+        self._writers[name].append(values)
 
     def _append_offsets(self, name: str, lengths: NDArray[np.int64]) -> None:
         ends = self._ends[name] + np.cumsum(lengths)
         self._ends[name] = int(ends[-1]) if len(ends) else self._ends[name]
-        self.sinks[name].append(ends)
+        self._append(name, ends)
 
-    def finish(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name."""
+    def finish(self) -> PreparedCorpus:
+        """The corpus, whose description is written into the directory if there is one.
+
+        Raises ``InputError`` if some sentences have trees and others have none.
+        """
         forms = Strings.of(self._forms)
-        self.sinks["forms"].append(forms.content)
-        self.sinks["form_offsets"].append(forms.offsets)
-        self.sinks["counts"].append(self._counts[0, : len(self._forms)])
-        self.sinks["initial_counts"].append(self._counts[1, : len(self._forms)])
-        return {name: sink.close() for name, sink in self.sinks.items()}
-
-
-class Bounds(NamedTuple):
-    """For every sentence, the most nonterminals that are open at once, and the most that are opened in a row.
-
-    In a row means, top-down, without another action between; in-order, without a SHIFT between.
-    """
-
-    max_open: NDArray[np.int16]
-    max_consecutive: NDArray[np.int16]
+        self._append("forms", forms.content)
+        self._append("form_offsets", forms.offsets)
+        self._append("counts", self._counts[0, : len(self._forms)])
+        self._append("initial_counts", self._counts[1, : len(self._forms)])
+        arrays = {name: writer.finish() for name, writer in self._writers.items()}
+        described = {name: writer.describe() for name, writer in self._writers.items()}
+        corpus = PreparedCorpus(
+            arrays=arrays,
+            labels=tuple(self._labels),
+            tag_names=tuple(self._tag_names),
+            sources=tuple(self._sources),
+            skipped=tuple(self.errors),
+            directory=self._directory,
+            hashes={name: one["hash"] for name, one in described.items()},
+        )
+        without_tree = (np.diff(corpus.action_offsets) == 0) & (np.diff(corpus.word_offsets) > 0)
+        if corpus.has_trees and without_tree.any():
+            raise InputError(
+                "a sentence without a tree among sentences with trees",
+                where=corpus.where(int(without_tree.argmax())),
+                remedy="prepare text and treebanks as corpora of their own",
+            )
+        if self._directory is not None:
+            corpus.write_description(self._directory, described)
+        return corpus
 
 
 def measure_bounds(

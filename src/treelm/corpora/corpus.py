@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import FileSink, MemorySink, Strings, hash_array, map_array
-from treelm.corpora.building import DTYPES, Bounds, CorpusBuilder, SentenceBlock
+from treelm.corpora.arrays import Strings, hash_array, map_array
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import FormCounts
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
@@ -27,8 +26,38 @@ from treelm.trees.transitions import Order, from_actions
 META = "meta.json"
 FORMAT = "treelm-corpus"
 FORMAT_VERSION = 1
+DTYPES: dict[str, str] = {
+    "words": "<i4",  # number of the word form
+    "word_offsets": "<i8",
+    "actions": "<i2",  # top-down, one SHIFT a word, labels of this corpus
+    "action_offsets": "<i8",
+    "lines": "<i4",  # of the first line of a sentence in its source
+    "document_starts": "<i8",  # first sentence of every document
+    "max_open_top_down": "<i2",
+    "max_consecutive_top_down": "<i2",
+    "max_open_in_order": "<i2",
+    "max_consecutive_in_order": "<i2",
+    "identifiers": "|u1",  # the source's own names of sentences; empty where it has none
+    "identifier_offsets": "<i8",
+    "tags": "<i2",  # part of speech of every word, from 1 as the corpus numbers them; 0 where the source has none
+    "forms": "|u1",
+    "form_offsets": "<i8",
+    "counts": "<i8",  # of every form
+    "initial_counts": "<i8",  # of every form as the first word of a sentence
+}
+"""The arrays, as they are written."""
 _CONTENT = ("words", "word_offsets", "actions", "action_offsets", "forms", "form_offsets")
 _REMEDY = "delete the directory and prepare the corpus again"
+
+
+class Bounds(NamedTuple):
+    """For every sentence, the most nonterminals that are open at once, and the most that are opened in a row.
+
+    In a row means, top-down, without another action between; in-order, without a SHIFT between.
+    """
+
+    max_open: NDArray[np.int16]
+    max_consecutive: NDArray[np.int16]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,16 +74,18 @@ class PreparedCorpus:
     sources: tuple[tuple[str, int], ...]  # name of each source, and its first sentence
     skipped: tuple[InputError, ...] = ()  # sentences that could not be read
     directory: Path | None = None
-    hashes: Mapping[str, str] = field(default_factory=dict)  # of arrays that were compared with them
+    hashes: Mapping[str, str]  # of the arrays
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sentence]) -> PreparedCorpus:
         """Prepare sentences in memory."""
-        builder = CorpusBuilder(lambda name, dtype: MemorySink(dtype))
+        from treelm.corpora.building import CorpusBuilder, SentenceBlock  # here because it makes this class
+
+        builder = CorpusBuilder()
         for source, group in groupby(sentences, key=lambda sentence: sentence.source):
             builder.begin_source(source)
-            builder.add(SentenceBlock.of(list(group)))
-        return built(builder, None)
+            builder.add(SentenceBlock.of(group))
+        return builder.finish()
 
     @classmethod
     def open(cls, directory: str | Path) -> PreparedCorpus:
@@ -88,8 +119,8 @@ class PreparedCorpus:
     @cached_property
     def identity(self) -> str:
         """A hash of words, trees and their order: what training sees, whichever file it was read from."""
-        hashes = self.hashes or {name: hash_array(self.arrays[name]) for name in _CONTENT}
-        return _identity(self.labels, hashes)
+        text = json.dumps([list(self.labels), [self.hashes[name] for name in _CONTENT]])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def __len__(self) -> int:
         """Number of sentences."""
@@ -152,8 +183,7 @@ class PreparedCorpus:
 
     def bounds(self, order: Order) -> Bounds:
         """For every sentence, the bounds on open and consecutive nonterminals that its tree needs."""
-        suffix = order.replace("-", "_")
-        return Bounds(self.arrays[f"max_open_{suffix}"], self.arrays[f"max_consecutive_{suffix}"])
+        return Bounds(*(self.arrays[name] for name in bounds_names(order)))
 
     def source(self, index: int) -> str:
         """The name of the file of sentence ``index``."""
@@ -187,57 +217,31 @@ class PreparedCorpus:
         """All sentences, one at a time."""
         return map(self.sentence, range(len(self)))
 
+    def write_description(self, directory: Path, arrays: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write what is not in the ``arrays``, of which this is type, length and hash."""
+        meta = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "labels": self.labels,
+            "tag_names": self.tag_names,
+            "sources": self.sources,
+            "skipped": [(error.found, error.remedy, error.where) for error in self.skipped],
+            "arrays": arrays,
+            "identity": self.identity,
+        }
+        with path_in_errors(directory / META):
+            (directory / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+
 
 def merge_labels(corpora: Iterable[PreparedCorpus]) -> tuple[str, ...]:
     """The labels of several corpora (the splits of one), sorted: what a model numbers constituents by."""
     return tuple(sorted({label for corpus in corpora for label in corpus.labels}))
 
 
-def built(builder: CorpusBuilder, directory: Path | None) -> PreparedCorpus:
-    """The corpus that a builder has put together; with a directory, its description is written there.
-
-    Raises ``InputError`` if some sentences have trees and others have none.
-    """
-    arrays = builder.finish()
-    without_tree = np.flatnonzero((np.diff(arrays["action_offsets"]) == 0) & (np.diff(arrays["word_offsets"]) > 0))
-    corpus = PreparedCorpus(
-        arrays=arrays,
-        labels=tuple(builder.labels),
-        tag_names=tuple(builder.tag_names),
-        sources=tuple(builder.sources),
-        skipped=tuple(builder.errors),
-        directory=directory,
-    )
-    if corpus.has_trees and len(without_tree):
-        raise InputError(
-            "a sentence without a tree among sentences with trees",
-            where=corpus.where(int(without_tree[0])),
-            remedy="prepare text and treebanks as corpora of their own",
-        )
-    if directory is not None:
-        _write_meta(corpus, builder, directory)
-    return corpus
-
-
-def _identity(labels: Sequence[str], hashes: Mapping[str, str]) -> str:
-    text = json.dumps([list(labels), [hashes[name] for name in _CONTENT]])
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _write_meta(corpus: PreparedCorpus, builder: CorpusBuilder, directory: Path) -> None:
-    arrays = {name: sink.describe() for name, sink in builder.sinks.items() if isinstance(sink, FileSink)}
-    meta = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "labels": corpus.labels,
-        "tag_names": corpus.tag_names,
-        "sources": corpus.sources,
-        "skipped": [(error.found, error.remedy, error.where) for error in corpus.skipped],
-        "arrays": arrays,
-        "identity": _identity(corpus.labels, {name: array["hash"] for name, array in arrays.items()}),
-    }
-    with path_in_errors(directory / META):
-        (directory / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+def bounds_names(order: Order) -> tuple[str, str]:
+    """The arrays of ``Bounds``."""
+    suffix = order.replace("-", "_")
+    return f"max_open_{suffix}", f"max_consecutive_{suffix}"
 
 
 def _read_meta(directory: Path) -> dict[str, Any]:

@@ -62,7 +62,6 @@ class DataConfig(ReadOptions, _Sources):
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
-        super().__post_init__()
         given = [split for split in SPLITS if self._path(split) is not None]
         if self.corpus is not None and given:
             found = f"data.corpus = {self.corpus!r} beside data.{given[0]}"

@@ -9,9 +9,8 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from itertools import chain, islice, starmap
+from collections.abc import Iterator
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -54,21 +53,47 @@ def format_of(path: str) -> Format:
     suffix = Path(name).suffix.lower()
     if path == STDIN or suffix not in SUFFIXES:
         check_is_file(path)
-        found = "standard input tells no format" if path == STDIN else f"the name of {path} tells no format"
+        found = f"{'standard input' if path == STDIN else f'the name of {path}'} tells no format"
         named = f"or give a file whose name ends in {', '.join(SUFFIXES)}"
         raise InputError(found, remedy=f"say format: brackets, conllu or text; {named}")
     return SUFFIXES[suffix]
 
 
-def numbered_lines(
-    stream: IO[bytes], *, name: str, damage: list[InputError] | None = None
-) -> Iterator[tuple[int, bytes]]:
-    """Lines from 1 without their ends (LF or CRLF) and without a byte order mark at the start of the file.
+def stretches(
+    stream: IO[bytes],
+    *,
+    name: str,
+    format: Format,
+    is_guess: bool = False,
+    blank_lines: bool = False,
+    damage: list[InputError] | None = None,
+) -> Iterator[Stretch]:
+    """Cut a file into stretches of one sentence each; blank lines between sentences of trees are left out.
 
-    Lines end where a gzip file is damaged. With ``damage`` its error is appended there, without it raised.
-
-    Raises ``InputError`` for a line of 64 MiB or more.
+    Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. With ``blank_lines``, each
+    is a stretch, and all is one document. A file that nobody has said to be text (``is_guess``) must not begin like
+    trees. Raises ``InputError`` for that, for a line of 64 MiB or more, and for damaged gzip data, unless there is a
+    list for their error, ``damage``.
     """
+    lines = _numbered_lines(stream, name, damage)
+    if format == "text":
+        pieces = _text(_only_text(lines, name) if is_guess else lines)
+    else:
+        pieces = _conllu(lines) if format == "conllu" else _brackets(lines, blank_lines=blank_lines)
+    document, is_begun = 0, False
+    for line, content, is_divided in pieces:
+        document += is_begun and is_divided and not blank_lines
+        is_begun = is_begun or bool(content.strip())
+        yield Stretch(line, content, document)
+
+
+_Lines = Iterator[tuple[int, bytes]]
+_Pieces = Iterator[tuple[int, bytes, bool]]
+"""First line, content, and whether something divides it from the piece before."""
+
+
+def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | None) -> _Lines:
+    """Lines from 1 without their ends (LF or CRLF) and without a byte order mark at the start of the file."""
     number = 0
     try:
         while line := stream.readline(_SHORT_LINE):
@@ -87,11 +112,10 @@ def numbered_lines(
         raise unreadable(error, name) from error
 
 
-def only_text(lines: Iterator[tuple[int, bytes]], *, name: str) -> Iterator[tuple[int, bytes]]:
-    """Pass on the lines of input that nobody has said to be text.
+def _only_text(lines: _Lines, name: str) -> _Lines:
+    """Lines whose first one that is neither blank nor a comment is not that of a tree or of CoNLL-U.
 
-    Raises ``InputError`` if the first line that is neither blank nor a comment is that of a tree or of CoNLL-U: its
-    brackets and columns would be taken for words. Trees whose labels are not in capitals are not known as such.
+    Their brackets and columns would be taken for words. Trees whose labels are not in capitals are not known as such.
     """
     held: list[tuple[int, bytes]] = []
     for number, line in islice(lines, _MAX_LINES_OF_COMMENTS):
@@ -107,56 +131,25 @@ def only_text(lines: Iterator[tuple[int, bytes]], *, name: str) -> Iterator[tupl
     yield from lines
 
 
-def cut(lines: Iterable[tuple[int, bytes]], format: Format, *, blank_lines: bool = False) -> Iterator[Stretch]:
-    """Cut a file into stretches of one sentence each; blank lines between sentences are left out.
-
-    Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. With ``blank_lines``, each
-    is a stretch, and all is one document.
-    """
-    cutters: dict[Format, Callable[[Iterable[tuple[int, bytes]]], Iterator[Stretch]]] = {
-        "brackets": partial(_cut_brackets, blank_lines=blank_lines),
-        "conllu": _cut_conllu,
-        "text": partial(starmap, Stretch) if blank_lines else _cut_text,
-    }
-    return cutters[format](lines)
-
-
-def _cut_text(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
-    """Give each line a stretch; blank ones too, which readers count."""
-    document, is_begun, is_after_blank = 0, False, False
+def _text(lines: _Lines) -> _Pieces:
+    """Each line; blank ones too, which readers count."""
+    is_after_blank = False
     for number, line in lines:
         is_blank = not line.strip()
-        if not is_blank:
-            document += is_begun and is_after_blank
-            is_begun = True
+        yield number, line, is_after_blank and not is_blank
         is_after_blank = is_blank
-        yield Stretch(number, line, document)
 
 
-def _cut_conllu(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
-    """Give the lines between two blank lines a stretch: a sentence of CoNLL-U."""
-    held: list[bytes] = []
-    first, document, is_begun = 0, 0, False
-
-    def take() -> Stretch:
-        nonlocal document, is_begun
-        document += is_begun and any(_NEW_DOCUMENT.match(line) for line in held if line.startswith(b"#"))
-        is_begun = True
-        return Stretch(first, b"\n".join(held), document)
-
-    for number, line in lines:
-        if line.strip():
-            first = first if held else number
-            held.append(line)
-        elif held:
-            yield take()
-            held = []
-    if held:
-        yield take()
+def _conllu(lines: _Lines) -> _Pieces:
+    """The lines between two blank lines: a sentence of CoNLL-U."""
+    for is_blank, group in groupby(lines, key=lambda numbered: not numbered[1].strip()):
+        if not is_blank:
+            numbers, held = zip(*group, strict=True)
+            yield numbers[0], b"\n".join(held), any(map(_NEW_DOCUMENT.match, held))
 
 
-def _cut_brackets(lines: Iterable[tuple[int, bytes]], *, blank_lines: bool) -> Iterator[Stretch]:
-    """Give the lines up to the one that closes all brackets a stretch: the rule of ``treelm.trees.brackets``.
+def _brackets(lines: _Lines, *, blank_lines: bool) -> _Pieces:
+    """The lines up to the one that closes all brackets: the rule of ``treelm.trees.brackets``.
 
     A line that starts with ``(``, no further right than the file's first tree, begins a new tree, unless the first tree
     has such lines inside. So one missing bracket costs one tree.
@@ -165,26 +158,25 @@ def _cut_brackets(lines: Iterable[tuple[int, bytes]], *, blank_lines: bool) -> I
     depth = 0
     margin: int | None = None  # column of the first tree
     free_layout: bool | None = None  # whether trees have lines at the margin inside; None: not known yet
-    document, is_begun, is_after_blank = 0, False, False
+    is_after_blank = False
 
     def is_at_margin(line: bytes) -> bool:
         start = line.lstrip()
         return start.startswith(b"(") and len(line) - len(start) <= (margin or 0)
 
-    def take() -> Stretch:
-        nonlocal held, depth, document, is_begun, is_after_blank
-        document += is_begun and is_after_blank and not blank_lines
-        is_begun, is_after_blank = True, not held[-1][1].strip()
-        stretch = Stretch(held[0][0], b"\n".join(line for _, line in held), document)
+    def take() -> tuple[int, bytes, bool]:
+        nonlocal held, depth, is_after_blank
+        piece = held[0][0], b"\n".join(line for _, line in held), is_after_blank
+        is_after_blank = not held[-1][1].strip()
         held, depth = [], 0
-        return stretch
+        return piece
 
-    source = iter(lines)
+    source: Iterator[tuple[int, bytes]] = lines
     while True:
         for number, line in source:
             if not held and not line.strip():  # a blank line inside a tree counts, so that lines keep their numbers
                 if blank_lines:
-                    yield Stretch(number, line)
+                    yield number, line, False
                 is_after_blank = True
                 continue
             if margin is None and line.lstrip().startswith(b"("):

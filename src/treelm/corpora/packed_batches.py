@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import gather_indices, hash_of
+from treelm.corpora.arrays import fingerprint, gather_indices
 from treelm.corpora.batches import EpochBatches
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
@@ -43,7 +43,7 @@ class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
         self._encoded = encoded
         self.stream = TokenStream.of(encoded, constituents=constituents)
         self._batch_size, self._bptt, self._seed, self._shuffle = batch_size, bptt, seed, shuffle
-        self._fingerprints = {"data": hash_of(self.stream.tokens), "documents": hash_of(encoded.documents)}
+        self._fingerprints = {"data": fingerprint(self.stream.tokens), "documents": fingerprint(encoded.documents)}
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from treelm.corpora.arrays import FileSink
-from treelm.corpora.building import DTYPES, CorpusBuilder, SentenceBlock
-from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
-from treelm.corpora.lines import Format, Stretch, cut, numbered_lines, only_text
-from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
-from treelm.corpora.sentence import Sentence
+from treelm.corpora.building import CorpusBuilder, SentenceBlock
+from treelm.corpora.corpus import DTYPES, FORMAT_VERSION, PreparedCorpus
+from treelm.corpora.lines import Format, Stretch, stretches
+from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences, read_items
 from treelm.errors import InputError, OnError, check_choice, check_positive
 from treelm.io.atomic import atomic_directory, open_atomic, remove_stale
 from treelm.io.files import (
@@ -44,7 +43,7 @@ _BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
 _ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processes would take longer
 _GZIP_RATIO = 8
 _MAX_WORKERS = 16
-_SAVE_FIRST = "save the text in a file first"
+_BLOCK_SENTENCES = 4096
 _DEFAULT_OPTIONS = ReadOptions()
 _WORKER = {"what": "a process that reads the corpus", "remedy": "free memory, or set workers to 1"}
 
@@ -62,10 +61,10 @@ def prepare(
     """Read files into a new directory of flat arrays and open it.
 
     One pass with bounded memory; the result does not depend on the number of ``workers`` (by default as many as there
-    are cores, and none beside this process for small files). The directory appears when it is complete. ``on_block`` is
-    called for each megabyte that has been read. Raises InputError for the first bad sentence; with
-    ``on_error="skip"`` bad sentences are left out and ``skipped`` lists them. Raises InputError for a source without
-    sentences, and for one that changes while it is read.
+    are cores, and none beside this process for small files and the first ``max_sentences``). The directory appears when
+    it is complete. ``on_block`` is called for each megabyte that has been read. Raises InputError for the first bad
+    sentence; with ``on_error="skip"`` bad sentences are left out and ``skipped`` lists them. Raises InputError for a
+    source without sentences, and for one that changes while it is read.
     """
     directory = Path(directory)
     if directory.exists():
@@ -73,21 +72,28 @@ def prepare(
     if not sources:
         raise InputError("a corpus of no files", remedy="give at least one file")
     check_choice("on_error", on_error, get_args(OnError))
+    if workers is not None:
+        check_positive(workers=workers)
     before = list(map(_status, sources))
-    with atomic_directory(directory) as building:
-        builder = CorpusBuilder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
-        try:
-            with worker_pool(_num_workers(sources, workers), **_WORKER) as computed:
-                for source in sources:
-                    _read_source(builder, source, options, on_error, max_sentences, computed, on_block)
-            built(builder, building)
-            for source, status in zip(sources, before, strict=True):
-                if _status(source) != status:
-                    remedy = "wait until it is complete"
-                    raise InputError("it changed while it was read", where=str(source), remedy=remedy)
-        finally:
-            for sink in builder.sinks.values():
-                sink.abandon()
+    processes = 1 if max_sentences is not None else workers or _num_workers(before, sources)
+    with atomic_directory(directory) as building, CorpusBuilder(building) as builder:
+        with worker_pool(processes, **_WORKER) as computed:
+            for source in sources:
+                builder.begin_source(name_of(source))
+                if max_sentences is None:
+                    blocks = _all_blocks(source, options, on_error, computed)
+                else:
+                    blocks = _first_blocks(source, options, on_error, max_sentences - builder.num_sentences)
+                for block in blocks:
+                    if on_error == "raise" and block.errors:
+                        raise block.errors[0]
+                    builder.add(block)
+                    on_block()
+        builder.finish()
+        for source, status in zip(sources, before, strict=True):
+            if _status(source) != status:
+                remedy = "wait until it is complete"
+                raise InputError("it changed while it was read", where=str(source), remedy=remedy)
     return PreparedCorpus.open(directory)
 
 
@@ -103,43 +109,34 @@ def prepared(
 ) -> PreparedCorpus:
     """The prepared corpus of these files, from the cache unless the content of a file or an option has changed.
 
-    Content is what is compared: a file may be replaced without another size or time. ``on_block`` is as of ``prepare``.
-    Raises ``InputError`` for standard input, and as ``prepare`` does.
+    Content is what is compared: a file may be replaced without another size or time. The other arguments are those of
+    ``prepare``. Raises ``InputError`` for what can be read only once, and as ``prepare`` does.
     """
-    if any(str(source) == STDIN for source in sources):
-        raise InputError("a prepared corpus from standard input", remedy=_SAVE_FIRST)
     for source in sources:
-        _check_regular(Path(source))
+        _check_regular(str(source))
     directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
     if directory.exists():
         return PreparedCorpus.open(directory)
     remove_stale(directory.parent)
+    how: dict[str, Any] = {
+        "on_error": on_error,
+        "max_sentences": max_sentences,
+        "workers": workers,
+        "on_block": on_block,
+    }
     try:
-        return prepare(
-            sources,
-            directory,
-            options=options,
-            on_error=on_error,
-            max_sentences=max_sentences,
-            workers=workers,
-            on_block=on_block,
-        )
+        return prepare(sources, directory, options=options, **how)
     except InputError:
         if not directory.exists():
             raise
         return PreparedCorpus.open(directory)  # another process was faster and prepared the same
     except OSError as error:
-        if not _is_on_the_way(error.filename, directory.parent):
+        path, folder = Path(str(error.filename)), directory.parent
+        if not (path.is_relative_to(folder) or folder.is_relative_to(path)):
             raise
         found = f"prepared data cannot be kept ({error.strerror or error})"
         remedy = f"set {CACHE_VARIABLE} to a folder that can be written"
-        raise InputError(found, where=str(directory.parent), remedy=remedy) from None
-
-
-def _is_on_the_way(name: str | bytes | int | None, folder: Path) -> bool:
-    """Tell whether the path ``name`` is a folder, something in it, or something that it is in."""
-    path = Path(str(name))
-    return path.is_relative_to(folder) or folder.is_relative_to(path)
+        raise InputError(found, where=str(folder), remedy=remedy) from None
 
 
 def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
@@ -149,82 +146,70 @@ def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: objec
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _check_regular(path: Path) -> None:
-    check_is_file(str(path))
-    if path.exists() and not path.is_file():
-        raise InputError("no regular file: it can be read only once", where=str(path), remedy=_SAVE_FIRST)
+def _check_regular(source: str) -> None:
+    check_is_file(source)
+    if source == STDIN or (os.path.exists(source) and not os.path.isfile(source)):
+        found = "no regular file: it can be read only once"
+        raise InputError(found, where=name_of(source), remedy="save the text in a file first")
 
 
 def _status(source: str | Path) -> tuple[int, ...] | None:
     """What changes with a file; None of what is no regular file."""
-    path = Path(source)
-    if not path.is_file():
+    if not os.path.isfile(source):
         return None
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    status = os.stat(source)
+    return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _num_workers(sources: Sequence[str | Path], workers: int | None) -> int:
-    if workers is not None:
-        check_positive(workers=workers)
-        return workers
-    paths = [Path(source) for source in sources if str(source) != STDIN]
-    size = sum(path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1) for path in paths if path.exists())
+def _num_workers(statuses: Sequence[tuple[int, ...] | None], sources: Sequence[str | Path]) -> int:
+    """As many processes as pay for files of this size."""
+    packed = (_GZIP_RATIO if str(source).endswith(".gz") else 1 for source in sources)
+    size = sum(ratio * status[0] for ratio, status in zip(packed, statuses, strict=True) if status is not None)
     return 1 if size <= _ALONE_BYTES else min(usable_cores(), _MAX_WORKERS)
 
 
-def _read_source(
-    builder: CorpusBuilder,
-    source: str | Path,
-    options: ReadOptions,
-    on_error: OnError,
-    max_sentences: int | None,
-    computed: Map,
-    on_block: Callable[[], None],
-) -> None:
+def _all_blocks(source: str | Path, options: ReadOptions, on_error: OnError, computed: Map) -> Iterator[SentenceBlock]:
+    """The sentences of a source, about a megabyte of the file a block. Raises ``InputError`` if there are none."""
     name, format = name_of(source), options.format_for(str(source))
-    num_before, num_errors = builder.num_sentences, len(builder.errors)
-    builder.begin_source(name)
+    num_sentences, errors, damage = 0, list[InputError](), list[InputError]()
     with open_bytes(source) as stream:
-        damage: list[InputError] = []
-        lines = numbered_lines(stream, name=name, damage=damage if on_error == "skip" else None)
-        if format == "text" and options.format == "auto":
-            lines = only_text(lines, name=name)
-        stretches = cut(lines, format, blank_lines=options.empty_lines)
-        for block in computed(partial(read_block, name, format, options), _in_blocks(stretches)):
-            most = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
-            if on_error == "raise" and block.errors and most > block.num_good_before_error:
-                raise block.errors[0]
-            builder.add(block.head(most) if most < len(block) else block)
-            on_block()
-            if builder.num_sentences == max_sentences:
-                return
-    builder.errors.extend(damage)
-    if builder.num_sentences == num_before:
-        raise no_sentences(name, builder.errors[num_errors:])
+        pieces = stretches(
+            stream,
+            name=name,
+            format=format,
+            is_guess=options.format == "auto",
+            blank_lines=options.empty_lines,
+            damage=damage if on_error == "skip" else None,
+        )
+        for block in computed(partial(read_block, name, format, options), _megabytes(pieces)):
+            num_sentences, errors = num_sentences + len(block), errors + block.errors
+            yield block
+    if damage:
+        yield SentenceBlock.of(damage)
+    if not num_sentences:
+        raise no_sentences(name, errors + damage)
 
 
-def read_block(name: str, format: Format, options: ReadOptions, stretches: Iterable[Stretch]) -> SentenceBlock:
+def _first_blocks(source: str | Path, options: ReadOptions, on_error: OnError, most: int) -> Iterator[SentenceBlock]:
+    """The first sentences of a source, and the errors before them."""
+    items = read_items(source, options, keep_errors=on_error == "skip")
+    while most > 0 and (held := list(islice(items, min(most, _BLOCK_SENTENCES)))):
+        block = SentenceBlock.of(held)
+        most -= len(block)
+        yield block
+
+
+def read_block(name: str, format: Format, options: ReadOptions, pieces: Iterable[Stretch]) -> SentenceBlock:
     """Read the sentences of stretches into arrays, with the errors of those that cannot be read."""
-    parser = StretchParser(name, format, options)
-    sentences: list[Sentence] = []
-    errors: list[InputError] = []
-    num_good_before_error = 0
-    for item in chain.from_iterable(map(parser.parse, stretches)):
-        if isinstance(item, Sentence):
-            sentences.append(item)
-        else:
-            num_good_before_error = num_good_before_error if errors else len(sentences)
-            errors.append(item)
-    return SentenceBlock.of(sentences, errors, num_good_before_error)
+    return SentenceBlock.of(chain.from_iterable(map(StretchParser(name, format, options).parse, pieces)))
 
 
-def _in_blocks(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:
+def _megabytes(pieces: Iterable[Stretch]) -> Iterator[list[Stretch]]:
     held: list[Stretch] = []
     size = 0
-    for stretch in stretches:
-        held.append(stretch)
-        size += len(stretch.content)
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece.content)
         if size >= _BLOCK_BYTES:
             yield held
             held, size = [], 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from treelm.corpora.catalog import SPLITS, Split
-from treelm.corpora.lines import cut, numbered_lines
+from treelm.corpora.lines import stretches
 from treelm.corpora.readers import ReadOptions, StretchParser
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
@@ -191,7 +191,7 @@ def _copy(paths: Iterable[Path], out: IO[bytes], most: int | None) -> int:
     for path in paths:
         parser = StretchParser(str(path), "brackets", ReadOptions())
         with open_bytes(path) as stream:
-            for stretch in cut(numbered_lines(stream, name=str(path)), "brackets"):
+            for stretch in stretches(stream, name=str(path), format="brackets"):
                 if number == most:
                     return number
                 items = list(parser.parse(stretch))

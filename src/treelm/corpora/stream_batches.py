@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import gather_indices, hash_of, offsets_of
+from treelm.corpora.arrays import fingerprint, gather_indices, offsets_of
 from treelm.corpora.batches import EpochBatches, SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.errors import InputError, check_positive
@@ -191,9 +191,9 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
             raise InputError("one document, which has no order to shuffle", remedy=remedy)
         self._as_of = partial(TokenStream.of, encoded, sentence_ends=sentence_ends, constituents=constituents)
         self.stream = self._as_of()
-        self._fingerprints = {"data": hash_of(self.stream.tokens)}
+        self._fingerprints = {"data": fingerprint(self.stream.tokens)}
         if shuffle_documents:
-            self._fingerprints["documents"] = hash_of(encoded.documents)
+            self._fingerprints["documents"] = fingerprint(encoded.documents)
         if len(self.stream) < batch_size:
             found = f"a stream of {len(self.stream)} tokens for {batch_size} rows"
             raise InputError(found, remedy="lower batch_size, or give more data")

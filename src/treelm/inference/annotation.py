@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from treelm.corpora.lines import Format, Stretch, cut, numbered_lines, only_text
+from treelm.corpora.lines import Format, Stretch, stretches
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import words_of
@@ -228,10 +228,9 @@ def read_blocks(
 
     Raises ``InputError`` if what comes before is not what it was.
     """
-    lines = numbered_lines(stream, name=name)
-    stretches = cut(only_text(lines, name=name) if settings.is_guess else lines, settings.format)
+    pieces = stretches(stream, name=name, format=settings.format, is_guess=settings.is_guess)
     num_read, digest, document = progress.num_read, hashlib.sha256(), 0
-    for stretch in islice(stretches, num_read):
+    for stretch in islice(pieces, num_read):
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
         document = stretch.document
     if num_read and digest.hexdigest() != progress.digest:
@@ -239,7 +238,7 @@ def read_blocks(
         raise InputError(found, where=where, remedy="give the same input, or remove this folder to begin again")
     parser = StretchParser(name, settings.format, ReadOptions(format=settings.format))
     items: list[InputSentence] = []
-    for stretch in stretches:
+    for stretch in pieces:
         num_read += 1
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
         own = list(_items(stretch, parser, settings))
