@@ -33,7 +33,7 @@ from treelm.training.prepare import dev_batches
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe
 from treelm.training.run_folder import load_run_recipe
-from treelm.training.trainer import dev_loss
+from treelm.training.updates import dev_loss
 
 __all__ = ["CARD", "EXPECTED", "Origin", "add_curve", "differences", "ship"]
 

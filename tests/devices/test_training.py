@@ -13,8 +13,7 @@ from treelm.models import SYSTEMS
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.distributed import ProcessGroup
 from treelm.training.numerics import numerics
-from treelm.training.parts import ShardStates
-from treelm.training.trainer import update_weights
+from treelm.training.updates import ShardStates, update_weights
 
 WAITS = ("prpn sentences",)  # takes statistics of what a mask keeps, and only the device knows how much that is
 DECIDES = ("som", "som documents", "shift-reduce")  # step by step on the CPU, from what the device computes

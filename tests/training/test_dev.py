@@ -21,7 +21,8 @@ from treelm.training.config import TrainingConfig
 from treelm.training.distributed import ProcessGroup
 from treelm.training.prepare import read_dev_trees
 from treelm.training.recipe import load_recipe
-from treelm.training.trainer import dev_f1, train
+from treelm.training.trainer import train
+from treelm.training.updates import dev_f1
 from treelm.trees.tree import Tree
 from treelm.trees.trivial import right_branching
 

@@ -317,24 +317,6 @@ def test_a_stream_without_sentence_ends(tmp_path: Path) -> None:
     assert setup.batches.stream.end not in setup.batches.stream.tokens
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"batches": "stream", "micro_batch_size": 2}, "micro_batch_size"),
-        ({"bptt_random_length": True}, "bptt_random_length with batches"),
-        ({"batches": "packed", "shuffle_documents": True}, "shuffle_documents with batches = 'packed'"),
-        ({"batches": "packed", "micro_batch_size": 2}, "micro_batch_size = 2 with batches = 'packed'"),
-        ({"batches": "packed", "sentence_ends": False}, "sentence_ends = false with batches = 'packed'"),
-        ({"optimizer": "sgd", "coupled_weight_decay": True}, "coupled_weight_decay"),
-        ({"bptt": 0}, "bptt = 0"),
-        ({"asgd_learning_rate": 0.0}, "asgd_learning_rate"),
-    ],
-)
-def test_impossible_settings_are_user_errors(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        TrainingConfig(**changes)
-
-
 def test_nt_asgd_needs_dev(tmp_path: Path) -> None:
     setup = prepare(tmp_path, "optimizer=nt-asgd")
     with pytest.raises(InputError, match="nt-asgd"):

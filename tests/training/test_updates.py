@@ -10,10 +10,12 @@ import torch
 from tests.models.prpn.worlds import prpn
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError
+from treelm.models.base import LanguageModel
 from treelm.models.layers import graphs
 from treelm.training.config import TrainingConfig
 from treelm.training.distributed import ProcessGroup
-from treelm.training.trainer import check_graphs, update_weights
+from treelm.training.trainer import check_settings
+from treelm.training.updates import update_weights
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -32,15 +34,16 @@ def test_an_update_captures_graphs_only_if_the_recipe_says_so(wanted: bool, monk
     assert not graphs._wanted.get()
 
 
-def test_graphs_without_a_gpu_are_refused() -> None:
-    with pytest.raises(InputError, match=r"\[training\]: cuda_graphs = true without a GPU; leave it out"):
-        check_graphs(prpn(), TrainingConfig(cuda_graphs=True), torch.device("cpu"))
+def check_graphs(model: LanguageModel, device: str) -> None:
+    config = TrainingConfig(cuda_graphs=True)
+    group = ProcessGroup(config)
+    group.device = torch.device(device)
+    check_settings(model, config, group, has_dev=True)
 
 
-def test_graphs_of_a_system_without_loops_over_steps_are_refused() -> None:
-    with pytest.raises(InputError, match="cuda_graphs = true for toy, whose loops are others in every batch"):
-        check_graphs(toy_model(), TrainingConfig(cuda_graphs=True), torch.device("cuda"))
-
-
-def test_graphs_of_a_stream_model_on_a_gpu_are_allowed() -> None:
-    check_graphs(prpn(), TrainingConfig(cuda_graphs=True), torch.device("cuda"))
+def test_graphs_are_refused_without_a_gpu_and_without_loops_over_steps() -> None:
+    check_graphs(prpn(), "cuda")
+    with pytest.raises(InputError, match=r"\[training\]: cuda_graphs = true without a GPU; remove this option"):
+        check_graphs(prpn(), "cpu")
+    with pytest.raises(InputError, match="cuda_graphs = true for toy, whose loops are different in every batch"):
+        check_graphs(toy_model(), "cuda")

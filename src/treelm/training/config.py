@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from treelm.configs import Number, Positive, Size, Weight, configuration
-from treelm.errors import InputError
+from treelm.configs import Number, Positive, Size, Weight, configuration, require
 
 Precision = Literal["fp32", "fp32-fast", "bf16"]
 Schedule = Literal["constant", "plateau", "warmup"]
@@ -155,38 +153,23 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Check combinations."""
-        if all(getattr(self, name) is None for name in LIMITS):
-            raise InputError("training would never end", remedy="set epochs, max_steps or max_minutes")
-        processes = self.devices * self.num_nodes
-        if self.shards is not None and self.shards < processes:
-            found = f"shards = {self.shards} for {processes} processes"
-            raise InputError(found, remedy="give each process a shard, or leave shards out")
-        if self.batches == "stream" and self.batch_size < (self.shards or processes):
-            found = f"a stream of batch_size = {self.batch_size} rows for {self.shards or processes} shards"
-            raise InputError(found, remedy="raise batch_size, or lower shards or devices")
-        if self.batches != "sentences" and self.micro_batch_size is not None:
-            found = f"micro_batch_size = {self.micro_batch_size} with batches = {self.batches!r}"
-            raise InputError(found, remedy="leave it out, or lower batch_size or bptt")
+        is_limited = any(getattr(self, name) is not None for name in LIMITS)
+        require(self, "epochs", is_limited, "epochs, max_steps or max_minutes, or training would never end")
+        is_whole, is_stream = self.batches == "sentences", self.batches == "stream"
+        require(self, "micro_batch_size", is_whole or self.micro_batch_size is None, '"none", or a lower batch_size')
         for name in ("bptt_random_length", "shuffle_documents"):
-            if self.batches != "stream" and getattr(self, name):
-                raise InputError(f"{name} with batches = {self.batches!r}", remedy='set batches = "stream"')
-        if self.batches == "packed" and not self.sentence_ends:
-            raise InputError("sentence_ends = false with batches = 'packed'", remedy='set batches = "stream"')
-        if self.cuda_graphs and self.device == "cpu":
-            raise InputError("cuda_graphs = true with device = 'cpu'", remedy='leave it out, or set device = "cuda"')
-        if self.coupled_weight_decay and self.optimizer not in ("adam", "adam-then-asgd"):
-            found = f"coupled_weight_decay with optimizer = {self.optimizer!r}"
-            raise InputError(found, remedy="leave it out: weight decay of SGD is part of the gradient anyway")
-        if self.schedule != "warmup" and (self.decay != "none" or self.warmup_steps):
-            field = "decay" if self.decay != "none" else "warmup_steps"
-            found = f"{field} = {getattr(self, field)!r} with schedule = {self.schedule!r}"
-            raise InputError(found, remedy='set schedule = "warmup"')
-        if self.decay_steps is not None and self.decay not in ("linear", "cosine"):
-            found = f"decay_steps = {self.decay_steps} with decay = {self.decay!r}"
-            raise InputError(found, remedy='set decay = "linear" or "cosine"')
-        if self.decay in ("linear", "cosine") and (self.decay_steps is None or self.decay_steps <= self.warmup_steps):
-            found = f"decay = {self.decay!r} with decay_steps = {self.decay_steps!r}"
-            raise InputError(found, remedy=f"set decay_steps above warmup_steps = {self.warmup_steps}")
+            require(self, name, is_stream or not getattr(self, name), 'false, or batches = "stream"')
+        require(self, "sentence_ends", self.sentence_ends or self.batches != "packed", 'true, or batches = "stream"')
+        is_adam = self.optimizer in ("adam", "adam-then-asgd")
+        remedy = "false: weight decay of SGD is part of the gradient anyway"
+        require(self, "coupled_weight_decay", is_adam or not self.coupled_weight_decay, remedy)
+        for name, default in (("decay", "none"), ("warmup_steps", 0)):
+            is_used = getattr(self, name) != default
+            require(self, name, self.schedule == "warmup" or not is_used, f'{default!r}, or schedule = "warmup"')
+        ends = self.decay in ("linear", "cosine")
+        require(self, "decay_steps", ends or self.decay_steps is None, '"none", or decay = "linear" or "cosine"')
+        is_above = (self.decay_steps or 0) > self.warmup_steps
+        require(self, "decay_steps", is_above or not ends, f"a step above warmup_steps = {self.warmup_steps}")
 
 
 LIMITS_OF_TIME = ("max_minutes", "max_cpu_minutes")
@@ -197,12 +180,3 @@ LIMITS = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")
 
 EXTENDABLE = (*LIMITS, "devices", "num_nodes", "timeout_minutes", "cuda_graphs")
 """Fields that may differ when a run is resumed."""
-
-
-REMOVED = {"restart_share": 0.0}
-"""Fields that once were there, with the default that saved recipes and checkpoints have of them."""
-
-
-def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The plain values of ``[training]`` that an older version saved, without removed fields at their default."""
-    return {name: value for name, value in values.items() if name not in REMOVED or value != REMOVED[name]}

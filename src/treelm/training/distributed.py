@@ -102,15 +102,6 @@ class ProcessGroup:
             dist.all_gather_object(values, value, group=self._messages)
         return values
 
-    def gather(self, value: Value) -> list[Value]:
-        """Gather the value of each process, in their order, on the first one; the others get an empty list."""
-        if self.size == 1:
-            return [value]
-        values: list[Any] = [None] * self.size if self.is_main else []
-        with self._listening():
-            dist.gather_object(value, values if self.is_main else None, dst=0, group=self._messages)
-        return values
-
     @contextmanager
     def raise_together(self) -> Iterator[None]:
         """Raise on all processes an error that users see in the block on some: the first one's."""

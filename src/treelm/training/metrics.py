@@ -32,20 +32,18 @@ class LossSum:
     terms: dict[str, list[float]] = field(default_factory=dict)  # name -> [sum, count]
 
     def add(self, losses: Losses) -> None:
-        """Take in the losses of one more batch."""
-        self.total += losses.total.item()
-        self.num_words += losses.num_words
-        self.num_sentences += losses.num_sentences
-        for name, term in losses.terms.items():
-            self._add_term(name, term.sum.item(), term.count)
+        """Add the losses of one more batch."""
+        terms = {name: [term.sum.item(), term.count] for name, term in losses.terms.items()}
+        self.merge(LossSum(losses.total.item(), losses.num_words, losses.num_sentences, terms))
 
     def merge(self, other: LossSum) -> None:
-        """Take in what another one holds."""
+        """Add what another sum holds."""
         self.total += other.total
         self.num_words += other.num_words
         self.num_sentences += other.num_sentences
         for name, (value, count) in other.terms.items():
-            self._add_term(name, value, count)
+            before = self.terms.get(name, [0.0, 0])
+            self.terms[name] = [before[0] + value, before[1] + count]
 
     @classmethod
     def sum(cls, losses: Iterable[LossSum]) -> LossSum:
@@ -54,11 +52,6 @@ class LossSum:
         for loss in losses:
             total.merge(loss)
         return total
-
-    def _add_term(self, name: str, value: float, count: float) -> None:
-        sums = self.terms.setdefault(name, [0.0, 0])
-        sums[0] += value
-        sums[1] += count
 
     @property
     def nats_per_word(self) -> float:

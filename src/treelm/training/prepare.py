@@ -85,14 +85,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:
         load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
-    encoded = EncodedCorpus(
-        train_data,
-        vocabulary,
-        labels,
-        tags=model.tags,
-        num_preceding=_num_preceding(model),
-    )
-    model.check_corpus(encoded, trains=True)
+    encoded = _encode(train_data, model, recipe, trains=True)
     batches = _batches(encoded, model, recipe, trains=True)
     dev = None if dev_data is None else dev_batches(dev_data, model, recipe)
     dev_trees = None
@@ -119,20 +112,25 @@ def read_dev_trees(data: DataConfig) -> list[Tree]:
     return parsed
 
 
-def dev_batches(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe) -> RecipeBatches:
-    """The batches on which a recipe evaluates a model in training: sentences, or a stream."""
+def _encode(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe, *, trains: bool) -> EncodedCorpus:
+    """A corpus by the model's vocabulary. Raises ``InputError`` if the model cannot be trained or evaluated on it."""
     encoded = EncodedCorpus(
         corpus,
         model.vocabulary,
         model.labels if has(model, Parser) and model.predicts_labels else merge_labels([corpus]),  # else any will do
         tags=model.tags,
         unknown_labels=recipe.data.unknown_labels,
-        num_preceding=_num_preceding(model),
+        num_preceding=model.num_preceding if isinstance(model, DocumentContext) else 0,
     )
-    model.check_corpus(encoded, trains=False)
+    model.check_corpus(encoded, trains=trains)
     if encoded.num_dropped and recipe.training.batches == "sentences":
         _logger.warning("%d dev sentences have labels that training lacks and are left out", encoded.num_dropped)
-    return _batches(encoded, model, recipe, trains=False)
+    return encoded
+
+
+def dev_batches(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe) -> RecipeBatches:
+    """The batches on which a recipe evaluates a model in training: sentences, or a stream."""
+    return _batches(_encode(corpus, model, recipe, trains=False), model, recipe, trains=False)
 
 
 def _batches(encoded: EncodedCorpus, model: LanguageModel, recipe: Recipe, *, trains: bool) -> RecipeBatches:
@@ -181,10 +179,6 @@ def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -
         found = "a network of these sizes does not fit into memory"
         raise InputError(found, where="[model]", remedy="make its sizes smaller") from None
     return model
-
-
-def _num_preceding(model: LanguageModel) -> int:
-    return model.num_preceding if isinstance(model, DocumentContext) else 0
 
 
 def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfig:

@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,9 +26,9 @@ from treelm.io.files import read_bytes
 from treelm.models import FOREIGN, SYSTEMS, config_class, system_class
 from treelm.models.bounds import BoundedConfig
 from treelm.models.capabilities import Counted
-from treelm.models.persistence.shipped import check_given, is_shipped_name
+from treelm.models.persistence.shipped import is_shipped_name
 from treelm.models.search.config import SearchConfig, with_search_section
-from treelm.training.config import TrainingConfig, without_removed
+from treelm.training.config import TrainingConfig
 
 FILE_NAME = "recipe.toml"
 SECTIONS = ("data", "vocabulary", "batches", "model", "training", "search", "evaluation")
@@ -96,6 +96,16 @@ class Recipe:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
 
+_CONFIGS = {
+    "data": DataConfig,
+    "vocabulary": VocabularyConfig,
+    "batches": BatchesConfig,
+    "training": TrainingConfig,
+    "search": SearchConfig,
+    "evaluation": EvaluationConfig,
+}
+
+
 def recipe_names() -> list[str]:
     """Recipes that come with the package."""
     names = [item.name for item in files("treelm.recipes").iterdir()]
@@ -114,7 +124,7 @@ def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Reci
     values = with_search_section(parse_toml(text, where))
     for override in overrides:
         section, name, value = parse_override(override)
-        values.setdefault(section, {})[name] = _from_here(value) if (section, name) in _PATHS else value
+        values.setdefault(section, {})[name] = _absolute(section, name, value, Path())
     return build_recipe(values, where=where, folder=folder)
 
 
@@ -123,28 +133,18 @@ def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()
 
     Raises ``InputError`` for a section, a field or a value that cannot be.
     """
+    parts: dict[str, Any] = {}
     for section, content in values.items():
         if section not in SECTIONS:
             remedy = f"use the sections {', '.join(f'[{name}]' for name in SECTIONS)}"
             raise InputError(f"unknown section [{section}]", where=where, remedy=remedy)
         if not isinstance(content, dict):
-            raise InputError(
-                f"{section!r} is no section", where=where, remedy=f"write [{section}] on a line of its own"
-            )
-    data = from_plain(DataConfig, values.get("data", {}), where=f"{where} [data]")
-    return Recipe(
-        data=_resolve_files(data, folder),
-        vocabulary=_resolve_tokenizer(
-            from_plain(VocabularyConfig, values.get("vocabulary", {}), where=f"{where} [vocabulary]"), folder
-        ),
-        batches=from_plain(BatchesConfig, values.get("batches", {}), where=f"{where} [batches]"),
-        model=_build_model(values.get("model", {}), where=f"{where} [model]"),
-        training=_resolve_start(
-            from_plain(TrainingConfig, without_removed(values.get("training", {})), where=f"{where} [training]"), folder
-        ),
-        search=from_plain(SearchConfig, values.get("search", {}), where=f"{where} [search]"),
-        evaluation=from_plain(EvaluationConfig, values.get("evaluation", {}), where=f"{where} [evaluation]"),
-    )
+            remedy = f"write [{section}] on a line of its own"
+            raise InputError(f"{section!r} is not a section", where=where, remedy=remedy)
+        parts[section] = {name: _absolute(section, name, value, folder) for name, value in content.items()}
+    for section, kind in _CONFIGS.items():
+        parts[section] = from_plain(kind, parts.get(section, {}), where=f"{where} [{section}]")
+    return Recipe(**{**parts, "model": _build_model(parts.get("model", {}), where=f"{where} [model]")})
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
@@ -155,12 +155,12 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 def encode_recipe(recipe: Recipe) -> bytes:
     """A recipe as the content of its file."""
     values = {section: to_toml_values(getattr(recipe, section)) for section in SECTIONS if section != "model"}
-    model = {"system": recipe.model.system, **to_toml_values(recipe.model.config)}
-    if recipe.model.bounds_margin is not None:
+    model, margin = to_toml_values(recipe.model.config), recipe.model.bounds_margin
+    if margin is not None:
         model = {name: value for name, value in model.items() if name not in recipe.model.bounds}
-        model["bounds_margin"] = recipe.model.bounds_margin
-    ordered = {section: model if section == "model" else values[section] for section in SECTIONS}
-    return tomli_w.dumps(ordered).encode()
+        model["bounds_margin"] = margin
+    values["model"] = {"system": recipe.model.system, **model}
+    return tomli_w.dumps({section: values[section] for section in SECTIONS}).encode()
 
 
 def parse_override(text: str) -> tuple[str, str, Any]:
@@ -214,47 +214,19 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
     )
 
 
-_PATHS = {("data", name) for name in ("corpus", "train", "dev", "test")} | {
-    ("vocabulary", "file"),
-    ("training", "start_from"),
-}
+_PATHS = {"data": ("corpus", "train", "dev", "test"), "vocabulary": ("file",), "training": ("start_from",)}
 
 
-def _from_here(value: Any) -> Any:
-    """A path of the working directory as an absolute one; names, "none" and nothing stay."""
-    if not isinstance(value, str) or value in ("", "none") or is_corpus_name(value):
-        return value
-    return value if is_shipped_name(value) and not Path(value).is_dir() else str(Path(value).absolute())
+def _absolute(section: str, name: str, value: Any, folder: Path) -> Any:
+    """The value of a field: a path relative to a folder is made absolute, so that the run's own recipe finds it.
 
-
-def _resolve_files(data: DataConfig, folder: Path) -> DataConfig:
-    """Paths as absolute ones, so that the run's own recipe finds them."""
-
-    def resolve(path: str | None) -> str | None:
-        return None if path is None else os.path.realpath(folder / path)  # links in a circle are told later
-
-    is_name = data.corpus is None or is_corpus_name(data.corpus)
-    corpus = data.corpus if is_name else resolve(data.corpus)
-    return replace(data, corpus=corpus, train=resolve(data.train), dev=resolve(data.dev), test=resolve(data.test))
-
-
-def _resolve_tokenizer(vocabulary: VocabularyConfig, folder: Path) -> VocabularyConfig:
-    """The tokenizer's file by its absolute path, if there is one."""
-    return replace(vocabulary, file=os.path.realpath(folder / vocabulary.file)) if vocabulary.file else vocabulary
-
-
-def _resolve_start(training: TrainingConfig, folder: Path) -> TrainingConfig:
-    """The run to start from as an absolute path.
-
-    The name of a model in the package stays a name, unless there is a folder of that name.
+    Names of corpora and models stay, but for a model a folder of that name comes first.
     """
-    if training.start_from is None:
-        return training
-    check_given(training.start_from)
-    path = folder / training.start_from
-    if not path.is_dir() and is_shipped_name(training.start_from):
-        return training
-    return replace(training, start_from=os.path.realpath(path))
+    if name not in _PATHS.get(section, ()) or not isinstance(value, str) or value in ("", _NONE) or "\0" in value:
+        return value  # what is not a path is refused with its field
+    is_name = name == "corpus" and is_corpus_name(value)
+    is_name |= name == "start_from" and is_shipped_name(value) and not (folder / value).is_dir()
+    return value if is_name else os.path.realpath(folder / value)  # links in a circle are reported later
 
 
 def _find(name_or_path: str | Path) -> tuple[str, str, Path]:

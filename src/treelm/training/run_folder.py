@@ -19,10 +19,9 @@ from treelm.models.base import LanguageModel
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, describe_model, read_system, weight_files
 from treelm.training.checkpoint import FOLDER, checkpoint_paths
-from treelm.training.config import EXTENDABLE, TrainingConfig, without_removed
+from treelm.training.config import EXTENDABLE, TrainingConfig
 from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, load_recipe
 
-_RESUME = "resume it, or give another run folder"
 _logger = logging.getLogger(__name__)
 
 
@@ -41,12 +40,12 @@ def check_name(name: str) -> None:
 def check_new_run(folder: Path, recipe: Recipe | None = None) -> None:
     """Raise ``InputError`` if a new run in this folder would write over anything trained, or has no good name."""
     check_name(folder.resolve().name)
-    if checkpoint_paths(folder):
-        raise InputError("this folder already holds a run", where=str(folder), remedy=_RESUME)
-    if (folder / WEIGHTS).exists():
+    has_model = (folder / WEIGHTS).exists()
+    if checkpoint_paths(folder) or (recipe and has_run(folder, recipe) and not has_model):
+        remedy = "resume it, or give another run folder"
+        raise InputError("this folder already holds a run", where=str(folder), remedy=remedy)
+    if has_model:
         raise InputError("this folder already holds a model", where=str(folder), remedy="give another run folder")
-    if recipe and has_run(folder, recipe):
-        raise InputError("this folder already holds a run", where=str(folder), remedy=_RESUME)
 
 
 def check_resumable(folder: Path, recipe: Recipe) -> None:
@@ -136,8 +135,7 @@ def check_same_run(
         raise InputError(found, where=str(run / VOCABULARY), remedy=remedy)
     before["config"] = {**plain_defaults(type(model.config)), **before.get("config", {})}
     check_unchanged(before, now, what="model", where=where)
-    training = {**to_plain(TrainingConfig()), **without_removed(saved["training"])}
-    check_unchanged(training, to_plain(config), what="training", where=where)
+    check_unchanged({**to_plain(TrainingConfig()), **saved["training"]}, to_plain(config), what="training", where=where)
 
 
 def check_unchanged(saved: Mapping[str, Any], present: Mapping[str, Any], *, what: str, where: str) -> None:

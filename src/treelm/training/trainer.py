@@ -7,53 +7,41 @@ import math
 import signal
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, fields
-from functools import partial
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
 from treelm.configs import to_plain
 from treelm.corpora.batches import SentenceBatches
-from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.errors import InputError
-from treelm.models.base import LanguageModel, Losses
-from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, Parser, StepScheduled, require
-from treelm.models.layers.dropout import shared_draws
-from treelm.models.layers.graphs import cuda_graphs, has_graphs
+from treelm.models.base import LanguageModel
+from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, StepScheduled
+from treelm.models.layers.graphs import has_graphs
 from treelm.models.persistence.storage import VOCABULARY, describe_model, load_model, remove_leftovers, save_model
 from treelm.models.persistence.tensors import check_same_tensors
 from treelm.training.checkpoint import Checkpoint, Interval, TrainingState, newest_checkpoint, save_checkpoint
 from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
-from treelm.training.data import Batch, Batches, read_epoch, shard_rows
+from treelm.training.data import Batch, Batches, read_epoch
 from treelm.training.distributed import ProcessGroup
+from treelm.training.estimation import check_estimated, estimate
 from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
-from treelm.training.numerics import (
-    describe_machine,
-    numerics,
-    random_state,
-    restore_random_state,
-    seed_everything,
-    seed_shard,
-)
+from treelm.training.numerics import describe_machine, numerics, random_state, restore_random_state, seed_everything
 from treelm.training.optimizers import ScheduledOptimizer
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
-from treelm.training.parts import ShardStates, join_rows, losses_in_parts
 from treelm.training.prepare import Setup, set_up
 from treelm.training.progress import progress
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe, save_recipe
 from treelm.training.run_folder import check_new_run, check_resumable, check_same_run, lock_folder
-from treelm.trees.span_counts import inner_f1
+from treelm.training.updates import ShardStates, dev_f1, dev_loss, join_rows, own_shards, update_weights
 from treelm.trees.tree import Tree
 
-_PARSED_TOGETHER = 64  # sentences of dev
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # Windows lacks the last two
 _logger = logging.getLogger(__name__)
 
@@ -75,7 +63,7 @@ def train(
         setup = _prepare(recipe, run, group, resume=resume)
         model = setup.model
         if isinstance(model, Counted):
-            group.on_main(partial(estimate, setup, run))
+            group.on_main(lambda: estimate(setup, run))
             return load_model(run)
         config, evaluates = setup.recipe.training, setup.dev is not None
         trainer = Trainer(model, setup.batches, setup.dev, config, run, resume, setup.dev_trees, group, setup.recipe)
@@ -86,7 +74,7 @@ def train(
                     show(step)
                 elif (step.stopped_because or "").startswith(LIMITS_OF_TIME):
                     _logger.warning("training ended after step %d: %s", step.step, step.stopped_because)
-        group.on_main(partial(_calibrate, setup, run))
+        group.on_main(lambda: _calibrate(setup, run))
         return load_model(run)
 
 
@@ -103,12 +91,12 @@ def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) ->
             check_resumable(run, recipe)
         else:
             check_new_run(run, recipe)
-        if not recipe.model.is_estimated and not recipe.data.has_split("dev"):
-            check_without_dev(recipe.training)  # before the folder holds anything
         kept = run / VOCABULARY
         setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
         if isinstance(setup.model, Counted):
             check_estimated(setup.model, recipe.training, resume=resume)
+        else:
+            check_settings(setup.model, recipe.training, group, has_dev=setup.dev is not None)
         if not resume:
             run.mkdir(parents=True, exist_ok=True)
             save_vocabulary(setup.model.vocabulary, kept)
@@ -119,55 +107,37 @@ def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) ->
         return setup or set_up(recipe, vocabulary=load_vocabulary(run / VOCABULARY))
 
 
-def check_without_dev(config: TrainingConfig) -> None:
-    """Raise ``InputError`` for what follows from dev losses."""
-    wants_dev = {
+def check_settings(model: LanguageModel, config: TrainingConfig, group: ProcessGroup, *, has_dev: bool) -> None:
+    """Raise ``InputError`` for a config that does not fit model, data, processes or device."""
+
+    def check(is_right: bool, found: str, remedy: str = "remove this option") -> None:
+        if not is_right:
+            raise InputError(found, where="[training]", remedy=remedy)
+
+    needs_dev = {
         "stop_after": config.stop_after is not None,
         'schedule = "plateau"': config.schedule == "plateau",
         'optimizer = "nt-asgd"': config.optimizer == "nt-asgd",
         'select_by = "unlabeled_f1"': config.select_by == "unlabeled_f1",
     }
-    for name, wants in wants_dev.items():
-        if wants:
-            raise InputError(f"{name} without dev data", remedy="give dev data, or leave it out")
-
-
-def check_estimated(model: LanguageModel, config: TrainingConfig, *, resume: bool) -> None:
-    """Raise ``InputError`` for what has no meaning without steps."""
-    if resume:
-        remedy = "train it anew, in another run folder"
-        raise InputError(f"{model.system} is estimated in one go: there is nothing to resume", remedy=remedy)
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if value != field.default and field.name not in ("devices", "num_nodes", "timeout_minutes"):
-            found = f"{field.name} = {value!r} for {model.system}, which is estimated, not optimised"
-            raise InputError(found, where="[training]", remedy="leave the section empty")
-
-
-def estimate(setup: Setup, run: Path) -> None:
-    """Train a system that is estimated from counts: one look at the data, no steps, nothing to resume."""
-    model, dev = setup.model, setup.dev
-    assert isinstance(model, Counted)
-    begin, cpu_begin = perf_counter(), process_time()
-    model.estimate(setup.encoded)
-    log, size = MetricsLog(run / FILE_NAME), len(setup.encoded)
-    times = {"elapsed_seconds": perf_counter() - begin, "cpu_seconds": process_time() - cpu_begin}
-    where = {"step": 0, "epoch": 1, **times}
-    log.write({"kind": "estimate", **where, "num_sentences": size, "num_words": int(setup.encoded.num_words.sum())})
-    if isinstance(dev, SentenceBatches):
-        loss = LossSum()
-        for batch in dev:
-            loss.add(model.losses(batch))
-        log.write({"kind": "dev", **where, **loss.named()})
-    save_model(model, run)
+    for name, is_set in needs_dev.items():
+        check(has_dev or not is_set, f"{name} without dev data", "give dev data, or remove this option")
+    shards, batch_size = config.shards or group.size, config.batch_size
+    check(shards >= group.size, f"shards = {shards} for {group.size} processes", "give each process a shard")
+    found = f"a stream of batch_size = {batch_size} rows for {shards} shards"
+    check(config.batches != "stream" or batch_size >= shards, found, "raise batch_size, or lower shards or devices")
+    found = f"{shards} shards of a batch that {model.system} normalises as a whole"
+    check(shards == 1 or not model.couples_sentences, found, 'take one process, or norm = "layer" in [model]')
+    if config.cuda_graphs:
+        check(group.device.type == "cuda", "cuda_graphs = true without a GPU")
+        check(has_graphs(model), f"cuda_graphs = true for {model.system}, whose loops are different in every batch")
 
 
 def _calibrate(setup: Setup, run: Path) -> None:
     """Let the model that was kept fit itself to dev, where its system does so."""
     if not isinstance(setup.model, ConfidentParser) or not isinstance(setup.dev, SentenceBatches):
         return
-    batches = list(setup.dev)
-    if batches:
+    if batches := list(setup.dev):
         model = load_model(run)
         assert isinstance(model, ConfidentParser)
         _logger.info("%s", model.calibrate(batches))
@@ -229,6 +199,10 @@ def fit(
     """
     run = Path(run_directory)
     group = group or ProcessGroup(config)
+    check_settings(model, config, group, has_dev=dev is not None)
+    if (config.select_by == "unlabeled_f1") != (dev_trees is not None):
+        remedy = "give dev_trees exactly when it needs them"
+        raise InputError(f"select_by = {config.select_by!r} and dev trees", remedy=remedy)
     with ExitStack() as stack:
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
         yield from Trainer(model, batches, dev, config, run, resume, dev_trees, group, recipe).steps()
@@ -249,14 +223,7 @@ class Trainer:
     recipe: Recipe | None
 
     def __post_init__(self) -> None:
-        """Raise ``InputError`` for a config that does not fit model, data or device."""
-        if self.dev is None:
-            check_without_dev(self.config)
-        if (self.config.select_by == "unlabeled_f1") != (self.dev_trees is not None):
-            remedy = "give dev_trees exactly when it needs them"
-            raise InputError(f"select_by = {self.config.select_by!r} and dev trees", remedy=remedy)
-        check_shards(self.model, self.config, self.group)
-        check_graphs(self.model, self.config, self.group.device)
+        """Begin without hidden states, with all clocks at zero."""
         self.carried: ShardStates = {}  # hidden states of a stream
         self._clock = self._saved_after = 0.0
 
@@ -469,7 +436,7 @@ class Trainer:
         check_finite(self.model, step=self.state.step)
         self.state.seconds = self.group.on_main(self._elapsed)
         own = {shard: {name: rows.cpu() for name, rows in state.items()} for shard, state in self.carried.items()}
-        carried = {shard: state for part in self.group.gather(own) for shard, state in part.items()}
+        carried = {shard: state for part in self.group.all_gather(own) for shard, state in part.items()}
         self.group.on_main(lambda: self._save(carried))
         self._saved_after = self.state.seconds
 
@@ -517,142 +484,8 @@ def stop_signals() -> Iterator[list[str]]:
             signal.signal(number, before[number])
 
 
-# One update.
-
-
-class Update(NamedTuple):
-    """Results of one update."""
-
-    loss: LossSum  # of this process' shards
-    gradient_norm: float  # before clipping
-    carried: ShardStates  # hidden states of a stream, for the next segment
-
-
-def update_weights(
-    model: LanguageModel,
-    optimizer: Optimizer,
-    batch: Batch,
-    config: TrainingConfig,
-    step: int,
-    group: ProcessGroup,
-    carried: ShardStates,
-) -> Update:
-    """Change the weights by the gradient of one batch.
-
-    The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches; of a segment of a
-    stream, divided by its targets. Of several processes each computes some shards of the batch. Raises
-    ``NonFiniteError``, the weights unchanged, when loss or gradient is not finite.
-    """
-    if isinstance(batch, StreamBatch):
-        divisor = batch.num_targets
-    else:
-        divisor = int(batch.num_words.sum()) if config.normalise_loss == "word" else len(batch)
-
-    def backward(losses: Losses, part: Batch) -> None:
-        if not torch.isfinite(losses.total):
-            raise NonFiniteError(f"the loss is {losses.total.item()}", step=step, names=part.names)
-        (losses.total / divisor).backward()  # type: ignore[no-untyped-call]
-
-    def draws(shard: int) -> AbstractContextManager[object]:
-        """Random numbers that belong to the shard; the whole batch of a single process goes on with the global ones."""
-        if config.shards is None and group.size == 1:
-            return nullcontext()
-        return shared_draws(seed_shard(config.seed, step, shard, next(model.parameters()).device))
-
-    shards = {shard: rows for shard, rows in own_shards(len(batch), config, group).items() if rows.start < rows.stop}
-    with cuda_graphs(wanted=config.cuda_graphs), group.raise_together():
-        loss, following = losses_in_parts(
-            model, batch, config, shards=shards, carried=carried, draws=draws, backward=backward
-        )
-    group.sum_gradients(model)
-    parameters = [parameter for one in optimizer.param_groups for parameter in one["params"]]
-    largest = math.inf if config.gradient_clip is None else config.gradient_clip
-    norm = torch.nn.utils.clip_grad_norm_(parameters, largest).item()
-    if not math.isfinite(norm):
-        raise NonFiniteError(f"the norm of the gradient is {norm}", step=step, names=batch.names)
-    optimizer.step()
-    return Update(loss, norm, following)
-
-
-def own_shards(num_rows: int, config: TrainingConfig, group: ProcessGroup) -> dict[int, slice]:
-    """Number and rows of the parts of a batch that this process computes."""
-    num_shards = config.shards or group.size
-    return {shard: shard_rows(num_rows, shard, num_shards) for shard in range(group.rank, num_shards, group.size)}
-
-
-def check_shards(model: LanguageModel, config: TrainingConfig, group: ProcessGroup) -> None:
-    """Raise ``InputError`` for shards that there cannot be."""
-    num_shards = config.shards or group.size
-    if num_shards < group.size:
-        remedy = "give each process a shard, or leave shards out"
-        raise InputError(f"shards = {num_shards} for {group.size} processes", where="[training]", remedy=remedy)
-    if config.batches == "stream" and config.batch_size < num_shards:
-        found = f"a stream of batch_size = {config.batch_size} rows for {num_shards} shards"
-        raise InputError(
-            found, where="[training]", remedy="raise batch_size, or lower shards or the number of processes"
-        )
-    if num_shards > 1 and model.couples_sentences:
-        found = f"{num_shards} shards of a batch that {model.system} normalises as a whole"
-        raise InputError(found, where="[training]", remedy='take one process, or norm = "layer" in [model]')
-
-
-def check_graphs(model: LanguageModel, config: TrainingConfig, device: torch.device) -> None:
-    """Raise ``InputError`` for CUDA graphs that there cannot be."""
-    if config.cuda_graphs and device.type != "cuda":
-        raise InputError("cuda_graphs = true without a GPU", where="[training]", remedy="leave it out")
-    if config.cuda_graphs and not has_graphs(model):
-        found = f"cuda_graphs = true for {model.system}, whose loops are others in every batch"
-        raise InputError(found, where="[training]", remedy="leave it out")
-
-
 def check_finite(model: LanguageModel, *, step: int) -> None:
     """Raise ``NonFiniteError`` when a weight is not finite, so that it is never saved."""
     for name, tensor in model.state_dict().items():
         if not torch.isfinite(tensor).all():
             raise NonFiniteError(f"weight {name!r} is not finite", step=step)
-
-
-# Scores of dev.
-
-
-@torch.no_grad()
-def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingConfig, group: ProcessGroup) -> LossSum:
-    """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
-
-    Of several processes each scores some of the batches, or of the rows of a stream; batches are added up in their
-    order, so the sum does not depend on who scored them. The model is in training mode again afterwards.
-    """
-    model.eval()
-    own: list[tuple[int, LossSum]] = []
-    carried: ShardStates = {}
-    with group.raise_together():
-        for number, batch in enumerate(batches):
-            if isinstance(batch, StreamBatch):
-                rows = shard_rows(len(batch), group.rank, group.size)
-            else:
-                rows = slice(0, len(batch) if number % group.size == group.rank else 0)
-            if rows.start < rows.stop:
-                loss, carried = losses_in_parts(model, batch, config, shards={0: rows}, carried=carried)
-                own.append((number, loss))
-    model.train()
-    numbered = sorted((pair for part in group.all_gather(own) for pair in part), key=lambda pair: pair[0])
-    return LossSum.sum(loss for _, loss in numbered)
-
-
-@torch.no_grad()
-def dev_f1(model: LanguageModel, trees: list[Tree], group: ProcessGroup) -> float:
-    """Unlabelled F1 of the model's trees of dev, the mean over sentences (``inner_f1``), 0..100.
-
-    Of several processes each parses some. The model is in training mode afterwards.
-    """
-    model.eval()
-    own: dict[int, list[float]] = {}
-    with group.raise_together():
-        for start in range(0, len(trees), _PARSED_TOGETHER)[group.rank :: group.size]:
-            gold = trees[start : start + _PARSED_TOGETHER]
-            parsed = require(model, Parser).parse([tree.words() for tree in gold])
-            own[start] = [inner_f1(one, found) for one, found in zip(gold, parsed, strict=True)]
-    model.train()
-    by_start = {start: scores for part in group.all_gather(own) for start, scores in part.items()}
-    scores = [f1 for start in sorted(by_start) for f1 in by_start[start]]
-    return sum(scores) / len(scores)

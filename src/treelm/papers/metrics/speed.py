@@ -27,10 +27,9 @@ from treelm.training.data import Batch
 from treelm.training.distributed import ProcessGroup
 from treelm.training.numerics import numerics
 from treelm.training.optimizers import build_optimizer
-from treelm.training.parts import ShardStates
 from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe
-from treelm.training.trainer import Update, update_weights
+from treelm.training.updates import ShardStates, Update, update_weights
 
 WARM_UP_STEPS = 2
 Result = TypeVar("Result")

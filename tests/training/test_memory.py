@@ -14,7 +14,7 @@ from tests.training.test_streams import prepare
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import Losses
-from treelm.training import parts as parts_module
+from treelm.training import updates
 from treelm.training.config import TrainingConfig
 from treelm.training.trainer import fit
 
@@ -27,9 +27,9 @@ CONFIG = TrainingConfig(epochs=2, batch_size=8, learning_rate=0.1, threads=1, de
 @pytest.fixture(autouse=True)
 def fresh_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-    parts_module._warn_of_memory.cache_clear()
+    updates._warn_of_memory.cache_clear()
     yield
-    parts_module._warn_of_memory.cache_clear()
+    updates._warn_of_memory.cache_clear()
 
 
 def limit_memory(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception, kind: type = ToyLM) -> None:

@@ -1,0 +1,220 @@
+"""The losses of a batch, and what follows from them: an update of the weights, and the scores of dev.
+
+A batch is computed in shards, in micro-batches, and in halves of what does not fit into memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch.optim import Optimizer
+
+from treelm.corpora.stream_batches import StreamBatch
+from treelm.errors import InputError, is_out_of_memory
+from treelm.models.base import LanguageModel, Losses
+from treelm.models.capabilities import Parser, require
+from treelm.models.layers.devices import device_of
+from treelm.models.layers.dropout import shared_draws
+from treelm.models.layers.graphs import cuda_graphs
+from treelm.models.stream_outputs import RecurrentState
+from treelm.models.streams import StreamLM
+from treelm.training.config import TrainingConfig
+from treelm.training.data import Batch, part_of, shard_rows
+from treelm.training.distributed import ProcessGroup
+from treelm.training.metrics import LossSum
+from treelm.training.numerics import low_precision, seed_shard
+from treelm.training.outcomes import NonFiniteError
+from treelm.trees.span_counts import inner_f1
+from treelm.trees.tree import Tree
+
+_PARSED_TOGETHER = 64  # sentences of dev
+_logger = logging.getLogger(__name__)
+
+ShardStates = dict[int, RecurrentState]
+"""Hidden states of a stream's rows by shard, for the next segment; a process has those of its own shards."""
+
+
+class Update(NamedTuple):
+    """Results of one update."""
+
+    loss: LossSum  # of this process' shards
+    gradient_norm: float  # before clipping
+    carried: ShardStates  # hidden states of a stream, for the next segment
+
+
+def update_weights(
+    model: LanguageModel,
+    optimizer: Optimizer,
+    batch: Batch,
+    config: TrainingConfig,
+    step: int,
+    group: ProcessGroup,
+    carried: ShardStates,
+) -> Update:
+    """Change the weights by the gradient of one batch.
+
+    The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches; of a segment of a
+    stream, divided by its targets. Of several processes each computes some shards of the batch. Raises
+    ``NonFiniteError``, the weights unchanged, when loss or gradient is not finite.
+    """
+    if isinstance(batch, StreamBatch):
+        divisor = batch.num_targets
+    else:
+        divisor = int(batch.num_words.sum()) if config.normalise_loss == "word" else len(batch)
+
+    def backward(losses: Losses, part: Batch) -> None:
+        if not torch.isfinite(losses.total):
+            raise NonFiniteError(f"the loss is {losses.total.item()}", step=step, names=part.names)
+        (losses.total / divisor).backward()  # type: ignore[no-untyped-call]
+
+    def draws(shard: int) -> AbstractContextManager[object]:
+        """Random numbers that belong to the shard; the whole batch of a single process goes on with the global ones."""
+        if config.shards is None and group.size == 1:
+            return nullcontext()
+        return shared_draws(seed_shard(config.seed, step, shard, next(model.parameters()).device))
+
+    shards = {shard: rows for shard, rows in own_shards(len(batch), config, group).items() if rows.start < rows.stop}
+    with cuda_graphs(wanted=config.cuda_graphs), group.raise_together():
+        loss, following = losses_in_parts(
+            model, batch, config, shards=shards, carried=carried, draws=draws, backward=backward
+        )
+    group.sum_gradients(model)
+    parameters = [parameter for one in optimizer.param_groups for parameter in one["params"]]
+    largest = math.inf if config.gradient_clip is None else config.gradient_clip
+    norm = torch.nn.utils.clip_grad_norm_(parameters, largest).item()
+    if not math.isfinite(norm):
+        raise NonFiniteError(f"the norm of the gradient is {norm}", step=step, names=batch.names)
+    optimizer.step()
+    return Update(loss, norm, following)
+
+
+def own_shards(num_rows: int, config: TrainingConfig, group: ProcessGroup) -> dict[int, slice]:
+    """Number and rows of the parts of a batch that this process computes."""
+    num_shards = config.shards or group.size
+    return {shard: shard_rows(num_rows, shard, num_shards) for shard in range(group.rank, num_shards, group.size)}
+
+
+def losses_in_parts(
+    model: LanguageModel,
+    batch: Batch,
+    config: TrainingConfig,
+    *,
+    shards: Mapping[int, slice],
+    carried: ShardStates,
+    draws: Callable[[int], AbstractContextManager[object]] = nullcontext,
+    backward: Callable[[Losses, Batch], None] | None = None,
+) -> tuple[LossSum, ShardStates]:
+    """The losses of the rows of a batch that ``shards`` names, and the hidden states of a stream after them.
+
+    Each shard is computed within its random ``draws``, and ``backward`` gets the losses of each part. When memory is
+    exhausted, all is done again in parts of half the size. Raises ``InputError`` for a single row that does not fit
+    into memory, and for a batch that does not and cannot be split.
+    """
+    size, device = config.micro_batch_size if backward else None, device_of(model)
+    while True:
+        if backward:
+            model.zero_grad(set_to_none=True)
+        loss, following, part = LossSum(), ShardStates(), batch
+        losses: Losses | None = None
+        try:
+            for shard, rows in shards.items():
+                with draws(shard):
+                    states: list[RecurrentState] = []
+                    for start in range(rows.start, rows.stop, size or len(batch)):
+                        here = slice(start, min(start + (size or len(batch)), rows.stop))
+                        part = part_of(batch, here, model.vocabulary.ends_word)
+                        with low_precision(device, config):
+                            if isinstance(part, StreamBatch):
+                                assert isinstance(model, StreamLM)  # checked before training
+                                own = slice(here.start - rows.start, here.stop - rows.start)
+                                before = carried.get(shard)
+                                before = before and {name: tensor[own] for name, tensor in before.items()}
+                                losses, after = model.stream_losses(part, before)
+                                states.append(after)
+                            else:
+                                losses = model.losses(part)
+                        if backward:
+                            backward(losses, part)
+                        loss.add(losses)
+                        losses = None
+                if states:
+                    following[shard] = join_rows(states)
+            return loss, following
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        losses = None  # now that the exception is gone too, nothing holds on to what was computed
+        size = _half(part, splits=not (model.training and model.couples_sentences))
+
+
+def join_rows(parts: Sequence[RecurrentState]) -> RecurrentState:
+    """Join the hidden states of several parts' rows along the rows."""
+    return parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _half(part: Batch, *, splits: bool) -> int:
+    """Half the size of a part that does not fit into memory."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    size = len(part)
+    if size == 1 or not splits:
+        what = "one sentence or row does" if size == 1 else f"a batch of {size}, which cannot be split, does"
+        remedy = "lower batch_size, max_actions or bptt, or the sizes of [model]"
+        raise InputError(f"{what} not fit into memory", where=part.names[0], remedy=remedy)
+    _warn_of_memory(size, -(-size // 2))
+    return -(-size // 2)
+
+
+@cache
+def _warn_of_memory(size: int, half: int) -> None:
+    """Warn once for each size."""
+    _logger.warning("out of memory with %d sentences or rows at once: computed in parts of %d", size, half)
+
+
+@torch.no_grad()
+def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingConfig, group: ProcessGroup) -> LossSum:
+    """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
+
+    Of several processes each scores some of the batches, or of the rows of a stream; batches are added up in their
+    order, so the sum does not depend on who scored them. The model is in training mode again afterwards.
+    """
+    model.eval()
+    own: list[tuple[int, LossSum]] = []
+    carried: ShardStates = {}
+    with group.raise_together():
+        for number, batch in enumerate(batches):
+            if isinstance(batch, StreamBatch):
+                rows = shard_rows(len(batch), group.rank, group.size)
+            else:
+                rows = slice(0, len(batch) if number % group.size == group.rank else 0)
+            if rows.start < rows.stop:
+                loss, carried = losses_in_parts(model, batch, config, shards={0: rows}, carried=carried)
+                own.append((number, loss))
+    model.train()
+    numbered = sorted((pair for part in group.all_gather(own) for pair in part), key=lambda pair: pair[0])
+    return LossSum.sum(loss for _, loss in numbered)
+
+
+@torch.no_grad()
+def dev_f1(model: LanguageModel, trees: list[Tree], group: ProcessGroup) -> float:
+    """Unlabelled F1 of the model's trees of dev, the mean over sentences (``inner_f1``), 0..100.
+
+    Of several processes each parses some. The model is in training mode afterwards.
+    """
+    model.eval()
+    own: dict[int, list[float]] = {}
+    with group.raise_together():
+        for start in range(0, len(trees), _PARSED_TOGETHER)[group.rank :: group.size]:
+            gold = trees[start : start + _PARSED_TOGETHER]
+            parsed = require(model, Parser).parse([tree.words() for tree in gold])
+            own[start] = [inner_f1(one, found) for one, found in zip(gold, parsed, strict=True)]
+    model.train()
+    by_start = {start: scores for part in group.all_gather(own) for start, scores in part.items()}
+    scores = [f1 for start in sorted(by_start) for f1 in by_start[start]]
+    return sum(scores) / len(scores)
