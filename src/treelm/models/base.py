@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import ClassVar, TypeVar, final
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
@@ -18,9 +19,12 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
+from treelm.io.atomic import hold_folder
 from treelm.models.capabilities import Parser, TreeConditioned, has
 from treelm.models.measures import chosen_measures, read_word_by_word, score_with_measures
-from treelm.models.persistence.storage import Pretrained
+from treelm.models.persistence.hub import CONFIG
+from treelm.models.persistence.shipped import is_shipped_name
+from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, load_model, save_model
 from treelm.models.scores import (
     Analysis,
     Loss,
@@ -40,7 +44,7 @@ __all__ = ["Analysis", "IncrementalState", "LanguageModel", "Loss", "Losses", "P
 Found = TypeVar("Found")
 
 
-class LanguageModel(Pretrained, ABC):
+class LanguageModel(nn.Module, ABC):
     """A left-to-right language model, whose sentences may have latent, predicted or given phrase structure.
 
     A system implements ``losses`` and the methods that begin with an underscore, which the public ones call once they
@@ -48,6 +52,8 @@ class LanguageModel(Pretrained, ABC):
     (``treelm.models.capabilities``). A sentence is a list of words, or a text that is split on whitespace.
     """
 
+    system: ClassVar[str]
+    """Its name in recipes and run folders."""
     benchmark_recipe: ClassVar[str] = ""
     """Packaged recipe of the sizes that ``benchmarks/bench.py`` measures; without one, the defaults of its config."""
     runtime_settings: ClassVar[tuple[str, ...]] = ()
@@ -70,6 +76,11 @@ class LanguageModel(Pretrained, ABC):
         """Capabilities of its class that its config switches off, each with the reason."""
 
     # What a system implements.
+
+    @property
+    @abstractmethod
+    def config(self) -> Any:
+        """The frozen dataclass that this network was built from."""
 
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:
@@ -242,6 +253,38 @@ class LanguageModel(Pretrained, ABC):
         """
         self.require_words()
         return self._next_word_log_probs(state)
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, **options: Any) -> Any:
+        """The model of a folder, of the package, or else of a repository on the hub of that name.
+
+        ``options`` are those of ``huggingface_hub.snapshot_download``, such as ``revision`` and ``token``.
+
+        >>> lm = LanguageModel.from_pretrained("ngram-gum-open")
+        >>> [word.word for word in lm.surprisal(["The dog barks ."])[0].words]
+        ['The', 'dog', 'barks', '.']
+        """
+        if Path(name).is_dir() or is_shipped_name(str(name)):
+            return load_model(name)
+        import huggingface_hub
+
+        files = [CONFIG, VOCABULARY, WEIGHTS]
+        return load_model(huggingface_hub.snapshot_download(str(name), allow_patterns=files, **options))
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        """Write the model as a folder, the same as a run folder holds.
+
+        Raises ``InputError`` for a folder of a training run, whose checkpoints would not be this model's, and while
+        another process writes there.
+        """
+        folder, remedy = Path(directory), "give another folder"
+        with hold_folder(folder, found="another process writes in this folder", remedy=remedy):
+            if any((folder / name).exists() for name in ("recipe.toml", "checkpoints")):
+                raise InputError("this folder holds a training run", where=str(folder), remedy=remedy)
+            self._save(folder)
+
+    def _save(self, folder: Path) -> None:
+        save_model(self, folder)
 
     def _extend_words(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
         for tokens in self._spelled(state, words):

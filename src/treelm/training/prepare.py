@@ -24,8 +24,8 @@ from treelm.models import system_class
 from treelm.models.base import LanguageModel
 from treelm.models.bounds import InventoryConfig
 from treelm.models.capabilities import DocumentContext, Parser, has, set_search, why_not
-from treelm.models.persistence.shipped import find_run
-from treelm.models.persistence.storage import WEIGHTS, load_model, load_weights
+from treelm.models.persistence.storage import load_model
+from treelm.models.persistence.tensors import check_same_tensors
 from treelm.models.streams import StreamLM
 from treelm.training.numerics import seed_everything
 from treelm.training.recipe import ModelConfig, Recipe
@@ -84,7 +84,9 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
         raise InputError(found, remedy='set vocabulary.kind = "word"')
     model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:
-        load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
+        weights, remedy = start.state_dict(), f"give the [model] of {start_from}"
+        check_same_tensors(weights, model.state_dict(), where=start_from, remedy=remedy)
+        model.load_state_dict(weights)
     encoded = _encode(train_data, model, recipe, trains=True)
     batches = _batches(encoded, model, recipe, trains=True)
     dev = None if dev_data is None else dev_batches(dev_data, model, recipe)

@@ -103,9 +103,9 @@ def test_a_name_that_cannot_be_had_is_told_in_one_line(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     found = treelm("surprisal", "hf:nobody/nothing", text)
     assert (found.code, found.err.count("\n")) == (2, 1)
-    assert "hf:nobody/nothing: no such folder, not in the cache of the hub" in found.err
+    assert "hf:nobody/nothing: not a folder, not in the cache of the hub" in found.err
     assert "hf download" in found.err
-    assert "no name of the hub" in treelm("surprisal", "hf:no such name", text).err
+    assert "not a name on the hub" in treelm("surprisal", "hf:no such name", text).err
     found = treelm("surprisal", f"hf:{text.parent}", text)
     assert (found.code, found.err.count("\n")) == (2, 1)
     assert f"hf:{text.parent}: no config.json in this folder; give a folder that transformers saved" in found.err

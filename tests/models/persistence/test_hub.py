@@ -1,5 +1,4 @@
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -34,26 +33,6 @@ def test_two_do_not_save_in_one_folder_at_a_time(tmp_path: Path) -> None:
     with lock_folder(tmp_path), pytest.raises(InputError, match="another process writes in this folder"):
         toy_model().save_pretrained(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_goes_to_the_hub_names_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = {}
-
-    class Api:
-        def __init__(self, **_: object) -> None: ...
-
-        def create_repo(self, name: str, **options: object) -> SimpleNamespace:
-            assert options == {"private": True, "exist_ok": True}
-            return SimpleNamespace(repo_id=f"me/{name}")
-
-        def upload_folder(self, *, repo_id: str, folder_path: str) -> None:
-            sent.update({path.name: path.read_bytes() for path in Path(folder_path).iterdir()}, to=repo_id)
-
-    monkeypatch.setattr("huggingface_hub.HfApi", Api)
-    toy_model().push_to_hub("toy", private=True)
-    assert sent.keys() == {"to", "README.md", "config.json", "vocabulary.json", "model.safetensors"}
-    assert sent["to"] == "me/toy"
-    assert b"library_name: treelm" in sent["README.md"]
 
 
 def test_of_the_hub_only_the_files_of_a_model_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

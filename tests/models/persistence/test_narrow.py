@@ -39,7 +39,7 @@ def test_narrow_weights_without_the_note_are_refused(tmp_path: Path) -> None:
     halves = {name: tensor.half() for name, tensor in model.state_dict().items()}
     note = {"vocabulary": model.vocabulary.fingerprint()}
     (tmp_path / "model.safetensors").write_bytes(encode_tensors(halves, note))
-    with pytest.raises(InputError, match=r"is float16 .* where the config gives float32"):
+    with pytest.raises(InputError, match=r"float16 .*, where the config gives float32"):
         load_model(tmp_path)
 
 

@@ -127,7 +127,7 @@ DAMAGE = {
     "beyond memory": (edit_config(config={"size": 10**17}), r"a tensor of .* far more than the weights hold"),
     "other shape": (
         edit_config(config={"size": 7}),
-        r"'embedding\.weight' is float32 \(12, 6\) where the config gives",
+        r"'embedding\.weight': float32 \(12, 6\), where the config gives",
     ),
     "vocabulary missing": (drop("vocabulary.json"), r"vocabulary\.json: no such file"),
     "vocabulary truncated": (cut("vocabulary.json"), r"vocabulary\.json: not valid JSON"),
@@ -140,7 +140,7 @@ DAMAGE = {
     "weights truncated": (cut("model.safetensors"), r"not a complete safetensors file"),
     "weights altered": (flip_a_weight, r"does not match its hash"),
     "weights with a huge header": (write_huge_header, r"not a complete safetensors file"),
-    "weights pickled": (write_pickle, r"a pickle, which treelm does not open"),
+    "weights pickled": (write_pickle, r"not a complete safetensors file"),
     "weights without hash": (write_foreign_safetensors, r"does not match its hash"),
 }
 

@@ -28,7 +28,7 @@ from treelm.io.json import read_json
 from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.capabilities import DocumentContext
 from treelm.models.hf.vocabulary import CausalVocabulary
-from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, hub_name, quiet, save_parts
+from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, name_parts, quiet, save_parts
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.states import TextState
 
@@ -388,7 +388,8 @@ def load_parts(folder: Path) -> tuple[Any, Any, dict[str, Any]]:
     sizes = network.config.get_text_config()
     lengths = [getattr(sizes, name, None) for name in _LENGTHS]
     known = [length for length in lengths if isinstance(length, int) and length > 0]
-    config = {"name": hub_name(folder), "architecture": type(network).__name__, "context": min(known, default=None)}
+    name, context = name_parts(folder)[-1], min(known, default=None)
+    config = {"name": name, "architecture": type(network).__name__, "context": context}
     return network.float(), tokenizer, config
 
 

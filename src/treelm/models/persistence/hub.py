@@ -34,38 +34,26 @@ def hub_folder(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    where, remedy = (
-        f"{PREFIX}{name}",
-        "give the folder of a model, or its name on the Hugging Face hub, such as hf:gpt2",
-    )
+    where = f"{PREFIX}{name}"
+    remedy = "give the folder of a model, or its name on the Hugging Face hub, such as hf:gpt2"
     repository, _, revision = name.partition("@")
+    options: dict[str, Any] = {"revision": revision or None, "allow_patterns": _FILES, "ignore_patterns": ["*/*"]}
     for is_local in (True, False):
         try:
-            found = snapshot_download(
-                repository,
-                revision=revision or None,
-                local_files_only=is_local,
-                allow_patterns=_FILES,
-                ignore_patterns=["*/*"],
-            )
+            found = Path(snapshot_download(repository, local_files_only=is_local, **options))
         except HFValidationError:
-            raise InputError("no such folder, and no name of the hub", where=where, remedy=remedy) from None
+            raise InputError("not a folder, and not a name on the hub", where=where, remedy=remedy) from None
         except (HfHubHTTPError, OSError) as error:
             if is_local:
                 continue
             reason = str(error).partition("\n")[0]
-            problem = f"no such folder, not in the cache of the hub, and not to be had from it ({reason})"
+            problem = f"not a folder, not in the cache of the hub, and it cannot be downloaded ({reason})"
             remedy = f"{remedy}, and download it where there is a network: hf download NAME"
             raise InputError(problem, where=where, remedy=remedy) from None
-        if _is_whole(Path(found)):
-            return Path(found)
+        if (found / CONFIG).exists() and any(found.glob("*.safetensors")):  # other programs may have asked for less
+            return found
     problem = "no weights in safetensors among the files of the hub, or of its cache"
     raise InputError(problem, where=where, remedy=f"{remedy}; where there is a network, an old copy is made whole")
-
-
-def _is_whole(folder: Path) -> bool:
-    """Tell whether a copy in the cache has what a model needs: other programs may have asked for less."""
-    return (folder / CONFIG).exists() and any(folder.glob("*.safetensors"))
 
 
 def name_parts(folder: Path) -> tuple[str, ...]:
@@ -78,11 +66,6 @@ def name_parts(folder: Path) -> tuple[str, ...]:
     if len(parts) > 3 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
         return (*parts[:-3], *parts[-3].removeprefix("models--").split("--"))
     return parts
-
-
-def hub_name(folder: Path) -> str:
-    """The last part of the name of a folder."""
-    return name_parts(folder)[-1]
 
 
 def save_parts(network: Any, tokenizer: Any, folder: Path) -> None:

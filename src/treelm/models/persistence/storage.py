@@ -7,16 +7,14 @@ that files of different runs are not taken for one model. Nothing is pickled: lo
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from treelm import __version__
@@ -24,19 +22,12 @@ from treelm.configs import from_plain, to_plain
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
-from treelm.io.atomic import hold_folder, write_atomically
+from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, json_hash, read_json
 from treelm.models import FILES, FOREIGN, config_class, system_class
 from treelm.models.persistence.hub import CONFIG
-from treelm.models.persistence.shipped import find_run, is_shipped_name
-from treelm.models.persistence.tensors import (
-    NARROWED,
-    check_finite_tensors,
-    check_same_tensors,
-    encode_tensors,
-    read_tensors,
-    widen,
-)
+from treelm.models.persistence.shipped import find_run
+from treelm.models.persistence.tensors import NARROWED, check_same_tensors, encode_tensors, read_tensors, widen
 
 if TYPE_CHECKING:
     from treelm.models import LanguageModel
@@ -44,76 +35,14 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 VOCABULARY, WEIGHTS = "vocabulary.json", "model.safetensors"  # beside ``CONFIG``
 _SHARDS = "*-of-*.safetensors"
-_MARKS_OF_TRAINING = ("recipe.toml", "checkpoints")  # what a run folder has and a saved model lacks
 _OVERRIDES = "reading"  # in config.json: fields of the config that are given anew; no part of its checksum
 _REMEDY = "copy the run folder again from where it was made, or train again"
 _REPEATED = ("num_layers", "num_blocks")  # fields of configs that say how often something with weights is there
-_TAGS = ("language-model", "syntax", "parsing", "surprisal")
 _ROOM = 1 << 20  # elements beside those of the weights: buffers that are not saved, what initialisation needs
 _FACTOR = 8  # initialisation may make copies
 
 
-class Pretrained(nn.Module):
-    """A network that is saved as a folder, the same as a run folder holds, and loaded from a folder or from the hub."""
-
-    system: ClassVar[str]  # its name in recipes and run folders
-    vocabulary: Vocabulary
-    labels: tuple[str, ...]
-    data_identity: dict[str, str]
-
-    @property
-    @abstractmethod
-    def config(self) -> Any:
-        """The frozen dataclass that this network was built from."""
-
-    @classmethod
-    def from_pretrained(cls, name: str | Path, **options: Any) -> Any:
-        """The model of a folder, of the package, or else of a repository on the hub of that name.
-
-        ``options`` are those of ``huggingface_hub.snapshot_download``, such as ``revision`` and ``token``.
-
-        >>> from treelm.models.base import LanguageModel
-        >>> lm = LanguageModel.from_pretrained("ngram-gum-open")
-        >>> [word.word for word in lm.surprisal(["The dog barks ."])[0].words]
-        ['The', 'dog', 'barks', '.']
-        """
-        if Path(name).is_dir() or is_shipped_name(str(name)):
-            return load_model(name)
-        import huggingface_hub
-
-        files = [CONFIG, VOCABULARY, WEIGHTS]
-        return load_model(huggingface_hub.snapshot_download(str(name), allow_patterns=files, **options))
-
-    def save_pretrained(self, directory: str | Path) -> None:
-        """Write the model as a folder.
-
-        Raises ``InputError`` for a folder of a training run, whose checkpoints would not be this model's, and while
-        another process writes there.
-        """
-        folder, remedy = Path(directory), "give another folder"
-        with hold_folder(folder, found="another process writes in this folder", remedy=remedy):
-            if any((folder / name).exists() for name in _MARKS_OF_TRAINING):
-                raise InputError("this folder holds a training run", where=str(folder), remedy=remedy)
-            self._save(folder)
-
-    def push_to_hub(self, repository: str, *, token: str | None = None, private: bool | None = None) -> str:
-        """Write the model, with a card that names the library, to a repository of the hub; returns its address."""
-        from huggingface_hub import HfApi, ModelCard, ModelCardData
-
-        api = HfApi(token=token)
-        url = api.create_repo(repository, private=private, exist_ok=True)
-        with TemporaryDirectory() as folder:
-            self._save(Path(folder))
-            data = ModelCardData(library_name="treelm", tags=list(_TAGS))
-            ModelCard.from_template(data, model_id=repository).save(Path(folder) / "README.md")
-            api.upload_folder(repo_id=url.repo_id, folder_path=folder)
-        return str(url)
-
-    def _save(self, folder: Path) -> None:
-        save_model(self, folder)
-
-
-def save_model(model: Pretrained, directory: Path | str, *, keep_overrides: bool = False) -> None:
+def save_model(model: LanguageModel, directory: Path | str, *, keep_overrides: bool = False) -> None:
     """Write a model; a crash leaves every file old or new, never half. The weights come last: they make it a model.
 
     With ``keep_overrides``, a folder that gives fields of the config anew (``read_overrides``) goes on to do so.
@@ -144,47 +73,38 @@ def load_model(directory: Path | str) -> LanguageModel:
     The name of a model that ships with the package will do as well (``persistence.shipped``).
     """
     directory = find_run(directory)
-    foreign = _foreign_class(directory)
-    if foreign is not None:
+    if foreign := _foreign_class(directory):
         read: LanguageModel = (foreign.read_file if directory.is_file() else foreign.read_folder)(directory)
         return read
-    if not (directory / WEIGHTS).exists() and (directory / "checkpoints").is_dir():
+    path, where = directory / WEIGHTS, str(directory / CONFIG)
+    if not path.exists() and (directory / "checkpoints").is_dir():
         remedy = "finish training with `treelm train --resume`"
         raise InputError("training has not saved a model yet", where=str(directory), remedy=remedy)
-    header, where = _read_header(directory), str(directory / CONFIG)
+    header = _read_header(directory)
     vocabulary = load_vocabulary(directory / VOCABULARY)
     if vocabulary.fingerprint() != header.vocabulary:
         found = f"not the vocabulary that {CONFIG} names: it is from another run"
         raise InputError(found, where=str(directory / VOCABULARY), remedy=f"restore {VOCABULARY} of this run")
-    tensors, metadata = read_tensors(directory / WEIGHTS, remedy=_REMEDY)
+    tensors, metadata = read_tensors(path, remedy=_REMEDY)
+    if metadata.get("vocabulary") != header.vocabulary:
+        remedy = f"use {WEIGHTS} and {VOCABULARY} of the same run"
+        raise InputError("these weights were trained with another vocabulary", where=str(path), remedy=remedy)
     model = _build(header, vocabulary, tensors, where=where)
-    _fill(model, tensors, metadata, directory / WEIGHTS, remedy=_REMEDY)
+    expected = model.state_dict()
+    if NARROWED in metadata:
+        tensors = widen(tensors, expected)
+    check_same_tensors(tensors, expected, where=str(path), remedy=_REMEDY)
+    for name, _ in model.named_parameters():  # n-grams hold log p of -inf besides
+        if not torch.isfinite(tensors[name]).all():
+            found = f"tensor {name!r} holds a number that is not finite"
+            raise InputError(found, where=str(path), remedy=_REMEDY)
+    model.load_state_dict(tensors)
     model.data_identity = header.data_identity
     checksum = _checksum(vars(header))
     if metadata.get("config", checksum) != checksum:  # the first runs have none
         found = f"not the config that {WEIGHTS} was trained with: altered, or from another run"
         raise InputError(found, where=where, remedy=f"restore {CONFIG} of this run")
     return model.eval()
-
-
-def load_weights(model: Pretrained, path: Path, *, remedy: str) -> None:
-    """Fill a model with the weights of a file, after every check."""
-    tensors, metadata = read_tensors(path, remedy=remedy)
-    _fill(model, tensors, metadata, path, remedy=remedy)
-
-
-def _fill(
-    model: Pretrained, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Path, *, remedy: str
-) -> None:
-    if metadata.get("vocabulary") != model.vocabulary.fingerprint():
-        found = "these weights were trained with another vocabulary"
-        raise InputError(found, where=str(path), remedy=f"use {WEIGHTS} and {VOCABULARY} of the same run")
-    if NARROWED in metadata:
-        tensors = widen(tensors, model.state_dict())
-    check_same_tensors(tensors, model.state_dict(), where=str(path), remedy=remedy)
-    learned = {name: tensors[name] for name, _ in model.named_parameters()}  # n-grams hold log p of -inf besides
-    check_finite_tensors(learned, where=str(path), remedy=remedy)
-    model.load_state_dict(tensors)
 
 
 # What config.json says.
@@ -204,7 +124,7 @@ class _Header:
     reading: dict[str, Any] = field(default_factory=dict)
 
 
-def describe_model(model: Pretrained) -> dict[str, Any]:
+def describe_model(model: LanguageModel) -> dict[str, Any]:
     """The content of ``config.json``: everything to build the network again but vocabulary and weights."""
     description: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
