@@ -9,7 +9,6 @@ import pytest
 from rich.cells import cell_len
 
 from tests.evaluation.comparison.test_metrics import FULL
-from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.syntaxgym.results import references
 from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult
@@ -30,14 +29,6 @@ def test_all_figures_are_whole_in_80_cells(capsys: pytest.CaptureFixture[str]) -
     assert all(len(line) <= 80 for line in lines)
     cells = [cell for line in lines if line.startswith("shift-reduce-small") for cell in line.split()[1:]]
     assert cells[:9] == ["≤", "256.0", "≤", "207.9", "73.5", "76.3", "14.4", "80.5", "constituency"]
-
-
-def test_wide_columns_are_left_to_wide_formats(capsys: pytest.CaptureFixture[str]) -> None:
-    assert FULL.syntaxgym is not None
-    row = replace(FULL, syntaxgym=replace(FULL.syntaxgym, without_unknown={"cleft": 0.125}))
-    print_table(*comparison_tables(Comparison(runs=(row,))))
-    assert "12.5" not in capsys.readouterr().out
-    assert "12.5" in ComparisonFrame.of(Comparison(runs=(row,))).to_markdown()
 
 
 def suites(share: int) -> list[SuiteResult]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,28 +31,6 @@ _LATEX = str.maketrans(
     | {character: f"\\{character}" for character in "{}&%$#_"}
     | {character: f"${character}$" for character in "<>|"}
 )
-
-
-@dataclass(frozen=True)
-class Column:
-    """What a column of a data frame means, and how its values are written for people."""
-
-    name: str
-    """Name in the frame, and in files for programs."""
-    heading: str = ""
-    """Name in tables for people."""
-    text: Callable[[Any], str] = str
-    """Writes a value, rounded and in its unit."""
-    group: str = ""
-    """The table that shows it."""
-    is_wide: bool = False
-    """Whether it is left out of the terminal, which is narrow."""
-    better: Literal["lower", "higher"] | None = None
-    """Which values are better; None of what is no metric."""
-    among: tuple[str, ...] = ()
-    """Columns whose values rows must share for theirs to compare."""
-    bound: str = ""
-    """Column that tells whether the value is an upper bound."""
 
 
 class Bold(str):

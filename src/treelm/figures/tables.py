@@ -9,7 +9,7 @@ from rich.text import Text
 
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.statistics import CorpusStatistics, Distribution, corpus_statistics
-from treelm.evaluation.comparison.frame import HUMAN, METRICS, SPEED, SYNTAX, ComparisonFrame
+from treelm.evaluation.comparison.frame import TABLES, ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.syntaxgym.results import (
     Reference,
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 Printed = str | Table
 """What stands below each other in the terminal: tables and lines of text."""
 _WIDEST = 10_000  # cells of a line
-_TITLES = {
-    METRICS: "figures",
-    SPEED: "sizes and speed",
-    SYNTAX: "tests of syntax: correct in percent",
-    HUMAN: "people: reading times and garden paths",
-}
 
 
 def print_table(*parts: Printed, wide: bool = False) -> None:
@@ -53,8 +47,7 @@ def print_table(*parts: Printed, wide: bool = False) -> None:
 def comparison_tables(comparison: Comparison) -> list[Printed]:
     """A table of the runs for each group of columns, and below them what headings mean and the notes."""
     frame = ComparisonFrame.of(comparison)
-    shown = {group: [column for column in frame.shown(group) if not column.is_wide] for group in _TITLES}
-    tables = [frame.table(columns, title=_TITLES[group]) for group, columns in shown.items() if columns]
+    tables = [frame.table(columns, title=title) for title in TABLES if (columns := frame.shown(title))]
     legend, *notes = frame.legend
     return [*tables, legend, *(f"note: {note}" for note in notes)]
 

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingGain, ReadingMetrics
 from treelm.evaluation.comparison.metrics import (
     Comparison,
     F1Metric,
+    GardenPathMetrics,
     LossPoint,
     PairMetrics,
+    ReadingGain,
+    ReadingMetrics,
     RunMetrics,
     SentenceAnalysis,
     SyntaxGymMetrics,

@@ -149,7 +149,7 @@ def test_what_people_do_is_drawn_for_all_runs_and_published_models(page: Page) -
     assert "published lstm: MVRR garden path, word 0: +3.74 bits, 59 ms" in tips
     assert "rnng: NP/S garden path, word 1: +0.78 bits, 64 ms" in tips
     cells = set(page.text_of("td"))
-    assert {"+7.22 (0.25)", "57.4 (44.9 to 69.7)", "+1.78 (0.25)", "+0.25, +0.50, +0.12"} <= cells
+    assert {"+7.22 (0.25)", "57.4 (44.9, 69.7)", "+1.78 (0.25)", "+0.25, +0.50, +0.12"} <= cells
 
 
 def test_bars_are_as_long_as_their_figures(page: Page) -> None:

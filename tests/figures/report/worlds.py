@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingGain, ReadingMetrics
 from treelm.evaluation.comparison.metrics import (
     Comparison,
     F1Metric,
+    GardenPathMetrics,
     LossPoint,
     PairMetrics,
+    ReadingGain,
+    ReadingMetrics,
     RunMetrics,
     SentenceAnalysis,
     SyntaxGymMetrics,

@@ -13,16 +13,15 @@ from treelm.io.json import encode_json, json_hash, read_json, with_checksum, wit
 class MetricCache:
     """One JSON file for each part of a run's metrics, named by a hash of all that the metrics follow from."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """``folder`` is made when something is kept; None keeps nothing."""
+    def __init__(self, folder: Path) -> None:
+        """``folder`` is made when something is kept."""
         self._folder = folder
 
     def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
         """Find what was kept of the same origin; None if there is nothing, or a file that is damaged."""
-        if self._folder is None or not self.path(part, origin).exists():
-            return None
+        path = self.path(part, origin)
         try:
-            kept = read_json(self.path(part, origin), remedy="remove it")
+            kept = read_json(path, remedy="remove it") if path.exists() else None
         except InputError:
             return None  # it is measured again, and replaced
         metrics = (without_checksum(kept) or {}).get("figures")
@@ -30,13 +29,10 @@ class MetricCache:
 
     def put(self, part: str, origin: dict[str, Any], metrics: dict[str, Any]) -> None:
         """Keep metrics, in one piece."""
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(
-                self.path(part, origin), encode_json(with_checksum({"origin": origin, "figures": metrics}))
-            )
+        self._folder.mkdir(parents=True, exist_ok=True)
+        kept = encode_json(with_checksum({"origin": origin, "figures": metrics}))
+        write_atomically(self.path(part, origin), kept)
 
     def path(self, part: str, origin: dict[str, Any]) -> Path:
         """The place of metrics of an origin, whether they are there or not."""
-        assert self._folder is not None
         return self._folder / f"{part}-{json_hash(origin)[:16]}.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from treelm.errors import InputError
@@ -53,24 +54,15 @@ def compare(
         else:
             is_ours = not shipped.is_shipped_folder(source) and not is_foreign(source)
             folder = keep_in or (source if is_ours else None)
-            kept = MetricCache(folder and folder / FOLDER)
+            kept = None if folder is None else MetricCache(folder / FOLDER)
             rows.append(Measurement(source, names[source], settings, kept, show).metrics())
-    rows = _named_apart(rows)
-    return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)), made=made)
-
-
-def _named_apart(rows: Sequence[RunMetrics]) -> list[RunMetrics]:
-    """Rows of which no two have one name: a run and what was kept of it, say, are told apart by numbers."""
-    named: list[RunMetrics] = []
     taken: set[str] = set()
-    for row in rows:
-        name, number = row.name, 1
-        while name in taken:
-            number += 1
-            name = f"{row.name} ({number})"
+    for number, row in enumerate(rows):  # a run and what was kept of it, say, are told apart by numbers
+        tries = (f"{row.name} ({again})" if again > 1 else row.name for again in count(1))
+        name = next(one for one in tries if one not in taken)
         taken.add(name)
-        named.append(replace(row, name=name))
-    return named
+        rows[number] = replace(row, name=name)
+    return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)), made=made)
 
 
 def _is_comparison(source: Path) -> bool:
@@ -84,7 +76,7 @@ def _found(source: Path) -> Path:
         return source
     run = shipped.find_run(source)
     if not weight_files(run):
-        remedy = "finish training with `treelm train --resume`, or leave this folder out"
+        remedy = "finish training with `treelm train --resume`, or remove this folder"
         raise InputError("no trained model here", where=str(run), remedy=remedy)
     return run
 
@@ -134,20 +126,20 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     scored = [row for row in rows if row.perplexity is not None]
     parsed = [row for row in rows if row.gold_trees is not None]
     apart = "perplexities do not compare between groups of rows with other"
-    yield from _differing(scored, "vocabulary", f"{apart} vocabularies (so other unknown words)")
-    yield from _differing(scored, "text", f"{apart} texts")
+    yield from _differing(scored, f"{apart} vocabularies (so other unknown words)", lambda row: row.vocabulary)
+    yield from _differing(scored, f"{apart} texts", lambda row: row.text)
     known = [row for row in rows if row.data_identity]
-    yield from _differing(known, lambda row: row.data_identity.get("train"), "trained on other data (words or trees)")
+    yield from _differing(known, "trained on other data (words or trees)", lambda row: row.data_identity.get("train"))
     given = [row.name for row in scored if row.needs_trees]
     if given:
         yield f"{GIVEN_TREES}: {', '.join(given)}"
-    yield from _differing(parsed, "gold_trees", "F1 does not compare between rows with other gold trees")
-    yield from _differing(parsed, "text", "F1 does not compare between rows with other texts")
+    yield from _differing(parsed, "F1 does not compare between rows with other gold trees", lambda row: row.gold_trees)
+    yield from _differing(parsed, "F1 does not compare between rows with other texts", lambda row: row.text)
     for file in dict.fromkeys(one.file for row in rows for one in row.pairs):
         numbers = {row.name: one.num_pairs for row in rows for one in row.pairs if one.file == file}
         read = [row for row in rows if row.name in numbers]
         said = f"{file} has other pairs in some rows, which do not compare"
-        yield from _differing(read, lambda row, numbers=numbers: numbers[row.name], said)  # type: ignore[misc]
+        yield from _differing(read, said, lambda row, numbers=numbers: numbers[row.name])  # type: ignore[misc]
     if any(row.perplexity is not None and row.perplexity.is_upper_bound for row in rows):
         yield "perplexities with ≤ are upper bounds: the search finds part of the probability"
     for search in dict.fromkeys(row.search for row in rows if row.search):
@@ -158,10 +150,10 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     yield from dict.fromkeys(note for row in rows for note in row.notes if note != GIVEN_TREES)
 
 
-def _differing(rows: Sequence[RunMetrics], key: str | Callable[[RunMetrics], object], said: str) -> Iterator[str]:
-    """Yield what is said of rows that differ by a field or key, with their names in groups that share it."""
+def _differing(rows: Sequence[RunMetrics], said: str, key: Callable[[RunMetrics], object]) -> Iterator[str]:
+    """Yield what is said of rows that differ by a key, with their names in groups that share it."""
     groups: dict[object, list[str]] = {}
     for row in rows:
-        groups.setdefault(getattr(row, key) if isinstance(key, str) else key(row), []).append(row.name)
+        groups.setdefault(key(row), []).append(row.name)
     if len(groups) > 1:
         yield f"{said}: {' | '.join(map(', '.join, groups.values()))}"

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SyntaxGymMetrics
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval
 from treelm.evaluation.syntaxgym.results import circuits
-from treelm.evaluation.tables import MISSING, Bold, Column, Table
+from treelm.evaluation.tables import MISSING, Bold, Table
 
 if TYPE_CHECKING:
     import pandas
 
-NAMES, METRICS, SPEED, SYNTAX, HUMAN = "names", "figures", "sizes and speed", "syntax tests", "people"
-DATA_ONLY, HIDDEN = "data only", "hidden"
-"""Groups of columns that are in no table for people, and not even in files: rows must share their values to compare."""
-Values = Iterable[tuple[Column | str, Any]]
-"""Columns with the value that a run has in each (None: none); of columns that are data only, the name alone."""
+METRICS, SYNTAX = "Perplexity and trees", "Tests of syntax, correct in percent"
+HUMAN, SPEED = "Human data: reading times, and effects in bits", "Sizes and speed"
+TABLES = (METRICS, SYNTAX, HUMAN, SPEED)
+"""Titles of the tables in which the columns are shown."""
+NAMES, DATA_ONLY, HIDDEN = "names", "data only", "hidden"
+"""Other groups: beside every table, in files alone, and in none: rows must share hidden values to compare."""
 LEGEND = (
     "perplexity: per word, each sentence by itself, ends included; ≤: an upper bound. labelled F1: EVALB with "
     "COLLINS.prm. UF1: unlabelled, corpus level, by the protocol named; trivial: the best of left-, right-branching, "
@@ -29,153 +31,161 @@ LEGEND = (
     "like: bits at the critical word, hard less easy sentence."
 )
 """The headings of the columns, in words."""
-_SHORT = {
-    "Long-Distance Dependencies": "Long-Distance",
-    "Garden-Path Effects": "Garden Path",
-    "Gross Syntactic State": "Gross State",
-    "Center Embedding": "Center Emb.",
-    "MVRR garden path": "MVRR",
-    "NP/S garden path": "NP/S",
-    "NP/Z garden path": "NP/Z",
-    "object - subject relative": "relative clause",
-    "agreement violated": "agreement",
-    "attachment, high": "attach high",
-    "attachment, low": "attach low",
-}
 _TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
+Value = Callable[[RunMetrics], Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric of runs, and how its values are written for people."""
+
+    name: str
+    """Name in the frame, and in files for programs."""
+    value: Value
+    """Gives the value of a run, None where it has none."""
+    heading: str = ""
+    """Name in tables for people."""
+    text: Callable[[Any], str] = str
+    """Writes a value, rounded and in its unit."""
+    group: str = DATA_ONLY
+    """The table that shows it."""
+    better: Literal["lower", "higher"] | None = None
+    """Which values are better; None of what is no metric."""
+    among: tuple[str, ...] = ()
+    """Columns whose values rows must share for theirs to compare."""
+    bound: str = ""
+    """Column that tells whether the value is an upper bound."""
+
+
+def _get(*path: str, **having: Any) -> Value:
+    """What stands under a path of fields and keys; of several records, in the first with the values of ``having``."""
+
+    def value(row: RunMetrics) -> Any:
+        found: Any = row
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else found and getattr(found, name)
+            records = found if isinstance(found, tuple) else (found,)
+            fits = (one for one in records if all(getattr(one, key, wish) == wish for key, wish in having.items()))
+            found = next(fits, None)
+        return found
+
+    return value
 
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
+def _millions(value: int) -> str:
+    return f"{value / 1e6:.2f}M"
+
+
+def _thousandths(value: float) -> str:
+    return f"{1000 * value:+.2f}"
+
+
 def _minutes(seconds: float) -> str:
     return "{}:{:02d}".format(*divmod(round(seconds), 60))
 
 
-def _values(row: RunMetrics, rows: Sequence[RunMetrics]) -> list[Values]:
-    """What a run has in each column, in the order of the columns: the parts are those of rows one after the other."""
-    of_system = SPEED if any(one.system != one.name for one in rows) else DATA_ONLY
-    parameters = Column("parameters", "parameters", lambda value: f"{value / 1e6:.2f}M", SPEED)
-    gold, identity = Column("gold_trees", "gold trees", group=METRICS), ("vocabulary", "text", "needs_trees")
-    return [
-        [
-            (Column("run", "run", group=NAMES), row.name),
-            (Column("system", "system", group=of_system), row.system),
-            (parameters, row.num_parameters or None),
-            (Column("training_seconds", "training", _minutes, SPEED), row.training_seconds),
-        ],
-        _perplexities(row),
-        [
-            (_f1(f"labeled_f1, {one.protocol}", f"labelled F1 {one.protocol.partition(' (')[0]}"), one.corpus_f1)
-            for one in row.labeled_f1
-        ],
-        _unlabelled_f1(row),
-        [
-            (gold, row.gold_trees),
-            *(
-                (Column(name := f"{kind}_words_per_second", f"words/s {kind}", _WHOLE, SPEED), getattr(row, name))
-                for kind in ("training", "scoring")
-            ),
-        ],
-        _syntaxgym(row, [one.syntaxgym for one in rows if one.syntaxgym is not None]),
-        _pairs(row, dict.fromkeys(one.file for each in rows for one in each.pairs)),
-        *_human(row),
-        [(Column(name, group=HIDDEN), getattr(row, name)) for name in identity],
-    ]
+def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
+    """The columns that these runs may have a value in, in their order."""
+    of_system = SPEED if any(row.system != row.name for row in rows) else DATA_ONLY
+    yield Column("run", _get("name"), "run", group=NAMES)
+    yield Column("system", _get("system"), "system", group=of_system)
+    yield Column("parameters", lambda row: row.num_parameters or None, "parameters", _millions, SPEED)
+    yield Column("training_seconds", _get("training_seconds"), "training", _minutes, SPEED)
+    yield from _perplexities(rows)
+    for name in dict.fromkeys(one.protocol for row in rows for one in row.labeled_f1):
+        heading = f"labelled F1 {name.partition(' (')[0]}"
+        yield _f1(f"labeled_f1, {name}", _get("labeled_f1", "corpus_f1", protocol=name), heading)
+    for name in dict.fromkeys(one.protocol for row in rows for one in row.unlabeled_f1):
+        yield _f1(f"unlabeled_f1, {name}", _get("unlabeled_f1", "corpus_f1", protocol=name), f"UF1 {name}")
+        yield Column(f"unlabeled_f1_sentence, {name}", _get("unlabeled_f1", "sentence_f1", protocol=name))
+        for key, heading, of in (
+            ("trivial_f1", "trivial", RunMetrics.trivial_f1),
+            ("binary_upper_bound_f1", "bound", RunMetrics.upper_bound_f1),
+        ):
+            value = partial(of, protocol=name)
+            yield Column(f"{key}, {name}", value, heading, _TENTHS, METRICS)
+    yield Column("gold_trees", _get("gold_trees"), "gold trees", group=METRICS)
+    for kind in ("training", "scoring"):
+        name = f"{kind}_words_per_second"
+        yield Column(name, _get(name), f"words/s {kind}", _WHOLE, SPEED)
+    yield from _syntaxgym(rows)
+    files = dict.fromkeys(one.file for row in rows for one in row.pairs)
+    shorts = [file.partition(".")[0] for file in files]
+    for file, short in zip(files, shorts, strict=True):
+        heading, number = file if shorts.count(short) > 1 else short, f"num_pairs, {file}"
+        yield _share(f"minimal_pairs, {file}", _get("pairs", "accuracy", file=file), heading, among=(number,))
+        yield Column(number, _get("pairs", "num_pairs", file=file), group=HIDDEN)
+    yield from _human(rows)
+    for name in ("vocabulary", "text", "needs_trees"):
+        yield Column(name, _get(name), group=HIDDEN)
 
 
-def _perplexities(row: RunMetrics) -> Values:
+def _perplexities(rows: Sequence[RunMetrics]) -> Iterator[Column]:
     """The perplexity that compares, with its bound, then others by name: of streams, per character."""
-    among, main = ("vocabulary", "text", "needs_trees"), row.perplexity
+    among: tuple[str, ...] = ("vocabulary", "text", "needs_trees")
 
-    def column(name: str, heading: str) -> Column:
-        return Column(name, heading, _TENTHS, METRICS, better="lower", among=among, bound="is_upper_bound")
+    def column(name: str, value: Value, heading: str) -> Column:
+        return Column(name, value, heading, _TENTHS, METRICS, better="lower", among=among, bound="is_upper_bound")
 
-    yield column("perplexity", "perplexity"), main and main.value
-    yield "is_upper_bound", main and main.is_upper_bound
-    for one in row.perplexities:
-        if one != main:
-            heading = one.name.replace(" per word, with end of sentence", "").replace(", in a stream", " in a stream")
-            yield column(one.name, heading), one.value
-
-
-def _f1(name: str, heading: str) -> Column:
-    return Column(name, heading, _TENTHS, METRICS, better="higher", among=("gold_trees", "text"))
+    yield column("perplexity", _get("perplexity", "value"), "perplexity")
+    yield Column("is_upper_bound", _get("perplexity", "is_upper_bound"))
+    for name in dict.fromkeys(one.name for row in rows for one in row.perplexities if one != row.perplexity):
+        heading = name.replace(" per word, with end of sentence", "").replace(", in a stream", " in a stream")
+        yield column(name, _get("perplexities", "value", name=name), heading)
 
 
-def _unlabelled_f1(row: RunMetrics) -> Values:
-    """For each protocol: F1 of the corpus, of sentences, of the best trivial trees, and its bound."""
-    for one in row.unlabeled_f1:
-        name = one.protocol
-        yield _f1(f"unlabeled_f1, {name}", f"UF1 {name}"), one.corpus_f1
-        yield f"unlabeled_f1_sentence, {name}", one.sentence_f1
-        yield Column(f"trivial_f1, {name}", "trivial", _TENTHS, METRICS), row.trivial_f1(name)
-        yield Column(f"binary_upper_bound_f1, {name}", "bound", _TENTHS, METRICS), row.upper_bound_f1(name)
+def _f1(name: str, value: Value, heading: str) -> Column:
+    return Column(name, value, heading, _TENTHS, METRICS, better="higher", among=("gold_trees", "text"))
 
 
-def _share(name: str, heading: str, *, is_shown: bool = True, **options: Any) -> Column:
-    return Column(name, heading, _percent, SYNTAX if is_shown else DATA_ONLY, better="higher", **options)
+def _share(name: str, value: Value, heading: str, group: str = SYNTAX, **options: Any) -> Column:
+    return Column(name, value, heading, _percent, group, better="higher", **options)
 
 
-def _syntaxgym(row: RunMetrics, scored: Sequence[SyntaxGymMetrics]) -> Values:
+def _syntaxgym(rows: Sequence[RunMetrics]) -> Iterator[Column]:
     """The SG score, or the mean over what was scored where some suites were not, and the same over items without
     unknown words, a mean where not every suite has such items; then circuits, and suites.
     """
-    known = [one for one in scored if one.without_unknown]
+    scored = [row.syntaxgym for row in rows if row.syntaxgym is not None]
     sizes = {len(one.suites) for one in scored if one.sg_score is None}
-    known_sizes = {len(one.without_unknown) for one in known if one.sg_score_without_unknown is None}
-    means = [f"mean of {'/'.join(map(str, sorted(found)))} suites" for found in (sizes, known_sizes)]
-    whole = _share("mean_over_suites", means[0], is_shown=bool(sizes))
-    name, heading = "mean_over_suites_without_unknown", f"known words, {means[1]}"
-    of_known = _share(name, heading, is_shown=bool(known_sizes), is_wide=True)
-    known_score = _share("sg_score_without_unknown", "SG known words", is_wide=True)
-    names, own = dict.fromkeys(suite for one in scored for suite in one.suites), row.syntaxgym
-    return [
-        (_share("sg_score", "SG score"), own and own.sg_score),
-        (known_score, own and own.sg_score_without_unknown),
-        (of_known, own and own.mean_without_unknown),
-        (whole, own and own.mean),
-        *((_share(f"circuit, {one}", _SHORT.get(one, one)), own and own.circuits.get(one)) for one in circuits()),
-        *((f"suite, {suite}", own and own.suites.get(suite)) for suite in names),
-        *((f"circuit_without_unknown, {one}", own and own.circuits_without_unknown.get(one)) for one in circuits()),
-        *((f"suite_without_unknown, {suite}", own and own.without_unknown.get(suite)) for suite in names),
-    ]
+    known_sizes = {
+        len(one.without_unknown) for one in scored if one.without_unknown and one.sg_score_without_unknown is None
+    }
+    mean, known_mean = (f"mean of {'/'.join(map(str, sorted(found)))} suites" for found in (sizes, known_sizes))
+    shown, known_shown = (SYNTAX if found else DATA_ONLY for found in (sizes, known_sizes))
+    yield _share("sg_score", _get("syntaxgym", "sg_score"), "SG score")
+    name = "sg_score_without_unknown"
+    yield _share(name, _get("syntaxgym", name), "SG known words")
+    name, of_known = "mean_over_suites_without_unknown", _get("syntaxgym", "mean_without_unknown")
+    yield _share(name, of_known, f"known words, {known_mean}", known_shown)
+    yield _share("mean_over_suites", _get("syntaxgym", "mean"), mean, shown)
+    suites = dict.fromkeys(suite for one in scored for suite in one.suites)
+    for one in circuits():
+        yield _share(f"circuit, {one}", _get("syntaxgym", "circuits", one), one)
+    yield from (Column(f"suite, {one}", _get("syntaxgym", "suites", one)) for one in suites)
+    for one in circuits():
+        yield Column(f"circuit_without_unknown, {one}", _get("syntaxgym", "circuits_without_unknown", one))
+    yield from (Column(f"suite_without_unknown, {one}", _get("syntaxgym", "without_unknown", one)) for one in suites)
 
 
-def _pairs(row: RunMetrics, files: Iterable[str]) -> Values:
-    shorts = [file.partition(".")[0] for file in files]
-    for one in row.pairs:
-        short, number = one.file.partition(".")[0], f"num_pairs, {one.file}"
-        heading = one.file if shorts.count(short) > 1 else short
-        yield _share(f"minimal_pairs, {one.file}", heading, among=(number,)), one.accuracy
-        yield Column(number, group=HIDDEN), one.num_pairs
-
-
-def _human(row: RunMetrics) -> list[Values]:
+def _human(rows: Sequence[RunMetrics]) -> Iterator[Column]:
     """What surprisals add to reading times, BabyLM's reading scores, and effects at the critical word and after it."""
-    reading: list[tuple[Column | str, Any]] = []
-    if row.reading is not None:
-        corpus, gain = row.reading.corpus, row.reading.gain
-        delta = Column(
-            f"reading_delta_nats_per_word, {corpus}",
-            f"delta {corpus.replace('-', ' ')}",
-            lambda value: f"{1000 * value:+.2f}",
-            HUMAN,
-        )
-        reading.append((delta, gain.delta_nats_per_word))
-        reading += [(f"reading_{field}, {corpus}", getattr(gain, field)) for field in ("low", "high", "perplexity")]
-    score = row.reading and row.reading.babylm
-    effects: list[tuple[Column | str, Any]] = [
-        (Column("babylm_eye_tracking", "BabyLM eyes", _HUNDREDTHS, HUMAN), score and score.eye_tracking),
-        (Column("babylm_self_paced_reading", "BabyLM reading", _HUNDREDTHS, HUMAN), score and score.self_paced_reading),
-    ]
+    for corpus in dict.fromkeys(row.reading.corpus for row in rows if row.reading is not None):
+        name, heading = f"reading_delta_nats_per_word, {corpus}", f"delta {corpus.replace('-', ' ')}"
+        yield Column(name, _get("reading", "gain", "delta_nats_per_word", corpus=corpus), heading, _thousandths, HUMAN)
+        for field in ("low", "high", "perplexity"):
+            yield Column(f"reading_{field}, {corpus}", _get("reading", "gain", field, corpus=corpus))
+    for field, heading in (("eye_tracking", "BabyLM eyes"), ("self_paced_reading", "BabyLM reading")):
+        yield Column(f"babylm_{field}", _get("reading", "babylm", field), heading, _HUNDREDTHS, HUMAN)
     for effect in EFFECTS:
         for region in REGIONS:
-            name, heading = f"effect_bits, {effect.name}, {region}", _SHORT.get(effect.title, effect.title)
-            column = Column(name, heading, _SIGNED, HUMAN) if region == REGIONS[0] else name
-            effects.append((column, row.garden_paths and row.garden_paths.bits(effect.name, region)))
-    return [reading, effects]
+            bits = _get("garden_paths", "effects", "bits", effect=effect.name, region=region)
+            group = DATA_ONLY if region else HUMAN
+            yield Column(f"effect_bits, {effect.name}, {region}", bits, effect.title, _SIGNED, group)
 
 
 def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
@@ -224,22 +234,10 @@ class ComparisonFrame:
         import pandas
 
         rows = comparison.runs
-        columns: dict[str, Column] = {}
-        records: list[dict[str, Any]] = [{} for _ in rows]
-        for parts in zip(*(_values(row, rows) for row in rows), strict=True):
-            for part, record in zip(parts, records, strict=True):
-                for given, value in part:
-                    column = Column(given, group=DATA_ONLY) if isinstance(given, str) else given
-                    columns.setdefault(column.name, column)
-                    record.setdefault(column.name, value)
-        columns = {
-            name: column
-            for name, column in columns.items()
-            if column.group == HIDDEN or any(record.get(name) is not None for record in records)
-        }
-        values = [[record.get(name) for name in columns] for record in records]
-        data = pandas.DataFrame(values, columns=list(columns), dtype=object)
-        return cls(data, [*columns.values()], seed_numbers(rows), (LEGEND, *comparison.notes))
+        values = {column: [column.value(row) for row in rows] for column in _columns(rows)}
+        columns = [one for one in values if one.group == HIDDEN or any(value is not None for value in values[one])]
+        data = pandas.DataFrame({one.name: pandas.Series(values[one], dtype=object) for one in columns})
+        return cls(data, columns, seed_numbers(rows), (LEGEND, *comparison.notes))
 
     def to_csv(self) -> str:
         """All columns, those for people and others, unrounded; empty where there is no value.
@@ -262,10 +260,9 @@ class ComparisonFrame:
         comments = "".join(f"% {line}\n" for note in self.legend for line in note.splitlines())
         return f"% \\usepackage{{booktabs}}\n{self.table().to_latex()}{comments}"
 
-    def shown(self, group: str = "") -> list[Column]:
-        """The columns for people, or those of them in a group, without names."""
-        shown = [column for column in self.columns if column.group not in (NAMES, DATA_ONLY, HIDDEN)]
-        return [column for column in shown if not group or column.group == group]
+    def shown(self, *groups: str) -> list[Column]:
+        """The columns for people, or those of some groups, without names."""
+        return [column for column in self.columns if column.group in (groups or TABLES)]
 
     def table(self, columns: Sequence[Column] | None = None, **options: Any) -> Table:
         """A table of the runs in columns, by default all for people, then the means of models of several seeds.

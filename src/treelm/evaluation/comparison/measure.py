@@ -1,4 +1,4 @@
-"""Measure one run for a comparison: its split, SyntaxGym, minimal pairs, its records of training.
+"""Measure one run for a comparison: its split, SyntaxGym, minimal pairs, human data, its records of training.
 
 What takes long is kept in a folder, so that a comparison that was interrupted goes on where it was.
 """
@@ -6,11 +6,11 @@ What takes long is kept in a folder, so that a comparison that was interrupted g
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, TypeVar
@@ -20,28 +20,31 @@ import torch
 from treelm import __version__
 from treelm.configs import from_plain, to_plain
 from treelm.corpora.data_config import locate_split
+from treelm.corpora.running_text import normalise
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.cache import MetricCache
-from treelm.evaluation.comparison.human import (
-    GardenPathMetrics,
-    ReadingMetrics,
-    garden_path_metrics,
-    load_corpus,
-    reading_metrics,
-)
 from treelm.evaluation.comparison.metrics import (
     FORMAT_VERSION,
     F1Metric,
+    GardenPathMetrics,
     GoldTrees,
     PairMetrics,
+    ReadingGain,
+    ReadingMetrics,
     RunMetrics,
     SyntaxGymMetrics,
     training_metrics,
 )
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_run
-from treelm.evaluation.minimal_pairs import first_of_groups, score_pairs
+from treelm.evaluation.human import sap, ucl
+from treelm.evaluation.human.babylm import reading_score
+from treelm.evaluation.human.corpora import ReadingCorpus
+from treelm.evaluation.human.garden_paths import measure_effects
+from treelm.evaluation.human.material import score_material
+from treelm.evaluation.human.reading import ModelResult, measure_reading
+from treelm.evaluation.minimal_pairs import MinimalPairResult, first_of_groups, score_pairs
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite
@@ -49,6 +52,7 @@ from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched
 from treelm.inference.loading import load, model_hash
 from treelm.io.files import file_hash
+from treelm.io.json import json_hash
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Searching, TreeConditioned, has, set_search
 from treelm.models.layers.devices import find_device
@@ -57,7 +61,9 @@ from treelm.models.search.config import SearchConfig
 from treelm.training.recipe import EvaluationConfig, Recipe, encode_recipe
 from treelm.training.run_folder import recipe_of_model
 
-ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[], None]]]
+Advance = Callable[[], None]
+"""Called after each sentence."""
+ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Advance]]
 """Called with what is done and of how many sentences; gives what to call after each."""
 
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
@@ -76,14 +82,18 @@ def check_data(run: Path, settings: Settings) -> None:
 class Measurement:
     """One run, its model (loaded when something is to be measured) and what its metrics follow from."""
 
-    def __init__(self, run: Path, name: str, settings: Settings, cache: MetricCache, show: ShowProgress) -> None:
-        """Read the run's recipe; the model is not loaded yet."""
+    def __init__(self, run: Path, name: str, settings: Settings, cache: MetricCache | None, show: ShowProgress) -> None:
+        """Read the run's recipe; the model is not loaded yet. Without a cache nothing is kept."""
         self._run, self._name, self._settings, self._cache, self._show = run, name, settings, cache, show
-        self._recipe = _with_settings(recipe_of_model(run), settings)
-        self._lm: LanguageModel | None = None
+        recipe = recipe_of_model(run)
+        stream: Literal["no", "beside"] = "no" if recipe.evaluation.stream == "no" else "beside"
+        evaluation = replace(recipe.evaluation, splits=(settings.split,), stream=stream)
+        if settings.max_sentences is not None:
+            evaluation = replace(evaluation, max_sentences=settings.max_sentences)
+        self._recipe = replace(recipe, search=settings.changed(recipe.search), evaluation=evaluation)
         self._weights = model_hash(run)
         self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights}
-        self._origin["search"] = self._recipe.search.to_json()
+        self._origin |= {"search": self._recipe.search.to_json(), "tokenisation": settings.tokenisation}
         if find_device(settings.device) != "cpu":
             self._origin["device"] = "cuda"  # times are others there
 
@@ -92,10 +102,9 @@ class Measurement:
 
         Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
         """
-        metrics, settings = self._evaluated(), self._settings
         seconds, words_per_second, curve = training_metrics(self._run)
         metrics = replace(
-            metrics,
+            self._evaluated(),
             name=self._name,
             run=str(self._run),
             data_identity=read_data_identity(self._run),
@@ -105,79 +114,81 @@ class Measurement:
         )
         if not metrics.perplexities or metrics.needs_trees:
             return metrics  # words alone, without trees, are not enough for its probabilities
+        suites, settings = self._settings.load_suites(), self._settings
         return replace(
             metrics,
-            syntaxgym=self._syntaxgym() if settings.load_suites() else None,
+            syntaxgym=self._syntaxgym(suites) if suites else None,
             pairs=tuple(map(self._pairs, settings.pairs)),
-            reading=self._reading() if settings.reading != "none" else None,
+            reading=None if (corpus := settings.load_corpus()) is None else self._reading(corpus),
             garden_paths=self._garden_paths() if settings.gardenpath else None,
         )
 
-    def _model(self) -> LanguageModel:
-        if self._lm is None:
-            self._lm = load(self._run, device=self._settings.device)
-            self._check_weights()
-            set_search(self._lm, self._recipe.search)
-        return self._lm
+    @cached_property
+    def _lm(self) -> LanguageModel:
+        lm = load(self._run, device=self._settings.device)
+        set_search(lm, self._recipe.search)
+        return lm
 
-    def _check_weights(self) -> None:
-        """Raise ``InputError`` if what was just loaded may be another model than metrics are kept for."""
-        if model_hash(self._run) != self._weights:
-            remedy = "wait until its training is over, then compare again"
-            raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
+    def _measured(
+        self,
+        part: str,
+        kind: type[Record],
+        what: str,
+        measure: Callable[[Advance], Record],
+        *,
+        total: int | None = None,
+        **origin: Any,
+    ) -> Record:
+        """A part of the metrics that follows from ``origin``: as it was kept, or measured now, and kept.
 
-    def _measured(self, part: str, kind: type[Record], origin: dict[str, Any], measure: Callable[[], Record]) -> Record:
-        """A part of the metrics that follows from ``origin``: as it was kept, or measured now, and kept."""
-        kept = self._cache.get(part, origin)
+        ``total`` is the number of sentences, if it is known. Raises ``InputError`` if the model has become another one
+        while it was measured.
+        """
+        origin = {**self._origin, **origin}
+        kept = None if self._cache is None else self._cache.get(part, origin)
         if kept is None:
-            kept = to_plain(measure())
-            self._cache.put(part, origin, kept)
+            with self._show(f"{self._name}: {what}", total) as advance:
+                kept = to_plain(measure(advance))
+            if model_hash(self._run) != self._weights:
+                remedy = "wait until its training is over, then compare again"
+                raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
+            if self._cache is not None:
+                self._cache.put(part, origin, kept)
         return from_plain(kind, kept, where=f"kept {part} of {self._run}", null=math.nan)
 
     def _evaluated(self) -> RunMetrics:
-        path, format = self._data()
-        origin = {
-            **self._origin,
-            "name": self._settings.data or self._settings.split,
-            "rules": RULES,
-            "data": file_hash(path, remedy="check the path"),
-            "protocols": list(self._settings.protocol),
-            "reading": to_plain(self._recipe.data),
-            "evaluation": to_plain(self._recipe.evaluation),
-        }
-        if self._settings.data_format != "auto":
-            origin["data_format"] = self._settings.data_format
-        if (parser := parser_of(path)) is not None:
-            origin["parser"] = parser  # whose trees F1 is against, which notes say
-        gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"
-        return self._measured("evaluation", RunMetrics, origin, lambda: self._evaluate(gold))
+        settings, data = self._settings, self._recipe.data
+        path, format = Path(settings.data), settings.data_format
+        if not settings.data:
+            path, format = locate_split(data, settings.split)
+        is_conllu = data.read_options(format).format_for(str(path)) == "conllu"
+        return self._measured(
+            "evaluation",
+            RunMetrics,
+            settings.data or settings.split,
+            lambda advance: self._evaluate("dependencies" if is_conllu else "constituency", advance),
+            name=settings.data or settings.split,
+            rules=RULES,
+            data=file_hash(path, remedy="check the path"),
+            data_format=settings.data_format,
+            protocols=list(settings.protocol),
+            reading=to_plain(data),
+            evaluation=to_plain(self._recipe.evaluation),
+            parser=parser_of(path),  # whose trees F1 is against, which notes say
+        )
 
-    def _data(self) -> tuple[Path, str]:
-        """The file that is evaluated, and its format."""
-        if self._settings.data:
-            path, format = Path(self._settings.data), self._settings.data_format
-        else:
-            path, format = locate_split(self._recipe.data, self._settings.split)
-        return path, self._recipe.data.read_options(format).format_for(str(path))
-
-    def _evaluate(self, gold: GoldTrees) -> RunMetrics:
-        protocols = [find_protocol(one) for one in self._settings.protocol]
-        files = (self._settings.data,) if self._settings.data else ()
-        with self._show(f"{self._name}: {self._settings.data or self._settings.split}", None) as advance:
-            (evaluated,) = evaluate_run(
-                self._run,
-                self._recipe,
-                files=files,
-                format=self._settings.data_format,
-                protocols=protocols,
-                on_sentence=advance,
-                device=self._settings.device,
-            )
-        self._check_weights()  # it loaded the model by itself
-        lm = self._model()
+    def _evaluate(self, gold: GoldTrees, advance: Advance) -> RunMetrics:
+        (evaluated,) = evaluate_run(
+            self._run,
+            self._recipe,
+            files=(self._settings.data,) if self._settings.data else (),
+            format=self._settings.data_format,
+            protocols=[find_protocol(one) for one in self._settings.protocol],
+            on_sentence=advance,
+            device=self._settings.device,
+        )
+        lm, result = self._lm, evaluated.result
         reads_words = lm.predicts_words and not has(lm, TreeConditioned)
-        result = evaluated.result
-        labelled = [(one.protocol, one.total) for one in result.bracketing if one.parameters.labeled]
         return RunMetrics(
             name=self._name,
             run=str(self._run),
@@ -187,7 +198,7 @@ class Measurement:
             weights=self._weights,
             recipe=_recipe_hash(self._recipe),
             vocabulary=lm.vocabulary.fingerprint(),
-            text=_text_hash(evaluated.sentences),
+            text=json_hash([sentence.words for sentence in evaluated.sentences]),
             scoring_words_per_second=_scoring_speed(lm, evaluated.sentences) if reads_words else None,
             needs_trees=has(lm, TreeConditioned),
             scoring_threads=torch.get_num_threads(),
@@ -196,7 +207,9 @@ class Measurement:
             num_words=result.num_words,
             perplexities=result.perplexities,
             labeled_f1=tuple(
-                F1Metric(protocol=name, corpus_f1=total.f1, sentence_f1=total.sentence_f1) for name, total in labelled
+                F1Metric(protocol=one.protocol, corpus_f1=one.total.f1, sentence_f1=one.total.sentence_f1)
+                for one in result.bracketing
+                if one.parameters.labeled
             ),
             unlabeled_f1=tuple(
                 F1Metric(protocol=one.name, corpus_f1=one.corpus_f1, sentence_f1=one.sentence_f1)
@@ -208,73 +221,99 @@ class Measurement:
             notes=(*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)),
         )
 
-    def _syntaxgym(self) -> SyntaxGymMetrics:
+    def _syntaxgym(self, suites: Sequence[Suite]) -> SyntaxGymMetrics:
         """Metrics of suites; the sentences of any scoring of them are kept in the cache of this machine."""
-        suites, tokenisation = self._settings.load_suites(), self._settings.tokenisation
-        hashes = {suite.name: _suite_hash(suite) for suite in suites}
 
-        def score() -> SyntaxGymMetrics:
-            lm, total = self._model(), len(write_sentences(suites))
-            cache = ScoreCache.of(lm, tokenisation=tokenisation)
-            with self._show(f"{self._name}: {len(suites)} suites of SyntaxGym", total) as advance:
-                results = score_suites(lm, suites, tokenisation=tokenisation, on_sentence=advance, cache=cache)
-            by_suite = dict(zip(hashes, results, strict=True))
+        def score(advance: Advance) -> SyntaxGymMetrics:
+            tokenisation = self._settings.tokenisation
+            cache = ScoreCache.of(self._lm, tokenisation=tokenisation)
+            results = score_suites(self._lm, suites, tokenisation=tokenisation, on_sentence=advance, cache=cache)
+            by_suite = {suite.name: result for suite, result in zip(suites, results, strict=True)}
             return SyntaxGymMetrics.of(
                 {name: result.accuracy() for name, result in by_suite.items()},
                 {name: result.accuracy_without_unknown() for name, result in by_suite.items()},
             )
 
-        origin = {**self._origin, "tokenisation": tokenisation, "suites": hashes}
-        return self._measured("syntaxgym", SyntaxGymMetrics, origin, score)
+        hashes = {suite.name: json_hash(repr((suite.metric, suite.formulas, suite.items))) for suite in suites}
+        what, total = f"{len(suites)} suites of SyntaxGym", len(write_sentences(suites))
+        return self._measured("syntaxgym", SyntaxGymMetrics, what, score, total=total, suites=hashes)
 
     def _pairs(self, file: str) -> PairMetrics:
-        settings, name = self._settings, Path(file).name
-        named = {"good": settings.good, "bad": settings.bad, "group_by": list(settings.group_by)}
-        columns = {option: value for option, value in named.items() if value}
-        most = settings.max_pairs_per_group
-        origin = {**self._origin, "tokenisation": settings.tokenisation, "most": most, **columns}
+        settings = self._settings
+        pairs, most = list(settings.read_pairs(file)), settings.max_pairs_per_group
+        pairs = pairs if most is None else first_of_groups(pairs, most)
 
-        def score() -> PairMetrics:
-            pairs = list(settings.read_pairs(file))
-            pairs = pairs if most is None else first_of_groups(pairs, most)
-            total = len({text for pair in pairs for text in (pair.good, pair.bad)})
-            with self._show(f"{self._name}: pairs of {file}", total) as advance:
-                result = score_pairs(self._model(), pairs, tokenisation=settings.tokenisation, on_sentence=advance)
-            return PairMetrics.of(name, result)
+        def score(advance: Advance) -> PairMetrics:
+            found = score_pairs(self._lm, pairs, tokenisation=settings.tokenisation, on_sentence=advance)
+            return _pair_metrics(Path(file).name, found)
 
         return self._measured(
             "pairs",
             PairMetrics,
-            {**origin, "name": name, "file": file_hash(Path(file), remedy="check the path")},
+            f"pairs of {file}",
             score,
+            total=len({text for pair in pairs for text in (pair.good, pair.bad)}),
+            name=Path(file).name,
+            file=file_hash(Path(file), remedy="check the path"),
+            columns=[settings.good, settings.bad, *settings.group_by],
+            most=most,
         )
 
-    def _reading(self) -> ReadingMetrics:
-        name = self._settings.reading
-        corpus = load_corpus(name, self._settings.reading_data)
+    def _reading(self, corpus: ReadingCorpus) -> ReadingMetrics:
+        def score(advance: Advance) -> ReadingMetrics:
+            """Compare the run with the published models, in the corpus' own design."""
+            own = score_material(self._lm, corpus, name=self._name, normalise=normalise, on_sentence=advance)
+            published = [corpus.published[name] for name in corpus.references if name != self._name]
+            result = measure_reading(corpus, [*published, own])
+            *others, found = result.models
+            return ReadingMetrics(
+                corpus=result.corpus,
+                response=result.response,
+                num_words=result.num_words,
+                num_unknown=found.num_unknown,
+                ms_per_bit=tuple(slope.ms_per_bit for slope in found.slopes),
+                gain=_reading_gain(found),
+                published=tuple(map(_reading_gain, others)),
+                babylm=reading_score(corpus, own) if corpus.name == ucl.NAME else None,
+            )
 
-        def score() -> ReadingMetrics:
-            with self._show(f"{self._name}: {name}", len(set(corpus.sentences))) as advance:
-                return reading_metrics(self._model(), self._name, corpus, advance)
-
-        origin = {**self._origin, "corpus": name, "data": corpus.content_hash()}
-        return self._measured("reading", ReadingMetrics, origin, score)
+        what, data = corpus.name, corpus.content_hash()
+        return self._measured("reading", ReadingMetrics, what, score, total=len(set(corpus.sentences)), data=data)
 
     def _garden_paths(self) -> GardenPathMetrics:
-        def score() -> GardenPathMetrics:
-            with self._show(f"{self._name}: garden paths", None) as advance:
-                return garden_path_metrics(self._model(), self._name, advance)
+        def score(advance: Advance) -> GardenPathMetrics:
+            own = score_material(self._lm, sap.material(), name=self._name, normalise=normalise, on_sentence=advance)
+            return GardenPathMetrics(
+                effects=tuple(one for one in measure_effects(own).effects if math.isfinite(one.bits))
+            )
 
-        return self._measured("garden_paths", GardenPathMetrics, self._origin, score)
+        return self._measured("garden_paths", GardenPathMetrics, "garden paths", score)
 
 
-def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:
-    """The recipe, to be evaluated as the settings say; metrics of sentences are always among the results."""
-    stream: Literal["no", "beside"] = "no" if recipe.evaluation.stream == "no" else "beside"
-    evaluation = replace(recipe.evaluation, splits=(settings.split,), stream=stream)
-    if settings.max_sentences is not None:
-        evaluation = replace(evaluation, max_sentences=settings.max_sentences)
-    return replace(recipe, search=settings.changed(recipe.search), evaluation=evaluation)
+def _pair_metrics(file: str, result: MinimalPairResult) -> PairMetrics:
+    without = result.without_unknown
+    return PairMetrics(
+        file=file,
+        accuracy=result.overall.accuracy,
+        num_pairs=result.overall.total,
+        num_ties=result.overall.ties,
+        num_with_unknown=result.num_with_unknown,
+        accuracy_without_unknown=without.accuracy if without.total else None,
+        groups={
+            grouping: {group: counts.accuracy for group, counts in members.items()}
+            for grouping, members in result.groups.items()
+        },
+    )
+
+
+def _reading_gain(result: ModelResult) -> ReadingGain:
+    return ReadingGain(
+        name=result.name,
+        delta_nats_per_word=result.delta.nats_per_word,
+        low=result.delta.low,
+        high=result.delta.high,
+        perplexity=math.exp(result.mean_bits * math.log(2)),
+    )
 
 
 def _recipe_hash(recipe: Recipe) -> str:
@@ -289,11 +328,6 @@ def _recipe_hash(recipe: Recipe) -> str:
     return hashlib.sha256(encode_recipe(trained)).hexdigest()
 
 
-def _text_hash(sentences: Sequence[Sentence]) -> str:
-    text = json.dumps([sentence.words for sentence in sentences])
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _scoring_speed(lm: LanguageModel, sentences: Sequence[Sentence]) -> float:
     """Words a second of probabilities alone, without trees where a search does not give both."""
     num_words, begin = 0, perf_counter()
@@ -303,7 +337,3 @@ def _scoring_speed(lm: LanguageModel, sentences: Sequence[Sentence]) -> float:
         if perf_counter() - begin > SPEED_SECONDS:
             break
     return num_words / (perf_counter() - begin)
-
-
-def _suite_hash(suite: Suite) -> str:
-    return hashlib.sha256(repr((suite.metric, suite.formulas, suite.items)).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from treelm.configs import InfFloat, from_plain, to_plain
 from treelm.errors import InputError
-from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingMetrics
-from treelm.evaluation.minimal_pairs import MinimalPairResult
+from treelm.evaluation.human.babylm import BabyLMScore
+from treelm.evaluation.human.garden_paths import EffectInBits
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import Baseline
@@ -90,22 +90,37 @@ class PairMetrics:
     accuracy_without_unknown: float | None
     groups: Mapping[str, Mapping[str, float]]  # grouping (UID, field, ...) -> group -> accuracy
 
-    @classmethod
-    def of(cls, file: str, result: MinimalPairResult) -> PairMetrics:
-        """Compute accuracies from the counts of a result."""
-        without = result.without_unknown
-        return cls(
-            file=file,
-            accuracy=result.overall.accuracy,
-            num_pairs=result.overall.total,
-            num_ties=result.overall.ties,
-            num_with_unknown=result.num_with_unknown,
-            accuracy_without_unknown=without.accuracy if without.total else None,
-            groups={
-                grouping: {group: counts.accuracy for group, counts in members.items()}
-                for grouping, members in result.groups.items()
-            },
-        )
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingGain:
+    """How well one model predicts reading times, and the words themselves."""
+
+    name: str
+    delta_nats_per_word: float  # over the baseline, held out
+    low: float  # of the 95 % interval
+    high: float
+    perplexity: float  # per word, over the words that are compared, without ends of sentences
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingMetrics:
+    """Reading times of a corpus by a run's surprisals, and by published ones on the same words."""
+
+    corpus: str
+    response: str
+    num_words: int  # those of which the run and all published models have a surprisal
+    num_unknown: int  # words of the corpus that the run reads as unknown ones
+    ms_per_bit: tuple[float, ...]  # by lag
+    gain: ReadingGain
+    published: tuple[ReadingGain, ...]
+    babylm: BabyLMScore | None = None  # of the UCL corpus alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class GardenPathMetrics:
+    """Effects of the SAP benchmark in bits, those that have a finite mean."""
+
+    effects: tuple[EffectInBits, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,33 +142,18 @@ def training_metrics(run: Path) -> tuple[float | None, float | None, tuple[LossP
     """
     path = run / METRICS
     lines = read_metrics(path) if path.exists() else []  # a model may have been saved without them
-    seconds = max((float(line["elapsed_seconds"]) for line in lines), default=None)
-    return seconds, _words_per_second(lines), tuple(_points(lines))
-
-
-def _words_per_second(lines: Sequence[Mapping[str, Any]]) -> float | None:
-    num_words, seconds = 0, 0.0
+    num_words, seconds, points = 0, 0.0, []
     for line in lines:
         if line["kind"] == "estimate":
             num_words, seconds = num_words + line["num_words"], seconds + line["elapsed_seconds"]
         elif line["kind"] == "train" and line["words_per_second"]:
             num_words, seconds = num_words + line["num_words"], seconds + line["num_words"] / line["words_per_second"]
-    return num_words / seconds if seconds else None
-
-
-def _points(lines: Sequence[Mapping[str, Any]]) -> list[LossPoint]:
-    return [
-        LossPoint(
-            kind=line["kind"],
-            step=line["step"],
-            epoch=line["epoch"],
-            seconds=line["elapsed_seconds"],
-            loss_nats_per_word=line["loss_nats_per_word"],
-            word_nats=line.get("word_nats_per_decision"),
-        )
-        for line in lines
-        if line["kind"] in ("train", "dev") and line["loss_nats_per_word"] is not None
-    ]
+        if line["kind"] in ("train", "dev") and line["loss_nats_per_word"] is not None:
+            names = ("kind", "step", "epoch", "loss_nats_per_word")
+            own = {"seconds": line["elapsed_seconds"], "word_nats": line.get("word_nats_per_decision")}
+            points.append(LossPoint(**{name: line[name] for name in names}, **own))
+    elapsed = max((float(line["elapsed_seconds"]) for line in lines), default=None)
+    return elapsed, num_words / seconds if seconds else None, tuple(points)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from treelm.errors import InputError
 from treelm.models.search.config import SearchOptions
 
 if TYPE_CHECKING:
+    from treelm.evaluation.human.corpora import ReadingCorpus
     from treelm.evaluation.minimal_pairs import MinimalPair
     from treelm.evaluation.syntaxgym.suites import Suite
 
@@ -68,16 +69,24 @@ class Settings(SearchOptions):
             return []
         return load_suites(() if self.syntaxgym == ("all",) else self.syntaxgym)
 
+    def load_corpus(self) -> ReadingCorpus | None:
+        """Load the corpus of reading times that is named. Raises ``InputError`` also for a missing library."""
+        from treelm.evaluation.human import natural_stories, ucl
+        from treelm.evaluation.human.regression import require_library
+
+        if self.reading == "none":
+            return None
+        require_library()
+        load = natural_stories.load if self.reading == natural_stories.NAME else ucl.load
+        return load(self.reading_data)
+
     def check(self) -> None:
         """Raise ``InputError`` for suites, pairs and corpora that cannot be read, and for two files of one name."""
-        from treelm.evaluation.comparison.human import load_corpus
-
         self.load_suites()
-        if self.reading != "none":
-            load_corpus(self.reading, self.reading_data)
+        self.load_corpus()
         most = self.max_pairs_per_group
         if most is not None and most < 1:
-            raise InputError(f"max_pairs_per_group = {most}", remedy="give 1 or more, or leave it out")
+            raise InputError(f"max_pairs_per_group = {most}", remedy="give 1 or more, or remove this option")
         names = [Path(file).name for file in self.pairs]
         for name in names:
             if names.count(name) > 1:

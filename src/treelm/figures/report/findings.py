@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from treelm.evaluation.comparison.frame import ComparisonFrame, Standing
+from treelm.evaluation.comparison.frame import Column, ComparisonFrame, Standing
 from treelm.evaluation.intervals import CONFIDENCE
-from treelm.evaluation.tables import Column
 
 
 def findings(frame: ComparisonFrame) -> list[str]:

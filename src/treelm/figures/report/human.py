@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from treelm.evaluation.comparison.human import ReadingGain
-from treelm.evaluation.comparison.metrics import Comparison
+from treelm.evaluation.comparison.metrics import Comparison, ReadingGain
 from treelm.evaluation.human.garden_paths import EffectInBits, measure_effects
 from treelm.evaluation.human.sap import EFFECTS, REGIONS_IN_WORDS, human_effects, published
 from treelm.evaluation.tables import Row, Table

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, count
 from typing import Any
 
-from treelm.evaluation.comparison.frame import HUMAN, METRICS, SPEED, SYNTAX, ComparisonFrame
+from treelm.evaluation.comparison.frame import TABLES, ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
 from treelm.evaluation.evaluate import concerns_gold_trees
 from treelm.evaluation.intervals import CONFIDENCE
@@ -18,12 +18,6 @@ from treelm.figures.svg import Drawing
 
 Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
-_TITLES = {
-    METRICS: "Perplexity and trees, on {split}",
-    SYNTAX: "Tests of syntax, correct in percent",
-    HUMAN: "What people do: reading times, and effects in bits",
-    SPEED: "Sizes and speed",
-}
 SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}", "\N{SECTION SIGN}")
 """Signs beside every F1 that point to the note on its gold trees; after them come numbers."""
 
@@ -33,15 +27,14 @@ def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
     on_trees = filter(concerns_gold_trees, comparison.notes)
     signs = dict(zip(on_trees, chain(SIGNS, map(str, count(1))), strict=False))
     by_run = ["".join(signs[note] for note in row.notes if note in signs) for row in comparison.runs]
-    splits = " and ".join(dict.fromkeys(row.split for row in comparison.runs))
     tables = []
-    for group, title in _TITLES.items():
-        if columns := frame.shown(group):
+    for title in TABLES:
+        if columns := frame.shown(title):
             found = [
                 [sign if "_f1" in one.name and frame.data[one.name][row] is not None else "" for one in columns]
                 for row, sign in enumerate(by_run)
             ]
-            tables.append((frame.table(columns, title=title.format(split=splits)), found))
+            tables.append((frame.table(columns, title=title), found))
     legend, *known = frame.legend
     notes = [f"{legend} Bold: the best of each column, among rows that compare."]
     if len(set(frame.seeds)) < len(frame.seeds):
