@@ -45,13 +45,13 @@ def main(arguments: list[str]) -> int:
     check_not_input([options.out, f"{options.out}.json"], [*options.trees, options.text])
     trees = [one for file in options.trees for one in read_sentences(file, format=options.format, tags=options.tags)]
     lines = list(read_sentences(options.text, format="text", empty_lines=True))
-    aligned, report = align(trees, lines)
+    aligned, counts = align(trees, lines)
     with open_output(options.out) as out:
         for line in aligned:
             out.write("\n" if line.tree is None else f"{format_tree(line.tree, line.tags)}\n")
-    write_metadata(options.out, {"text": options.text, "trees": list(options.trees), "counts": report.to_json()})
-    note(f"{report.trees_used:,} of {report.trees:,} trees, {report.trees_spelled_otherwise:,} spelled otherwise")
-    having = f"{report.lines_of_one_tree:,} of one tree, {report.lines_of_several_trees:,} of several"
-    lacking = f"{report.lines_in_part:,} in part, {report.lines_without_tree:,} without"
-    note(f"{report.lines:,} lines: {having}, {lacking}; {report.blank_lines:,} blank lines")
+    write_metadata(options.out, {"text": options.text, "trees": list(options.trees), "counts": counts})
+    note("{trees_used:,} of {trees:,} trees, {trees_spelled_otherwise:,} spelled otherwise".format(**counts))
+    having = "{lines:,} lines: {lines_of_one_tree:,} of one tree, {lines_of_several_trees:,} of several"
+    lacking = "{lines_in_part:,} in part, {lines_without_tree:,} without; {blank_lines:,} blank lines"
+    note(f"{having}, {lacking}".format(**counts))
     return 0

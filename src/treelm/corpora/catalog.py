@@ -7,7 +7,7 @@ import gzip
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Any, Literal, get_args
 
 import platformdirs
 
-from treelm.corpora.data_packages import DATA_PACKAGES, package_of_corpus, package_of_made_corpus
+from treelm.configs import configuration, from_plain
+from treelm.corpora.data_packages import DATA_PACKAGES, package_of
 from treelm.corpora.lines import SUFFIXES, Format
 from treelm.errors import InputError, nearest
 from treelm.io.downloads import Download, fetch
@@ -28,7 +29,6 @@ PACKAGED = "gum-open"
 _FORMATS: tuple[Format, ...] = get_args(Format)  # the first that a corpus has is the one to read by default
 _ATTRIBUTION, _DOCUMENTS, _NOTICE = "ATTRIBUTION.tsv", "documents.tsv.gz", "NOTICE"
 _PREFIXES = ("", "ptb.", "wiki.")  # of the files of Mikolov's Penn Treebank and of WikiText
-_TEXT_FIELDS = ("description", "licence", "attribution")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,7 @@ class CorpusEntry:
     """What to do to have a split that the corpus lacks."""
 
     def locate(
-        self,
-        split: Split,
-        format: Format | Literal["auto"] = "auto",
-        *,
-        download: bool = True,
+        self, split: Split, format: Format | Literal["auto"] = "auto", *, download: bool = True
     ) -> tuple[Path, Format]:
         """The file of a split, downloaded if need be, and its format (brackets before CoNLL-U before text).
 
@@ -62,11 +58,10 @@ class CorpusEntry:
             has = ", ".join(self.splits) or "nothing"
             remedy = self.how_made or f"it has {has}: name another file"
             raise InputError(f"corpus {self.name} has no {split} split", remedy=remedy)
-        chosen = next((known for known in _FORMATS if known in formats), None) if format == "auto" else format
-        if chosen is None or chosen not in formats:
-            raise InputError(
-                f"{split} of {self.name} is not there as {format}", remedy=f"set format to {' or '.join(formats)}"
-            )
+        chosen = next(iter(formats)) if format == "auto" else format
+        if chosen not in formats:
+            found = f"{split} of {self.name} is not there as {chosen}"
+            raise InputError(found, remedy=f"set format to {' or '.join(formats)}")
         file = formats[chosen]
         if isinstance(file, Download):
             folder = cache_directory() / "downloads" / self.name / split
@@ -76,19 +71,32 @@ class CorpusEntry:
         return file, chosen
 
 
+@configuration
+class _UserEntry:
+    """A table of the user's catalogue."""
+
+    licence: str
+    description: str = ""
+    attribution: str = ""
+    train: dict[Format, dict[str, str]] = field(default_factory=dict)
+    dev: dict[Format, dict[str, str]] = field(default_factory=dict)
+    test: dict[Format, dict[str, str]] = field(default_factory=dict)
+
+
 def corpus_names() -> list[str]:
-    """The names that ``corpus_entry`` knows: packaged corpora, then those of the user's catalogue."""
-    known = [PACKAGED]
-    for one in DATA_PACKAGES:
-        if (folder := one.folder) is not None:
-            known += [*one.corpora, *(name for name in one.made_corpora if (folder / name).is_dir())]
-    return list(dict.fromkeys([*known, *_user_entries()]))
+    """The names of corpora that are here: packaged ones, then those of the user's catalogue."""
+    packaged = [
+        name
+        for one in DATA_PACKAGES
+        for name in (*one.corpora, *one.made_corpora)
+        if one.folder is not None and (one.folder / name).is_dir()
+    ]
+    return list(dict.fromkeys([PACKAGED, *packaged, *_user_entries()]))
 
 
 def is_corpus_name(text: str) -> bool:
     """Tell whether a text is the name of a corpus, also of one that is not here, and no path."""
-    of_packages = text == PACKAGED or package_of_corpus(text) or package_of_made_corpus(text)
-    return bool(of_packages) or text in corpus_names()
+    return package_of(text) is not None or text in corpus_names()
 
 
 def corpus_entry(name: str) -> CorpusEntry:
@@ -98,22 +106,16 @@ def corpus_entry(name: str) -> CorpusEntry:
     """
     if name == PACKAGED:
         return _gum_open()
-    package = package_of_corpus(name)
-    if package is not None:
+    if name in (entries := _user_entries()):
+        return _parse_entry(name, entries[name])
+    if (package := package_of(name)) is not None:
         if package.folder is None:
             raise InputError(f"corpus {name!r} is not installed", remedy=package.install)
-        return _packaged_entry(name, package.folder / name)
-    entries = _user_entries()
-    if name in entries:
-        return _parse_entry(name, entries[name])
-    maker = package_of_made_corpus(name)
-    if maker is not None:
-        if maker.folder is None:
-            raise InputError(f"corpus {name!r} is not installed", remedy=maker.install)
-        how = f"make it as the README of packages/{maker.distribution} says, and name its files in {user_catalog()}"
-        if (maker.folder / name).is_dir():
-            return replace(_packaged_entry(name, maker.folder / name), how_made=how)
-        raise InputError(f"corpus {name!r} is not shipped", remedy=how)
+        how = f"make it as the README of packages/{package.distribution} says, and name its files in {user_catalog()}"
+        how = how if name in package.made_corpora else ""
+        if (package.folder / name).is_dir():
+            return replace(_packaged_entry(name, package.folder / name), how_made=how)
+        raise InputError(f"corpus {name!r} is not shipped", remedy=how or package.install)
     if Path(name).is_dir():
         return _directory_entry(Path(name))
     names = corpus_names()
@@ -185,26 +187,26 @@ def _directory_entry(directory: Path) -> CorpusEntry:
 
 
 def _find_splits(directory: Path) -> dict[Split, Mapping[Format, Path | Download]]:
+    """Files such as ``dev.txt``, ``ptb.valid.txt.gz`` or ``wiki.valid.tokens``, by split and format."""
     splits: dict[Split, Mapping[Format, Path | Download]] = {}
     for split in SPLITS:
         formats: dict[Format, Path | Download] = {}
-        for suffix, format in SUFFIXES.items():
-            for path in _candidates(directory, split, suffix):
-                if path.exists() and format in formats:
-                    found = f"{path.name} and {getattr(formats[format], 'name', '')} for the same split"
-                    raise InputError(found, where=str(directory), remedy="keep one, or give the paths themselves")
-                if path.exists():
-                    formats[format] = path
+        for format in _FORMATS:
+            paths = [directory / name for name in _names(split, format) if (directory / name).exists()]
+            if len(paths) > 1:
+                found = f"{paths[1].name} and {paths[0].name} for the same split"
+                raise InputError(found, where=str(directory), remedy="keep one, or give the paths themselves")
+            if paths:
+                formats[format] = paths[0]
         if formats:
-            splits[split] = {format: formats[format] for format in _FORMATS if format in formats}
+            splits[split] = formats
     return splits
 
 
-def _candidates(directory: Path, split: Split, suffix: str) -> list[Path]:
-    """The paths that a split may have: ``dev.txt``, ``valid.txt``, ``ptb.valid.txt``, ``wiki.valid.tokens``, or .gz."""
+def _names(split: Split, format: Format) -> Iterator[str]:
     names = (split, "valid") if split == "dev" else (split,)
-    stems = [f"{prefix}{name}{suffix}" for prefix in _PREFIXES for name in names]
-    return [directory / f"{stem}{packed}" for stem in stems for packed in ("", ".gz")]
+    suffixes = [f"{suffix}{packed}" for suffix, known in SUFFIXES.items() if known == format for packed in ("", ".gz")]
+    return (f"{prefix}{name}{suffix}" for suffix in suffixes for prefix in _PREFIXES for name in names)
 
 
 def user_catalog() -> Path:
@@ -227,45 +229,22 @@ def _user_entries() -> dict[str, Any]:
 def _parse_entry(name: str, table: Any) -> CorpusEntry:
     """Read ``[name]`` with ``licence`` and, per split, ``train.brackets = {url = "...", sha256 = "..."}`` or a path."""
     where = f"{user_catalog()} [{name}]"
-    if not isinstance(table, dict) or not isinstance(table.get("licence"), str):
-        raise InputError("a corpus without licence", where=where, remedy='say licence = "..."')
-    unknown = set(table) - {*_TEXT_FIELDS, *SPLITS}
-    if unknown:
-        known = ", ".join((*_TEXT_FIELDS, *SPLITS))
-        raise InputError(f"unknown key {min(unknown)!r}", where=where, remedy=f"the keys are {known}")
-    texts: dict[str, Any] = {key: str(table[key]) for key in _TEXT_FIELDS if key in table}
+    if not isinstance(table, dict):
+        raise InputError("not a table", where=where, remedy='begin a corpus with its name: [name], licence = "..."')
+    given = from_plain(_UserEntry, table, where=where)
     splits: dict[Split, Mapping[Format, Path | Download]] = {}
     for split in SPLITS:
-        if split in table:
-            splits[split] = _parse_split(table[split], f"{where} {split}")
-    return CorpusEntry(name=name, splits=splits, **texts)
+        tables: dict[Format, dict[str, str]] = getattr(given, split)
+        if tables:
+            splits[split] = {one: _file(tables[one], f"{where} {split}.{one}") for one in _FORMATS if one in tables}
+    told, attribution = given.description, given.attribution
+    return CorpusEntry(name=name, description=told, licence=given.licence, attribution=attribution, splits=splits)
 
 
-def _expanded(path: str, where: str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise InputError(f"path {path!r}: no such user", where=where, remedy="write the path in full") from error
-
-
-def _parse_split(table: Any, where: str) -> dict[Format, Path | Download]:
-    remedy = (
-        'write brackets = {url = "https://...", sha256 = "..."} or brackets = {path = "..."} (conllu and text alike)'
-    )
-    if not isinstance(table, dict) or not table or not set(table) <= set(_FORMATS):
-        raise InputError("a split without files", where=where, remedy=remedy)
-    formats: dict[Format, Path | Download] = {}
-    for format in _FORMATS:
-        match table.get(format):
-            case None:
-                continue
-            case {"path": str(path), **rest} if not rest:
-                formats[format] = user_catalog().parent / _expanded(path, where)
-            case {"url": str(url), "sha256": str(sha256), **rest} if not rest:
-                try:
-                    formats[format] = Download(url=url, sha256=sha256)
-                except InputError as error:
-                    raise InputError(error.found, where=where, remedy=error.remedy) from error
-            case other:
-                raise InputError(f"{format} = {other!r}", where=where, remedy=remedy)
-    return formats
+def _file(table: dict[str, str], where: str) -> Path | Download:
+    if set(table) == {"path"}:
+        return user_catalog().parent / os.path.expanduser(table["path"])
+    if set(table) == {"url", "sha256"}:
+        return from_plain(Download, table, where=where)
+    remedy = 'write {path = "..."} or {url = "https://...", sha256 = "..."}'
+    raise InputError(f"neither a path nor a download: {table!r}", where=where, remedy=remedy)

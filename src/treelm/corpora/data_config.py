@@ -11,7 +11,7 @@ from typing import Literal
 from treelm.configs import Size, configuration
 from treelm.corpora.catalog import SPLITS, Split, corpus_entry, corpus_names
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.data_packages import text_of_made_corpus
+from treelm.corpora.data_packages import package_of
 from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
@@ -117,7 +117,8 @@ def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
 
     For what needs words alone, such as counts.
     """
-    text = None if config.corpus is None else text_of_made_corpus(config.corpus)
+    package = None if config.corpus is None else package_of(config.corpus)
+    text = None if package is None else package.made_corpora.get(str(config.corpus))
     if text is None or (config.corpus in corpus_names() and config.has_split(split)):
         return config
     return replace(config, corpus=text)

@@ -61,17 +61,6 @@ DATA_PACKAGES = (
 )
 
 
-def package_of_corpus(name: str) -> DataPackage | None:
-    """The distribution that has a corpus of this name."""
-    return next((one for one in DATA_PACKAGES if name in one.corpora), None)
-
-
-def text_of_made_corpus(name: str) -> str | None:
-    """The corpus that has the sentences of a made one, without its trees."""
-    maker = package_of_made_corpus(name)
-    return None if maker is None else maker.made_corpora[name]
-
-
-def package_of_made_corpus(name: str) -> DataPackage | None:
-    """The distribution of whose text a corpus of this name is made."""
-    return next((one for one in DATA_PACKAGES if name in one.made_corpora), None)
+def package_of(corpus: str) -> DataPackage | None:
+    """The distribution that has a corpus of this name, or text of which one is made."""
+    return next((one for one in DATA_PACKAGES if corpus in (*one.corpora, *one.made_corpora)), None)

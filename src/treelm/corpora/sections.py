@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Literal
 
 from treelm.corpora.catalog import SPLITS, Split
 from treelm.corpora.lines import stretches
 from treelm.corpora.readers import ReadOptions, StretchParser
-from treelm.corpora.sentence import Sentence
-from treelm.errors import InputError
+from treelm.errors import InputError, without_errors
 from treelm.io.atomic import open_atomic
 from treelm.io.files import open_bytes
 from treelm.io.json import encode_json
@@ -82,12 +82,11 @@ def named_splits() -> dict[str, NamedSplits]:
 def _expand(ranges: Iterable[str]) -> Iterator[str]:
     """Single sections in order: ``02-04`` is ``02``, ``03``, ``04``."""
     for one in ranges:
-        match = _RANGE.fullmatch(one)
-        if match is None:
+        if match := _RANGE.fullmatch(one):
+            prefix, start, end = match.groups()
+            yield from (f"{prefix}{number:0{len(start)}}" for number in range(int(start), int(end) + 1))
+        else:
             yield one
-            continue
-        prefix, start, end = match.groups()
-        yield from (f"{prefix}{number:0{len(start)}}" for number in range(int(start), int(end) + 1))
 
 
 def in_ranges(sections: Iterable[str]) -> str:
@@ -96,15 +95,13 @@ def in_ranges(sections: Iterable[str]) -> str:
     >>> in_ranges(["02", "03", "07", "1987_009", "1987_010"])
     '02-03, 07, 1987_009-010'
     """
-    runs: list[list[str]] = []
-    for one in sections:
-        year, _, number = one.rpartition("_")
-        before = runs[-1][-1].rpartition("_") if runs else None
-        if before is not None and before[0] == year and int(before[2]) + 1 == int(number):
-            runs[-1].append(one)
-        else:
-            runs.append([one])
-    return ", ".join(run[0] if len(run) == 1 else f"{run[0]}-{run[-1].rpartition('_')[2]}" for run in runs)
+
+    def run(numbered: tuple[int, str]) -> tuple[str, int]:
+        year, _, number = numbered[1].rpartition("_")
+        return year, int(number) - numbered[0]
+
+    runs = [[one for _, one in group] for _, group in groupby(enumerate(sections), run)]
+    return ", ".join(one[0] if len(one) == 1 else f"{one[0]}-{one[-1].rpartition('_')[2]}" for one in runs)
 
 
 def write_splits(folder: Path, splits: NamedSplits, out: Path, *, partial: bool = False) -> dict[Split, SplitReport]:
@@ -114,41 +111,43 @@ def write_splits(folder: Path, splits: NamedSplits, out: Path, *, partial: bool 
     are missing, unless the splits may be ``partial``, which ``sections.json`` says; a split of nothing is an error. No
     file appears unless all can.
     """
-    found = _find(folder, splits.treebank)
+    found, source = _find(folder, splits.treebank), _COMES_FROM[splits.treebank]
     chosen = {
         split: {one: [path for key in sorted(found) if key.startswith(one) for path in found[key]] for one in wanted}
         for split, wanted in splits.sections.items()
     }
-    missing = {split: [one for one, paths in parts.items() if not paths] for split, parts in chosen.items()}
-    lacking = {split: in_ranges(wanted) for split, wanted in missing.items() if wanted}
-    empty = [split for split, wanted in missing.items() if len(wanted) == len(chosen[split])]
-    if lacking and (empty or not partial):
-        found_text = "; ".join(f"{split} {sections}" for split, sections in lacking.items())
-        remedy = f"they come from {_COMES_FROM[splits.treebank]}{'' if empty else f'; {_PARTIAL}'}"
-        raise InputError(f"{splits.name} lacks sections: {found_text}", where=str(folder), remedy=remedy)
+    missing = {split: in_ranges(one for one in parts if not parts[one]) for split, parts in chosen.items()}
+    is_empty = not all(any(parts.values()) for parts in chosen.values())
+    if is_empty or (any(missing.values()) and not partial):
+        lacking = "; ".join(f"{split} {sections}" for split, sections in missing.items() if sections)
+        remedy = f"they come from {source}{'' if is_empty else f'; {_PARTIAL}'}"
+        raise InputError(f"{splits.name} lacks sections: {lacking}", where=str(folder), remedy=remedy)
     out.mkdir(parents=True, exist_ok=True)
     reports: dict[Split, SplitReport] = {}
     with ExitStack() as stack:
         for split, parts in chosen.items():
             stream = stack.enter_context(open_atomic(out / f"{split}.ptb"))
-            reports[split] = SplitReport(
+            reports[split] = report = SplitReport(
                 file=f"{split}.ptb",
                 num_trees=sum(_copy(paths, stream, splits.first.get(split)) for paths in parts.values()),
-                sections=in_ranges(one for one, paths in parts.items() if paths),
-                missing=lacking.get(split, ""),
+                sections=in_ranges(one for one in parts if parts[one]),
+                missing=missing[split],
                 expected_trees=splits.trees.get(split),
             )
-            if not (partial or reports[split].is_complete):
-                num, known = reports[split].num_trees, reports[split].expected_trees
-                remedy = f"compare the files with {_COMES_FROM[splits.treebank]}; {_PARTIAL}"
-                found_text = f"{num:,} trees for {split} of {splits.name}, where {known:,} are known"
-                raise InputError(found_text, where=str(folder), remedy=remedy)
-        description: dict[str, object] = {
+            if not (partial or report.is_complete):
+                known = f"where {report.expected_trees:,} are known"
+                lacking = f"{report.num_trees:,} trees for {split} of {splits.name}, {known}"
+                remedy = f"compare the files with {source}; {_PARTIAL}"
+                raise InputError(lacking, where=str(folder), remedy=remedy)
+        by_split: dict[str, object] = {
+            split: {**vars(report), "complete": report.is_complete} for split, report in reports.items()
+        }
+        description = {
             "splits": splits.name,
             "complete": all(report.is_complete for report in reports.values()),
-            "treebank": _COMES_FROM[splits.treebank],
+            "treebank": source,
             "source": splits.source,
-            **{split: {**vars(report), "complete": report.is_complete} for split, report in reports.items()},
+            **by_split,
         }
         stack.enter_context(open_atomic(out / DESCRIPTION)).write(encode_json(description))
     return reports
@@ -159,29 +158,22 @@ def _find(folder: Path, treebank: Treebank) -> dict[str, list[Path]]:
     if not folder.is_dir():
         raise InputError("no such folder", where=str(folder), remedy="give the folder that the treebank is in")
     found: dict[str, list[Path]] = defaultdict(list)
+    parts: dict[tuple[str, str], Path] = {}
     for path in sorted(folder.rglob("*")):
-        if path.name.startswith(".") or path.name in _WRITTEN or not path.is_file():
+        is_ptb = treebank == "ptb"
+        match = _PTB_FILE.fullmatch(path.name) if is_ptb else _BLLIP_SECTION.fullmatch(path.parent.name)
+        if match is None or path.name.startswith(".") or path.name in _WRITTEN or not path.is_file():
             continue
-        if treebank == "ptb" and (match := _PTB_FILE.fullmatch(path.name)):
-            found[match[1]].append(path)
-        elif treebank == "bllip" and (match := _BLLIP_SECTION.fullmatch(path.parent.name)):
-            found[f"198{match[1]}_{match[2]}"].append(path)
+        section = match[1] if is_ptb else f"198{match[1]}_{match[2]}"
+        first = parts.setdefault((section, path.name.lower().removesuffix(".gz")), path)
+        if first != path:
+            raise InputError(
+                f"the same part of the treebank as {first}", where=str(path), remedy="name the folder of one copy"
+            )
+        found[section].append(path)
     if not found:
         remedy = f"give the folder that has {_FILES[treebank]}, of {_COMES_FROM[treebank]}"
         raise InputError(f"no files of {treebank} anywhere in it", where=str(folder), remedy=remedy)
-    for paths in found.values():
-        twice = (
-            paths[1:2]
-            if treebank == "ptb"
-            else [
-                path
-                for path in paths
-                if path.parent != paths[0].parent or (path.suffix == ".gz" and path.with_suffix("") in paths)
-            ]
-        )
-        if twice:
-            found_text = f"the same part of the treebank as {paths[0]}"
-            raise InputError(found_text, where=str(twice[0]), remedy="name the folder of one copy")
     return found
 
 
@@ -194,13 +186,10 @@ def _copy(paths: Iterable[Path], out: IO[bytes], most: int | None) -> int:
             for stretch in stretches(stream, name=str(path), format="brackets"):
                 if number == most:
                     return number
-                items = list(parser.parse(stretch))
-                bad = next((one for one in items if isinstance(one, InputError)), None)
-                if bad is not None:
-                    raise bad
-                if most is not None and len(items) > 1:
-                    where = next(one.where for one in items if isinstance(one, Sentence))
-                    raise InputError("several trees on a line", where=where, remedy="begin each on a line of its own")
-                number += len(items)
+                trees = list(without_errors(parser.parse(stretch), None))
+                if most is not None and len(trees) > 1:
+                    remedy = "begin each on a line of its own"
+                    raise InputError("several trees on a line", where=trees[0].where, remedy=remedy)
+                number += len(trees)
                 out.write(b" ".join(stretch.content.split()) + b"\n")
     return number

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from treelm.configs import configuration
 from treelm.errors import InputError
 
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and without a byte
@@ -14,7 +14,7 @@ _URL = re.compile(r"https?://[^\[\]]+$")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class Download:
     """A file on the network and the hash of its content."""
 
