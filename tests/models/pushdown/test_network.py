@@ -176,7 +176,7 @@ def read_aloud(model: Pushdown, tree: Node) -> float:
             token = next(coming)
             total += float(head.log_probs(analyses.outputs)[0, token])
             analyses = machine.shift(analyses, np.array([token]))
-            analyses = machine.moved(analyses, *machine.collect([analyses.top], [analyses.history]))
+            analyses = analyses.renumbered(*machine.collect([analyses.top], [analyses.history]))
         else:
             analyses = machine.apply(analyses, np.array([0]), np.array([action]), np.zeros(1))
     return total + float(analyses.log_probs[0, last])
@@ -316,7 +316,7 @@ def test_a_long_sentence_keeps_a_linear_number_of_rows(monkeypatch: pytest.Monke
         best = np.array([1 + int(np.argmax(analyses.log_probs[0, 1:-1]))])
         analyses = machine.apply(analyses, np.array([0]), best, np.zeros(1))
         before = len(machine)
-        analyses = machine.moved(analyses, *machine.collect([analyses.top], [analyses.history]))
+        analyses = analyses.renumbered(*machine.collect([analyses.top], [analyses.history]))
         moved += len(machine) if len(machine) < before else 0
         largest = max(largest, len(machine.rows._paths.in_use()))
         assert len(machine) <= 2 * (largest + 1) + 32

@@ -17,10 +17,10 @@ from torch import Tensor
 from tests.models.rnng.worlds import Tokens
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Loss, Losses
-from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.analyses import Analyses, Candidates, Histories
 from treelm.models.search.machine import OneGroup, closed_by_reduce, closing_actions
 from treelm.models.search.model import GenerativeParser
-from treelm.models.search.rows import Bools, Floats, Ints, renumbered
+from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.sentences import Searchable
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, finish_action
 
@@ -167,7 +167,6 @@ class TableMachine(OneGroup):
             deficit=deficit,
             top=top,
             history=history,
-            items=np.empty((len(states), 0), np.int64),
             outputs=self.outputs(top),
             log_probs=log_probs,
         )
@@ -188,9 +187,6 @@ class TableMachine(OneGroup):
         new[kept] = np.arange(len(kept))
         self.rows = [self.rows[row] for row in kept]
         return new, self.histories.keep(np.concatenate(histories))
-
-    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
-        return replace(analyses, top=rows[analyses.top], history=renumbered(histories, analyses.history))
 
     def copy(self) -> TableMachine:
         return TableMachine(self.grammar, self.histories.copy(), [*self.rows])

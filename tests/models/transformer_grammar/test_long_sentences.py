@@ -112,6 +112,6 @@ def test_what_nobody_sees_is_dropped_in_the_end() -> None:
         analyses = machine.apply(analyses, first, np.array([3]), nothing)
         analyses = machine.shift(analyses, first)
         analyses = machine.apply(analyses, first, np.array([1]), nothing)
-        analyses = machine.moved(analyses, *machine.collect([analyses.top], [analyses.history]))
+        analyses = analyses.renumbered(*machine.collect([analyses.top], [analyses.history]))
         assert num_words < len(machine) <= 2 * (num_words + 2) + key_values._ROOM
     assert machine.histories.actions(analyses.history) == [[2, *[3, 0, 1] * 199]]

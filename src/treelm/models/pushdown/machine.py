@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from treelm.models.layers.devices import to_device
 from treelm.models.pushdown.config import PushdownConfig
-from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.analyses import Analyses, Candidates, Histories
 from treelm.models.search.attention import (
     NONE,
     BlockWeights,
@@ -130,8 +130,7 @@ class TapeMachine(OneGroup):
 
     @staticmethod
     def _analyses(new: Candidates, outputs: Tensor, log_probs: Floats) -> Analyses:
-        nothing = np.empty((len(new), 0), np.int64)
-        return Analyses(**vars(new), items=nothing, outputs=outputs, log_probs=log_probs)
+        return Analyses(**vars(new), outputs=outputs, log_probs=log_probs)
 
     def outputs(self, tops: Ints) -> Tensor:
         """Hidden states of positions with these rows, or before what has still to attach: (n, D)."""
@@ -154,10 +153,6 @@ class TapeMachine(OneGroup):
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
         return self.rows.keep(np.concatenate(tops)), self.histories.keep(np.concatenate(histories))
-
-    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
-        """The same analyses after ``collect``."""
-        return replace(analyses, top=rows[analyses.top], history=renumbered(histories, analyses.history))
 
     def copy(self) -> TapeMachine:
         """An independent copy."""

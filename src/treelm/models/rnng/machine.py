@@ -13,9 +13,9 @@ from torch import Tensor
 from treelm.models.rnng import arena as at
 from treelm.models.rnng.arena import ConstituentTable, SearchWeights, Stacks
 from treelm.models.rnng.composition import NoComposition
-from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.analyses import Analyses, Candidates, Histories
 from treelm.models.search.machine import closed_by_reduce, closing_actions, groups_of_binary_trees, num_binary_groups
-from treelm.models.search.rows import Bools, Floats, Ints, renumbered
+from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.validity import (
     CONSTITUENT,
     OPEN,
@@ -111,7 +111,8 @@ class StackMachine:
 
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
-        below, items = analyses.top[sources], analyses.items[sources]
+        below = analyses.top[sources]
+        items = self.stacks.items(below)
         history = self.histories.append(analyses.history[sources], actions)
         closes = np.flatnonzero(actions == REDUCE)
         opens = np.flatnonzero(actions != REDUCE)
@@ -184,7 +185,7 @@ class StackMachine:
         outputs = self.weights.output(states).relu_()
         logits = self.weights.actions(outputs)[: len(new), : self.weights.num_actions].double().cpu().numpy()
         log_probs = log_softmax(logits, self._rule(new.sentence, items))
-        return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_probs)
+        return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
     def outputs(self, tops: Ints) -> Tensor:
         """o of stacks with these tops: (n, E)."""
@@ -213,12 +214,6 @@ class StackMachine:
         rows = self.stacks.keep(self.stacks.reachable(np.concatenate(tops)))
         self.stacks.renumber(*self.constituents.keep(self.stacks.vectors_in_use, self.stacks.partials_in_use))
         return rows, self.histories.keep(np.concatenate(histories))
-
-    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
-        """The same analyses after ``collect``."""
-        top = rows[analyses.top]
-        history = renumbered(histories, analyses.history)
-        return replace(analyses, top=top, history=history, items=self.stacks.items(top))
 
     def copy(self) -> StackMachine:
         """An independent copy."""

@@ -16,12 +16,10 @@ from treelm.errors import InputError
 from treelm.models.rnng import arena as at
 from treelm.models.rnng.arena import SearchWeights
 from treelm.models.rnng.machine import StackMachine
-from treelm.models.search.advance import Advance
-from treelm.models.search.analyses import Analyses, Candidates, best
-from treelm.models.search.beam import Beam, Endings
+from treelm.models.search.analyses import Analyses, Candidates, Endings, best
+from treelm.models.search.beam import Beam, Goal, WordSearch
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.goals import Goal
-from treelm.models.search.machine import Machine, WordHead
+from treelm.models.search.machine import WordHead
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.validity import OPEN
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
@@ -69,22 +67,22 @@ class ReleasedMachine(StackMachine):
         return super().shift(analyses, tokens)
 
 
-class ReleasedAdvance(Advance):
+class ReleasedWordSearch(WordSearch):
     """The public code's stopping rule: enough analyses have arrived. Nothing is dropped for its score."""
 
-    def __init__(self, machine: Machine, goal: Goal, settings: SearchConfig, *, num_sentences: int, keep: int) -> None:
+    def __init__(self, beam: Beam, goal: Goal, keep: int) -> None:
         """Begin with no candidates counted, neither all that arrived nor those from below the action beam."""
-        super().__init__(machine, goal, settings, num_sentences=num_sentences, keep=keep)
-        self._count = np.zeros(num_sentences, np.int64)  # arrived
-        self._num_forced = np.zeros(num_sentences, np.int64)  # arrived from below the action beam
-        self._most = min(2 * settings.action_beam, settings.action_beam + 5 * settings.fast_track)
+        super().__init__(beam, goal, keep)
+        self._count = np.zeros(beam.num_sentences, np.int64)  # arrived
+        self._num_forced = np.zeros(beam.num_sentences, np.int64)  # arrived from below the action beam
+        self._most = min(2 * beam.settings.action_beam, beam.settings.action_beam + 5 * beam.settings.fast_track)
 
-    def _admitted(self, inside: Bools, reaching: Floats) -> Bools:
-        arrives = super()._admitted(inside, reaching)
+    def _admitted(self, inside: Bools, shifted: Floats) -> Bools:
+        arrives = super()._admitted(inside, shifted)
         self._num_forced += arrives.sum(1) - inside.sum(1)
         room = np.maximum(self._most - self._count, 0)
         for index in np.flatnonzero(arrives.sum(1) > room).tolist():
-            arrives[index] = best(np.where(arrives[index], reaching[index], -np.inf)[None], int(room[index]))[0]
+            arrives[index] = best(np.where(arrives[index], shifted[index], -np.inf)[None], int(room[index]))[0]
         self._count += arrives.sum(1)
         return arrives
 
@@ -99,14 +97,14 @@ class ReleasedAdvance(Advance):
 class ReleasedBeam(Beam):
     """The public code's beam, in which closing costs nothing."""
 
-    advance: ClassVar[type[Advance]] = ReleasedAdvance
+    word_search: ClassVar[type[WordSearch]] = ReleasedWordSearch
 
     def _close(self, analyses: Analyses) -> Endings:
         histories, num_open = analyses.history.copy(), self.machine.num_open(analyses.top)
         for count in range(int(num_open.max(initial=0))):
             rows = np.flatnonzero(num_open > count)
             histories[rows] = self.machine.histories.append(histories[rows], np.full(len(rows), REDUCE))
-        return self._sorted([(analyses.sentence, analyses.score, histories)])
+        return self.ended([(analyses.sentence, analyses.score, histories)])
 
 
 def released_beam(weights: SearchWeights, head: WordHead, settings: SearchConfig, lengths: Ints) -> ReleasedBeam:

@@ -15,7 +15,6 @@ from treelm.models.layers.devices import to_device
 from treelm.models.search.rows import Bools, Floats, IntRows, Ints, renumbered, renumbering
 
 Table = TypeVar("Table", bound="Candidates")
-Scored = TypeVar("Scored", bound="Analyses")
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,10 @@ class Candidates:
         """The analyses ordered by sentence, then best first; equals in their own order."""
         return self.take(np.lexsort((-self.score, self.sentence)))
 
+    def renumbered(self: Table, rows: Ints, histories: Ints) -> Table:
+        """The same analyses after ``Machine.collect``, which gives the new number of every old row and history."""
+        return replace(self, top=rows[self.top], history=renumbered(histories, self.history))
+
 
 @dataclass(frozen=True)
 class Arrivals(Candidates):
@@ -57,9 +60,24 @@ class Arrivals(Candidates):
 class Analyses(Candidates):
     """Partial analyses with what may come next."""
 
-    items: Ints  # (n, ...) what else the machine remembers of each; nobody else looks at it
     outputs: Tensor  # (n, E) what the word head reads
     log_probs: Floats  # (n, A) of the next action, -inf where it is not valid
+
+
+@dataclass(frozen=True)
+class Endings:
+    """n complete analyses, ordered by sentence, best first."""
+
+    sentence: Ints  # (n,)
+    score: Floats  # (n,)
+    history: Ints  # (n,)
+    log_mass: Floats  # (sentences,) log probability that a sentence ends here, with all that was read
+
+    @classmethod
+    def of(cls, sentence: Ints, score: Floats, history: Ints, log_mass: Floats) -> Endings:
+        """Put complete analyses in order."""
+        order = np.lexsort((-score, sentence))
+        return cls(sentence[order], score[order], history[order], log_mass)
 
 
 def no_arrivals() -> Arrivals:
@@ -166,6 +184,11 @@ class Histories:
     def append(self, previous: Ints, actions: Ints) -> Ints:
         """One more action after each history; returns the new histories."""
         return self._rows.append(np.stack([previous, actions], 1))
+
+    def last(self, histories: Ints) -> Ints:
+        """The last action of each history, of which none is empty: (n,)."""
+        actions: Ints = self._rows.all[histories, ACTION]
+        return actions
 
     def actions(self, histories: Ints) -> list[list[int]]:
         """All actions of each history, first to last."""

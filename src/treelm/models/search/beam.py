@@ -1,4 +1,21 @@
-"""Beam search: the analyses of a batch of sentences that are kept between two tokens, and their metrics."""
+"""Word-synchronous beam search with fast-tracking (Stern et al. 2017, Algorithm 1).
+
+Their algorithm, for one sentence and one word, with their names and those of ``SearchConfig``::
+
+    thisword, nextword = the analyses kept after the word before, []
+    while thisword:
+        fringe = all successors of thisword, scored
+        best = the k best of the fringe                                   # action_beam
+        shifted = those by SHIFT in best, and the k_s best ones by SHIFT  # fast_track
+        nextword += shifted
+        thisword = best without those by SHIFT
+    keep the k_w best of nextword                                         # word_beam
+
+The paper stops when ``nextword`` holds enough. Here search goes on until nothing is left that could still be kept,
+which finds at least as much: scores only fall, so whatever is not above the k_w-th best of ``nextword`` is dropped.
+
+``WordSearch`` is the loop, for all sentences of a batch side by side; ``Beam`` is what they keep between two words.
+"""
 
 from __future__ import annotations
 
@@ -11,95 +28,190 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.advance import Advance
-from treelm.models.search.analyses import Analyses, Arrivals, Layout, joined, log_sums
+from treelm.models.search.analyses import (
+    Analyses,
+    Arrivals,
+    Endings,
+    Layout,
+    best,
+    joined,
+    log_sums,
+    no_arrivals,
+    nth_best,
+)
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.goals import WAITS, AnyToken, End, Goal, Token
 from treelm.models.search.machine import Machine, WordHead, by_groups
+from treelm.models.search.metrics import TokenMetrics, token_metrics
 from treelm.models.search.pruning import PruningStatistics
 from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.words import shift_scores
 from treelm.trees.transitions import REDUCE, SHIFT
 
-
-@dataclass(frozen=True, kw_only=True)
-class TokenMetrics:
-    """Metrics of one token, by sentence; meaningless for sentences that waited."""
-
-    log_mass: Floats  # M_i: log of the summed probability of all analyses kept, nats
-    narrow_log_mass: Floats  # M_i of those that a narrower search would have kept; nan where there is none
-    loss_bits: Floats  # estimate of the bits that pruning at this token took off M_i
-    bound_bits: Floats  # bound on the bits that all pruning so far took off M_i
-    entropy_bits: Floats  # of the kept analyses, their probabilities scaled to sum to 1
-    open_nodes: Floats  # mean number of open nonterminals before the SHIFT, under the same probabilities
-    num_actions: Floats  # mean number of actions between the token before and this one, under the same probabilities
-    num_reduces: Floats  # of these, those that close a constituent
-    search_actions: Floats  # actions that all analyses in search took together; nan where there is no such search
-    syntactic_bits: Floats  # of the surprisal, the part before the token's own probability (Roark et al. 2009); or nan
+WAITS = -1  # in place of a token: this sentence stays where it is
 
 
-@dataclass(frozen=True, kw_only=True)
-class Endings:
-    """Complete analyses, ordered by sentence, best first."""
+@dataclass(frozen=True)
+class Goal:
+    """The action that a search leads to: SHIFT of these tokens (sentences,), or of whatever comes, or FINISH."""
 
-    sentence: Ints
-    score: Floats
-    history: Ints
-    log_mass: Floats  # (sentences,) log probability that a sentence ends here, with all that was read
+    tokens: Ints | None = None
+    finish: bool = False
 
 
-def token_metrics(
-    sentence: Ints, log_mass: Floats, num_open: Ints, since: tuple[Ints, Ints], num_sentences: int
-) -> TokenMetrics:
-    """The metrics of analyses, ordered by sentence, from the log of each one's mass.
+class WordSearch:
+    """One search: all analyses of a batch take actions side by side until none is left that could still matter.
 
-    ``since`` are the numbers of actions, and of constituents that they close, since the token before.
+    With a threshold, dropped is also what lies too far below all that is in play (what is in search, and what was at
+    the goal), or below all that arrived.
     """
-    total = log_sums(sentence, log_mass, num_sentences)
-    possible = np.isfinite(log_mass)
-    log_share = np.where(possible, log_mass, 0.0) - np.where(np.isfinite(total), total, 0.0)[sentence]
-    share = np.where(possible, np.exp(log_share), 0.0)
-    return TokenMetrics(
-        log_mass=total,
-        narrow_log_mass=np.full(num_sentences, np.nan),
-        loss_bits=np.full(num_sentences, np.nan),
-        bound_bits=np.full(num_sentences, np.nan),
-        search_actions=np.full(num_sentences, np.nan),
-        syntactic_bits=np.full(num_sentences, np.nan),
-        entropy_bits=np.bincount(sentence, -share * log_share, num_sentences) / np.log(2),
-        open_nodes=np.bincount(sentence, share * num_open, num_sentences).astype(np.float64),
-        num_actions=np.bincount(sentence, share * since[0], num_sentences).astype(np.float64),
-        num_reduces=np.bincount(sentence, share * since[1], num_sentences).astype(np.float64),
-    )
+
+    def __init__(self, beam: Beam, goal: Goal, keep: int) -> None:
+        """Begin with nothing found; ``keep`` is the number of candidates that matter."""
+        self._machine, self._head, self._settings, self._pruning = beam.machine, beam.head, beam.settings, beam.pruning
+        self._goal, self._keep, self._num_sentences = goal, keep, beam.num_sentences
+        self._num_rows = beam.num_sentences * beam.machine.num_groups  # of the beam: groups of sentences
+        self._nextword = [no_arrivals()]
+        self._best = np.full((self._num_rows, keep), -np.inf)  # scores of the best of nextword
+        self._floor: Floats = np.full(self._num_rows, -np.inf)  # what a candidate must beat
+
+    def run(self, thisword: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
+        """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
+        limit = self._settings.max_rows
+        self._pruning.begin(thisword.sentence, thisword.score)
+        while len(thisword):
+            thisword = self._step(thisword)
+            if len(self._machine) > limit:
+                groups: list[Analyses | Arrivals] = [thisword, waiting, *self._nextword]
+                new = self._machine.collect([one.top for one in groups], [one.history for one in groups])
+                thisword, waiting = thisword.renumbered(*new), waiting.renumbered(*new)
+                self._nextword = [one.renumbered(*new) for one in self._nextword]
+                limit = max(limit, 2 * len(self._machine))
+        return joined(self._nextword).ranked(), waiting
+
+    def _step(self, thisword: Analyses) -> Analyses:
+        """Add to nextword what arrives by one more action; returns the others."""
+        pruning, beam, num_groups = self._pruning, self._settings.action_beam, self._machine.num_groups
+        thisword, layout = self._laid_out(thisword)
+        # The fringe: successors at the goal, the token's own probability left out, and by all other actions.
+        at_goal = thisword.score + thisword.log_probs[:, -1 if self._goal.finish else SHIFT]
+        others = self._others(thisword)
+        in_play = np.repeat(pruning.expand(thisword.sentence, others, at_goal), num_groups)
+        # The k best others of each row, of those that could still matter.
+        width, to_beat = others.shape[1], self._floor_of_successors()
+        matrix = layout.pad(others) if layout.num_sentences > 1 else others.reshape(1, -1).copy()
+        matrix[matrix <= np.maximum(to_beat, in_play - self._settings.threshold)[:, None]] = -np.inf
+        rows, places = np.nonzero(best(matrix, beam))
+        values = matrix[rows, places]
+        stays = Layout(rows, self._num_rows)
+        padded = stays.pad(values)
+        # The k best of the fringe, and the k_s best at the goal.
+        shifted = self._scores_at_goal(thisword, at_goal, layout, nth_best(padded, beam))
+        chosen = best(np.concatenate([padded, shifted], 1), beam)
+        arrives = self._admitted(chosen[:, stays.width :], shifted)
+        arrives &= shifted > self._floor[:, None]
+        inside = stays.flat(*np.nonzero(chosen[:, : stays.width]))
+        pruning.choose(rows[inside] // num_groups, values[inside], to_beat[::num_groups])
+        self._arrive(thisword, at_goal, layout, shifted, arrives)
+        # The others in the k best stay in search.
+        staying = chosen[:, : stays.width] & (padded > self._floor_of_successors()[:, None]) & self._open[:, None]
+        index = stays.flat(*np.nonzero(staying))
+        if len(index) == 0:
+            return thisword.take(index)
+        rows, places, values = rows[index], places[index], values[index]
+        pruning.go_on(rows // num_groups, values)
+        sources, actions = layout.flat(rows, places // width), places % width + 1
+        deficit = np.maximum(thisword.deficit[sources], in_play[rows] - values)
+        return replace(self._machine.apply(thisword, sources, actions, values), deficit=deficit)
+
+    def _laid_out(self, thisword: Analyses) -> tuple[Analyses, Layout]:
+        """The analyses by rows of the beam: sentences, in groups if there are several."""
+        if self._machine.num_groups == 1:
+            return thisword, Layout(thisword.sentence, self._num_sentences)
+        order, layout = by_groups(self._machine, thisword, self._num_sentences)
+        return thisword.take(order), layout
+
+    def _others(self, thisword: Analyses) -> Floats:
+        """Scores of the successors that stay in search, by all actions but SHIFT and those that end, in their order."""
+        actions = slice(REDUCE, self._machine.num_actions - (not self._machine.ends_by_closing))
+        scores = thisword.score[:, None] + thisword.log_probs[:, actions]
+        if self._machine.ends_by_closing:
+            scores[self._machine.num_open(thisword.top) == 1, 0] = -np.inf
+        if self._goal.finish:
+            scores[~self._machine.towards_end(thisword)[:, actions]] = -np.inf
+        return scores
+
+    def _scores_at_goal(self, thisword: Analyses, at_goal: Floats, layout: Layout, least_other: Floats) -> Floats:
+        """Scores at the goal: (rows, width); -inf for some that are at or below the floor, or not among the best.
+
+        Where tokens are given these count their probabilities, which are computed only where they may matter.
+        """
+        if self._goal.tokens is None:
+            return layout.pad(at_goal)
+        tokens, fast_track = self._goal.tokens[thisword.sentence], self._settings.fast_track
+        return layout.pad(
+            shift_scores(self._head, thisword.outputs, tokens, at_goal, layout, self._floor, least_other, fast_track)
+        )
+
+    def _admitted(self, inside: Bools, shifted: Floats) -> Bools:
+        """Mark those that arrive: inside the action beam, or among the best ``fast_track`` of this step."""
+        return inside | best(shifted, self._settings.fast_track)
+
+    @property
+    def _open(self) -> Bools:
+        """Rows of the beam whose search goes on while it has analyses."""
+        return np.ones(self._num_rows, np.bool_)
+
+    def _floor_of_successors(self) -> Floats:
+        """What those that stay in search must beat: they may come into a higher group of their sentence."""
+        floors = self._floor.reshape(self._num_sentences, -1)
+        lowest: Floats = np.minimum.accumulate(floors[:, ::-1], 1)[:, ::-1].ravel()
+        return lowest
+
+    def _arrive(self, thisword: Analyses, at_goal: Floats, layout: Layout, scores: Floats, arrives: Bools) -> None:
+        """Put analyses into nextword."""
+        rows, columns = np.nonzero(arrives)
+        source = layout.flat(rows, columns)
+        self._pruning.arrive(thisword.sentence[source], at_goal[source])
+        if len(source) == 0:
+            return
+        self._nextword.append(
+            Arrivals(
+                sentence=thisword.sentence[source],
+                score=scores[rows, columns],
+                deficit=thisword.deficit[source],
+                top=thisword.top[source],
+                history=thisword.history[source],
+                before=at_goal[source],
+            )
+        )
+        self._raise_floor(scores, arrives)
+
+    def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
+        scores = np.concatenate([self._best, np.where(arrives, scores, -np.inf)], 1)
+        self._best = np.partition(scores, -self._keep, axis=1)[:, -self._keep :]
+        self._floor = self._best.min(1)
+        if np.isfinite(self._settings.threshold):
+            lowest = np.logaddexp.reduce(self._best, 1) - self._settings.threshold
+            self._floor = np.maximum(self._floor, lowest)
 
 
 class Beam:
     """At most ``word_beam`` analyses of each sentence. ``read`` changes it; ``copy`` first to keep the old one."""
 
-    advance: ClassVar[type[Advance]] = Advance
+    word_search: ClassVar[type[WordSearch]] = WordSearch
 
     def __init__(self, machine: Machine, head: WordHead, settings: SearchConfig, num_sentences: int) -> None:
         """Begin before the first token, on a machine that nobody else uses."""
         self.settings, self.machine, self.head = settings, machine, head
         self.num_sentences = num_sentences
         self.analyses = machine.start(num_sentences)
-        self._pruning = PruningStatistics(settings, num_sentences)
+        self.pruning = PruningStatistics(settings, num_sentences)
 
     def read(self, tokens: Ints) -> TokenMetrics:
         """Read one token in each sentence, ``WAITS`` for none."""
-        goal = Token(self.machine, tokens, self.head, self.settings.fast_track)
         reads = (tokens != WAITS)[self.analyses.sentence]
-        reading = self.analyses.take(reads)
-        self.analyses = self.analyses.take(~reads)
-        return self._commit(self._search(goal, reading, self.settings.word_beam), tokens)
-
-    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> Arrivals:
-        """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
-        search = self.advance(self.machine, goal, self.settings, num_sentences=self.num_sentences, keep=keep)
-        candidates, self.analyses = search.run(analyses, self.analyses, self._pruning)
-        return candidates
-
-    def _commit(self, candidates: Arrivals, tokens: Ints) -> TokenMetrics:
-        """Keep the best candidates and shift the tokens."""
+        reading, self.analyses = self.analyses.take(reads), self.analyses.take(~reads)
+        candidates = self._search(Goal(tokens), reading, self.settings.word_beam)
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
         candidates = replace(candidates, deficit=np.maximum(candidates.deficit, deficit))
@@ -107,12 +219,15 @@ class Beam:
         num_open = self.machine.num_open(kept.top)
         since = self.machine.histories.count_since(kept.history, SHIFT, self.machine.num_closed)
         metrics = token_metrics(kept.sentence, kept.score, num_open, since, self.num_sentences)
-        groups = [self.analyses]
         if len(kept):
-            groups.append(self.machine.shift(kept, tokens[kept.sentence]))
-        self.analyses = joined(groups)
-        self._collect()
-        return replace(metrics, **self._pruning.finish(candidates, kept, found, metrics.log_mass))
+            self.analyses = joined([self.analyses, self.machine.shift(kept, tokens[kept.sentence])])
+        self.analyses = self.analyses.renumbered(*self.machine.collect([self.analyses.top], [self.analyses.history]))
+        return replace(metrics, **self.pruning.finish(candidates, kept, found, metrics.log_mass))
+
+    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> Arrivals:
+        """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
+        candidates, self.analyses = self.word_search(self, goal, keep).run(analyses, self.analyses)
+        return candidates
 
     def _best_of(self, candidates: Arrivals) -> Arrivals:
         """As many candidates as the word beam holds, of each group."""
@@ -120,12 +235,10 @@ class Beam:
         return candidates.take(np.sort(order[layout.column < self.settings.word_beam]))
 
     def next_token_log_mass(self) -> Tensor:
-        """log mass of every next token and, last, of the end: float64 (sentences, V + 1). Changes the beam."""
-        everything = np.ones(self.num_sentences, np.bool_)
-        endings = self.endings(everything)
-        goal = AnyToken(self.machine)
+        """log mass of every next token and, last, of the end: float64 (sentences, V + 1). Empties the beam."""
+        endings = self.endings(np.ones(self.num_sentences, np.bool_))
         analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
-        candidates = self._search(goal, analyses, self.settings.action_beam)
+        candidates = self._search(Goal(), analyses, self.settings.action_beam)
         outputs = self.machine.outputs(candidates.top)
         mass = outputs.new_full((self.num_sentences, self.head.vocabulary_size + 1), -np.inf, dtype=torch.float64)
         for sentence in np.unique(candidates.sentence).tolist():
@@ -135,10 +248,6 @@ class Beam:
             mass[sentence, :-1] = (log_probs + scores[:, None]).logsumexp(0)
         mass[:, -1] = torch.from_numpy(endings.log_mass)
         return mass
-
-    def _collect(self) -> None:
-        rows, histories = self.machine.collect([self.analyses.top], [self.analyses.history])
-        self.analyses = self.machine.moved(self.analyses, rows, histories)
 
     def fork(self, sources: Ints) -> None:
         """Go on with sentence ``sources[i]`` as sentence i, with some more than once, with others not at all.
@@ -150,7 +259,7 @@ class Beam:
         before = np.cumsum(counts) - counts
         index = np.arange(counts.sum()) + np.repeat(layout.starts[sources] - before, counts)
         self.num_sentences = len(sources)
-        self._pruning.fork(sources)
+        self.pruning.fork(sources)
         self.analyses = replace(self.analyses.take(index), sentence=np.repeat(np.arange(len(sources)), counts))
 
     def drop(self, sentences: Bools) -> None:
@@ -159,46 +268,39 @@ class Beam:
 
     def endings(self, sentences: Bools) -> Endings:
         """End these sentences here, in every way that the kept analyses allow; the beam itself stays as it is."""
-        ending = self.analyses.take(sentences[self.analyses.sentence])
-        return self._close(ending) if self.machine.ends_by_closing else self._finish(ending)
+        analyses = self.analyses.take(sentences[self.analyses.sentence])
+        return self._close(analyses) if self.machine.ends_by_closing else self._finish(analyses)
 
     def _close(self, analyses: Analyses) -> Endings:
         """Close all open nonterminals: the only way to end."""
         parts = []
         while len(analyses):
             score = analyses.score + analyses.log_probs[:, REDUCE]
-            last = self.machine.num_open(analyses.top) == 1
-            ends = np.flatnonzero(last & (score > -np.inf))
+            is_root, possible = self.machine.num_open(analyses.top) == 1, score > -np.inf
+            ends, going = np.flatnonzero(is_root & possible), np.flatnonzero(~is_root & possible)
             history = self.machine.histories.append(analyses.history[ends], np.full(len(ends), REDUCE))
             parts.append((analyses.sentence[ends], score[ends], history))
-            go_on = np.flatnonzero(~last & (score > -np.inf))
-            if len(go_on) == 0:
+            if len(going) == 0:
                 break
-            actions = np.full(len(go_on), REDUCE)
-            analyses = self.machine.apply(analyses, go_on, actions, score[go_on])
-        return self._sorted(parts)
+            analyses = self.machine.apply(analyses, going, np.full(len(going), REDUCE), score[going])
+        return self.ended(parts)
 
     def _finish(self, analyses: Analyses) -> Endings:
         """Search for the best ways to FINISH."""
-        candidates = self._search(End(self.machine), analyses, self.settings.word_beam)
+        candidates = self._search(Goal(finish=True), analyses, self.settings.word_beam)
         candidates = candidates.first(self.settings.word_beam, self.num_sentences)
         finish = np.full(len(candidates), self.machine.num_actions - 1)
         history = self.machine.histories.append(candidates.history, finish)
-        return self._sorted([(candidates.sentence, candidates.score, history)])
+        return self.ended([(candidates.sentence, candidates.score, history)])
 
-    def _sorted(self, parts: list[tuple[Ints, Floats, Ints]]) -> Endings:
+    def ended(self, parts: list[tuple[Ints, Floats, Ints]]) -> Endings:
+        """Complete analyses: their sentences, scores and histories."""
         none = np.empty(0, np.int64)
         sentence, score, history = map(np.concatenate, zip((none, none.astype(np.float64), none), *parts, strict=True))
-        order = np.lexsort((-score, sentence))
-        return Endings(
-            sentence=sentence[order],
-            score=score[order],
-            history=history[order],
-            log_mass=log_sums(sentence, score, self.num_sentences),
-        )
+        return Endings.of(sentence, score, history, log_sums(sentence, score, self.num_sentences))
 
     def copy(self) -> Beam:
         """An independent copy."""
         new = copy.copy(self)
-        new.machine, new._pruning = self.machine.copy(), copy.copy(self._pruning)
+        new.machine, new.pruning = self.machine.copy(), copy.copy(self.pruning)
         return new

@@ -40,10 +40,6 @@ class SearchConfig:
     """Sentences searched side by side; speed and memory only."""
     heavy_words: int = 512
     """Words whose logits bound the normaliser of p(word) from below; speed only."""
-    share: bool = True
-    """Compose equal constituents of different analyses once; speed only."""
-    share_prefixes: bool = True
-    """Search prefixes that several sentences share once; speed only. Only ``method = "beam"`` can."""
     max_rows: int = 1 << 11
     """Stack items after which search drops those out of reach, even within a word; memory only."""
     matmul: Literal["highest", "high", "medium"] = "highest"
@@ -99,11 +95,6 @@ class SearchConfig:
         """
         return 0.1 if math.isfinite(self.threshold) else 0.02
 
-    @property
-    def shares_prefixes(self) -> bool:
-        """Tell whether prefixes are searched once: not where a sentence's length or its random draws count."""
-        return self.share_prefixes and self.method == "beam"
-
 
 ADAPTIVE = SearchConfig(action_beam=1000, word_beam=100, threshold=10.0)
 """The search for surprisals of single words; docs/models/rnng-search.md has what it costs."""
@@ -155,9 +146,15 @@ OPTIONS = {one.name: one.name.removeprefix("search_") for one in fields(SearchOp
 
 
 def with_search_section(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections of a recipe, those of an older one with ``[search]`` in the place of fields of ``[evaluation]``."""
-    evaluation = recipe.get("evaluation")
-    if "search" in recipe or not isinstance(evaluation, Mapping):
+    """The sections of a recipe, those of an older one with ``[search]`` in the place of fields of ``[evaluation]``.
+
+    Two switches that changed speed alone are no longer there, and are dropped.
+    """
+    evaluation, search = recipe.get("evaluation"), recipe.get("search")
+    if isinstance(search, Mapping):
+        kept = {name: value for name, value in search.items() if name not in ("share", "share_prefixes")}
+        return {**recipe, "search": kept}
+    if search is not None or not isinstance(evaluation, Mapping):
         return dict(recipe)
     rest = {name: value for name, value in evaluation.items() if name not in OPTIONS}
     search = {OPTIONS[name]: value for name, value in evaluation.items() if name in OPTIONS}

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.search.analyses import Analyses, Candidates, Histories, Layout, Scored
+from treelm.models.search.analyses import Analyses, Candidates, Histories, Layout
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.validity import Bounds
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
@@ -75,9 +75,6 @@ class Machine(Protocol):
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
-
-    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
-        """The same analyses after ``collect``."""
 
     def copy(self) -> Machine:
         """An independent copy."""

@@ -21,8 +21,9 @@ from treelm.models.capabilities import Enumerable, Parser, Searching
 from treelm.models.scores import NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation
 from treelm.models.search.config import SearchConfig, SearchMethod
 from treelm.models.search.enumeration import enumerate_mass
+from treelm.models.search.metrics import WORD_COLUMNS, converged
 from treelm.models.search.rows import Bools, Floats, Ints
-from treelm.models.search.sentences import Searchable, SentenceResult, converged, search_all
+from treelm.models.search.sentences import Searchable, SentenceResult, search_all
 from treelm.models.search.state import (
     BeamState,
     next_log_probs,
@@ -74,18 +75,7 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
         """Metrics of every word that the search gives."""
-        return {
-            "entropy_bits": "last",
-            "open_nodes": "last",
-            "beam_loss_bits": "sum",
-            "beam_bound_bits": "last",
-            "beam_converged": "min",
-            "num_actions": "sum",
-            "num_reduces": "sum",
-            "search_actions": "sum",
-            "syntactic_bits": "sum",
-            "lexical_bits": "sum",
-        }
+        return WORD_COLUMNS
 
     @property
     def search(self) -> SearchConfig:
@@ -221,33 +211,20 @@ class _Searched:
 
     def score(self, settings: SearchConfig) -> SentenceScore:
         """Log probabilities and metrics as every system reports them. Beam search gives lower bounds."""
-        result = self.result
+        log_probs = self.result.log_probs
         last = np.append(np.flatnonzero(np.diff(self.word_of_token)), len(self.tokens) - 1)  # of each word
-        columns: dict[str, Floats] = {
-            "entropy_bits": np.array(result.entropy_bits)[last],
-            "open_nodes": np.array(result.open_nodes)[last],
-            "beam_loss_bits": self._sums(result.beam_loss_bits),
-            "beam_bound_bits": np.array(result.beam_bound_bits)[last],
-            "beam_converged": converged(result.gaps[last]),
-            "num_actions": self._sums(result.num_actions),
-            "num_reduces": self._sums(result.num_reduces),
-            "search_actions": self._sums(result.search_actions),
-            "syntactic_bits": self._sums(result.syntactic_bits),
-            "lexical_bits": self._sums(_without(-result.log_probs[:-1] / np.log(2), np.array(result.syntactic_bits))),
-        }
+        metrics = {name: np.array(values) for name, values in self.result.metrics.items()}
+        bits, syntactic = -log_probs[:-1] / np.log(2), metrics["syntactic_bits"]
+        finite = np.isfinite(bits)  # where all bits are infinite, so are those that are left
+        metrics["lexical_bits"] = np.where(finite, np.where(finite, bits, 0.0) - np.where(finite, syntactic, 0.0), bits)
+        columns = {"beam_converged": converged(self.result.gaps[last])}
+        for name, rule in WORD_COLUMNS.items():
+            if name in metrics:
+                sums = np.bincount(self.word_of_token, metrics[name]).astype(np.float64)
+                columns[name] = metrics[name][last] if rule == "last" else sums
         return SentenceScore(
-            log_probs=result.log_probs,
+            log_probs=log_probs,
             word_of_token=self.word_of_token,
             is_lower_bound=settings.gives_bounds,
             columns=columns,
         )
-
-    def _sums(self, values: Sequence[float] | Floats) -> Floats:
-        """The sum of each word's tokens."""
-        return np.bincount(self.word_of_token, values).astype(np.float64)
-
-
-def _without(bits: Floats, part: Floats) -> Floats:
-    """Bits less a part of them; where all are infinite, so is what is left."""
-    finite = np.isfinite(bits)
-    return np.where(finite, np.where(finite, bits, 0.0) - np.where(finite, part, 0.0), bits)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treelm.models.search.analyses import Analyses, joined, log_sums
-from treelm.models.search.beam import Endings, TokenMetrics, token_metrics
+from treelm.models.search.analyses import Analyses, Endings, joined, log_sums
+from treelm.models.search.beam import WAITS
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.goals import WAITS
 from treelm.models.search.machine import Machine, WordHead, ending_actions
+from treelm.models.search.metrics import TokenMetrics, token_metrics
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import SHIFT
 
@@ -71,7 +71,7 @@ class ParticleFilter:
         metrics = token_metrics(sentence, log_mass, num_open, since, self.num_sentences)
         self._log_mass = np.where(reads, estimate, self._log_mass)
         self._cloud = joined([waiting, self._shift(self._draw(arrived), tokens)])
-        self._collect()
+        self._cloud = self._cloud.renumbered(*self.machine.collect([self._cloud.top], [self._cloud.history]))
         return replace(metrics, log_mass=estimate)
 
     def _to_token(self, analyses: Analyses) -> tuple[Bools, Bools]:
@@ -156,10 +156,6 @@ class ParticleFilter:
             return cloud
         return _Cloud.of(self.machine.shift(cloud, tokens[cloud.sentence]), cloud.count, cloud.log_weight)
 
-    def _collect(self) -> None:
-        rows, histories = self.machine.collect([self._cloud.top], [self._cloud.history])
-        self._cloud = self.machine.moved(self._cloud, rows, histories)
-
     def drop(self, sentences: Bools) -> None:
         """Forget the particles of these sentences."""
         self._cloud = self._cloud.take(np.flatnonzero(~sentences[self._cloud.sentence]))
@@ -169,10 +165,4 @@ class ParticleFilter:
         rows = np.flatnonzero(sentences[self._cloud.sentence])
         arrived, actions = self._sample(self._cloud.take(rows), self._to_end)
         history = self.machine.histories.append(arrived.history, actions)
-        order = np.lexsort((-arrived.score, arrived.sentence))
-        return Endings(
-            sentence=arrived.sentence[order],
-            score=arrived.score[order],
-            history=history[order],
-            log_mass=self._estimate(arrived),
-        )
+        return Endings.of(arrived.sentence, arrived.score, history, self._estimate(arrived))

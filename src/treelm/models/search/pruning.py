@@ -103,7 +103,7 @@ class PruningStatistics:
         bound = np.logaddexp(0.0, self._lost_log_mass - log_mass)
         reached = log_sums(kept.sentence, kept.before, self._num_sentences)  # before the token's own probability
         syntactic = np.where(alive, self._before, 0.0) - np.where(alive, reached, 0.0)
-        bits = {"loss_bits": loss, "bound_bits": bound, "syntactic_bits": syntactic}
+        bits = {"beam_loss_bits": loss, "beam_bound_bits": bound, "syntactic_bits": syntactic}
         return {
             "narrow_log_mass": log_sums(narrow.sentence, narrow.score, self._num_sentences),
             "search_actions": self._num_actions,

@@ -1,4 +1,9 @@
-"""The softmax over tokens, computed as seldom as possible: a bound says which normalisers can matter."""
+"""The softmax over tokens, computed as seldom as possible: a bound says which normalisers can matter.
+
+    log p(w) = l_w - log sum_v exp(l_v)  <=  l_w - log sum over some v and w of exp(l_v)
+
+``TiedSoftmax`` bounds normalisers so, by the tokens that carry most probability; ``shift_scores`` uses the bounds.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,66 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.rows import Affine, Bools, Floats, Ints, blocks, padded_rows, widened
+from treelm.models.search.analyses import Layout, nth_best
+from treelm.models.search.machine import WordHead
+from treelm.models.search.rows import Affine, Bools, Floats, Ints, as_index, blocks, padded_rows, widened
 
+_FEW = 6  # below so many candidates a bound does not pay
+_SLACK = 1e-4  # nats that rounding may take from a bound
 _ROWS_TO_LEARN_FROM = 512
 _BLOCK = 64  # rows of logits of all tokens that are held at a time
+
+
+def shift_scores(
+    head: WordHead,
+    outputs: Tensor,
+    tokens: Ints,
+    before: Floats,
+    layout: Layout,
+    floor: Floats,
+    least_other: Floats,
+    fast_track: int,
+) -> Floats:
+    """The scores of n analyses that SHIFT one token each, from those without p(token), ``before`` (n,): (n,).
+
+    Left at -inf are some that do not matter to a search: those at or below the ``floor`` of their row of ``layout``
+    (rows,), and those below ``least_other`` (rows,) without being among the best ``fast_track`` of their row.
+    """
+    scores = np.full(len(before), -np.inf)
+    candidates = np.flatnonzero(before > floor[layout.row])
+    if len(candidates) == 0:
+        return scores
+    if len(candidates) < len(before):
+        outputs = outputs.index_select(0, as_index(candidates, outputs))
+    row, tokens = layout.row[candidates], tokens[candidates]
+    logits = head.logits(outputs, tokens)
+    with_logit = before[candidates] + logits
+
+    def outputs_at(places: Ints) -> Tensor:
+        return outputs if len(places) == len(candidates) else outputs.index_select(0, as_index(places, outputs))
+
+    def compute(places: Ints) -> None:
+        if len(places):
+            scores[candidates[places]] = with_logit[places] - head.log_normalisers(outputs_at(places))
+
+    everything = np.arange(len(candidates))
+    if len(everything) <= _FEW:
+        compute(everything)
+        return scores
+    floor, upper = floor[row], np.full(len(everything), np.inf)  # upper bounds of the scores
+    likely = upper > floor
+    for rough in (True, False):
+        places, of_all = np.flatnonzero(likely), np.full(len(before), -np.inf)
+        bounds = head.log_normaliser_bounds(outputs_at(places), tokens[places], logits[places], rough=rough)
+        upper[places] = with_logit[places] - bounds + _SLACK
+        of_all[candidates] = upper
+        few = nth_best(layout.pad(of_all), fast_track + 2)[row]
+        likely = (upper > floor) & ((upper >= few) | (upper > least_other[row]))
+    compute(np.flatnonzero(likely))
+    if fast_track:  # those whose bound is above what was found
+        found = nth_best(layout.pad(scores), fast_track)[row]
+        compute(np.flatnonzero((upper > np.maximum(floor, found)) & ~likely))
+    return scores
 
 
 class _Heavy(NamedTuple):

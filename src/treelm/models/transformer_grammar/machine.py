@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.analyses import Analyses, Candidates, Histories
 from treelm.models.search.machine import (
     OneGroup,
     closed_by_reduce,
@@ -24,7 +23,7 @@ from treelm.models.search.machine import (
     groups_of_binary_trees,
     num_binary_groups,
 )
-from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded, renumbered
+from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded
 from treelm.models.search.validity import (
     CONSTITUENT,
     OPEN,
@@ -66,12 +65,6 @@ class KeyValueMachine:
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""
         return self.stacks.keep(np.concatenate(tops)), self.histories.keep(np.concatenate(histories))
-
-    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
-        """The same analyses after ``collect``."""
-        top = rows[analyses.top]
-        history = renumbered(histories, analyses.history)
-        return replace(analyses, top=top, history=history, items=self.stacks.items(top))
 
     def copy(self) -> Self:
         """An independent copy."""
@@ -215,7 +208,7 @@ class TopDownMachine(KeyValueMachine):
         rule = self.weights.config.rule
         valid = spread(valid_actions(rule, configuration), rule, self.weights.num_labels)
         log_probs = self._action_log_probs(outputs, valid)
-        return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_probs)
+        return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
     @property
     def num_groups(self) -> int:
@@ -236,7 +229,6 @@ class TopDownMachine(KeyValueMachine):
 FIRST = at.OPENED  # the row where the top item begins: of a word in pieces, that of the first one
 NUM_ITEMS = at.NUM_OPEN  # on the stack
 NUM_UNARY = at.NUM_CONSECUTIVE  # constituents of one item that the top is, one around the other
-LABEL = at.LABEL  # of a REDUCE that has still to reach; -1 for none
 
 _ROWS = 64  # REDUCEs whose keys are held at a time
 
@@ -280,9 +272,9 @@ class BottomUpMachine(KeyValueMachine, OneGroup):
 
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT and FINISH, with their scores."""
-        top, label = analyses.top[sources], analyses.items[sources, LABEL]
+        top, before = analyses.top[sources], analyses.history[sources]
         is_reduce = actions < self._first_reach
-        label = np.where(is_reduce, actions - FIRST_REDUCE, label)
+        label = np.where(is_reduce, actions, self.histories.last(before)) - FIRST_REDUCE  # REACH follows its REDUCE
         if self.weights.config.has_reach:
             made, reach = np.flatnonzero(~is_reduce), actions - self._first_reach + 1
         else:
@@ -291,7 +283,7 @@ class BottomUpMachine(KeyValueMachine, OneGroup):
         if len(made):
             top[made] = self._compose(top[made], label[made], reach[made])
         label[made] = NONE
-        history = self.histories.append(analyses.history[sources], actions)
+        history = self.histories.append(before, actions)
         new = Candidates(analyses.sentence[sources], score, analyses.deficit[sources], top, history)
         return self._scored(new, label)
 
@@ -324,7 +316,6 @@ class BottomUpMachine(KeyValueMachine, OneGroup):
     def _scored(self, new: Candidates, label: Ints) -> Analyses:
         """Analyses with what may come next; those with a ``label`` have still to reach."""
         items, outputs = self.stacks.items(new.top), self.stacks.outputs(new.top)
-        items[:, LABEL] = label
         stack = Stack(items[:, NUM_ITEMS], items[:, at.TOP], items[:, NUM_UNARY], items[:, at.IN_WORD] == 1)
         log_probs, waits = np.full((len(new), self.num_actions), -np.inf), np.flatnonzero(label != NONE)
         valid = valid_bottom_up(self.weights.config, stack, self.weights.num_labels)
@@ -335,7 +326,7 @@ class BottomUpMachine(KeyValueMachine, OneGroup):
             log_probs[waits, self._first_reach : -1] = self._reach_log_probs(
                 new.top[waits], label[waits], stack.take(waits)
             )
-        return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_probs)
+        return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
     def _reach_log_probs(self, top: Ints, label: Ints, stack: Stack) -> Floats:
         """log p of each number of items, for these stacks: (n, max_stack)."""
@@ -354,9 +345,3 @@ class BottomUpMachine(KeyValueMachine, OneGroup):
     def towards_end(self, analyses: Analyses) -> Bools:
         """Mark the actions after which the sentence may end without another SHIFT: all others."""
         return closing_actions(self, analyses)
-
-    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
-        """The same analyses after ``collect``; stacks do not know what has still to reach."""
-        new = super().moved(analyses, rows, histories)
-        new.items[:, LABEL] = analyses.items[:, LABEL]
-        return new

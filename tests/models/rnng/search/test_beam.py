@@ -17,7 +17,8 @@ from tests.models.search.oracle import enumerate_all, log_sum, plain_beam
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import WordHead
-from treelm.models.search.sentences import SentenceResult, converged, search_all
+from treelm.models.search.metrics import converged
+from treelm.models.search.sentences import SentenceResult, search_all
 
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [1, 1, 1], [0, 2, 4, 6]]
 TINY = {"max_open": 2, "max_consecutive": 2}
@@ -47,7 +48,7 @@ def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
             assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
             assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
             assert result.log_probs.sum() == pytest.approx(result.log_prob)
-            assert max(result.beam_loss_bits) < 1e-9
+            assert max(result.metrics["beam_loss_bits"]) < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,9 @@ def test_the_bound_holds_against_enumeration(variant: dict[str, Any]) -> None:
         widths = dict(zip(("action_beam", "word_beam", "threshold"), beams, strict=True))
         missed = []
         for tokens, result in zip(sentences, run(model, sentences, **widths), strict=True):
-            for end, (found, bits) in enumerate(zip(result.log_masses, result.beam_bound_bits, strict=True), start=1):
+            for end, (found, bits) in enumerate(
+                zip(result.log_masses, result.metrics["beam_bound_bits"], strict=True), start=1
+            ):
                 missed.append(log_sum(everything.prefixes[tuple(tokens[:end])]) - found)
                 assert missed[-1] <= bits * math.log(2) + 1e-9
                 assert beams[0] < 100_000 or bits < 1e-6
@@ -133,7 +136,7 @@ def test_what_counts_as_found_by_a_narrower_search_is_no_more_than_one_finds(
     narrow = run(model, sentences, threshold=settings.narrow, **EXHAUSTIVE)
     for one, other in zip(wide, narrow, strict=True):
         masses = np.array(other.log_masses)
-        assert (np.array(one.narrow_log_masses) <= masses + 1e-9).all()
+        assert (np.array(one.metrics["narrow_log_mass"]) <= masses + 1e-9).all()
         change = np.abs(np.diff([0, *one.log_masses]) - np.diff([0, *masses])) / np.log(2)
         assert (change[converged(one.gaps) == 1] <= 0.1 + 1e-9).all()
 

@@ -62,11 +62,9 @@ def test_a_sentence_scores_the_same_bytes_if_its_beginning_is_searched_with_that
     model = _model()
     sentences = [[*start, *end] for start in _sentences(3) for end in _sentences(4)]
     model.search = SearchConfig(action_beam=8, word_beam=3)
-    scores = []
-    for share_prefixes in (True, False):
-        model.search = replace(model.search, share_prefixes=share_prefixes)
-        scores.append([score.log_probs.tobytes() for score in model.score(sentences)])
-    assert scores[0] == scores[1]
+    together = model.score(sentences)
+    for sentence, score in zip(sentences, together, strict=True):
+        assert score.log_probs.tobytes() == model.score([sentence])[0].log_probs.tobytes()
 
 
 def test_the_precision_of_products_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:

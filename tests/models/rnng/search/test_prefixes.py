@@ -41,7 +41,6 @@ def test_sentences_say_the_same_as_if_each_were_searched_apart(order: str, compo
     model.search = SearchConfig(action_beam=6, word_beam=3)
     sentences = [text.split() for text in SENTENCES]
     together = said(model, sentences)
-    assert_same(together, said(model, sentences, share_prefixes=False))
     assert_same(together, [said(model, [one])[0] for one in sentences])
 
 
@@ -64,7 +63,6 @@ def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> 
 def test_searches_to_which_company_or_length_matters_share_nothing(changes: dict[str, Any]) -> None:
     model = build_model(Tokens(5), 2, seed=1)
     model.search = SearchConfig(action_beam=10, word_beam=3, **changes)
-    assert not model.search.shares_prefixes
     sentences = [["1", "2", "3"], ["1", "2"], ["1", "2", "3"]]
     assert_same(said(model, sentences), [said(model, [one])[0] for one in sentences])
 
@@ -74,7 +72,7 @@ def test_steps_name_each_different_prefix_once() -> None:
     assert (first.tokens.tolist(), first.prefix_of.tolist()) == ([1], [0, 0, 0])
     assert second.parents is not None
     assert (second.parents.tolist(), second.tokens.tolist(), second.prefix_of.tolist()) == ([0, 0], [2, 4], [0, 0, 1])
-    assert (third.tokens.tolist(), third.going.tolist()) == ([3], [True, False, False])
+    assert (third.tokens.tolist(), third.prefix_of.tolist()) == ([3], [0, -1, -1])
 
 
 def test_groups_hold_neighbours_where_that_saves_search_and_similar_lengths_where_it_does_not() -> None:

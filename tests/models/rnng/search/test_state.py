@@ -17,7 +17,6 @@ from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum
 from treelm.errors import InputError
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.state import renormalised
 from treelm.trees.tree import Tree
 
 BIG = {"embedding_size": 32, "hidden_size": 32, "dtype": torch.float32}
@@ -63,18 +62,6 @@ def test_a_narrow_beam_gives_a_deficient_distribution(variant: dict[str, Any]) -
         state = model.extend(state, [word])
         total = float(model.next_word_log_probs(state).exp().sum())
         assert 0.3 < total <= 1 + 1e-12
-
-
-def test_renormalising_spreads_the_lost_mass_in_proportion() -> None:
-    model = subword_model()
-    state = model.extend(model.start(), WORDS[2][:1])
-    found, whole = model.next_word_log_probs(state), renormalised(model.next_word_log_probs(state))
-    assert float(found.exp().sum()) < 1 - 1e-4
-    assert float(whole.exp().sum()) == pytest.approx(1.0, abs=1e-12)
-    possible = found > -torch.inf
-    ratios = (whole - found)[possible]
-    assert ratios.min() == pytest.approx(float(ratios.max()), abs=1e-12)
-    assert (whole[~possible] == -torch.inf).all()
 
 
 def test_within_a_word_only_tokens_can_follow() -> None:
@@ -185,6 +172,5 @@ def test_an_impossible_token_empties_the_beam() -> None:
     state = model.extend(state, ["6"])
     assert state.token_log_probs == ((-np.inf, -np.inf),)
     assert (model.next_word_log_probs(state) == -torch.inf).all()
-    assert (renormalised(model.next_word_log_probs(state)) == -torch.inf).all()
     with pytest.raises(InputError, match="empty"):
         model.partial_trees(state)
