@@ -24,9 +24,9 @@ torch.set_num_threads(1)
 """
 _MODEL = """
 from treelm.models.search.config import SearchConfig
-from treelm.trees.brackets import iter_trees
+from treelm.corpora.readers import read_sentences
 file = Path(treelm.__file__).parent / "data/gum-open/dev.ptb.gz"
-words = (one.tree.words() for one in iter_trees(gzip.open(file, "rt")))
+words = (list(one.words) for one in read_sentences(file))
 sentences = [one for one in itertools.islice(words, 60) if 5 <= len(one) <= 25][:8]
 lm = treelm.load("rnng-gum-open")
 lm.search = SearchConfig(action_beam=100, word_beam=10, fast_track=1)

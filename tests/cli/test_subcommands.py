@@ -15,8 +15,9 @@ from tests.cli.conftest import Treelm
 from tests.legacy.make import HERE, KEPT
 from treelm.cli import SUBCOMMANDS
 from treelm.corpora.corpus import PreparedCorpus
+from treelm.errors import without_errors
 from treelm.inference.loading import load
-from treelm.trees.brackets import iter_trees
+from treelm.trees.brackets import read_trees
 
 HEADER = "sentence_id\tword_id\tword\tsurprisal_bits\tis_unk\tunk_class\tnum_pieces\tchar_start\tchar_end"
 
@@ -277,7 +278,7 @@ def test_parse_writes_one_tree_a_line_in_input_order(
     lines = outcome.out.split("\n")
     assert outcome.code == 0
     assert lines[1] == ""
-    words = [[tree.tree.words() for tree in iter_trees([line])] for line in (lines[0], lines[2])]
+    words = [[tree.tree.words() for tree in without_errors(read_trees(line), None)] for line in (lines[0], lines[2])]
     assert words == [[["a", "cat", "sees", "the", "dog", "."]], [["the", "dog", "barks", "."]]]
 
 
@@ -505,7 +506,7 @@ def test_generate_spells_whole_words(treelm: Treelm, project: Path, tmp_path: Pa
     plain = [line.split(" ") for line in words.out.split("\n")[:-1]]
     assert len(plain) == 3
     assert not any("▁" in word or "</w>" in word for line in plain for word in line)
-    assert [one.tree.words() for one in iter_trees(trees.out.split("\n"))] == plain
+    assert [one.tree.words() for one in without_errors(read_trees(trees.out), None)] == plain
 
 
 def test_a_column_that_the_system_lacks_is_refused_before_anything_is_written(

@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treelm.errors import InputError
+from treelm.errors import InputError, without_errors
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, bracketing_of, read_bracketings
 from treelm.evaluation.evaluate import count_unknown_labels, evaluate_parses
 from treelm.models.base import SentenceScore
-from treelm.trees.brackets import format_tree, iter_trees
+from treelm.trees.brackets import format_tree, read_trees
 from treelm.trees.tree import Tree
 
 LINES = [
     "(ROOT (S (NP-SBJ (NNS dogs)) (VP (VBP bark)) (. .)))\n",
     "(ROOT (FRAG (NP (DT a) (NN cat)) (-LRB- -LRB-) (NP (NN x)) (-RRB- -RRB-)))\n",
 ]
-GOLD = [bracketing_of(read.tree, tags=read.tags, where=f"g.ptb:{read.line}") for read in iter_trees(LINES)]
-TREES = [read.tree for read in iter_trees(LINES)]
+READ = list(without_errors(read_trees("".join(LINES)), None))
+GOLD = [bracketing_of(read.tree, tags=read.tags, where=f"g.ptb:{read.line}") for read in READ]
+TREES = [read.tree for read in READ]
 
 
 def score(num_words: int) -> SentenceScore:
@@ -44,7 +45,7 @@ def test_labels_that_the_model_lacks_are_counted() -> None:
 
 def test_sentences_without_a_gold_tree_are_in_no_f1() -> None:
     """Aligning and annotating write them as (UNPARSED (X word) ...); their words count all the same."""
-    (none,) = [bracketing_of(read.tree, where="g.ptb:3") for read in iter_trees(["(UNPARSED (X a) (X b) (X c))\n"])]
+    none = bracketing_of(Tree("UNPARSED", ["a", "b", "c"]), where="g.ptb:3")
     found: dict[str, Any] = {
         "scores": [score(3), score(3), score(5)],
         "labels": ["S", "NP", "VP", "FRAG"],

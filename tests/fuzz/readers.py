@@ -47,8 +47,7 @@ from treelm.papers.declaration import load_table
 from treelm.training import checkpoint
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
-from treelm.trees.bracket_reader import unescape
-from treelm.trees.brackets import format_tree, parse_tree
+from treelm.trees.brackets import format_tree, read_trees, unescape
 
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _EMPTY = re.compile(r"\(\s*-NONE-\s+[^\s()]+\s*\)", re.ASCII)
@@ -83,20 +82,21 @@ def _check_sentence(sentence: Sentence) -> None:
     assert sentence.tags is None or len(sentence.tags) == len(sentence.words)
     if sentence.tree is not None:
         assert tuple(sentence.tree.words()) == sentence.words
-        again = parse_tree(format_tree(sentence.tree), tags="present").words()
-        assert again == [unescape(word) for word in sentence.words]  # CoNLL-U may hold -LRB- as a word
+        (again,) = read_trees(format_tree(sentence.tree))
+        assert not isinstance(again, InputError)
+        assert again.tree.words() == [unescape(word) for word in sentence.words]  # CoNLL-U may hold -LRB- as a word
 
 
 def read_brackets(path: Path) -> None:
     sentences = _read_all(path)
-    text = _text_of(path).lstrip("\ufeff")  # brackets take any number of byte order marks
+    text = _text_of(path)
     expected = _num_bare(text) - len(_EMPTY.findall(text))
     assert sum(len(sentence.words) for sentence in sentences) == expected
 
 
 def read_tagless(path: Path) -> None:
     sentences = _read_all(path, tags="absent")
-    assert sum(len(sentence.words) for sentence in sentences) == _num_bare(_text_of(path).lstrip("\ufeff"))
+    assert sum(len(sentence.words) for sentence in sentences) == _num_bare(_text_of(path))
 
 
 def _num_bare(text: str) -> int:

@@ -5,7 +5,8 @@ from importlib.resources import files
 
 import pytest
 
-from treelm.trees.brackets import BracketedTree, iter_trees
+from treelm.errors import without_errors
+from treelm.trees.brackets import BracketedTree, read_trees
 
 
 def read_lines(name: str) -> list[str]:
@@ -19,5 +20,5 @@ def gum_open() -> list[BracketedTree]:
     return [
         tree
         for split in ("train", "dev", "test")
-        for tree in iter_trees(read_lines(f"{split}.ptb.gz"), source=f"{split}.ptb.gz")
+        for tree in without_errors(read_trees("".join(read_lines(f"{split}.ptb.gz"))), None)
     ]

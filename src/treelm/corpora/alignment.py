@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from treelm.corpora.sentence import MIKOLOV_NUMBER, PUNCTUATION_TAGS, Sentence
 from treelm.errors import InputError
-from treelm.trees.bracket_reader import unescape
-from treelm.trees.transforms import UNKNOWN_TAG, UNPARSED, replace_words
+from treelm.trees.brackets import UNKNOWN_TAG, unescape
+from treelm.trees.transforms import UNPARSED, replace_words
 from treelm.trees.tree import Tree
 
 SEVERAL = "ROOT"

@@ -191,9 +191,9 @@ def _brackets(lines: _Lines, *, blank_lines: bool) -> _Pieces:
                 yield take()
             elif free_layout is None and len(held) > _MAX_LINES_OF_FIRST_TREE:
                 break
-        if held and free_layout is not None:
+        if held and free_layout is False:
             yield take()
         if not held:
             return
-        # The first tree never closed: read on as if every line at the margin began a tree.
+        # A tree never closed: read on as if every line at the margin began a tree.
         source, held, depth, free_layout = chain(held, source), [], 0, False

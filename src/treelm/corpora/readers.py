@@ -13,9 +13,8 @@ from treelm.corpora.sentence import Preprocessing, Sentence, preprocess
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_on_error, without_errors
 from treelm.io.files import decoded, name_of, open_bytes
-from treelm.trees.bracket_reader import BracketedTree, BracketReader, Normalisation
-from treelm.trees.dependencies import iter_dependencies, to_constituency
-from treelm.trees.tree import Tree
+from treelm.trees.brackets import read_trees
+from treelm.trees.dependencies import read_dependencies, to_constituency
 
 Tags = Literal["present", "absent"]
 DependencyLabels = Literal["plain", "upos"]
@@ -114,8 +113,6 @@ class StretchParser:
         """Read by the options; messages and sentences call the source ``name``."""
         self._name, self._options = name, options
         self._parse = {"brackets": self._brackets, "conllu": self._conllu, "text": self._text}[format]
-        normalisation = Normalisation(strip_functions=options.strip_functions)
-        self._reader = BracketReader(Tree, name, tagged=options.tags == "present", normalisation=normalisation)
 
     def parse(self, stretch: Stretch) -> Iterator[Sentence | InputError]:
         """The sentences of a stretch, with an error in place of each bad one."""
@@ -143,22 +140,30 @@ class StretchParser:
         if self._options.empty_lines and not text.strip():
             yield self._sentence(stretch, stretch.line, words=())
             return
-        for item in self._reader.read(text.split("\n"), first_line=stretch.line):
-            if isinstance(item, BracketedTree):
+        for item in read_trees(
+            text,
+            source=self._name,
+            first_line=stretch.line,
+            has_tags=self._options.tags == "present",
+            strip_functions=self._options.strip_functions,
+        ):
+            if isinstance(item, InputError):
+                yield item
+            else:
                 words = tuple(item.tree.words())
                 yield self._sentence(stretch, item.line, words=words, tree=item.tree, tags=item.tags)
-            else:
-                yield item
 
     def _conllu(self, text: str, stretch: Stretch) -> Iterator[Sentence | InputError]:
-        for found in iter_dependencies(text.split("\n"), source=self._name, first_line=stretch.line):
-            if isinstance(found, InputError):
-                yield found
-                continue
+        try:
+            found = read_dependencies(text, source=self._name, first_line=stretch.line)
+        except InputError as error:
+            yield error
+            return
+        if found is not None:
             tree = to_constituency(found, labels=self._options.dependency_labels)
             tags = found.tags if any(tag != "_" for tag in found.tags) else None
             parts = {"words": found.words, "tree": tree, "tags": tags, "text": found.text}
-            yield self._sentence(stretch, found.line, found.identifier, **parts)
+            yield self._sentence(stretch, stretch.line, found.identifier, **parts)
 
     def _sentence(self, stretch: Stretch, line: int, identifier: str | None = None, **parts: Any) -> Sentence:
         identifier = identifier or str(line)

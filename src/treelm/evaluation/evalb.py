@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters
-from treelm.trees.bracket_reader import EMPTY_TAG, unescape
+from treelm.trees.brackets import EMPTY_TAG, unescape
 from treelm.trees.span_counts import harmonic_mean
 from treelm.trees.tree import Span
 

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.io.files import read_bytes, read_text, whole_text
-from treelm.trees.bracket_reader import TOKEN
-from treelm.trees.brackets import UNKNOWN_TAG
+from treelm.trees.brackets import TOKEN, UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree
 
 

@@ -39,7 +39,7 @@ from treelm.models.capabilities import Parser, Searching, TreeConditioned, has, 
 from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
 from treelm.training.recipe import EvaluationConfig, Recipe
-from treelm.trees.bracket_reader import strip_function
+from treelm.trees.brackets import strip_function
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 

@@ -14,7 +14,7 @@ from typing import Literal
 from treelm.corpora.sentence import PUNCTUATION_TAGS, REMOVED_TAGS
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing
-from treelm.trees.bracket_reader import EMPTY_TAG
+from treelm.trees.brackets import EMPTY_TAG
 from treelm.trees.span_counts import SpanCounts, add_up
 
 REMOVED_WORDS = frozenset(

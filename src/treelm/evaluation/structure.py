@@ -31,7 +31,7 @@ from treelm.evaluation.span_protocols import (
     spans_of,
 )
 from treelm.evaluation.trivial_baselines import trivial_trees
-from treelm.trees.bracket_reader import strip_function
+from treelm.trees.brackets import strip_function
 from treelm.trees.distances import distances_from_tree
 from treelm.trees.span_counts import SpanCounts, add_up
 from treelm.trees.transforms import collapse_unaries

@@ -25,14 +25,13 @@ from treelm.inference.tree_parsers import (
     Sentences,
     open_parser,
     parser_class,
-    parser_has_confidence,
     parser_version,
 )
 from treelm.io.atomic import check_output_path, hold_folder
 from treelm.io.files import STDIN, name_of, open_bytes
 from treelm.io.tables import tsv_row
 from treelm.io.workers import worker_pool
-from treelm.models.capabilities import Parser, Searching
+from treelm.models.capabilities import ConfidentParser, Parser, Searching
 from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
@@ -137,7 +136,8 @@ def annotate(
         raise InputError("trees cannot go to standard output", remedy=remedy)
     check_output_path(target)
     asked, name = settings.to_json(), settings.parser.name
-    has_confidence, system = parser_has_confidence(name), parser_class(name)
+    system = parser_class(name)
+    has_confidence = system is not None and issubclass(system, ConfidentParser)
     if settings.min_confidence is not None and not has_confidence:
         remedy = "leave min_confidence out, or take a run of chart"
         raise InputError(f"{name} does not say how sure it is of its trees", remedy=remedy)

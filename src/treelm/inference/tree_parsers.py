@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
@@ -14,14 +13,14 @@ from treelm.errors import InputError, is_out_of_memory
 from treelm.inference.loading import load, model_hash
 from treelm.inference.processes import require_same
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import ConfidentParser, Parser, annotate, require, set_search
+from treelm.models.capabilities import Parser, annotate, require, set_search
 from treelm.models.layers.devices import DeviceName
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import read_system
 from treelm.models.scores import Confidence
 from treelm.models.search.config import SearchConfig
-from treelm.trees.brackets import format_tree
-from treelm.trees.transforms import unwrap_outer_bracket
+from treelm.trees.brackets import TOP_LABELS, format_tree
+from treelm.trees.transforms import replace_words
 from treelm.trees.tree import Tree
 
 Sentences = Sequence[Sequence[str]]
@@ -38,7 +37,6 @@ LineParser = Callable[[Sentences], list[ParsedLine]]
 """Function from sentences to their trees."""
 
 BENEPAR_MODEL = "benepar_en3"
-_LEAF = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +82,6 @@ def parser_class(name: str) -> type[LanguageModel] | None:
     return None if name in EXTERNAL else read_system(find_run(name))
 
 
-def parser_has_confidence(name: str) -> bool:
-    """Tell whether a parser says how sure it is of its trees."""
-    system = parser_class(name)
-    return system is not None and issubclass(system, ConfidentParser)
-
-
 def _run(settings: ParserSettings) -> LineParser:
     """A trained model of this package. Where its trees have no tags, the tag is X."""
     lm = load(settings.name, device=settings.device)
@@ -110,13 +102,11 @@ def _benepar() -> LineParser:
         remedy = f"python -c \"import benepar; benepar.download('{BENEPAR_MODEL}')\""
         raise InputError(f"benepar has no model {BENEPAR_MODEL}", remedy=remedy) from None
 
-    def parse(sentences: Sentences) -> list[ParsedLine]:
-        inputs = [benepar.InputSentence(words=list(words)) for words in sentences]
-        with _as_input_error("benepar"):
-            trees = list(parser.parse_sents(inputs))
-        return [_line(tree, words, _look_nltk, "benepar") for tree, words in zip(trees, sentences, strict=True)]
+    def parse(sentences: Sentences) -> list[Tree]:
+        found = parser.parse_sents([benepar.InputSentence(words=list(words)) for words in sentences])
+        return [Tree.from_nltk(tree) for tree in found]
 
-    return parse
+    return partial(_lines, "benepar", parse)
 
 
 def _stanza() -> LineParser:
@@ -129,15 +119,13 @@ def _stanza() -> LineParser:
         remedy = "python -c \"import stanza; stanza.download('en')\""
         raise InputError("stanza has no English models", remedy=remedy) from None
 
-    def parse(sentences: Sentences) -> list[ParsedLine]:
-        with _as_input_error("stanza"):
-            found = pipeline([list(words) for words in sentences]).sentences
-        if len(found) != len(sentences):
-            raise _changed("stanza")
-        pairs = zip(found, sentences, strict=True)
-        return [_line(one.constituency, words, _look_stanza, "stanza") for one, words in pairs]
+    def tree(node: Any) -> Tree:
+        return Tree(node.label, [tree(child) if child.children else child.label for child in node.children])
 
-    return parse
+    def parse(sentences: Sentences) -> list[Tree]:
+        return [tree(one.constituency) for one in pipeline([list(words) for words in sentences]).sentences]
+
+    return partial(_lines, "stanza", parse)
 
 
 EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _benepar, "stanza": _stanza}
@@ -152,56 +140,28 @@ def _import(name: str) -> Any:
         raise InputError(f"the parser {name} is not installed ({error})", remedy=remedy) from None
 
 
-@contextmanager
-def _as_input_error(parser: str) -> Iterator[None]:
-    """Turn errors of a foreign parser into ``InputError``, so that the sentence is reported.
+def _lines(name: str, parse: Callable[[Sentences], list[Tree]], sentences: Sentences) -> list[ParsedLine]:
+    """The trees of another parser, which have a tag over each word, written over our own words: parsers escape some.
 
-    Want of memory stays what it is: nothing is wrong with the sentence, which is not to be skipped for it.
+    Its errors become ``InputError``, so that the sentence is reported. An exhausted memory stays what it is: nothing is
+    wrong with the sentence, which is not to be skipped for it.
     """
     try:
-        yield
+        trees = parse(sentences)
     except Exception as error:
         if is_out_of_memory(error):
             raise
         reason = str(error).partition("\n")[0] or type(error).__name__
-        found = f"{parser} cannot parse it ({reason})"
-        raise InputError(found, remedy="give on_error = skip, or max_words") from error
-
-
-Look = Callable[[Any], "tuple[str, Sequence[Any]] | None"]
-"""Label and children of a foreign node; None for a word."""
-
-
-def _look_nltk(node: Any) -> tuple[str, Sequence[Any]] | None:
-    return _LEAF if isinstance(node, str) else (node.label(), list(node))
-
-
-def _look_stanza(node: Any) -> tuple[str, Sequence[Any]] | None:
-    return (node.label, node.children) if node.children else _LEAF
-
-
-def _line(node: Any, words: Sequence[str], look: Look, parser: str) -> ParsedLine:
-    """A foreign tree over our own words (parsers escape some), its tags kept, the outer bracket taken off."""
-    tags: list[str] = []
-    remaining = iter(words)
+        raise InputError(f"{name} cannot parse it ({reason})", remedy="give on_error = skip, or max_words") from error
     try:
-        tree = _rebuild(node, look, remaining, tags)
-    except StopIteration:
-        raise _changed(parser) from None
-    if isinstance(tree, str):  # a preterminal alone
-        tree = Tree("ROOT", [tree])
-    if len(tags) != len(words):
-        raise _changed(parser)
-    return ParsedLine(format_tree(unwrap_outer_bracket(tree), tags))
+        own = [replace_words(tree, [[one] for one in words]) for tree, words in zip(trees, sentences, strict=True)]
+    except ValueError:
+        raise InputError(f"{name} has changed the number of words", remedy="give on_error = skip") from None
+    return [ParsedLine(format_tree(_without_top(tree), with_tags=False)) for tree in own if tree is not None]
 
 
-def _rebuild(node: Any, look: Look, words: Iterator[str], tags: list[str]) -> Tree | str:
-    label, children = look(node) or ("X", ())
-    if len(children) == 1 and look(children[0]) is _LEAF:
-        tags.append(label)
-        return next(words)
-    return Tree(label, [_rebuild(child, look, words, tags) for child in children])
-
-
-def _changed(parser: str) -> InputError:
-    return InputError(f"{parser} has changed the number of words", remedy="give on_error = skip")
+def _without_top(tree: Tree) -> Tree:
+    """The tree without its outer bracket, unless a tag alone would be left."""
+    child = tree.children[0]
+    is_outer = tree.label in TOP_LABELS and len(tree.children) == 1
+    return child if is_outer and isinstance(child, Tree) and isinstance(child.children[0], Tree) else tree

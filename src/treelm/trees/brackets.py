@@ -3,66 +3,149 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from treelm.errors import InputError, OnError, check_on_error, without_errors
-from treelm.trees.bracket_reader import (
-    AS_WRITTEN,
-    NORMAL_FORM,
-    BracketedTree,
-    BracketReader,
-    Normalisation,
-    escape,
-    only_tree,
+from treelm.errors import InputError
+from treelm.trees.tree import Tree, bracketed, escape
+
+TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
+"""Labels of outer brackets, which hold a tree and are no constituent."""
+EMPTY_TAG: Final = "-NONE-"
+"""Tag of traces and other words without sound."""
+UNKNOWN_TAG: Final = "X"
+"""Part-of-speech tag that is written when none is known."""
+
+# Possessive quantifiers: nothing is looked at twice. Whitespace is ASCII only: a no-break space is part of a word.
+TOKEN = re.compile(
+    r"\(\s*+([^\s()]*+)(?:\s++([^\s()]++)\s*+\))?+"  # an opening bracket with its label, or a whole ``(label word)``
+    r"|(\)++)"
+    r"|([^\s()]++)",
+    re.ASCII,
 )
-from treelm.trees.transforms import UNKNOWN_TAG
-from treelm.trees.tree import Tree, bracketed
-
-__all__ = [
-    "AS_WRITTEN",
-    "NORMAL_FORM",
-    "UNKNOWN_TAG",
-    "BracketedTree",
-    "Normalisation",
-    "format_tree",
-    "iter_trees",
-    "parse_tree",
-]
-
+_ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+_ESCAPED = re.compile("|".join(_ESCAPES))
+_LABEL = re.compile(r"-.*|.[^-=]*|", re.DOTALL)
 _NOT_IN_LABEL = re.compile(r"[\s()]", re.ASCII)
-_BLANK = re.compile(r"\s", re.ASCII)
+_NEWLINE = "\n"
+_WHITESPACE = re.compile(r"\s", re.ASCII)
 
 
-def iter_trees(
-    lines: Iterable[str],
+class BracketedTree(NamedTuple):
+    """A tree as it was read, the tags of its words (None when the file has none), and the line where it starts."""
+
+    tree: Tree
+    tags: tuple[str, ...] | None
+    line: int
+
+
+@lru_cache(100_000)
+def strip_function(label: str) -> str:
+    """The label without function tags and indices: cut at the first ``-`` or ``=`` after the first character.
+
+    Labels that start with ``-`` (``-NONE-``, ``-LRB-``) stay whole.
+    """
+    match = _LABEL.match(label)
+    return match.group() if match else label
+
+
+@lru_cache(100_000)  # so that equal words of a corpus are one object
+def unescape(word: str) -> str:
+    """The word with ``-LRB-`` and its like written as brackets, wherever they stand."""
+    return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], word) if "-" in word else word
+
+
+def read_trees(
+    text: str,
     *,
     source: str = "<text>",
-    tags: Literal["present", "absent"] = "present",
-    normalisation: Normalisation = NORMAL_FORM,
-    on_error: OnError = "raise",
-    errors: list[InputError] | None = None,
-) -> Iterator[BracketedTree[Tree]]:
-    """Read trees from lines: one or many lines a tree, one or many trees a line, in linear time and one at a time.
+    first_line: int = 1,
+    has_tags: bool = True,
+    strip_functions: bool = True,
+    unwrap: bool = True,
+) -> list[BracketedTree | InputError]:
+    """The trees of a text in their normal form, and an ``InputError`` in the place of each bad one. Takes linear time.
 
-    ``tags`` says whether each word has a part-of-speech tag. Bad trees raise ``InputError`` with ``source:line``;
-    with ``on_error="skip"`` they are left out and their errors appended to ``errors``. Nothing is read from no lines.
+    Normal form: function tags are cut off labels (``NP-SBJ=1`` becomes ``NP``; ``strip_functions``); words tagged
+    ``-NONE-`` go, and constituents that they leave empty; the outer bracket (empty, ROOT or TOP) goes if its only child
+    is a constituent, and an empty one is named ROOT otherwise (``unwrap``); ``-LRB-`` and its like become brackets,
+    also inside words; part-of-speech tags stand beside the tree. With ``has_tags=False`` words have none.
 
-    A line that starts with ``(``, no further right than the file's first tree, begins a new tree (unless the first tree
-    itself has such lines inside), so that a bracket missing in one tree does not damage the next.
+    What follows a bracket that closes nothing, or a word outside brackets, is not read, nor is the tree before it on
+    the same line: they may belong together.
     """
-    if tags not in ("present", "absent"):
-        raise InputError(f"tags={tags!r}", remedy='choose "present" or "absent"')
-    check_on_error(on_error, errors)
-    items = BracketReader(Tree, source, tagged=tags == "present", normalisation=normalisation).read(lines)
-    yield from without_errors(items, errors if on_error == "skip" else None)
+    shorten = strip_function if strip_functions else str
+    found: list[BracketedTree | InputError] = []
+    stack: list[tuple[str, list[Tree | str | None]]] = []  # labels and children of open constituents; None: dropped
+    tags: list[str] = []
+    problem: InputError | None = None  # the first one of the open tree
+    start, end, line = 0, 0, first_line  # of the last tree: its first and last place, and the line of the first
+
+    def error(what: str, remedy: str, place: int) -> InputError:
+        where = f"{source}:{first_line + text.count(_NEWLINE, 0, place)}"
+        return InputError(what, where=where, remedy=f"{remedy}, or skip it with on_error = skip")
+
+    def finish(node: Tree | str | None) -> None:
+        """Add the tree that has ended, or what is wrong with it."""
+        if problem is not None or node is None:
+            found.append(problem or error("a tree without words", "remove it or give it words", start))
+        else:
+            found.append(BracketedTree(_top(node, unwrap=unwrap), tuple(tags) if has_tags else None, line))
+
+    for match in TOKEN.finditer(text):
+        label, word, closes, bare = match[1], match[2], match[3], match[4]
+        if word and has_tags and stack and label != EMPTY_TAG:  # nearly all words
+            stack[-1][1].append(unescape(word))
+            tags.append(label)
+        elif label is not None:
+            if not stack:
+                line += text.count(_NEWLINE, start, match.start())
+                start, problem, tags = match.start(), None, []
+            if word is None:
+                stack.append((label, []))
+                continue
+            node: Tree | str | None = unescape(word)
+            if not has_tags:
+                node = Tree(shorten(label), (unescape(word),))
+            elif label == EMPTY_TAG:
+                node = None
+            else:
+                tags.append(label)
+            stack[-1][1].append(node) if stack else finish(node)
+        elif len(closes or "") > len(stack) or (bare and not stack):
+            if not stack and found and _NEWLINE not in text[end : match.start()]:
+                found.pop()
+            what = f"{bare!r} outside a tree" if bare else "a closing bracket that closes nothing"
+            return [*found, error(what, "put it inside brackets" if bare else "remove it", match.start())]
+        elif bare:
+            if has_tags and problem is None:
+                remedy = 'give it a bracket with a tag, or read with tags="absent" when no word has a tag'
+                problem = error(f"word {bare!r} has siblings instead of a tag of its own", remedy, match.start())
+            stack[-1][1].append(unescape(bare))
+        else:
+            for _ in closes:
+                label, children = stack.pop()
+                if not children and problem is None:
+                    problem = error(f"bracket ({label}) holds no word", "remove it or give it a word", match.start())
+                kept = [child for child in children if child is not None]
+                node = Tree(shorten(label), kept) if kept else None
+                stack[-1][1].append(node) if stack else finish(node)
+            end = match.end()
+    if stack:
+        missing = f"{len(stack)} closing bracket{'s' * (len(stack) > 1)}"
+        found.append(error(f"this tree lacks {missing}", "add what is missing", start))
+    return found
 
 
-def parse_tree(
-    text: str, *, tags: Literal["present", "absent"] = "absent", normalisation: Normalisation = AS_WRITTEN
-) -> Tree:
-    """The one tree in the text; by default as ``str(tree)`` writes it. Raises ``InputError`` otherwise."""
-    return only_tree(iter_trees(text.split("\n"), tags=tags, normalisation=normalisation))
+def _top(node: Tree | str, *, unwrap: bool) -> Tree:
+    """The tree without its outer bracket; a word alone gets one."""
+    if isinstance(node, str):
+        return Tree("ROOT", (node,))
+    child = node.children[0]
+    if unwrap and node.label in TOP_LABELS and len(node.children) == 1 and isinstance(child, Tree):
+        return child
+    return node if node.label or not unwrap else Tree("ROOT", node.children)
 
 
 def format_tree(tree: Tree, tags: Sequence[str] | None = None, *, with_tags: bool = True) -> str:
@@ -72,29 +155,22 @@ def format_tree(tree: Tree, tags: Sequence[str] | None = None, *, with_tags: boo
     ``InputError`` for words and labels that cannot be read back: with ASCII whitespace, or empty words; raises
     ``ValueError`` when there is not one tag a word.
     """
-    remaining = iter(tags) if tags is not None else None
+    words = tree.words()
+    if tags is not None and len(tags) != len(words):
+        raise ValueError(f"{len(tags)} tags for {len(words)} words")
+    remaining = iter(tags or [UNKNOWN_TAG] * len(words))
 
-    def preterminal(word: str) -> str:
-        if not with_tags:
-            return _written(word)
-        tag = UNKNOWN_TAG if remaining is None else next(remaining, None)
-        if tag is None:
-            raise ValueError("fewer tags than words")
-        return f"({_checked(tag, _NOT_IN_LABEL)} {_written(word)})"
+    def write_word(word: str) -> str:
+        if not word:
+            raise InputError("an empty word", remedy="brackets cannot hold it: give every word a form")
+        written = escape(_checked(word, _WHITESPACE))
+        return f"({_checked(next(remaining), _NOT_IN_LABEL)} {written})" if with_tags else written
 
-    text = bracketed(tree, lambda label: _checked(label, _NOT_IN_LABEL), preterminal)
-    if remaining is not None and next(remaining, None) is not None:
-        raise ValueError("more tags than words")
-    return text
-
-
-def _written(word: str) -> str:
-    if not word:
-        raise InputError("an empty word", remedy="brackets cannot hold it: give every word a form")
-    return escape(_checked(word, _BLANK))
+    return bracketed(tree, lambda label: _checked(label, _NOT_IN_LABEL), write_word)
 
 
 def _checked(text: str, forbidden: re.Pattern[str]) -> str:
     if forbidden.search(text):
-        raise InputError(f"{text!r} cannot be written in brackets", remedy="replace blanks (and brackets in labels)")
+        remedy = "replace whitespace (and brackets in labels)"
+        raise InputError(f"{text!r} cannot be written in brackets", remedy=remedy)
     return text

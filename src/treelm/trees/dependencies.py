@@ -7,186 +7,133 @@ the others.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
 from treelm.trees.tree import Tree, from_flat
 
 NUM_COLUMNS = 10
-_WORD_ID = re.compile(r"[1-9][0-9]{0,8}+", re.ASCII)
 _OTHER_ID = re.compile(r"[0-9]++[-.][0-9]++", re.ASCII)  # a range of words that are written as one, or an empty node
 _HEAD = re.compile(r"[0-9]{1,9}+", re.ASCII)
-_BLANKS = " \t\r\n\f\v"
-_BLANK = re.compile(f"[{_BLANKS}]")
-_READ_ON = "or leave it out with on_error = skip"
+_WHITESPACE = re.compile(r"\s", re.ASCII)
+_ASCII_SPACES = " \t\r\n\f\v"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DependencySentence:
     """The syntactic words of a sentence; ``heads[i]`` is the number of the head of word i, from 1, or 0 for the root.
 
-    A blank inside a word form becomes a no-break space, so that all other formats can hold it.
+    Whitespace inside a word form becomes a no-break space, so that all other formats can hold it.
     """
 
     words: tuple[str, ...]
     heads: tuple[int, ...]
-    relations: tuple[str, ...]
     universal_tags: tuple[str, ...]
     tags: tuple[str, ...]  # XPOS
     identifier: str | None  # sent_id
     text: str | None  # the comment of that name
-    line: int  # of the first line of the sentence, comments included
 
 
-def iter_dependencies(
-    lines: Iterable[str], *, source: str = "<text>", first_line: int = 1
-) -> Iterator[DependencySentence | InputError]:
-    """Read CoNLL-U, one sentence at a time. Ranges (``3-4``) and empty nodes (``8.1``) are left out.
+def read_dependencies(text: str, *, source: str = "<text>", first_line: int = 1) -> DependencySentence | None:
+    """The sentence of CoNLL-U between two empty lines; None if there are comments only.
 
-    Lines are numbered from ``first_line`` on. In the place of a sentence without exactly one root, with a cycle, a
-    missing head or broken columns stands an ``InputError`` with ``source:line``.
+    Ranges (``3-4``) and empty nodes (``8.1``) are left out. Raises ``InputError`` with ``source:line`` for a sentence
+    without exactly one root, with a cycle, a missing head or broken columns.
     """
-    for block in _blocks(lines, first_line):
-        try:
-            sentence = _parse(block, source)
-        except InputError as error:
-            yield error
-        else:
-            if sentence is not None:
-                yield sentence
-
-
-def _blocks(lines: Iterable[str], first_line: int) -> Iterator[list[tuple[int, str]]]:
-    """The numbered lines of each sentence."""
-    block: list[tuple[int, str]] = []
-    for number, line in enumerate(lines, first_line):
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        if line.strip(_BLANKS):
-            block.append((number, line.rstrip("\r\n")))
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
-
-
-def _parse(block: list[tuple[int, str]], source: str) -> DependencySentence | None:
-    """The sentence; None when there are comments only."""
     comments: dict[str, str] = {}
     rows: list[list[str]] = []
-    numbers: list[int] = []
-    for number, line in block:
+    numbers: list[int] = []  # of their lines
+
+    def error(found: str, remedy: str, line: int) -> InputError:
+        return InputError(found, where=f"{source}:{line}", remedy=f"{remedy}, or skip it with on_error = skip")
+
+    for number, line in enumerate(text.split("\n"), first_line):
         if line.startswith("#"):
             key, _, value = line[1:].partition("=")
-            comments[key.strip(_BLANKS)] = value.strip(_BLANKS)
-        elif (row := _row(line, len(rows) + 1, f"{source}:{number}")) is not None:
-            rows.append(row)
-            numbers.append(number)
+            comments[key.strip(_ASCII_SPACES)] = value.strip(_ASCII_SPACES)
+            continue
+        row = line.rstrip("\r").split("\t")
+        if len(row) != NUM_COLUMNS:
+            raise error(f"{len(row)} columns", f"CoNLL-U has {NUM_COLUMNS}, separated by tabs", number)
+        if _OTHER_ID.fullmatch(row[0]):
+            continue
+        expected = str(len(rows) + 1)
+        if row[0] != expected:
+            raise error(f"word id {row[0]!r} where {expected} was expected", "number the words from 1", number)
+        if not row[1].strip(_ASCII_SPACES):
+            raise error("a word without a form", "write _ for an unknown form", number)
+        if not _HEAD.fullmatch(row[6]):
+            raise error(f"head {row[6]!r} is not a number", "give each word a head, the root 0", number)
+        rows.append(row)
+        numbers.append(number)
     if not rows:
-        if all(line.startswith("#") for _, line in block):
+        if all(line.startswith("#") for line in text.split("\n")):
             return None
-        raise _error("a sentence without words", "give it words", f"{source}:{block[0][0]}")
-    _, words, _, universal_tags, tags, _, _, relations, _, _ = zip(*rows, strict=True)
+        raise error("a sentence without words", "give it words", first_line)
+    heads = tuple(int(row[6]) for row in rows)
+    for number, head, place in zip(numbers, heads, range(len(heads)), strict=True):
+        if head > len(heads):
+            raise error(f"head {head} in a sentence of {len(heads)} words", "name a word of the sentence", number)
+        if head == 0 and heads.index(0) < place:
+            raise error(f"a second root, after word {heads.index(0) + 1}", "keep one root", number)
+    if word := _word_in_cycle(heads):
+        raise error(f"the heads from word {word} on lead back to it", "break the cycle", numbers[word - 1])
     return DependencySentence(
-        words=tuple(_BLANK.sub("\u00a0", word) for word in words),
-        heads=_heads([row[6] for row in rows], numbers, source),
-        relations=relations,
-        universal_tags=universal_tags,
-        tags=tags,
+        words=tuple(_WHITESPACE.sub("\u00a0", row[1]) for row in rows),
+        heads=heads,
+        universal_tags=tuple(row[3] for row in rows),
+        tags=tuple(row[4] for row in rows),
         identifier=comments.get("sent_id"),
         text=comments.get("text"),
-        line=block[0][0],
     )
 
 
-def _row(line: str, expected_id: int, where: str) -> list[str] | None:
-    """The columns of a word; None for a range or an empty node."""
-    row = line.split("\t")
-    if len(row) != NUM_COLUMNS:
-        raise _error(f"{len(row)} columns", f"CoNLL-U has {NUM_COLUMNS}, set apart by tabs", where)
-    if _OTHER_ID.fullmatch(row[0]):
-        return None
-    if not _WORD_ID.fullmatch(row[0]) or int(row[0]) != expected_id:
-        raise _error(f"word id {row[0]!r} where {expected_id} was expected", "number the words from 1", where)
-    if not row[1].strip(_BLANKS):
-        raise _error("a word without a form", "write _ for an unknown form", where)
-    return row
-
-
-def _heads(column: Sequence[str], numbers: Sequence[int], source: str) -> tuple[int, ...]:
-    """The heads, checked to be a tree with one root."""
-    heads: list[int] = []
-    for i, text in enumerate(column):
-        where = f"{source}:{numbers[i]}"
-        if not _HEAD.fullmatch(text):
-            raise _error(f"head {text!r} is not a number", "give each word a head, the root 0", where)
-        head = int(text)
-        if head > len(column):
-            raise _error(f"head {head} in a sentence of {len(column)} words", "name a word of the sentence", where)
-        if head == 0 and 0 in heads:
-            raise _error(f"a second root, after word {heads.index(0) + 1}", "keep one root", where)
-        heads.append(head)
-    in_cycle = _word_in_cycle(heads)
-    if in_cycle is not None:
-        found = f"the heads from word {in_cycle} on lead back to it"
-        raise _error(found, "break the cycle", f"{source}:{numbers[in_cycle - 1]}")
-    return tuple(heads)
-
-
-def _error(found: str, remedy: str, where: str) -> InputError:
-    return InputError(found, where=where, remedy=f"{remedy}, {_READ_ON}")
-
-
 def _word_in_cycle(heads: Sequence[int]) -> int | None:
-    """The number of the first word whose chain of heads comes back to it, or None when all chains end at the root."""
-    reached_from = [0] * (len(heads) + 1)  # the word from which a chain first came here
+    """The first word found whose chain of heads comes back to it, or None when all chains end at the root."""
+    ends_at_root = {0}
     for word in range(1, len(heads) + 1):
-        node = word
-        while node and not reached_from[node]:
-            reached_from[node] = word
-            node = heads[node - 1]
-        if node and reached_from[node] == word:
-            return min(_chain(node, heads))
+        chain = set[int]()
+        while word not in ends_at_root:
+            if word in chain:
+                return word
+            chain.add(word)
+            word = heads[word - 1]
+        ends_at_root |= chain
     return None
 
 
-def _chain(start: int, heads: Sequence[int]) -> list[int]:
-    """The words of the cycle through ``start``."""
-    words = [start]
-    while heads[words[-1] - 1] != start:
-        words.append(heads[words[-1] - 1])
-    return words
-
-
-def projectivise(heads: Sequence[int]) -> tuple[tuple[int, ...], int]:
-    """Heads without crossing arcs, and the number of lifts.
+def projectivise(heads: Sequence[int]) -> tuple[int, ...]:
+    """Heads without crossing arcs.
 
     While there are non-projective arcs, the shortest one (the leftmost dependent among equals) is lifted: its dependent
     moves up to the head of its head. An arc is projective when its head dominates all words between its ends.
     """
     lifted = list(heads)
-    num_lifts = 0
     while (dependent := _shortest_crossing(lifted)) is not None:
         lifted[dependent - 1] = lifted[lifted[dependent - 1] - 1]
-        num_lifts += 1
-    return tuple(lifted), num_lifts
+    return tuple(lifted)
 
 
 def _shortest_crossing(heads: Sequence[int]) -> int | None:
     """The dependent of the shortest non-projective arc, or None."""
-    entry, leave = _visits(heads)
-    best: tuple[int, int] | None = None
+    dependents = _dependents(heads)
+    order, todo = list[int](), [0]  # nodes in preorder
+    while todo:
+        order.append(todo.pop())
+        todo += dependents[order[-1]]
+    entry, leave = [0] * len(order), [0] * len(order)  # of a node: its place, and that behind all that it dominates
+    for place, node in enumerate(order):
+        entry[node] = place
+    for node in reversed(order):
+        leave[node] = max([entry[node] + 1, *(leave[dependent] for dependent in dependents[node])])
+    crossing = []
     for dependent, head in enumerate(heads, 1):
-        length = abs(dependent - head)
-        if head == 0 or length == 1 or (best and length >= best[0]):
-            continue
-        between = entry[min(dependent, head) + 1 : max(dependent, head)]
-        if min(between) < entry[head] or max(between) >= leave[head]:
-            best = (length, dependent)
-    return best[1] if best else None
+        between = entry[min(dependent, head) + 1 : max(dependent, head)] if head else []
+        if between and (min(between) < entry[head] or max(between) >= leave[head]):
+            crossing.append((len(between), dependent))
+    return min(crossing)[1] if crossing else None
 
 
 def _dependents(heads: Sequence[int]) -> list[list[int]]:
@@ -195,25 +142,6 @@ def _dependents(heads: Sequence[int]) -> list[list[int]]:
     for dependent, head in enumerate(heads, 1):
         dependents[head].append(dependent)
     return dependents
-
-
-def _visits(heads: Sequence[int]) -> tuple[list[int], list[int]]:
-    """For each node, its number in a preorder, and that of the first node after those that it dominates."""
-    dependents = _dependents(heads)
-    order: list[int] = []
-    todo = [0]
-    while todo:
-        node = todo.pop()
-        order.append(node)
-        todo += dependents[node]
-    entry = [0] * len(order)
-    leave = [0] * len(order)
-    for visit, node in enumerate(order):
-        entry[node] = visit
-    for visit in range(len(order) - 1, -1, -1):
-        node = order[visit]
-        leave[node] = max([visit + 1, *(leave[dependent] for dependent in dependents[node])])
-    return entry, leave
 
 
 def to_constituency(sentence: DependencySentence, *, labels: Literal["plain", "upos"] = "plain") -> Tree:
@@ -225,9 +153,8 @@ def to_constituency(sentence: DependencySentence, *, labels: Literal["plain", "u
 
     Raises ``InputError`` for another choice of ``labels``.
     """
-    if labels not in ("plain", "upos"):
-        raise InputError(f"labels={labels!r}", remedy='choose "plain" or "upos"')
-    heads, _ = projectivise(sentence.heads)
+    check_choice("labels", labels, ("plain", "upos"))
+    heads = projectivise(sentence.heads)
     dependents = _dependents(heads)
     flat: list[str | tuple[str, int]] = []
     todo = [(dependents[0][0], True)]  # a word, and whether with its dependents

@@ -38,7 +38,7 @@ def tree_from_distances(
     builder: Literal["unbiased", "biased"] = "unbiased",
     label: str = "X",
 ) -> Tree:
-    """The binary tree that splits where the distance is largest, the leftmost of equals first. Takes linear time.
+    """The binary tree that splits where the distance is largest, the leftmost of equals first.
 
     ``unbiased`` splits into ``(words before i) (words from i on)`` and never looks at ``distances[0]``; every binary
     tree can be built. ``biased`` is the builder that was published with PRPN,
@@ -54,56 +54,21 @@ def tree_from_distances(
         raise ValueError(f"the distance of word {int(np.isnan(values).argmax())} is not a number")
     if builder not in ("unbiased", "biased"):
         raise ValueError(f'builder {builder!r}: choose "unbiased" or "biased"')
-    if len(words) == 1:
-        return Tree(label, words)
-    return _split_between(words, values, label) if builder == "unbiased" else _split_around(words, values, label)
-
-
-def _maximum_tree(values: list[float]) -> tuple[int, list[int], list[int]]:
-    """The position of the maximum, and for each position those of the maxima left and right of it (-1: none).
-
-    Each position splits the range in which it has the maximum: the Cartesian tree, by the stack of positions that no
-    later value exceeds.
-    """
-    left, right = [-1] * len(values), [-1] * len(values)
-    rightmost: list[int] = []
-    for i, value in enumerate(values):
-        while rightmost and values[rightmost[-1]] < value:
-            left[i] = rightmost.pop()
-        if rightmost:
-            right[rightmost[-1]] = i
-        rightmost.append(i)
-    return rightmost[0], left, right
-
-
-def _split_between(words: Sequence[str], values: NDArray[np.float64], label: str) -> Tree:
-    top, left, right = _maximum_tree(values[1:].tolist())
-    flat: list[str | tuple[str, int]] = []
-    todo = [(top, 0)]  # a split (-1: none), and the first word of the range
+    if builder == "unbiased":
+        return tree_from_splits(words, lambda start, end: start + 1 + int(values[start + 1 : end].argmax()), label)
+    flat: list[str | tuple[str, int]] = [(label, 1)] if len(words) == 1 else []
+    todo = [(0, len(words), False)]  # words from start to end (excluded), and whether the split is before the first
     while todo:
-        split, start = todo.pop()
-        if split < 0:
-            flat.append(words[start])
-        else:
+        start, end, is_split = todo.pop()
+        place = start if is_split else start + int(values[start:end].argmax())
+        if start < place:
             flat.append((label, 2))
-            todo += [(right[split], split + 1), (left[split], start)]
-    return from_flat(flat)
-
-
-def _split_around(words: Sequence[str], values: NDArray[np.float64], label: str) -> Tree:
-    top, left, right = _maximum_tree(values.tolist())
-    flat: list[str | tuple[str, int]] = []
-    todo = [(top, False)]  # a position, and whether the words left of it are done
-    while todo:
-        position, left_done = todo.pop()
-        if not left_done and left[position] >= 0:
-            flat.append((label, 2))
-            todo += [(position, True), (left[position], False)]
-        elif right[position] >= 0:
-            flat += [(label, 2), words[position]]
-            todo.append((right[position], False))
+            todo += [(place, end, True), (start, place, False)]
+        elif place + 1 < end:
+            flat += [(label, 2), words[place]]
+            todo.append((place + 1, end, False))
         else:
-            flat.append(words[position])
+            flat.append(words[place])
     return from_flat(flat)
 
 

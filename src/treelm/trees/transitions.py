@@ -7,13 +7,14 @@ after it (Liu & Zhang 2017).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
 from treelm.trees.tree import Tree
 
 SHIFT: Final = 0
@@ -28,18 +29,9 @@ def finish_action(num_labels: int) -> int:
     return FIRST_NT + num_labels
 
 
-def action_name(action: int, labels: Sequence[str]) -> str:
-    """An action as people write it: ``SHIFT``, ``REDUCE``, ``NT(X)`` or ``FINISH``."""
-    if action in (SHIFT, REDUCE):
-        return "REDUCE" if action else "SHIFT"
-    if FIRST_NT <= action < finish_action(len(labels)):
-        return f"NT({labels[action - FIRST_NT]})"
-    return "FINISH" if action == finish_action(len(labels)) else f"action {action}"
-
-
 def to_actions(tree: Tree, label_index: Mapping[str, int], order: Order = "top-down") -> list[int]:
     """The actions that build the tree. Raises ``InputError`` for a label that ``label_index`` does not hold."""
-    _check_order(order)
+    check_choice("order", order, get_args(Order))
     actions: list[int] = []
     todo: list[Tree | str | int] = [tree]
     while todo:
@@ -60,11 +52,6 @@ def to_actions(tree: Tree, label_index: Mapping[str, int], order: Order = "top-d
     return [*actions, finish_action(len(label_index))] if order == "in-order" else actions
 
 
-def _check_order(order: str) -> None:
-    if order not in ("top-down", "in-order"):
-        raise InputError(f"order {order!r}", remedy='choose "top-down" or "in-order"')
-
-
 def _open_action(label: str, label_index: Mapping[str, int]) -> int:
     index = label_index.get(label)
     if index is None:
@@ -75,101 +62,31 @@ def _open_action(label: str, label_index: Mapping[str, int]) -> int:
 def from_actions(
     actions: Sequence[int] | NDArray[np.integer], words: Sequence[str], labels: Sequence[str], order: Order = "top-down"
 ) -> Tree:
-    """The tree that the actions build over the words; raises ``ValueError`` saying what is wrong at which action."""
-    _check_order(order)
-    stack = _Stack(words, labels)
-    step = stack.open_after_first_child if order == "in-order" else stack.open_before_children
+    """The tree that the actions build over the words; raises ``ValueError`` that names the first impossible action."""
+    check_choice("order", order, get_args(Order))
+    in_order, finish = order == "in-order", finish_action(len(labels))
+    stack: list[tuple[str, list[Tree | str]]] = [("", [])]  # open constituents; the lowest holds what is in none
+    coming, has_ended = deque(words), False
     for position, action in enumerate(np.asarray(actions, dtype=np.int64).tolist()):
-        problem = stack.apply(action, step, may_finish=order == "in-order")
-        if problem:
-            raise ValueError(f"action {position}, {action_name(action, labels)}: {problem}")
-    return stack.result(must_finish=order == "in-order")
-
-
-class _Stack:
-    """The stack that a sequence of actions has built so far. Methods give the problem, or None."""
-
-    def __init__(self, words: Sequence[str], labels: Sequence[str]) -> None:
-        self._words = words
-        self._labels = labels
-        self._num_shifted = 0
-        self._open: list[tuple[str, list[Tree | str]]] = []
-        self._complete: Tree | str | None = None  # outside any open constituent
-        self._finished = False
-
-    def apply(self, action: int, open_constituent: Callable[[str], str | None], *, may_finish: bool) -> str | None:
-        if self._finished:
-            return "the sentence has ended"
-        if action == SHIFT:
-            return self._shift()
-        if action == REDUCE:
-            return self._reduce()
-        if FIRST_NT <= action < FIRST_NT + len(self._labels):
-            return open_constituent(self._labels[action - FIRST_NT])
-        if may_finish and action == finish_action(len(self._labels)):
-            return self._finish()
-        return f"no such action among {len(self._labels)} labels"
-
-    def _shift(self) -> str | None:
-        if self._num_shifted == len(self._words):
-            return f"no word left of {len(self._words)}"
-        self._num_shifted += 1
-        return self._add(self._words[self._num_shifted - 1])
-
-    def _add(self, node: Tree | str) -> str | None:
-        if self._open:
-            self._open[-1][1].append(node)
-        elif self._complete is None:
-            self._complete = node
+        label, children = stack[-1]
+        is_open = len(stack) > 1
+        if action == SHIFT and coming and (is_open or (in_order and not children)):
+            children.append(coming.popleft())
+        elif action == REDUCE and is_open and children:
+            stack.pop()
+            stack[-1][1].append(Tree(label, children))
+        elif FIRST_NT <= action < finish and not in_order and (is_open or not children):
+            stack.append((labels[action - FIRST_NT], []))
+        elif FIRST_NT <= action < finish and in_order and len(children) > is_open and not has_ended:
+            stack.append((labels[action - FIRST_NT], [children.pop()]))
+        elif action == finish and in_order and not is_open and children and not has_ended:
+            has_ended = True
         else:
-            return "no constituent is open"
-        return None
-
-    def _reduce(self) -> str | None:
-        if not self._open:
-            return "no constituent is open"
-        label, children = self._open[-1]
-        if not children:
-            return f"constituent {label} has no children"
-        self._open.pop()
-        return self._add(Tree(label, children))
-
-    def open_before_children(self, label: str) -> str | None:
-        if self._complete is not None:
-            return "the tree is complete"
-        self._open.append((label, []))
-        return None
-
-    def open_after_first_child(self, label: str) -> str | None:
-        first_child: Tree | str
-        if self._open:
-            siblings = self._open[-1][1]
-            if len(siblings) < 2:
-                return "no completed first child"
-            first_child = siblings.pop()
-        elif self._complete is None:
-            return "no completed first child"
-        else:
-            first_child, self._complete = self._complete, None
-        self._open.append((label, [first_child]))
-        return None
-
-    def _finish(self) -> str | None:
-        if self._open or not isinstance(self._complete, Tree):
-            return "the tree is not complete"
-        self._finished = True
-        return None
-
-    def result(self, *, must_finish: bool) -> Tree:
-        if self._open:
-            raise ValueError(f"the actions end with {len(self._open)} open constituents, innermost {self._open[-1][0]}")
-        if not isinstance(self._complete, Tree):
-            raise ValueError("the actions end without a constituent")
-        if self._num_shifted < len(self._words):
-            raise ValueError(f"the actions end with {len(self._words) - self._num_shifted} words left")
-        if must_finish and not self._finished:
-            raise ValueError("the actions end without FINISH")
-        return self._complete
+            raise ValueError(f"action {position}, {action}: impossible with {len(stack) - 1} open constituents")
+    top = stack[0][1][0] if stack[0][1] else None
+    if len(stack) > 1 or coming or not isinstance(top, Tree) or has_ended != in_order:
+        raise ValueError(f"the actions end with {len(stack) - 1} open constituents and {len(coming)} words left")
+    return top
 
 
 def top_down_to_in_order(
@@ -182,10 +99,9 @@ def top_down_to_in_order(
     """In-order actions of many sentences from top-down ones; both flat.
 
     Sentence b is ``actions[offsets[b]:offsets[b + 1]]``. Every NT moves to just after its first child is complete, and
-    FINISH ends each sentence. When words are written in
-    several pieces with one SHIFT each, ``ends_word`` says of each SHIFT, in order, whether it ends its word; a first
-    child that is a word is complete with its last piece. The result has the dtype of ``actions``. Raises ``ValueError``
-    when a sentence is not one well-formed constituent. Takes n log n time without a loop over actions.
+    FINISH ends each sentence. When words are written in several pieces with one SHIFT each, ``ends_word`` says of each
+    SHIFT, in order, whether it ends its word; a first child that is a word is complete with its last piece. The result
+    has the dtype of ``actions``. Raises ``ValueError`` when a sentence is not one well-formed constituent.
     """
     starts: NDArray[np.int64] = np.asarray(offsets, dtype=np.int64)
     partner = partners(actions, starts)

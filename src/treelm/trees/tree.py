@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast, final
 
-from treelm.errors import InputError
-from treelm.trees.bracket_reader import escape, read_tree
+from treelm.errors import InputError, without_errors
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -112,8 +111,17 @@ class Tree:
 
     @staticmethod
     def parse(text: str) -> Tree:
-        """The tree that this text draws in brackets, words without tags, as ``str(tree)`` writes it."""
-        return read_tree(Tree, text)
+        """The tree that this text draws in brackets, words without tags, as ``str(tree)`` writes it.
+
+        Raises ``InputError`` unless it is one tree.
+        """
+        from treelm.trees.brackets import read_trees
+
+        read = read_trees(text, has_tags=False, strip_functions=False, unwrap=False)
+        found = [one.tree for one in without_errors(read, None)]
+        if len(found) != 1:
+            raise InputError(f"{len(found)} trees where one was expected", where="<text>", remedy="give one tree")
+        return found[0]
 
     def __copy__(self) -> Tree:
         """The tree itself, which never changes."""
@@ -185,6 +193,11 @@ def xml_characters(text: str) -> str:
 def _as_nested_tuple(label: str, children: Sequence[object]) -> tuple[object, ...]:
     """A node as svgling takes it."""
     return (xml_characters(label), *(xml_characters(one) if isinstance(one, str) else one for one in children))
+
+
+def escape(word: str) -> str:
+    """The word with round brackets written ``-LRB-`` and ``-RRB-``."""
+    return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def bracketed(tree: Tree, write_label: Callable[[str], str], write_word: Callable[[str], str]) -> str:

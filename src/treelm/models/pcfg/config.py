@@ -11,7 +11,7 @@ from treelm.configs import Number, Size, configuration, require
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.errors import InputError
 from treelm.models.bounds import InventoryConfig
-from treelm.trees.transforms import UNKNOWN_TAG
+from treelm.trees.brackets import UNKNOWN_TAG
 
 RuleForm = Literal["dense", "low-rank", "simple"]
 

@@ -21,7 +21,7 @@ from treelm.models.pcfg.interface import GrammarLM, read_tokens
 from treelm.models.pcfg.reading import choose_spans
 from treelm.models.pcfg.rules import Array, Ints, MarkovRules
 from treelm.models.scores import Loss, Losses
-from treelm.trees.transforms import UNKNOWN_TAG
+from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.tree import Tree, from_spans
 
 _UNLABELLED = "X"  # the label of a grammar that was counted from no trees
