@@ -1,4 +1,4 @@
-"""How much faster SOM's forms are than the naive one that computes all slots at every step, on one batch of gum-open.
+"""How much faster SOM is than its naive form, which computes all slots at every step, on one batch of gum-open.
 
 python benchmarks/som_forms.py --rounds 5 --json forms.json
 """
@@ -31,19 +31,16 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.layers.binary_structure import static_labels
 from treelm.models.layers.precision import MatmulPrecision, matmul_precision
 from treelm.models.som.config import SOMConfig
-from treelm.models.som.decide import Choose, sample
-from treelm.models.som.graph import lay_out
-from treelm.models.som.network import SOM
+from treelm.models.som.network import SOM, sample
+from treelm.models.som.plan import lay_out
 
 IntArray = NDArray[np.int64]
 PREDICTION_ERRORS = 0.13  # 1 - accuracy of p', Table 2
-Form = Literal["all slots", "lazy", "two passes"]
+Form = Literal["all slots", "lazy"]
 MEASURED: tuple[tuple[Form, MatmulPrecision], ...] = (
     ("all slots", "fp32"),
     ("lazy", "fp32"),
-    ("two passes", "fp32"),
     ("lazy", "bf16"),
-    ("two passes", "bf16"),
 )
 
 
@@ -100,7 +97,7 @@ def compare_forms(
     """Measure all forms in turns on one batch of dependency trees of so many words, without dropout.
 
     ``vocabulary_size`` counts the boundary. Every form computes words, p and p' under gold decisions (p' with errors
-    as of a trained network); the fast forms also draw their samples, which are then thrown away. Figures are medians.
+    as of a trained network); the fast form also draws its samples, which are then thrown away. Figures are medians.
     """
     som, batch = _world(size, num_slots, vocabulary_size, batch_size, num_words, corpus)
     runs = _runs(som, batch)
@@ -144,7 +141,7 @@ def _vocabulary(data: PreparedCorpus, size: int) -> WordVocabulary:
 
 def _runs(som: SOM, batch: SentenceBatch) -> dict[Form, Callable[[], Tensor]]:
     layout = lay_out(batch.token_offsets)
-    gold = static_labels(som.siblings(batch), som.config.num_slots)[0]
+    gold = static_labels(som.gold_siblings(batch), som.config.num_slots)[0]
     chosen = _with_errors(gold, som.config.num_slots)
     by_row, choices = gold[layout.sentences], layout.pack(chosen)
 
@@ -160,8 +157,7 @@ def _runs(som: SOM, batch: SentenceBatch) -> dict[Form, Callable[[], Tensor]]:
 
     return {
         "all slots": naive,
-        "lazy": lambda: _fast_loss(som, batch, choose, recomputes=False),
-        "two passes": lambda: _fast_loss(som, batch, choose, recomputes=True),
+        "lazy": lambda: som.losses(batch, choose=choose).total,
     }
 
 
@@ -171,15 +167,6 @@ def _with_errors(gold: IntArray, num_slots: int) -> IntArray:
     following = np.concatenate([gold[:, 1:], gold[:, -1:]], 1)
     anything = random.integers(np.maximum(gold - 1, 0), num_slots)
     return np.where(random.random(gold.shape) < PREDICTION_ERRORS, anything, following)
-
-
-def _fast_loss(som: SOM, batch: SentenceBatch, choose: Choose, *, recomputes: bool) -> Tensor:
-    before = SOM.recomputes
-    SOM.recomputes = recomputes
-    try:
-        return som.losses(batch, choose=choose).total
-    finally:
-        SOM.recomputes = before
 
 
 def _time(som: SOM, loss: Callable[[], Tensor], precision: MatmulPrecision) -> float:

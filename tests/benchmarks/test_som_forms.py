@@ -22,4 +22,4 @@ def test_all_forms_are_measured_in_one_run() -> None:
 def test_all_forms_compute_the_same_loss() -> None:
     som, batch = som_forms._world(8, 15, 50, 3, (5, 7), "gum-open")
     losses = [run().item() for run in som_forms._runs(som, batch).values()]
-    assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
+    assert losses == pytest.approx([losses[0]] * 2, rel=1e-5)

@@ -9,7 +9,7 @@ from treelm.corpora.readers import read_sentences
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.evaluation.tree_depth import slots_needed
 from treelm.models.layers.binary_structure import ANY_DEPTH, first_siblings, static_labels
-from treelm.models.som.graph import pad
+from treelm.models.som.plan import pad
 from treelm.trees.tree import Tree
 
 

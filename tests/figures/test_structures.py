@@ -31,7 +31,7 @@ from treelm.figures.trees import tree_drawing
 from treelm.models.base import LanguageModel
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
-from treelm.models.som.incremental import slot_spans
+from treelm.models.som.network import slot_spans
 from treelm.models.structures import Distances, SpanWeights, of_kind
 from treelm.trees.tree import MAX_SVG_HEIGHT, Tree
 

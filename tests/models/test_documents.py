@@ -138,10 +138,10 @@ def test_som_reads_it_in_the_boundary_s_place() -> None:
     given = [som_tree(size, random.Random(1)) for size in (3, 1, 4)]
     batch = with_preceding(batch_of(given, vocabulary=8), PRECEDING[1:4])
     reading = model.read(batch)
-    log_probs = model.token_log_probs(batch, reading)
+    log_probs = model.token_log_probs(reading)
     starts = torch.stack([plain_start(model, before) for before in PRECEDING[1:4]])
     for number in range(3):
-        own = reading.layout.of_row(int(np.argsort(reading.layout.sentences)[number]))
+        own = reading.layout.rows == np.argsort(reading.layout.sentences)[number]
         state = model.start_from(starts[number : number + 1].detach())
         first = model.input_norm(model.embedding[model.boundary] + starts[number])
         torch.testing.assert_close(state.candidates[0, -1], first)

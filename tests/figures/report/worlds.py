@@ -23,7 +23,7 @@ from treelm.evaluation.human.garden_paths import EffectInBits
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.results import circuits
-from treelm.models.som.incremental import slot_spans
+from treelm.models.som.network import slot_spans
 from treelm.models.structures import Distances, SpanWeights
 from treelm.trees.trivial import left_branching, right_branching
 

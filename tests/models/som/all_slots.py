@@ -15,9 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.models.som.cells import apply_cell
-from treelm.models.som.graph import pad
 from treelm.models.som.network import SOM
+from treelm.models.som.plan import pad
 
 IntArray = NDArray[np.int64]
 
@@ -89,7 +88,7 @@ def _read_step(
     below, columns = inputs, []
     weights = som.cell.weights()
     for slot in range(num_slots):
-        composed = apply_cell(weights, below, memory[:, slot])
+        composed = weights.apply(below, memory[:, slot])
         below = torch.where((theta <= slot)[:, None], composed, inputs)
         columns.append(below)
     return log_p, memory, torch.stack(columns, 1)
@@ -100,10 +99,10 @@ def _predict_step(som: SOM, memory: Tensor, candidates: Tensor, theta: Tensor, c
     slots = torch.arange(som.config.num_slots)
     if som.prediction_cell is None or som.prediction is None:
         return candidates.new_zeros(candidates.shape[:2]), candidates[:, -1]
-    scores = som.prediction(som.for_scoring(candidates.flatten(0, 1))).view(-1, len(slots))
+    scores = som.prediction(som.for_scoring(candidates.flatten(0, 1)), som.dropout).view(-1, len(slots))
     log_q = scores.masked_fill(slots < theta[:, None] - 1, -torch.inf).log_softmax(1)
     state, weights = torch.zeros_like(memory[:, 0]), som.prediction_cell.weights()
     for slot in reversed(range(len(slots))):
         read = torch.where((choice == slot)[:, None], candidates[:, slot], memory[:, slot])
-        state = torch.where((choice <= slot)[:, None], apply_cell(weights, state, read), state)
+        state = torch.where((choice <= slot)[:, None], weights.apply(state, read), state)
     return log_q, state

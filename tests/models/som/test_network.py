@@ -15,19 +15,16 @@ from tests.models.som.all_slots import AllSlots, all_slots_losses
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.som.config import SOMConfig
-from treelm.models.som.decide import sample
-from treelm.models.som.memory import MemoryReading
-from treelm.models.som.network import SOM
-from treelm.models.som.sweep import CellTape
+from treelm.models.som.network import SOM, MemoryReading, sample
 
 TOLERANCE = {"rtol": 0, "atol": 1e-10}
 
 
 def naive(network: SOM, batch: SentenceBatch, reading: MemoryReading, empty_value: float = 0.0) -> AllSlots:
     layout, num_slots = reading.layout, network.config.num_slots
-    choices = reading.choices if reading.choices is not None else np.full(layout.num_positions, num_slots - 1)
-    first = int(layout.num_alive[0])
-    decisions = worlds.padded(reading.graph.decisions, layout, fill=num_slots - 1)
+    choices = reading.choices if reading.choices is not None else np.full(len(layout.times), num_slots - 1)
+    first = len(layout.sentences)
+    decisions = worlds.padded(reading.decisions, layout, fill=num_slots - 1)
     return all_slots_losses(
         network,
         batch,
@@ -59,12 +56,8 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("recomputes", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_loss_and_all_gradients_equal_the_naive_form(
-    variant: dict[str, Any], recomputes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SOM, "recomputes", recomputes)
+def test_loss_and_all_gradients_equal_the_naive_form(variant: dict[str, Any]) -> None:
     network = worlds.som(**variant)
     batch = worlds.batch(network)
     torch.manual_seed(3)
@@ -83,10 +76,10 @@ def test_every_distribution_and_hidden_vector_equals_the_naive_form(num_slots: i
     network = worlds.som(num_slots=num_slots)
     batch = worlds.batch(network)
     reading = network.read(batch)
-    assert len(set(reading.graph.decisions.tolist())) > 2
+    assert len(set(reading.decisions.tolist())) > 2
     plain = naive(network, batch, reading)
     layout = reading.layout
-    times, rows = layout.times(), layout.sentences[layout.rows()]
+    times, rows = layout.times, layout.sentences[layout.rows]
     torch.testing.assert_close(reading.hidden, plain.hidden[times, rows], **TOLERANCE)
     assert reading.log_p_prediction is not None
     torch.testing.assert_close(reading.log_p_prediction, plain.log_p_prediction[times, rows], **TOLERANCE)
@@ -97,7 +90,7 @@ def test_every_distribution_and_hidden_vector_equals_the_naive_form(num_slots: i
 def test_overflow_occurs_in_the_small_memories_that_are_compared() -> None:
     network = worlds.som(num_slots=3)
     reading = network.read(worlds.batch(network, lengths=(9, 9, 9, 9)))
-    assert (reading.graph.decisions == 0).any()
+    assert (reading.decisions == 0).any()
 
 
 def test_nan_in_empty_slots_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,16 +98,9 @@ def test_nan_in_empty_slots_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     batch = worlds.batch(network)
     torch.manual_seed(3)
     clean = gradients(network, network.losses(batch).total)
-    reserve = CellTape.reserve
-
-    def poison(tape: CellTape, num_nodes: int) -> None:
-        reserve(tape, num_nodes)
-        for name in ("hidden", "gates", "normalised", "deviation"):
-            getattr(tape, name)[num_nodes:] = torch.nan
-
-    monkeypatch.setattr(CellTape, "reserve", poison)
-    empty_like = torch.empty_like
+    empty_like, new_empty = torch.empty_like, torch.Tensor.new_empty
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: new_empty(*a, **k).fill_(torch.nan))
     torch.manual_seed(3)
     losses = network.losses(batch)
     assert torch.isfinite(losses.total)
@@ -280,11 +266,7 @@ def test_dropout_is_the_same_while_deciding_and_in_the_loss() -> None:
     torch.testing.assert_close(reading.log_p, torch.cat(seen), **TOLERANCE)
 
 
-@pytest.mark.parametrize("recomputes", [False, True])
-def test_gradients_under_dropout_are_those_of_finite_differences(
-    recomputes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SOM, "recomputes", recomputes)
+def test_gradients_under_dropout_are_those_of_finite_differences() -> None:
     network = worlds.som(dropout=0.3, embedding_dropout=0.2, output_dropout=0.3, oracle="static")
     batch = worlds.batch(network, lengths=(6, 4))
 
@@ -326,8 +308,8 @@ def test_a_few_steps_of_training_fit_one_batch() -> None:
         losses = network.losses(batch)
     assert losses.terms["parse"].sum.item() / losses.terms["parse"].count < 0.2
     assert losses.terms["word"].sum.item() / losses.terms["word"].count < 0.5
-    gold = network.read(batch, gold=True).graph.decisions
-    assert (network.read(batch).graph.decisions == gold).mean() > 0.9
+    gold = network.read(batch, gold=True).decisions
+    assert (network.read(batch).decisions == gold).mean() > 0.9
 
 
 def test_bad_sizes_are_refused_with_field_value_and_remedy() -> None:

@@ -14,8 +14,8 @@ from tests.models.rnng.worlds import Tokens
 from tests.models.som import plain
 from treelm.errors import InputError
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
-from treelm.models.som.decide import EMPTY, DynamicOracle, PrintedOracle
-from treelm.models.som.graph import pad
+from treelm.models.som.oracle import EMPTY, DynamicOracle, PrintedOracle
+from treelm.models.som.plan import pad
 
 MANY = 10**6  # slots, when depth must not matter
 ENDS = np.ones(50, bool)

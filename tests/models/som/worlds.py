@@ -40,7 +40,7 @@ def sentences(lengths: tuple[int, ...] = (7, 3, 9, 1, 5), seed: int = 1) -> list
 
 def padded(values: Any, layout: Any, *, skip: int = 0, fill: int) -> Any:
     """Packed values (P - skipped first positions,) as (B, T), in the batch's order of sentences."""
-    full = np.full((len(layout.sentences), layout.num_steps), fill)
-    rows, times = layout.rows(), layout.times()
+    full = np.full((len(layout.sentences), len(layout.num_alive)), fill)
+    rows, times = layout.rows, layout.times
     full[layout.sentences[rows[skip:]], times[skip:]] = values
     return full

@@ -1,0 +1,205 @@
+"""What the decisions of a batch determine: which vectors the cell composes, and in which order.
+
+Positions are packed by time, without padding. A sentence of n tokens has n + 1 of them: position 0 reads the sentence
+boundary ``<s>``, position t the t-th token; position t predicts token t + 1 and the last one the boundary again
+(``</s>``). Sentences are sorted by length, longest first, so those that are still alive at position t are the first
+``num_alive[t]`` rows, and the packed number of position t of row b is ``offsets[t] + b``.
+
+Every vector has a number in one bank: first the inputs x (P, as many as there are positions), then the results of the
+cell, in the order in which they are made. Node i is cell(first[i], second[i]): ``first`` is the candidate right below
+and ``second`` the memory's vector in the slot (Eq. 3, Shen et al. 2021). Only occupied slots are computed.
+
+For example, "<s> a b c" is read into N = 3 slots with the decisions 3, 2, 1, 2, which build (((<s> (a b)) c)):
+
+    t  input  theta  memory written              candidates                     nodes made
+    0  <s>    3      -                           2: x0                          -
+    1  a      2      2: x0                       1: x1, 2: n0                   n0 = cell(x1, x0)
+    2  b      1      1: x1                       0: x2, 1: n1, 2: n2            n1 = cell(x2, x1), n2 = cell(n1, x0)
+    3  c      2      2: n2, which covers <s> a b 1: x3, 2: n3                   n3 = cell(x3, n2)
+
+The bank is x0 x1 x2 x3 n0 n1 n2 n3. Level 0 has n0 and n1, level 1 has n2, level 2 has n3: of four nodes, two are
+computed at once, and in a batch the same levels of all sentences are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.models.layers.devices import plan_to_device, to_device
+from treelm.models.layers.levels import schedule, starts
+
+IntArray = NDArray[np.int64]
+NONE = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackedLayout:
+    """The packed order of a batch of B sentences: P positions, T of the longest. Row: a sentence in order of length."""
+
+    sentences: IntArray  # (B,) the sentence of each row
+    num_alive: IntArray  # (T,) rows that have a position t
+    offsets: IntArray  # (T + 1,)
+    rows: IntArray  # (P,) the row of every position
+    times: IntArray  # (P,) t of every position
+
+    def slice(self, t: int) -> slice:
+        """The packed numbers of position t of all rows that have it."""
+        return slice(int(self.offsets[t]), int(self.offsets[t + 1]))
+
+    def previous(self) -> IntArray:
+        """The position before, in the same sentence, for every position from t = 1 on: (P - B,)."""
+        later = len(self.sentences)
+        return self.offsets[self.times[later:] - 1] + self.rows[later:]
+
+    def pack(self, padded: IntArray) -> IntArray:
+        """Values (B, at least T) by sentence and time, in packed order: (P,)."""
+        return padded[self.sentences[self.rows], self.times]
+
+
+def lay_out(token_offsets: IntArray) -> PackedLayout:
+    """The layout of sentences whose tokens are bounded by these offsets (B + 1,)."""
+    lengths = np.diff(token_offsets)
+    num_alive = (lengths[:, None] >= np.arange(int(lengths.max(initial=-1)) + 1)).sum(0)
+    offsets = starts(num_alive)
+    times = np.repeat(np.arange(len(num_alive)), num_alive)
+    return PackedLayout(
+        sentences=np.argsort(-lengths, kind="stable"),
+        num_alive=num_alive,
+        offsets=offsets,
+        rows=np.arange(len(times)) - offsets[times],
+        times=times,
+    )
+
+
+def pad(values: IntArray, token_offsets: IntArray, *, first: int, last: int) -> IntArray:
+    """Flat values of tokens as (B, longest + 2): ``first``, the tokens of the sentence, then ``last`` to the end."""
+    lengths = np.diff(token_offsets)
+    padded = np.full((len(lengths), int(lengths.max(initial=0)) + 2), last, np.int64)
+    padded[:, 0] = first
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    padded[sentence, np.arange(len(values)) - token_offsets[sentence] + 1] = values
+    return padded
+
+
+class CellGraph(NamedTuple):
+    """n evaluations of a cell, numbered by level."""
+
+    first: Tensor  # (n,) the vector in the bank that each one reads as h
+    second: Tensor  # (n,) the vector that it reads as m
+    offsets: list[int]  # (levels + 1,) level k has the nodes offsets[k] to offsets[k + 1] - 1
+
+
+class MemoryGraph:
+    """Compositions of a batch, added step by step while decisions are being made. Vectors are numbers in the bank."""
+
+    def __init__(self, layout: PackedLayout, num_slots: int) -> None:
+        """Start with position 0 of every sentence: its input is the candidate of slot N - 1."""
+        num_rows, num_positions = len(layout.sentences), len(layout.times)
+        self._layout, self._num_slots = layout, num_slots
+        self._memory = np.full((num_rows, num_slots), NONE)
+        self.decisions = np.full(num_positions, num_slots)  # (P,) theta
+        self.written = np.full(num_positions, NONE)  # (P,) the vector written to slot theta; NONE at position 0
+        self.candidates = np.full((num_positions, num_slots), NONE)  # (P, N) NONE where the slot is empty
+        self.candidates[:num_rows, num_slots - 1] = np.arange(num_rows)
+        self._first, self._second = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        self.size = num_positions  # of the bank
+
+    def step(self, t: int, decisions: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+        """Take the decisions of step t >= 1 and yield its nodes, one slot a sentence at a time, as (first, second).
+
+        The k-th yield holds slot theta + k of the sentences that have it: deepest sentences first, so a shorter yield
+        continues the first rows of the one before. Numbers are given out in the order of the yields.
+        """
+        here = self._layout.slice(t)
+        rows = np.arange(len(decisions))
+        written = self.candidates[self._layout.slice(t - 1)][rows, decisions]
+        self._memory[rows, decisions] = written
+        self.decisions[here], self.written[here] = decisions, written
+        inputs = here.start + rows
+        is_kept = decisions > 0  # else the input stands in no slot and only lives on in candidate 0
+        self.candidates[inputs[is_kept], decisions[is_kept] - 1] = inputs[is_kept]
+        order = np.argsort(decisions, kind="stable")
+        lowest, below = decisions[order], inputs[order]
+        for height in range(self._num_slots - int(lowest[0])):
+            count = int(np.searchsorted(lowest, self._num_slots - height))
+            row, slot = order[:count], lowest[:count] + height
+            first, second = below[:count], self._memory[row, slot]
+            yield first, second
+            below = self.size + np.arange(count)
+            self.candidates[here.start + row, slot] = below
+            self._first.append(first)
+            self._second.append(second)
+            self.size += count
+
+    def by_level(self, device: torch.device) -> tuple[CellGraph, IntArray]:
+        """Number the nodes by level; returns their graph, and the old number of each node among the nodes."""
+        num_inputs = len(self.decisions)
+        first, second = np.concatenate(self._first), np.concatenate(self._second)
+        found = schedule(np.stack([first, second], 1) - num_inputs)
+        number = np.concatenate([np.arange(num_inputs), num_inputs + found.position, [NONE]])  # number[NONE] is NONE
+        self.candidates, self.written = number[self.candidates], number[self.written]
+        read, stored = (torch.from_numpy(number[numbers[found.order]]) for numbers in (first, second))
+        return plan_to_device(CellGraph(read, stored, found.offsets.tolist()), device), found.order
+
+
+def prediction_graph(
+    graph: MemoryGraph, layout: PackedLayout, choices: IntArray, num_slots: int, device: torch.device
+) -> tuple[CellGraph, Tensor]:
+    """The graph of the prediction network (Eq. 7) for slots theta' (P,), and the number of each prediction: (P,).
+
+    Writing slot theta renews one prefix state, the state after the slots N - 1 .. theta; the others stay. So a position
+    costs one prediction and at most one prefix state; a node's level is the number of slots above its own. Where the
+    slot chosen for prediction is the one that is written next, the prediction *is* the next prefix state. Prefix states
+    that no prediction stands on are left out. The bank starts with a zero vector, then the memory's bank.
+    """
+    parents, wanted = _prefixes(graph, layout, choices, num_slots)
+    needed = _needed(parents, wanted)
+    before = layout.previous()[needed - len(layout.sentences)]  # needed positions have one before
+    is_shared = choices[before] == graph.decisions[needed]
+    own = needed[~is_shared]  # positions with a prefix state that is no prediction
+    slots = np.concatenate([graph.decisions[own], choices])
+    order = np.argsort(-slots, kind="stable")
+    position = np.empty_like(order)
+    position[order] = 1 + graph.size + np.arange(len(order))
+    predictions = position[len(own) :]
+    number = np.zeros(len(parents) + 1, np.int64)  # of prefix states; number[NONE], the last, is the zero vector's
+    number[own] = position[: len(own)]
+    number[needed[is_shared]] = predictions[before[is_shared]]
+    values = np.take_along_axis(graph.candidates, choices[:, None], 1)[:, 0]
+    first = np.concatenate([number[parents[own]], number[wanted]])[order]
+    second = 1 + np.concatenate([graph.written[own], values])[order]
+    offsets = starts(np.bincount(num_slots - 1 - slots)).tolist()
+    made = CellGraph(torch.from_numpy(first), torch.from_numpy(second), offsets)
+    return plan_to_device(made, device), to_device(predictions, device)
+
+
+def _prefixes(graph: MemoryGraph, layout: PackedLayout, choices: IntArray, num_slots: int) -> tuple[IntArray, IntArray]:
+    """The position whose prefix state each position's own one continues, and the one that its prediction does: (P,)."""
+    parents, wanted = np.full((2, len(layout.times)), NONE)
+    current = np.full((len(layout.sentences), num_slots + 1), NONE)
+    for t in range(1, len(layout.num_alive)):
+        here = layout.slice(t)
+        decisions, rows = graph.decisions[here], np.arange(here.stop - here.start)
+        parents[here] = current[rows, decisions + 1]
+        current[rows, decisions] = here.start + rows
+        wanted[here] = current[rows, choices[here] + 1]
+    return parents, wanted
+
+
+def _needed(parents: IntArray, wanted: IntArray) -> IntArray:
+    """The prefix states that some prediction stands on."""
+    is_needed = np.zeros(len(parents), bool)
+    frontier = np.unique(wanted[wanted >= 0])
+    while len(frontier):
+        is_needed[frontier] = True
+        frontier = np.unique(parents[frontier])
+        frontier = frontier[frontier >= 0]
+        frontier = frontier[~is_needed[frontier]]
+    return np.flatnonzero(is_needed)
