@@ -9,7 +9,7 @@ import pytest
 from tests.papers.conftest import TABLE
 from treelm.errors import InputError
 from treelm.papers.data import FOLDER, DataRoot, data_sets
-from treelm.papers.declaration import load_paper, load_table, measured, paper_folder, paper_names, recipe_of
+from treelm.papers.declaration import load_paper, load_table, paper_folder, paper_names
 from treelm.papers.metrics import MinimalPairs
 from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
@@ -34,10 +34,8 @@ PRESENT = {
         ('heading = "UF1"', 'heding = "UF1"', "[[columns]] 2: unknown field 'heding'"),
         ('kind = "evaluate"', 'kind = "guess"', "[measures.words]: unknown kind 'guess'"),
         ('protocols = ["plain"]', 'protocols = ["simple"]', "[measures.trees]: unknown protocol 'simple'"),
-        ("_corpus, plain", "_corpus, wsj10", "[[rows]] 1: unknown metric of column trees 'unlabeled_f1_corpus, wsj10'"),
         ('recipe = "small.toml"\npublished', 'recipe = "none.toml"\npublished', "no such file"),
         ("read_attention=false", "reading=false", "unknown field 'reading'"),
-        ('baseline = "right-', 'baseline = "upright-', "[[rows]] 3: unknown baseline of column trees"),
         ("words = 57.3", "wrods = 57.3", "[[rows]] 4: unknown published 'wrods'"),
         ('kind = "evaluate"', 'max_sentences = 0\nkind = "evaluate"', "max_sentences = 0"),
         ('absent = "not', 'recipe = "small.toml"\nabsent = "not', "has recipe and absent"),
@@ -83,7 +81,7 @@ def test_tables_are_chosen_by_number(paper: Path, root: DataRoot) -> None:
 
 @pytest.mark.parametrize("name", paper_names())
 def test_shipped_declarations_load(name: str) -> None:
-    """Recipes, settings, metrics, baselines and names of data are checked by loading."""
+    """Recipes, settings and names of data are checked by loading; metrics by the tests of measures."""
     folder = paper_folder(name)
     root = DataRoot(None, data_sets(folder))
     tables = load_paper(folder, root.sets)
@@ -91,16 +89,20 @@ def test_shipped_declarations_load(name: str) -> None:
     assert folder == FOLDER / name
     plan = make_plan(tables, root, small=True, seeds=None)
     for planned in plan.tables:
-        for row in planned.rows:
+        for cell in planned.cells:
             is_of_wsj = (name, planned.table.name) == ("unsupervised", "table1")  # the next table is that of gum-open
-            assert row.row.absent or row.label.startswith("stand-in: gum-open") != is_of_wsj, (planned.table.name, row)
-            assert row.missing or not row.row.recipe or row.row.seeds or len(row.jobs) >= 3
+            assert cell.row.absent or cell.label.startswith("stand-in: gum-open") != is_of_wsj, (
+                planned.table.name,
+                cell,
+            )
+            assert cell.missing or not cell.row.recipe or cell.row.seeds or len(cell.jobs) >= 3
     full = make_plan(tables, root, small=False, seeds=None)
     for planned in full.tables:
-        for row in planned.rows:  # without data, nothing can be run in a paper's setting, and each row says why
-            missing = row.missing or next((cell.missing for cell in row.cells), "")
+        for cell in planned.cells:  # without data, nothing can be run in a paper's setting, and each cell says why
             if planned.table.data != "gum-open":
-                assert missing == row.row.absent if row.row.absent else missing.startswith("needs "), row.row.name
+                assert cell.missing == cell.row.absent if cell.row.absent else cell.missing.startswith("needs "), (
+                    cell.row
+                )
 
 
 @pytest.mark.parametrize("name", paper_names())
@@ -112,7 +114,7 @@ def test_stand_ins_have_the_units_of_their_label(name: str) -> None:
             named = re.search(r"(\d+) units", stand_in.label)
             for row in table.rows if named else ():
                 if row.recipe:
-                    config = load_recipe(*recipe_of(table, row, stand_in)).model.config
+                    config = load_recipe(*table.recipe(row, stand_in)).model.config
                     units = getattr(config, "hidden_size", getattr(config, "size", None))
                     assert units is None or units <= int(named[1]), (table.name, row.name)
 
@@ -122,7 +124,7 @@ def test_sg_score_of_som_variants() -> None:
     (table,) = load_paper(folder, DataRoot(None, data_sets(folder)).sets, ["2"])
     (column,) = (one for one in table.columns if one.metric == "sg_score")
     for row in table.rows:
-        config: Any = load_recipe(*recipe_of(table, row, None)).model.config
+        config: Any = load_recipe(*table.recipe(row, None)).model.config
         assert bool(table.metric(column, row)) == (config.word_loss and "gold trees" not in row.name), row.name
         assert column.name not in row.published  # the paper's table has none
 
@@ -150,7 +152,7 @@ def test_small_tables_have_ten_pairs_of_each_paradigm_of_blimp(name: str) -> Non
         for table in load_paper(folder, DataRoot(None, data_sets(folder)).sets)
         for stand_in in table.stand_ins
         for row in table.rows
-        for _, measure, _ in measured(table, row, stand_in)
+        for _, measure, _ in table.measured(row, stand_in)
         if isinstance(measure, MinimalPairs)
     ]
     assert len(found) >= 4

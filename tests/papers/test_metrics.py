@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,21 +21,13 @@ from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.prpn.network import PRPN
 from treelm.models.search.config import SearchOptions
 from treelm.papers.data import DataRoot, data_sets
-from treelm.papers.declaration import load_paper, paper_folder, paper_names, recipe_of
-from treelm.papers.metrics import (
-    Depth,
-    Distances,
-    Evaluate,
-    Measure,
-    MinimalPairs,
-    ScoringSpeed,
-    SearchSpeed,
-    Splits,
-    Structure,
-    Subject,
-    SyntaxGym,
-    TrainingSpeed,
-)
+from treelm.papers.declaration import load_paper, paper_folder, paper_names
+from treelm.papers.metrics import Subject, Training
+from treelm.papers.metrics.base import Measure
+from treelm.papers.metrics.runs import MinimalPairs, SyntaxGym
+from treelm.papers.metrics.shapes import Depth, Splits
+from treelm.papers.metrics.speed import ScoringSpeed, SearchSpeed, TrainingSpeed
+from treelm.papers.metrics.trees import Distances, Evaluate, Structure
 from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
 
@@ -43,43 +36,52 @@ OLD_RUNS = {"transformer": "transformer-treereg"}  # for a row with TreeReg's me
 KEPT = Path(__file__).parents[1] / "legacy"
 
 
+UNTRIED = {
+    SyntaxGym: r"sg_score|circuit, (Agreement|Center Embedding|Garden-Path Effects|Gross Syntactic State|Licensing"
+    r"|Long-Distance Dependencies)",
+    MinimalPairs: "accuracy",
+    ScoringSpeed: "words_per_cpu_second",
+    TrainingSpeed: "(sentences|words)_per_(cpu_)?second|peak_memory_mb",
+    Structure: r"(sentence|corpus) f1|against (left|right)-branching|seeds agree|recall, (NP|VP|PP|S|SBAR|ADJP|ADVP)"
+    r"|f1, spans of (2|5|6-10)|f1, sentences of (11-20|31-40)",
+    Training: "(cpu|wall)_seconds|epochs|parameters|dev_loss_nats_per_word|dev_perplexity",
+}
+"""Metrics of measures that take long, or are of the log of training."""
+
+
 def tried() -> list[Any]:
     """The measures of each system's rows, and of data alone, with the metrics that are shown of them."""
     found: dict[tuple[str, Measure, bool], set[str]] = {}
     for paper in paper_names():
         folder = paper_folder(paper)
         root = DataRoot(None, data_sets(folder))
-        tables = load_paper(folder, root.sets)
-        for table, planned in zip(tables, make_plan(tables, root, small=True, seeds=1).tables, strict=True):
-            for row in planned.rows:
-                is_usual = row.row.recipe and not any(one.startswith("model.") for one in row.row.settings)
-                recipe = recipe_of(table, row.row, table.stand_ins[-1])
-                system = load_recipe(*recipe).model.system if is_usual else ""
-                for cell in row.cells:
-                    small = _small(cell.measure)
-                    if small is not None and not cell.missing and (system or cell.baseline):
-                        found.setdefault((system, small, bool(cell.baseline)), set()).add(cell.metric)
+        for planned in make_plan(load_paper(folder, root.sets), root, small=True, seeds=1).tables:
+            for cell in planned.cells:
+                row, table = cell.row, planned.table
+                if cell.missing or cell.measure is None or any(one.startswith("model.") for one in row.settings):
+                    continue
+                if names := UNTRIED.get(type(cell.measure)):  # type: ignore[call-overload]
+                    assert re.fullmatch(names, cell.metric), (paper, table.name, cell.metric)
+                    continue
+                system = load_recipe(*table.recipe(row, table.stand_ins[-1])).model.system if row.recipe else ""
+                found.setdefault((system, _small(cell.measure), not row.recipe), set()).add(cell.metric)
     return [pytest.param(*key, metrics, id=f"{key[0]}-{number}") for number, (key, metrics) in enumerate(found.items())]
 
 
-def _small(measure: Measure) -> Measure | None:
-    """The measure on a few sentences; None of those that take long, or are of the log of training."""
+def _small(measure: Measure) -> Measure:
+    """The measure on a few sentences."""
     match measure:
         case Evaluate():
             widths = {"action_beam": 4, "word_beam": 2, "fast_track": 1}
             return replace(measure, max_sentences=FEW, stream_rows=1, **widths)
         case Splits():
-            return replace(
-                measure, max_sentences=FEW, seeds=2, settings=("model.hidden_size=8", "model.embedding_size=8")
-            )
+            settings = ("model.hidden_size=8", "model.embedding_size=8")
+            return replace(measure, max_sentences=FEW, seeds=2, settings=settings)
         case SearchSpeed():
             return replace(measure, action_beam=4, word_beam=2, fast_track=1, sentences_at_once=1)
         case Depth() | Distances():
             return replace(measure, max_sentences=FEW)
-        case _:
-            kinds = SyntaxGym | MinimalPairs | ScoringSpeed | TrainingSpeed | Structure  # the last: test_learned.py
-            assert isinstance(measure, kinds) or type(measure).__name__ == "Training"
-            return None
+    raise AssertionError(measure)
 
 
 @pytest.mark.parametrize(("system", "measure", "is_baseline", "metrics"), tried())
@@ -90,14 +92,12 @@ def test_the_metrics_of_shipped_tables_are_measured(
     if is_baseline:
         found = measure.of_data(root, "gum-open").baselines
         assert metrics <= {metric for values in found.values() for metric in values}
-        assert set(found) <= set(measure.baselines())
         return
     subject = Subject(KEPT / OLD_RUNS.get(system, system), root, "gum-open")
     beside = set(subject.run.parent.iterdir())
     values = measure.of_run(subject).values
     assert set(subject.run.parent.iterdir()) == beside  # the folder of a shipped model is not ours to write in
     assert metrics - set(values) <= {"bits_per_character_with_end, in a stream"}  # its model is of words
-    assert set(values) <= set(measure.metrics())
 
 
 def test_search_without_sentences_is_an_error() -> None:
@@ -127,7 +127,6 @@ def test_trees_without_scores_are_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     found = alone.of_run(subject).values
     assert set(expected) - set(found) == {"perplexity_per_word_with_end"}
     assert found == {name: expected[name] for name in found}
-    assert set(alone.metrics()) == set(whole.metrics()) - {name for name in whole.metrics() if "_per_" in name}
     with pytest.raises(InputError, match=r"perplexity = false, but lstm .*remove perplexity = false"):
         alone.of_run(replace(subject, run=KEPT / "lstm"))
 
@@ -148,7 +147,6 @@ def test_useless_distances_are_counted_in_percent(tmp_path: Path) -> None:
     found = measure.of_run(subject).values
     assert 0 < found["saturated gates"] < 100
     assert list(found.values()) == [100 * shares.zero, 100 * shares.equal, 100 * shares.saturated]
-    assert tuple(found) == tuple(measure.metrics())
 
     dead = lm.parser
     assert dead is not None
@@ -182,7 +180,7 @@ def test_minimal_pairs_are_counted_in_percent(pairs_root: DataRoot) -> None:
     need("lstm-gum-open")
     subject = Subject(shipped_folder("lstm-gum-open"), pairs_root, "gum-open")
     measure = MinimalPairs(data="blimp")
-    assert measure.data_names() == ("blimp",)
+    assert (measure.own_data, SyntaxGym().own_data) == ("blimp", "")
     score = subject.model(SearchOptions()).score([good.replace(".", " .") for _, good, _ in PAIRS])
     bad = subject.model(SearchOptions()).score([bad.replace(".", " .") for _, _, bad in PAIRS])
     correct = [one.log_probs.sum() > other.log_probs.sum() for one, other in zip(score, bad, strict=True)]
@@ -214,7 +212,6 @@ def test_suites_and_their_circuits_are_scored() -> None:
     need("lstm-gum-open")
     measure = SyntaxGym(suites=("number_prep",))
     values = measure.of_run(Subject(shipped_folder("lstm-gum-open"), DataRoot(None, {}), "gum-open")).values
-    assert set(values) <= set(measure.metrics())
     assert 0 <= values["suite, number_prep"] <= 100
 
 
@@ -223,8 +220,8 @@ def test_training_is_measured_in_a_process_of_its_own() -> None:
     subject = Subject(shipped_folder("lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
     measure = TrainingSpeed(seconds=0.01)
     values = measure.of_run(subject).values
-    assert set(values) == set(measure.metrics())
-    assert all(value > 0 for value in values.values())
+    assert values["words_per_cpu_second"] > 0
+    assert values["peak_memory_mb"] > 0
 
 
 def test_scoring_speed_by_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,4 +233,3 @@ def test_scoring_speed_by_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     values = measure.of_run(subject).values
     num_words = sum(len(one.words) for one in measure.sentences(subject.recipe.data))
     assert values == {"words_per_second": num_words / 2, "words_per_cpu_second": num_words / 4}
-    assert set(values) == set(measure.metrics())

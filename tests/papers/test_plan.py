@@ -13,18 +13,18 @@ def test_tables_share_runs(table: Table, root: DataRoot) -> None:
     other = replace(table, name="table2", columns=table.columns[:1])
     alone, both = (make_plan(tables, root, small=True, seeds=3) for tables in ([table], [table, other]))
     assert alone.jobs == both.jobs
-    assert len([job for job in alone.jobs.values() if job.run]) == 6
+    assert len([job for job in alone.jobs.values() if job.recipe]) == 6
 
 
 def test_seeds_come_one_after_the_other(table: Table, root: DataRoot) -> None:
     plan = make_plan([table], root, small=True, seeds=2)
-    seeds = [job.run.seed if job.run else 0 for job in plan.jobs.values()]
+    seeds = [job.seed for job in plan.jobs.values()]
     assert seeds == [0, 1, 1, 2, 2]
 
 
 def test_run_name_depends_on_recipe_not_paths(table: Table, root: DataRoot, paper: Path) -> None:
     def names(table: Table, root: DataRoot) -> set[str]:
-        return {name for name, job in make_plan([table], root, small=True, seeds=1).jobs.items() if job.run}
+        return {name for name, job in make_plan([table], root, small=True, seeds=1).jobs.items() if job.recipe}
 
     moved = paper.parent / "moved"
     (paper.parent / "corpora").rename(moved)
@@ -40,19 +40,18 @@ def test_run_name_depends_on_recipe_not_paths(table: Table, root: DataRoot, pape
 
 def test_row_without_data_names_source(table: Table, root: DataRoot) -> None:
     plan = make_plan([table], root, small=False, seeds=None)
-    whole, without, branching, absent = plan.tables[0].rows
     needed = "needs large (many sentences): the publisher; as large in the folder of --data"
-    assert (whole.missing, without.missing, branching.cells[0].missing) == (needed,) * 3
-    assert absent.missing == "not a system of treelm"
+    missing = {cell.row.name: cell.missing for cell in plan.tables[0].cells}
+    assert [*missing.values()] == [needed, needed, needed, "not a system of treelm"]
     assert plan.jobs == {}
 
 
 def test_first_stand_in_with_data_is_used(table: Table, root: DataRoot) -> None:
     better = StandIn(label="large, 6 units", data="large")
     table = replace(table, stand_ins=(better, *table.stand_ins))
-    labels = {row.label for row in make_plan([table], root, small=True, seeds=1).tables[0].rows}
+    labels = {cell.label for cell in make_plan([table], root, small=True, seeds=1).tables[0].cells}
     assert labels == {"stand-in: tiny, 6 units, 1 seed", "stand-in: tiny, 6 units", ""}
     assert root.folder is not None
     (root.folder / "large").mkdir()
-    labels = {row.label for row in make_plan([table], root, small=True, seeds=1).tables[0].rows}
+    labels = {cell.label for cell in make_plan([table], root, small=True, seeds=1).tables[0].cells}
     assert "stand-in: large, 6 units" in labels

@@ -9,7 +9,7 @@ from tests.models.rnng.worlds import Tokens
 from treelm.models import system_class
 from treelm.models.prpn.config import VARIANTS
 from treelm.papers.data import DataRoot, data_sets
-from treelm.papers.declaration import Row, Table, load_table, paper_folder, recipe_of
+from treelm.papers.declaration import Row, Table, load_table, paper_folder
 from treelm.training.recipe import load_recipe
 
 FOLDER = paper_folder("questions")
@@ -28,7 +28,7 @@ def differences(row: Row) -> frozenset[str]:
     variant = VARIANTS[NAMES[row.name.split()[0]]]
     found = set()
     for stand_in in (None, *FORMS.stand_ins):
-        config = load_recipe(*recipe_of(FORMS, row, stand_in)).model.config
+        config = load_recipe(*FORMS.recipe(row, stand_in)).model.config
         found.add(frozenset(name for name, value in variant.items() if getattr(config, name) != value))
     (same,) = found
     return same
@@ -46,13 +46,13 @@ def test_every_difference_is_tried_from_both_ends(own: str, other: str) -> None:
     assert {name for one in tried for name in one} >= {name for name in others if own_values[name] != others[name]}
     for name, row in ROWS.items():
         for field in differences(row) if name.startswith(f"{own} ") and "layer" not in name else ():
-            config = load_recipe(*recipe_of(FORMS, row, None)).model.config
+            config = load_recipe(*FORMS.recipe(row, None)).model.config
             assert getattr(config, field) == others[field]
 
 
 def drawn(table: Table, row: Row) -> dict[str, torch.Tensor]:
     """Weights of a row's network in the first stand-in before training, with one seed."""
-    recipe = load_recipe(*recipe_of(table, row, table.stand_ins[0]))
+    recipe = load_recipe(*table.recipe(row, table.stand_ins[0]))
     network: Any = system_class(recipe.model.system)
     torch.manual_seed(1)
     return dict(network(recipe.model.config, vocabulary=Tokens(50), labels=["X"]).state_dict())

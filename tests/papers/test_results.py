@@ -1,5 +1,7 @@
-"""Values stand beside the published ones, with what must be known to read them, in every form."""
+"""Values stand beside the published ones, and less those of paired rows, with what must be known to read them."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,26 +13,31 @@ from treelm.configs import to_plain
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.intervals import interval
 from treelm.papers.data import DataRoot
-from treelm.papers.declaration import Table
-from treelm.papers.metrics import Evaluate, Measured, Training
-from treelm.papers.output import as_latex, as_text, as_tsv, write_files
-from treelm.papers.plan import Plan, make_plan
-from treelm.papers.results import Result, gather
+from treelm.papers.declaration import Row, Table
+from treelm.papers.metrics import Measured, Training
+from treelm.papers.metrics.base import Measure
+from treelm.papers.metrics.trees import Evaluate
+from treelm.papers.output import TSV, as_latex, as_text, as_tsv, write_files
+from treelm.papers.plan import PlannedTable, make_plan
+from treelm.papers.results import Result, Value, gather
 from treelm.papers.work import FOLDER, KEPT, is_done, kept, origin_of
 
-LABEL = "stand-in: tiny, 6 units"
-PAIRED = "\tpaired_with\tpaired_difference\tpaired_interval\tpairs\tpaired_by_seed"  # tests/papers/test_paired.py
-UNPAIRED = "\t" * 5
-TSV = f"""\
-row	column	setting	ours	interval	deviation	n	published	difference	by_seed	cpu_seconds	wall_seconds	why\
-{PAIRED}
-whole	test ppl	{LABEL}, 2 seeds	101.0	12.706	1.4142135623730951	2	61.98	39.02	100 102	3.5	4.5	\
-{UNPAIRED}
-whole	UF1	{LABEL}, 2 seeds	40.0			1	50.0	-10.0	40	3.5	4.5	not run yet{UNPAIRED}
-without attention	test ppl	{LABEL}, 2 seeds				0						failed (exit code 2){UNPAIRED}
-without attention	UF1	{LABEL}, 2 seeds				0						failed (exit code 2){UNPAIRED}
-right-branching	UF1	{LABEL}	41.0			1	40.7	0.29999999999999716	41			{UNPAIRED}
-another system	test ppl					0	57.3					not a system of treelm{UNPAIRED}
+LABEL = "stand-in: tiny, 6 units, 4 seeds"
+PPL, UF1 = "perplexity_per_word_with_end", "unlabeled_f1_corpus, plain"
+WHOLE = {1: 100.0, 2: 300.0, 3: 200.0}
+WITHOUT = {1: 101.0, 3: 203.0, 4: 500.0}
+"""Seeds 1 and 3 are in both rows: differences 1 and 3, whose interval by Student's t is 12.706 * sqrt(2) / sqrt(2)."""
+NO_PAIR, PAIR = ("",) * 5, ("whole", 2.0, 12.706, 2, "1 3")
+RUN, FAILED = (3.5, 4.5, "not run yet"), ("", "", "failed (exit code 2)")
+ROWS = [
+    ("whole", "test ppl", LABEL, 200.0, 248.434, 100.0, 3, 61.98, 138.02, "100 300 200", *RUN, *NO_PAIR),
+    ("whole", "UF1", LABEL, 40.0, "", "", 1, 50.0, -10.0, 40, *RUN, *NO_PAIR),
+    ("without attention", "test ppl", LABEL, 268.0, 514.978, 207.290, 3, "", "", "101 203 500", *FAILED, *PAIR),
+    ("without attention", "UF1", LABEL, "", "", "", 0, "", "", "", *FAILED, *NO_PAIR),
+    ("right-branching", "UF1", "stand-in: tiny, 6 units", 41.0, "", "", 1, 40.7, 0.3, 41, "", "", "", *NO_PAIR),
+    ("another system", "test ppl", "", "", "", "", 0, 57.3, "", "", "", "", "not a system of treelm", *NO_PAIR),
+]
+NOTES = """\
 # Table 1, Nobody 2000
 # a note on the table
 # the gold trees are a parser's
@@ -42,43 +49,77 @@ LATEX = r"""% \usepackage{booktabs}
 \toprule
  & test ppl & published & UF1 & published & setting \\
 \midrule
-whole & 101.0 $\pm$ 12.7 & 61.98 & 40.0 & 50.0 & stand-in: tiny, 6 units, 2 seeds \\
-without attention & - & - & - & - & stand-in: tiny, 6 units, 2 seeds \\
+whole & 200.0 $\pm$ 248.4 & 61.98 & 40.0 & 50.0 & stand-in: tiny, 6 units, 4 seeds \\
+without attention & 268.0 $\pm$ 515.0 & - & - & - & stand-in: tiny, 6 units, 4 seeds \\
 right-branching &  &  & 41.0 & 40.7 & stand-in: tiny, 6 units \\
 another system & - & 57.3 &  &  &  \\
+\bottomrule
+\end{tabular}
+% difference from whole, seed by seed
+\begin{tabular}{llrr}
+\toprule
+ &  & difference & pairs \\
+\midrule
+without attention & test ppl & +2.0 $\pm$ 12.7 & 2 \\
 \bottomrule
 \end{tabular}
 """
 
 
-@pytest.fixture
-def plan(table: Table, root: DataRoot) -> Plan:
-    return make_plan([table], root, small=True, seeds=None)
+def planned_table(table: Table, root: DataRoot) -> PlannedTable:
+    return make_plan([table], root, small=True, seeds=4).tables[0]
+
+
+def keep(out: Path, job: str, measure: Measure, measured: Measured) -> None:
+    """Keep what was measured as measuring would."""
+    MetricCache(out / FOLDER / job / KEPT).put("measure", origin_of(measure), to_plain(measured))
+
+
+def keep_seeds(planned: PlannedTable, row: str, values: Mapping[int, float], out: Path) -> None:
+    """Keep perplexities of the runs of a row, by seed."""
+    cell = next(one for one in planned.cells if (one.row.name, one.column.name) == (row, "words"))
+    assert cell.measure is not None
+    for job in cell.jobs:
+        if job.seed in values:
+            keep(out, job.name, cell.measure, Measured(values={cell.metric: values[job.seed]}))
+
+
+def gathered(table: Table, root: DataRoot, out: Path) -> Result:
+    """The table when three seeds of each row are done, two of them the same."""
+    planned = planned_table(table, root)
+    keep_seeds(planned, "whole", WHOLE, out)
+    keep_seeds(planned, "without attention", WITHOUT, out)
+    return gather(planned, out, {})
+
+
+def cells(result: Result) -> dict[tuple[str, str], Value]:
+    return {(value.row, value.cell.column.name): value for value in result.values}
 
 
 @pytest.fixture
-def result(plan: Plan, table: Table, tmp_path: Path) -> Result:
-    """The table when most of its first row is known, and a run of the second one has failed."""
-    whole, without, branching, _ = plan.tables[0].rows
-    words, trees = (cell.measure for cell in whole.cells)
-
-    def keep(job: str, measure: object, measured: Measured) -> None:
-        assert isinstance(measure, Evaluate | Training)
-        MetricCache(tmp_path / FOLDER / job / KEPT).put("measure", origin_of(measure), to_plain(measured))
-
-    for job, value in zip(whole.jobs, (100.0, 102.0), strict=True):
-        keep(job.name, words, Measured(values={"perplexity_per_word_with_end": value}))
-        keep(job.name, Training(), Measured(values={"cpu_seconds": 3.5, "wall_seconds": 4.5}))
+def result(table: Table, root: DataRoot, tmp_path: Path) -> Result:
+    """Besides, its first row is known, and a run of the second one has failed."""
+    found = cells(gathered(replace(table, paired_with="whole"), root, tmp_path))
+    words, trees, branching = (
+        found[name].cell for name in (("whole", "words"), ("whole", "trees"), ("right-branching", "trees"))
+    )
+    assert trees.measure is not None
+    for job in words.jobs:
+        keep(tmp_path, job.name, Training(), Measured(values={"cpu_seconds": 3.5, "wall_seconds": 4.5}))
     notes = ("the gold trees are a parser's",)
-    keep(whole.jobs[0].name, trees, Measured(values={"unlabeled_f1_corpus, plain": 40.0}, notes=notes))
-    baselines = {"right-branching": {"unlabeled_f1_corpus, plain": (41.0,)}}
-    keep(branching.jobs[0].name, trees, Measured(baselines=baselines, notes=notes))
-    failed = {job.name: 2 for job in without.jobs[:1]}
-    return gather(plan.tables[0], tmp_path, failed)
+    keep(tmp_path, trees.jobs[0].name, trees.measure, Measured(values={UF1: 40.0}, notes=notes))
+    keep(tmp_path, branching.jobs[0].name, trees.measure, Measured(baselines={"right-branching": {UF1: (41.0,)}}))
+    failed = {job.name: 2 for job in found["without attention", "words"].cell.jobs}
+    return gather(planned_table(replace(table, paired_with="whole"), root), tmp_path, failed)
 
 
 def test_a_table_as_tsv(result: Result) -> None:
-    assert as_tsv(result) == TSV
+    heading, *lines = as_tsv(result).removesuffix(NOTES).splitlines()
+    assert heading.split("\t") == [*TSV]
+    for line, row in zip(lines, ROWS, strict=True):
+        cells = zip(line.split("\t"), row, strict=True)
+        found = [float(cell) if isinstance(own, float | int) else cell for cell, own in cells]
+        assert found == [pytest.approx(own, rel=1e-5) if isinstance(own, float | int) else own for own in row]
 
 
 def test_a_table_as_latex(result: Result) -> None:
@@ -92,21 +133,64 @@ def test_a_table_fits_a_terminal_of_80_columns(result: Result) -> None:
     console.print(as_text(result), markup=False, highlight=False)
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
-    assert "stand-in: tiny, 6 units, 2 seeds" in text
+    assert LABEL in text
     line = next(line for line in text.splitlines() if line.startswith("whole"))
-    assert line.split() == ["whole", "test", "ppl", "101.0", "±", "12.7", "2", "61.98", "+39.0"]
+    assert line.split() == ["whole", "test", "ppl", "200.0", "±", "248.4", "3", "61.98", "+138.0"]
     assert "another system: not a system of treelm" in text
     assert "training, mean CPU seconds / wall seconds of a run: whole 4 / 4" in text
+    below = text.partition("difference from whole, seed by seed\n")[2].splitlines()
+    assert below[0].split() == ["difference", "pairs"]
+    assert below[2].split() == ["without", "attention", "test", "ppl", "+2.0", "±", "12.7", "2"]
 
 
 def test_a_table_as_a_picture(result: Result, tmp_path: Path) -> None:
     written = write_files(result, tmp_path / "tables", tmp_path)
     assert [path.name for path in written] == ["table1.tsv", "table1.tex", "table1.svg"]
     picture = ElementTree.parse(written[2])
-    texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"whole", "without attention", "right-branching", "another system", "test ppl", "UF1"} <= set(texts)
+    texts = {one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"whole", "without attention", "right-branching", "another system"} <= texts
+    assert texts & {"test ppl", "UF1", "test ppl, less whole", "UF1, less whole"} == texts & {
+        *("test ppl", "UF1", "test ppl, less whole")
+    }
     kinds = [one.get("class") for one in picture.iter()]
-    assert (kinds.count("mark s0"), kinds.count("ring")) == (3, 4)
+    assert (kinds.count("mark s0"), kinds.count("ring")) == (5, 4)
+    tips = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert any((tip or "").endswith("less whole, 2 pairs): 2 ± 13") for tip in tips)
+
+
+def test_rows_without_common_seeds_have_no_difference(
+    result: Result, table: Table, root: DataRoot, tmp_path: Path
+) -> None:
+    """The row itself, baselines, what is not done yet, and rows without runs."""
+    assert [(one.row, one.other) for one in result.values if one.paired] == [("without attention", "whole")]
+    assert not any(one.paired for one in gathered(table, root, tmp_path).values)  # nothing is to be paired
+
+
+def test_a_row_of_its_own_pair_comes_before_that_of_the_table(table: Table, root: DataRoot, tmp_path: Path) -> None:
+    third = Row(name="third", recipe="small.toml", settings=("model.hidden_size=8",), paired_with="without attention")
+    table = replace(table, paired_with="whole", rows=(*table.rows, third))
+    keep_seeds(planned_table(table, root), "third", {3: 200.0}, tmp_path)
+    found = cells(gathered(table, root, tmp_path))
+    value = found["third", "words"]
+    assert (value.other, value.paired) == ("without attention", {3: -3.0})
+    assert value.paired is not None
+    assert value.paired.interval is None
+    assert found["without attention", "words"].other == "whole"
+
+
+def test_rows_that_measure_something_else_are_not_subtracted(table: Table, root: DataRoot, tmp_path: Path) -> None:
+    other = replace(table.rows[1], metrics={"words": "perplexity_per_word"})
+    table = replace(table, paired_with="whole", rows=(table.rows[0], other))
+    value = cells(gathered(table, root, tmp_path))["without attention", "words"]
+    assert value.ours
+    assert value.paired is None
+
+
+def test_an_unknown_metric_is_told_once_it_is_measured(table: Table, root: DataRoot, tmp_path: Path) -> None:
+    planned = gathered(table, root, tmp_path).planned
+    cells_of_it = [replace(cell, metric="perplexities") for cell in planned.cells]
+    value = cells(gather(replace(planned, cells=cells_of_it), tmp_path, {}))["whole", "words"]
+    assert value.why == "not measured of this system: perplexities"
 
 
 def test_the_interval_of_a_mean_is_students() -> None:
@@ -118,8 +202,8 @@ def test_the_interval_of_a_mean_is_students() -> None:
     assert interval([0.0] * 15 + [1.0] + [2.0] * 15) == pytest.approx(2.042 / 31**0.5, rel=1e-3)
 
 
-def test_values_of_other_options_are_not_reused(plan: Plan, result: Result, tmp_path: Path) -> None:
-    job = plan.tables[0].rows[0].jobs[0]
+def test_values_of_other_options_are_not_reused(result: Result, tmp_path: Path) -> None:
+    job = result.values[0].cell.jobs[0]
     assert kept(tmp_path / FOLDER / job.name, Evaluate(split="test")) is not None
     assert kept(tmp_path / FOLDER / job.name, Evaluate(split="dev")) is None
     assert not is_done(job, tmp_path)

@@ -115,8 +115,7 @@ def _run(options: Arguments, plan: Plan, arguments: list[str]) -> dict[str, int]
     limit = "" if options.budget is None else f", for {options.budget:g} minutes at most"
     note(f"{len(todo)} of {len(plan.jobs)} runs to do, {options.jobs} at a time{limit}; they are in {options.out}/runs")
     commands = {name: ["reproduce", *arguments, "--only", name] for name in todo}
-    starts = {name: run.start.name for name in todo if (run := plan.jobs[name].run) and run.start}
-    after = {name: start for name, start in starts.items() if start in commands}
+    after = {name: start for name in todo if (start := plan.jobs[name].start) in commands}
     seconds = None if options.budget is None else 60 * options.budget
     begin = perf_counter()
     found = "another treelm reproduce is at work in this folder"

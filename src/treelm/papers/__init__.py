@@ -2,7 +2,7 @@
 
 One TOML file a table or figure, ``PAPER/table3.toml`` or ``PAPER/figure4.toml``::
 
-    title = "What each part is worth"             # required, as is source
+    title = "What each part is worth"             # required, as are source and data
     source = "Table 3, Shen et al. 2018"
     data = "ptb-lm"                               # training data of the paper's setting: a name of data.toml
     seeds = 1                                     # runs of a row in the paper's setting
@@ -60,7 +60,6 @@ A row can also change options of measures (``[rows.measures.test]``) and the met
 ``paired_with`` and a ``note`` of its own. ``data.toml`` says of each data set what it is, where it comes from, and
 where it lies below ``--data``.
 
-``declaration`` reads and checks these files, ``data`` finds data, ``plan`` says which runs a table needs, ``work``
-makes one of them, ``measures`` measures it, ``results`` puts values beside the published ones, ``paired`` subtracts
-those of paired seeds, ``output`` and ``paired_output`` write them.
+``declaration`` reads and checks these files, ``data`` finds data, ``plan`` says which jobs a table needs, ``work`` does
+one of them, ``metrics`` measures it, ``results`` puts values beside the published ones, ``output`` writes them.
 """

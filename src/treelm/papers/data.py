@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from treelm.configs import from_plain
 from treelm.corpora.catalog import PACKAGED, SPLITS, corpus_names
@@ -41,7 +40,7 @@ class DataSet:
 
     def describe(self) -> str:
         """What is missing, in a line."""
-        place = self.folder or next(filter(None, (self.train, self.dev, self.test)))
+        place = self.folder or self.train or self.dev or self.test
         return f"{self.name} ({self.what}): {self.source}; as {place} in the folder of --data"
 
 
@@ -70,24 +69,23 @@ class DataRoot:
 
     def find(self, name: str) -> DataConfig | None:
         """The data of a name as a recipe's section would name them; None if they are not at hand."""
-        entry = self.sets[name]
-        if name == PACKAGED:
-            return DataConfig(corpus=name)
-        own = {split: getattr(entry, split) for split in SPLITS if getattr(entry, split)}
-        if self.folder is not None:
-            if own and all((self.folder / file).is_file() for file in own.values()):
-                paths: dict[str, Any] = {split: str((self.folder / file).resolve()) for split, file in own.items()}
-                return DataConfig(**paths)
+        if self.folder is not None and name != PACKAGED:
+            entry = self.sets[name]
+            own = {split: self.folder / file for split in SPLITS if (file := getattr(entry, split))}
+            if own and all(path.is_file() for path in own.values()):
+                return DataConfig(**{split: str(path.resolve()) for split, path in own.items()})  # type: ignore[arg-type]
             if entry.folder and (self.folder / entry.folder).is_dir():
                 return DataConfig(corpus=str((self.folder / entry.folder).resolve()))
         return DataConfig(corpus=name) if name in corpus_names() else None
 
-    def settings(self, name: str) -> tuple[str, ...]:
-        """The settings that make a recipe read these data. Raises ``InputError`` where they are not at hand."""
-        found = self.found(name)
-        return tuple(f'data.{field}="{getattr(found, field) or "none"}"' for field in ("corpus", *SPLITS))
+    def missing(self, *names: str) -> str:
+        """What is needed for the first of these data that are not at hand, in a line; nothing if all are there."""
+        for name in names:
+            if name and self.find(name) is None:
+                return f"needs {self.sets[name].describe()}"
+        return ""
 
-    def found(self, name: str) -> DataConfig:
+    def locate(self, name: str) -> DataConfig:
         """Give what ``find`` finds. Raises ``InputError`` where the data are not at hand."""
         found = self.find(name)
         if found is None:

@@ -18,8 +18,6 @@ from treelm.training.recipe import load_recipe, parse_toml
 
 _NUMBER = re.compile(r"(table|figure)(\d+)")  # of the names of files; other letters may follow
 
-Drawing = Literal["dots", "lines", "picture"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -78,13 +76,13 @@ class Table:
 
     title: str
     source: str
+    data: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     measures: dict[str, dict[str, Any]]
-    data: str = ""
     seeds: int = 1
     paired_with: str = ""
-    drawing: Drawing = "dots"
+    drawing: Literal["dots", "lines", "picture"] = "dots"
     sentence: str = ""
     notes: tuple[str, ...] = ()
     stand_ins: tuple[StandIn, ...] = ()
@@ -107,8 +105,22 @@ class Table:
         return built
 
     def metric(self, column: Column, row: Row) -> str:
-        """The metric of a column in a row."""
-        return row.metrics.get(column.name, column.metric)
+        """The metric of a column in a row; nothing if the row has none there."""
+        return "" if row.absent else row.metrics.get(column.name, column.metric)
+
+    def measured(self, row: Row, stand_in: StandIn | None) -> Iterator[tuple[Column, Measure, str]]:
+        """Every column of a row that has a metric there, with its measure and metric."""
+        for column in self.columns:
+            if metric := self.metric(column, row):
+                yield column, self.measure(column.measure or column.name, row, stand_in), metric
+
+    def recipe(self, row: Row, stand_in: StandIn | None) -> tuple[str, tuple[str, ...]]:
+        """The recipe of a row, which may lie beside the declaration, and its settings, without data and seed."""
+        change = stand_in.recipes.get(row.recipe, RecipeChange()) if stand_in else RecipeChange()
+        name = change.recipe or row.recipe
+        beside = os.path.join(self.folder, name)
+        settings = (*(stand_in.settings if stand_in else ()), *change.settings, *row.settings)
+        return beside if os.path.isfile(beside) else name, settings
 
     def reference(self, row: Row) -> str:
         """The row whose seeds are paired with those of a trained row; none, for a row that is its own."""
@@ -136,14 +148,13 @@ def paper_folder(paper: str) -> Path:
 def load_paper(folder: Path, sets: Mapping[str, DataSet], names: Sequence[str] = ()) -> list[Table]:
     """Read a paper's tables, then its figures, or those that are named (``3``, ``table3``, ``figure4``).
 
-    Raises ``InputError`` for what is not there, and with ``file:line`` for a declaration that is wrong.
+    Raises ``InputError`` for what is not there, and with file and block for a declaration that is wrong.
     """
+
     found = {path.stem: path for path in folder.glob("*.toml") if _NUMBER.match(path.stem)}
-    wanted = dict.fromkeys(f"table{name}" if name[:1].isdigit() else name for name in names)
-    for name in wanted:
-        if name not in found:
-            known = ", ".join(sorted(found, key=_order))
-            raise InputError(f"no {name} of {folder.name}", remedy=f"choose of {known}")
+    wanted = {f"table{name}" if name[:1].isdigit() else name for name in names}
+    for name in wanted - set(found):
+        raise InputError(f"no {name} of {folder.name}", remedy=f"choose of {', '.join(sorted(found, key=_order))}")
     return [load_table(found[name], sets) for name in sorted(wanted or found, key=_order)]
 
 
@@ -171,47 +182,41 @@ def load_table(path: Path, sets: Mapping[str, DataSet]) -> Table:
 
 def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
     """Raise ``InputError`` for what names something that is not there."""
-    if not table.columns and table.drawing == "dots":
+    if not table.columns and table.drawing != "picture":
         raise InputError("no columns", remedy="declare at least one")
+    columns = [column.name for column in table.columns]
+    recipes = {row.name: row.recipe for row in table.rows if row.recipe}
     _check_known("data", [table.data], sets)
-    _check_known("paired_with", [table.paired_with], [row.name for row in table.rows if row.recipe])
+    _check_known("paired_with", [table.paired_with], recipes)
     for name in table.measures:
         table.measure(name, Row(name=""), None)
     for number, column in enumerate(table.columns, start=1):
         if column.metric:
             _check_known("measure", [column.measure or column.name], table.measures, f"[[columns]] {number}")
-    for number, row in enumerate(table.rows, start=1):
-        _check_row(table, row, sets, f"[[rows]] {number}")
     for number, stand_in in enumerate(table.stand_ins, start=1):
-        where = f"[[stand_ins]] {number}"
-        _check_known("data", [stand_in.data], sets, where)
-        _check_known("recipes", stand_in.recipes, [row.recipe for row in table.rows if row.recipe], where)
-
-
-def _check_row(table: Table, row: Row, sets: Mapping[str, DataSet], where: str) -> None:
-    given = [name for name in ("recipe", "baseline", "absent") if getattr(row, name)]
-    if len(given) != 1:
-        found = f"row {row.name!r} has {' and '.join(given) or 'no recipe'}"
-        raise InputError(found, where=where, remedy="give one of recipe, baseline, absent")
-    if (row.finetuning or row.paired_with) and not row.recipe:
-        found = f"row {row.name!r} has finetuning or paired_with, but no runs"
-        raise InputError(found, where=where, remedy="give it a recipe")
-    columns = [column.name for column in table.columns]
-    others = [one.name for one in table.rows if one.recipe and one.name != row.name]
-    _check_known("data", [row.data], sets, where)
-    _check_known("published", row.published, columns, where)
-    _check_known("metrics", row.metrics, columns, where)
-    _check_known("measures", row.measures, table.measures, where)
-    _check_known("paired_with", [row.paired_with], others, where)
-    for stand_in in (None, *table.stand_ins):
-        for column, measure, metric in () if row.absent else measured(table, row, stand_in):
-            _check_known("data", measure.data_names(), sets, where)
-            _check_known(f"metric of column {column.name}", [metric], measure.metrics(), where)
-            _check_known(f"baseline of column {column.name}", [row.baseline], measure.baselines(), where)
-        if row.recipe:
-            name, settings = recipe_of(table, row, stand_in)
-            for more in ((), row.finetuning) if row.finetuning and stand_in is None else ((),):
-                load_recipe(name, (*settings, *more))
+        _check_known("data", [stand_in.data], sets, f"[[stand_ins]] {number}")
+        _check_known("recipes", stand_in.recipes, [*recipes.values()], f"[[stand_ins]] {number}")
+    for number, row in enumerate(table.rows, start=1):
+        where = f"[[rows]] {number}"
+        given = [name for name in ("recipe", "baseline", "absent") if getattr(row, name)]
+        if len(given) != 1:
+            found = f"row {row.name!r} has {' and '.join(given) or 'no recipe'}"
+            raise InputError(found, where=where, remedy="give one of recipe, baseline, absent")
+        if (row.finetuning or row.paired_with) and not row.recipe:
+            found = f"row {row.name!r} has finetuning or paired_with, but no runs"
+            raise InputError(found, where=where, remedy="give it a recipe")
+        _check_known("data", [row.data], sets, where)
+        _check_known("published", row.published, columns, where)
+        _check_known("metrics", row.metrics, columns, where)
+        _check_known("measures", row.measures, table.measures, where)
+        _check_known("paired_with", [row.paired_with], [name for name in recipes if name != row.name], where)
+        for setting in (None, *table.stand_ins):
+            _check_known("data", [measure.own_data for _, measure, _ in table.measured(row, setting)], sets, where)
+            if row.recipe:
+                name, settings = table.recipe(row, setting)
+                load_recipe(name, settings)
+                if row.finetuning and setting is None:
+                    load_recipe(name, (*settings, *row.finetuning))
 
 
 def _check_known(field: str, names: Collection[str | None], known: Collection[str], where: str = "") -> None:
@@ -220,20 +225,3 @@ def _check_known(field: str, names: Collection[str | None], known: Collection[st
         if name != "" and name not in known:
             remedy = f"use one of {', '.join(known)}" if known else f"remove {field}"
             raise InputError(f"unknown {field} {name!r}", where=where, remedy=remedy)
-
-
-def recipe_of(table: Table, row: Row, stand_in: StandIn | None) -> tuple[str, tuple[str, ...]]:
-    """The recipe of a row, which may lie beside the declaration, and its settings, without data and seed."""
-    change = stand_in.recipes.get(row.recipe, RecipeChange()) if stand_in else RecipeChange()
-    common = stand_in.settings if stand_in else ()
-    name = change.recipe or row.recipe
-    beside = Path(table.folder) / name
-    return str(beside) if os.path.isfile(beside) else name, (*common, *change.settings, *row.settings)
-
-
-def measured(table: Table, row: Row, stand_in: StandIn | None) -> Iterator[tuple[Column, Measure, str]]:
-    """Every column of a row with its measure and metric; columns that a row has no metric for are left out."""
-    for column in table.columns:
-        metric = table.metric(column, row)
-        if metric:
-            yield column, table.measure(column.measure or column.name, row, stand_in), metric

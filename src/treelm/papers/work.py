@@ -17,30 +17,29 @@ from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json
 from treelm.models.persistence.storage import VOCABULARY, save_model
 from treelm.papers.data import DataRoot
-from treelm.papers.metrics import Measure, Measured, Subject
-from treelm.papers.plan import Job, Run, describe
+from treelm.papers.metrics import Measure, Measured, Subject, describe
+from treelm.papers.plan import Job
 from treelm.training.prepare import set_up
 from treelm.training.recipe import FILE_NAME, load_recipe, save_recipe
 from treelm.training.run_folder import lock_folder
 
 FOLDER, FINISHED, KEPT = "runs", "finished.json", "reproduced"
-Train = Callable[[list[str]], int]
-"""``treelm train`` with its arguments; gives the exit code."""
 
 
-def do_job(job: Job, out: Path, root: DataRoot, train: Train) -> int:
-    """Train what is not trained, measure what is not measured; the exit code of training, 0 if there was none to do."""
+def do_job(job: Job, out: Path, root: DataRoot, train: Callable[[list[str]], int]) -> int:
+    """Train what is not trained, measure what is not measured; the exit code of training, 0 if there was none to do.
+
+    ``train`` is ``treelm train`` with its arguments.
+    """
     folder = out / FOLDER / job.name
-    if job.run is not None and not is_finished(folder):
-        code = _draw(job.run, folder) if job.run.untrained else train(_arguments(job.run, folder, out))
+    if job.recipe and not (folder / FINISHED).exists():
+        code = _draw(job, folder) if job.untrained else train(_arguments(job, folder, out))
         if code:
             return code
         write_atomically(folder / FINISHED, encode_json({"treelm": __version__}))
     for measure in job.measures:
         if kept(folder, measure) is None:
-            found = (
-                measure.of_data(root, job.data) if job.run is None else measure.of_run(Subject(folder, root, job.data))
-            )
+            found = measure.of_run(Subject(folder, root, job.data)) if job.recipe else measure.of_data(root, job.data)
             MetricCache(folder / KEPT).put("measure", origin_of(measure), to_plain(found))
     return 0
 
@@ -48,13 +47,8 @@ def do_job(job: Job, out: Path, root: DataRoot, train: Train) -> int:
 def is_done(job: Job, out: Path) -> bool:
     """Tell whether nothing of a job is left to do."""
     folder = out / FOLDER / job.name
-    trained = job.run is None or is_finished(folder)
-    return trained and all(kept(folder, measure) is not None for measure in job.measures)
-
-
-def is_finished(folder: Path) -> bool:
-    """Tell whether a run was trained to its end."""
-    return (folder / FINISHED).exists()
+    is_trained = not job.recipe or (folder / FINISHED).exists()
+    return is_trained and all(kept(folder, measure) is not None for measure in job.measures)
 
 
 def kept(folder: Path, measure: Measure) -> Measured | None:
@@ -68,21 +62,20 @@ def origin_of(measure: Measure) -> dict[str, Any]:
     return {"treelm": __version__, **json.loads(json.dumps(describe(measure)))}
 
 
-def _arguments(run: Run, folder: Path, out: Path) -> list[str]:
+def _arguments(job: Job, folder: Path, out: Path) -> list[str]:
     start: tuple[str, ...] = ()
-    if run.start is not None:
-        begun = out / FOLDER / run.start.name
-        if not is_finished(begun):
+    if job.start:
+        begun = out / FOLDER / job.start
+        if not (begun / FINISHED).exists():
             raise InputError("the run to finetune is not finished", where=str(begun), remedy="train it before")
         start = (f'training.start_from="{begun.resolve()}"',)
-    return [run.recipe, "--output", str(folder), "--resume-if-present", "--quiet", "--set", *run.settings, *start]
+    return [job.recipe, "--output", str(folder), "--resume-if-present", "--quiet", "--set", *job.settings, *start]
 
 
-def _draw(run: Run, folder: Path) -> int:
+def _draw(job: Job, folder: Path) -> int:
     """Make a run folder with a network as it is before training."""
-    recipe = load_recipe(run.recipe, run.settings)
     with lock_folder(folder):
-        setup = set_up(recipe)
+        setup = set_up(load_recipe(job.recipe, job.settings))
         save_vocabulary(setup.model.vocabulary, folder / VOCABULARY)
         save_recipe(setup.recipe, folder / FILE_NAME)
         save_model(setup.model, folder)

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from tests.models.rnng.worlds import Tokens
 from treelm.errors import InputError
-from treelm.evaluation.split_shares import random_shares, untrained
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.network import PaLM
+from treelm.papers.metrics.shapes import split_shares, untrained
 from treelm.training.recipe import ModelConfig
 
 SIZES: dict[str, Any] = {
@@ -72,8 +72,8 @@ def test_trees_depend_on_words_from_the_start_and_not_on_the_seed_alone() -> Non
     for initialisation in ("uniform", "released"):
         config = PaLMConfig(**SIZES, initialisation=initialisation)
         build = untrained(ModelConfig(system="palm", config=config), sentences)
-        shares = [one.percentages("all") for one in random_shares(build, sentences, num_seeds=20)]
-        spread[initialisation] = [stdev(side) for side in zip(*shares, strict=True)]
+        shares = [split_shares(build(seed).parse(sentences)) for seed in range(20)]
+        spread[initialisation] = [stdev(one[f"{side}, all"] for one in shares) for side in ("left", "right")]
     assert max(spread["released"]) < 18
     assert min(spread["uniform"]) > 22
 

@@ -6,31 +6,16 @@ recognised, which are notes here. Accuracies are in percent.
 
 from __future__ import annotations
 
+from typing import Any
+
+from treelm.configs import to_plain
 from treelm.papers.metrics.base import Measure, Measured, Subject
 from treelm.papers.metrics.runs import PICTURE, MinimalPairs, Picture, SyntaxGym, Training
+from treelm.papers.metrics.shapes import Depth, Splits
 from treelm.papers.metrics.speed import ScoringSpeed, SearchSpeed, TrainingSpeed
-from treelm.papers.metrics.trees import AGREEMENT, Depth, Distances, Evaluate, Splits, Structure
+from treelm.papers.metrics.trees import AGREEMENT, Distances, Evaluate, Structure
 
-__all__ = [
-    "AGREEMENT",
-    "KINDS",
-    "PICTURE",
-    "Depth",
-    "Distances",
-    "Evaluate",
-    "Measure",
-    "Measured",
-    "MinimalPairs",
-    "Picture",
-    "ScoringSpeed",
-    "SearchSpeed",
-    "Splits",
-    "Structure",
-    "Subject",
-    "SyntaxGym",
-    "Training",
-    "TrainingSpeed",
-]
+__all__ = ["AGREEMENT", "KINDS", "PICTURE", "Measure", "Measured", "Picture", "Structure", "Subject", "Training"]
 
 KINDS: dict[str, type[Measure]] = {
     "evaluate": Evaluate,
@@ -47,3 +32,9 @@ KINDS: dict[str, type[Measure]] = {
     "picture": Picture,
 }
 """Classes of measures by the name in declarations."""
+
+
+def describe(measure: Measure) -> dict[str, Any]:
+    """A measure as plain values."""
+    kind = next(name for name, kind in KINDS.items() if type(measure) is kind)
+    return {"kind": kind, **to_plain(measure)}

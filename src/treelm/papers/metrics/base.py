@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,14 +22,12 @@ from treelm.training.recipe import Recipe
 from treelm.training.run_folder import load_run_recipe
 
 Baselines = dict[str, dict[str, tuple[float, ...]]]
-"""Values by baseline and metric."""
+"""Values by baseline and metric: several where there is chance and each draw is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Values by metric, what must be known to read them, and, of data alone, values by baseline and metric: several
-    where there is chance and each draw is known.
-    """
+    """Values of a run by metric, what must be known to read them, and, of data alone, values of baselines."""
 
     values: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -62,17 +59,10 @@ class Subject:
 class Measure:
     """A kind of measure with its options: of runs, of data alone, or of both."""
 
-    def metrics(self) -> Sequence[str]:
-        """Names of the values of a run; a run may lack some of them."""
-        return ()
-
-    def baselines(self) -> Sequence[str]:
-        """Names of the baselines that it has without a run."""
-        return ()
-
-    def data_names(self) -> Sequence[str]:
-        """Names of the data that it needs besides those of the run."""
-        return ()
+    @property
+    def own_data(self) -> str:
+        """Name of the data that it needs besides those of the run; nothing if it needs none."""
+        return str(getattr(self, "data", ""))
 
     def of_run(self, subject: Subject) -> Measured:
         """Measure a run."""
@@ -97,14 +87,10 @@ class OnTreebank(Measure):
         """Check sizes."""
         check_positive(max_sentences=self.max_sentences)
 
-    def data_names(self) -> Sequence[str]:
-        """The data that are named."""
-        return (self.data,) if self.data else ()
-
     def config(self, own: DataConfig, root: DataRoot) -> DataConfig:
         """Source of the sentences, read as the run's own data unless options say otherwise."""
         if self.data:
-            found = root.found(self.data)
+            found = root.locate(self.data)
             own = replace(own, **{name: getattr(found, name) for name in ("corpus", *SPLITS)}, format=self.format)
         return own if self.preprocess is None else replace(own, preprocess=self.preprocess)
 
@@ -126,7 +112,11 @@ class OnTreebank(Measure):
             return ()
         return (f"the gold trees of {entry.name} are the output of a parser, not made by hand",)
 
-    def of_treebank(self, root: DataRoot, own: str, baselines: Callable[[DataConfig], Baselines]) -> Measured:
-        """The baselines that follow from the sentences of the data that it names, else of those named ``own``."""
+    def of_data(self, root: DataRoot, own: str) -> Measured:
+        """Measure the baselines on the data that it names, else on those named ``own``."""
         config = replace(self, data=self.data or own).config(DataConfig(), root)
-        return Measured(baselines=baselines(config), notes=self.notes(root, own, config))
+        return Measured(baselines=self.of_treebank(config), notes=self.notes(root, own, config))
+
+    def of_treebank(self, config: DataConfig) -> Baselines:
+        """The baselines that follow from the sentences."""
+        return {}

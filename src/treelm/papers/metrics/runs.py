@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treelm.corpora.data_config import locate_split
@@ -20,36 +19,25 @@ from treelm.papers.metrics.base import Measure, Measured, Subject
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
 
-_TRAINING = (
-    *("cpu_seconds", "wall_seconds", "epochs", "updates", "parameters"),
-    *("dev_loss_nats_per_word", "dev_perplexity"),
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Measure):
-    """What the log of training says: times, epochs, the best loss on dev."""
-
-    def metrics(self) -> Sequence[str]:
-        """Seconds of processor and clock, epochs, updates, the lowest dev loss, and numbers of parameters."""
-        return _TRAINING
+    """What the log of training says: times, epochs, the best loss on dev; and the number of parameters."""
 
     def of_run(self, subject: Subject) -> Measured:
         """Read the log; there is none of a system that is estimated in one go, or not trained."""
         values = {"parameters": float(sum(one.numel() for one in load(subject.run).parameters()))}
         path = subject.run / LOG
         lines = read_metrics(path) if path.exists() else []
-        losses = [line["loss_nats_per_word"] for line in lines if line["kind"] == "dev"]
-        words = [
-            line["word_nats_per_decision"]
-            for line in lines
-            if line["kind"] == "dev" and "word_nats_per_decision" in line
-        ]
+        dev = [line for line in lines if line["kind"] == "dev"]
         if lines:
             values |= {"cpu_seconds": lines[-1].get("cpu_seconds", 0.0), "wall_seconds": lines[-1]["elapsed_seconds"]}
             values |= {"epochs": float(lines[-1]["epoch"]), "updates": float(lines[-1]["step"])}
-        values |= {"dev_loss_nats_per_word": min(losses)} if losses else {}
-        return Measured(values=values | ({"dev_perplexity": perplexity(min(words))} if words else {}))
+        if dev:
+            values["dev_loss_nats_per_word"] = min(line["loss_nats_per_word"] for line in dev)
+        if words := [line["word_nats_per_decision"] for line in dev if "word_nats_per_decision" in line]:
+            values["dev_perplexity"] = perplexity(min(words))
+        return Measured(values=values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,24 +47,11 @@ class SyntaxGym(SearchOptions, Measure):
     suites: tuple[str, ...] = ()
     """Names of packaged suites; without them, those of all circuits."""
 
-    def _suites(self) -> tuple[str, ...]:
-        return self.suites or tuple(suite for members in circuits().values() for suite in members)
-
-    def metrics(self) -> Sequence[str]:
-        """The SG score, circuits and suites."""
-        chosen = dict.fromkeys(self._suites(), 0.0)
-        score = ["sg_score"] if overall_score(chosen) is not None else []
-        return [
-            *score,
-            *(f"circuit, {one}" for one in circuit_accuracies(chosen)),
-            *(f"suite, {one}" for one in chosen),
-        ]
-
     def of_run(self, subject: Subject) -> Measured:
         """Score the suites, but for sentences that any scoring of them has left in the cache."""
         lm = subject.model(self)
-        cache = ScoreCache.of(lm, tokenisation="treebank")
-        found = accuracies(score_suites(lm, load_suites(self._suites()), cache=cache))
+        suites = load_suites(self.suites or [suite for members in circuits().values() for suite in members])
+        found = accuracies(score_suites(lm, suites, cache=ScoreCache.of(lm, tokenisation="treebank")))
         score = overall_score(found)
         values = {} if score is None else {"sg_score": 100 * score}
         values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
@@ -94,17 +69,9 @@ class MinimalPairs(SearchOptions, Measure):
         """Check sizes."""
         check_positive(max_pairs_per_group=self.max_pairs_per_group)
 
-    def data_names(self) -> Sequence[str]:
-        """The pairs."""
-        return (self.data,)
-
-    def metrics(self) -> Sequence[str]:
-        """How often the grammatical sentence is the more probable one."""
-        return ("accuracy",)
-
     def of_run(self, subject: Subject) -> Measured:
         """Score both sentences of every pair."""
-        pairs = list(read_pairs(locate_split(subject.root.found(self.data), "test")[0]))
+        pairs = list(read_pairs(locate_split(subject.root.locate(self.data), "test")[0]))
         if self.max_pairs_per_group is not None:
             pairs = first_of_groups(pairs, self.max_pairs_per_group)
         found = score_pairs(subject.model(self), pairs)

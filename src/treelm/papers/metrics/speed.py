@@ -143,15 +143,9 @@ class TrainingSpeed(Measure):
         if not 0 < self.seconds < inf:
             raise InputError(f"seconds = {self.seconds}", remedy="give a number above 0")
 
-    def metrics(self) -> Sequence[str]:
-        """Sentences and words a second, of processor time and of the clock, and memory beside the model."""
-        speeds = [f"{unit}_per_{clock}" for unit in ("sentences", "words") for clock in ("cpu_second", "second")]
-        return [*speeds, "peak_memory_mb"]
-
     def of_run(self, subject: Subject) -> Measured:
         """Measure in a process of its own, whose memory is that of training alone."""
-        found = in_fresh_process(measure_training, subject.recipe, seconds=self.seconds)
-        return Measured(values={name: found[name] for name in self.metrics()})
+        return Measured(values=in_fresh_process(measure_training, subject.recipe, seconds=self.seconds))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,32 +163,19 @@ class SearchSpeed(OnTreebank):
         super().__post_init__()
         check_positive(sentences_at_once=self.sentences_at_once)
 
-    def metrics(self) -> Sequence[str]:
-        """Seconds a sentence, of processor time and of the clock."""
-        return ("cpu_seconds_per_sentence", "seconds_per_sentence")
-
     def of_run(self, subject: Subject) -> Measured:
         """Search the first fitting sentences."""
         config = self.config(subject.recipe.data, subject.root)
         read = [one.words for one in self.sentences(config)]
         chosen = fitting_sentences(read, self.sentences_at_once, where=", ".join(map(str, self.files(config))))
-        search = SearchConfig(
-            action_beam=self.action_beam,
-            word_beam=self.word_beam,
-            fast_track=self.fast_track,
-            precision=self.precision,
-        )
-        found = measure_search(str(subject.run), chosen, search, device="auto")
-        return Measured(values={name: found[name] for name in self.metrics()})
+        names = ("action_beam", "word_beam", "fast_track", "precision")
+        search = SearchConfig(**{name: getattr(self, name) for name in names})
+        return Measured(values=measure_search(str(subject.run), chosen, search, device="auto"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringSpeed(SearchOptions, OnTreebank):
     """Words scored a second, side by side, by the run's search or another; on one core in jobs."""
-
-    def metrics(self) -> Sequence[str]:
-        """Words a second of processor time, and of the clock."""
-        return ("words_per_cpu_second", "words_per_second")
 
     def of_run(self, subject: Subject) -> Measured:
         """Score the sentences, the first of them once before, so that what is made once is there."""

@@ -3,55 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
-from treelm.evaluation.evalb_files import bracketing_of, gold_bracketing, gold_tree
+from treelm.evaluation.evalb_files import gold_bracketing
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.learned_trees import learned_trees
 from treelm.evaluation.report import EvaluationResult
-from treelm.evaluation.span_protocols import PLAIN, find_protocol
-from treelm.evaluation.split_shares import (
-    Counting,
-    SplitShares,
-    random_shares,
-    require_binary_trees,
-    split_shares,
-    untrained,
-)
+from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.structure import (
-    SENTENCE_LENGTHS,
-    SPAN_LENGTHS,
     KeptSpans,
     Spread,
     TreeAnalysis,
     agreement,
     analyse_structure,
-    class_names,
     kept_spans,
 )
-from treelm.evaluation.tree_depth import slots_needed
 from treelm.evaluation.trivial_baselines import BUILDERS, TreeBuilder, trivial_baselines
 from treelm.io.atomic import write_atomically
 from treelm.io.json import json_hash
-from treelm.models import SYSTEMS, system_class
 from treelm.models.search.config import SearchOptions
-from treelm.papers.data import DataRoot
 from treelm.papers.metrics.base import Baselines, Measured, OnTreebank, Subject
-from treelm.training.recipe import EvaluationConfig, load_recipe
-from treelm.trees.transforms import binarise_left, binarise_right, collapse_unaries
-from treelm.trees.tree import Tree
+from treelm.training.recipe import EvaluationConfig
 
 _STREAM = ", in a stream"
 _EVALUATION = ("stream", "stream_rows", "cache_weight", "cache_theta", "cache_window", "max_sentences", "tree_builder")
@@ -88,20 +71,6 @@ class Evaluate(SearchOptions, OnTreebank):
             remedy = "remove stream, and name protocols"
             raise InputError("perplexity = false, and not trees alone by protocols", remedy=remedy)
 
-    def metrics(self) -> Sequence[str]:
-        """Perplexities of sentences and streams, F1 by protocol, and metrics that only one system has."""
-        contexts = {"no": ("",), "beside": ("", _STREAM), "only": (_STREAM,)}[self.stream]
-        perplexities = [f"{name}{context}" for context in contexts for name in _LIKELIHOODS if self.perplexity]
-        if self.stream == "only":
-            return perplexities
-        spans = [f"unlabeled_f1_{level}, {name}" for name in self.protocols for level in ("corpus", "sentence")]
-        own = [name for system in SYSTEMS for name in system_class(system).own_metric_names]
-        return [*perplexities, "f1, evalb", *spans, *own]
-
-    def baselines(self) -> Sequence[str]:
-        """Trivial trees and the binary upper bound."""
-        return trivial_names() if self.protocols else ()
-
     def of_run(self, subject: Subject) -> Measured:
         """Evaluate the run on each file, and add the files up where there are several."""
         recipe = subject.recipe
@@ -124,27 +93,16 @@ class Evaluate(SearchOptions, OnTreebank):
         notes = (*_notes(evaluated.result), *self.notes(subject.root, subject.data, config))
         return Measured(values=dict(_values(evaluated.result)), notes=notes)
 
-    def of_data(self, root: DataRoot, own: str) -> Measured:
-        """Score trivial trees."""
-
-        def scored(config: DataConfig) -> Baselines:
-            gold = [gold_bracketing(one) for one in self.sentences(config)]
-            found: Baselines = {}
-            for protocol in self.protocols:
-                for row in trivial_baselines(gold, find_protocol(protocol), random_distances=True):
-                    values = found.setdefault(row.name, {})
-                    values[f"unlabeled_f1_corpus, {protocol}"] = (row.corpus_f1,)
-                    values[f"unlabeled_f1_sentence, {protocol}"] = (row.sentence_f1,)
-            return found
-
-        return self.of_treebank(root, own, scored)
-
-
-@cache
-def trivial_names() -> tuple[str, ...]:
-    """Names of the trivial baselines, from those of one tree."""
-    tree = bracketing_of(Tree("S", ("a", "b", "c")))
-    return tuple(row.name for row in trivial_baselines([tree], PLAIN, num_seeds=1, random_distances=True))
+    def of_treebank(self, config: DataConfig) -> Baselines:
+        """Score trivial trees, and the binary upper bound."""
+        gold = [gold_bracketing(one) for one in self.sentences(config)]
+        found: Baselines = {}
+        for protocol in self.protocols:
+            for row in trivial_baselines(gold, find_protocol(protocol), random_distances=True):
+                values = found.setdefault(row.name, {})
+                values[f"unlabeled_f1_corpus, {protocol}"] = (row.corpus_f1,)
+                values[f"unlabeled_f1_sentence, {protocol}"] = (row.sentence_f1,)
+        return found
 
 
 def _joined(files: Sequence[Path], scratch: Path) -> Path:
@@ -204,20 +162,6 @@ class Structure(OnTreebank):
         super().__post_init__()
         find_protocol(self.protocol)
 
-    def metrics(self) -> Sequence[str]:
-        """F1, what branches which way, agreement of seeds, recall by label, F1 by length."""
-        return (
-            *("sentence f1", "corpus f1", "against left-branching", "against right-branching", AGREEMENT),
-            *("distances against heights", "many-to-one"),
-            *(f"recall, {label}" for label in self.labels),
-            *(f"f1, spans of {name}" for name in class_names(SPAN_LENGTHS)),
-            *(f"f1, sentences of {name}" for name in class_names(SENTENCE_LENGTHS)),
-        )
-
-    def baselines(self) -> Sequence[str]:
-        """Trivial trees and the binary upper bound."""
-        return trivial_names()
-
     def of_run(self, subject: Subject) -> Measured:
         """Analyse the trees of the run, and keep their spans in its folder."""
         config = self.config(subject.recipe.data, subject.root)
@@ -231,15 +175,10 @@ class Structure(OnTreebank):
         notes = self.notes(subject.root, subject.data, config)
         return Measured(values=dict(self._values(analysis)), notes=notes)
 
-    def of_data(self, root: DataRoot, own: str) -> Measured:
-        """Analyse trivial trees."""
-
-        def analysed(config: DataConfig) -> Baselines:
-            protocol = find_protocol(self.protocol)
-            rows = analyse_structure(self.sentences(config), [], protocol, num_draws=self.draws).rows
-            return {row.name: {name: (value,) for name, value in self._values(row)} for row in rows}
-
-        return self.of_treebank(root, own, analysed)
+    def of_treebank(self, config: DataConfig) -> Baselines:
+        """Analyse trivial trees, and the binary upper bound."""
+        rows = analyse_structure(self.sentences(config), [], find_protocol(self.protocol), num_draws=self.draws).rows
+        return {row.name: {name: (value,) for name, value in self._values(row)} for row in rows}
 
     def agreement(self, runs: Sequence[Path]) -> float | None:
         """Mean agreement of each pair of runs that were measured; None for fewer than two."""
@@ -267,121 +206,11 @@ class Structure(OnTreebank):
         yield from ((name, spread.mean) for name, spread in single.items() if spread is not None)
 
 
-_BINARISED: dict[str, Callable[[Tree], Tree]] = {
-    "gold trees, made binary from the right": binarise_right,
-    "gold trees, made binary from the left": binarise_left,
-}
-_DRAWN = "networks before training"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Splits(OnTreebank):
-    """Left and right splits of binary trees in percent of all splits, and of those of three words or more.
-
-    Sentences have ``words`` words (fewest, most). Baselines are gold trees made binary, and the trees of a recipe's
-    network as it is drawn, a value for each of ``seeds``.
-    """
-
-    words: tuple[int, int] = (3, 40)
-    recipe: str = ""
-    settings: tuple[str, ...] = ()
-    seeds: int = 25
-
-    def metrics(self) -> Sequence[str]:
-        """Shares by side and counting."""
-        return [f"{side}, {counting}" for counting in get_args(Counting) for side in ("left", "right")]
-
-    def baselines(self) -> Sequence[str]:
-        """Gold trees, and networks before training if a recipe is named."""
-        return (*_BINARISED, *((_DRAWN,) if self.recipe else ()))
-
-    def trees(self, config: DataConfig) -> list[Tree]:
-        """The gold trees of sentences that are neither short nor long."""
-        fewest, most = self.words
-        unlimited = replace(self, max_sentences=None).sentences(config)
-        fitting = [one for one in unlimited if fewest <= len(one.words) <= most]
-        return [gold_tree(one) for one in fitting[: self.max_sentences]]
-
-    def of_run(self, subject: Subject) -> Measured:
-        """Count the splits of the run's trees."""
-        lm = require_binary_trees(subject.model(SearchOptions()), where=str(subject.run))
-        trees = self.trees(self.config(subject.recipe.data, subject.root))
-        found = _shares([split_shares(lm.parse([tree.words() for tree in trees]))])
-        return Measured(values={name: value for name, (value,) in found.items()})
-
-    def of_data(self, root: DataRoot, own: str) -> Measured:
-        """Count the splits of gold trees and of networks before training."""
-
-        def counted(config: DataConfig) -> Baselines:
-            trees = self.trees(config)
-            found = {
-                name: _shares([split_shares(binarise(collapse_unaries(tree)) for tree in trees)])
-                for name, binarise in _BINARISED.items()
-            }
-            if self.recipe:
-                sentences = [tree.words() for tree in trees]
-                build = untrained(load_recipe(self.recipe, self.settings).model, sentences)
-                found[_DRAWN] = _shares(list(random_shares(build, sentences, num_seeds=self.seeds)))
-            return found
-
-        return self.of_treebank(root, own, counted)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Depth(OnTreebank):
-    """Slots that a memory needs for gold trees; of the data alone."""
-
-    slots: int = 15
-
-    def metrics(self) -> Sequence[str]:
-        """Mean and largest number of slots a tree, and trees that need more than ``slots`` in percent."""
-        return ("slots_mean", "slots_max", "percent_deeper", "sentences")
-
-    def baselines(self) -> Sequence[str]:
-        """Gold trees."""
-        return ("gold trees",)
-
-    def of_data(self, root: DataRoot, own: str) -> Measured:
-        """Count the slots of all trees."""
-
-        def counted(config: DataConfig) -> Baselines:
-            needed = [slots_needed(gold_tree(one)) for one in self.sentences(config)]
-            values = {
-                "slots_mean": fmean(needed),
-                "slots_max": float(max(needed)),
-                "percent_deeper": 100 * fmean(count > self.slots for count in needed),
-                "sentences": float(len(needed)),
-            }
-            return {"gold trees": {name: (value,) for name, value in values.items()}}
-
-        return self.of_treebank(root, own, counted)
-
-
-def _shares(found: Sequence[SplitShares]) -> dict[str, tuple[float, ...]]:
-    """Shares by metric, a value for each set of trees."""
-    shares: dict[str, tuple[float, ...]] = {}
-    for counting in get_args(Counting):
-        sides = zip(*(one.percentages(counting) for one in found), strict=True)
-        shares |= {f"{side}, {counting}": values for side, values in zip(("left", "right"), sides, strict=True)}
-    return shares
-
-
-_USELESS = {
-    "zero": "distances that are 0",
-    "equal": "distances equal to the one before",
-    "saturated": "saturated gates",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Distances(OnTreebank):
     """Shares in percent of what is useless in the distances of the first sentences, as training would compute them."""
 
     max_sentences: int | None = 500
-
-    def metrics(self) -> Sequence[str]:
-        """What is useless: zeros, ties, saturated gates."""
-        return tuple(_USELESS.values())
 
     def of_run(self, subject: Subject) -> Measured:
         """Find the distances of the run. Raises ``InputError`` for a network without a parser of PRPN's kind."""
@@ -391,4 +220,9 @@ class Distances(OnTreebank):
         sentences = self.sentences(self.config(subject.recipe.data, subject.root))
         with torch.no_grad():
             shares = lm.distance_shares(encode_words([one.words for one in sentences], lm.vocabulary))
-        return Measured(values={metric: 100 * getattr(shares, name) for name, metric in _USELESS.items()})
+        values = {
+            "distances that are 0": 100 * shares.zero,
+            "distances equal to the one before": 100 * shares.equal,
+            "saturated gates": 100 * shares.saturated,
+        }
+        return Measured(values=values)

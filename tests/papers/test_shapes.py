@@ -1,0 +1,96 @@
+"""Shapes of trees: shares of left and right splits, and depth in slots."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.palm.worlds import TINY, palm
+from treelm.corpora.corpus import merge_labels
+from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.errors import InputError
+from treelm.models.layers.binary_structure import ANY_DEPTH, first_siblings, static_labels
+from treelm.models.lstm.network import LSTMConfig
+from treelm.models.palm.config import PaLMConfig
+from treelm.models.som.plan import pad
+from treelm.papers.metrics.shapes import slots_needed, split_shares, untrained
+from treelm.training.recipe import ModelConfig
+from treelm.trees.tree import Tree
+
+
+def test_left_and_right_splits() -> None:
+    trees = [
+        "(X a (X b (X c d)))",  # right, right, two words
+        "(X (X a b) c)",  # left, two words
+        "(X (X a b) (X c d))",  # neither, two words, two words
+        "(X a)",
+    ]
+    shares = split_shares(map(Tree.parse, trees))  # 8 splits, 4 of them of two words
+    assert shares == {"left, all": 12.5, "right, all": 25, "left, longer": 25, "right, longer": 50}
+    assert not any(split_shares([Tree.parse("(X a)")]).values())
+
+
+def test_trees_that_are_not_binary_are_an_error() -> None:
+    with pytest.raises(ValueError, match="3 parts"):
+        split_shares([Tree.parse("(X a b c)")])
+
+
+def test_shares_of_random_networks_differ_from_seed_to_seed() -> None:
+    sentences = [list("1234567"), list("55512034")]
+    assert len({split_shares(palm(seed).parse(sentences))["left, all"] for seed in range(4)}) > 1
+    right = split_shares(palm(attention="right").parse([list("123")]))
+    assert (right["right, all"], right["right, longer"]) == (50, 100)
+
+
+def test_untrained_model_from_seed() -> None:
+    build = untrained(ModelConfig(system="palm", config=PaLMConfig(**TINY)), [["b", "a"], ["c", "a"]])
+    before = torch.random.get_rng_state()
+    first, again, other = build(1), build(1), build(2)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(first.decoder_weight, again.decoder_weight)
+    assert not torch.equal(first.decoder_weight, other.decoder_weight)
+    assert first.parse([["a", "b", "c"]])[0].words() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ModelConfig(system="lstm", config=LSTMConfig(embedding_size=2, hidden_size=2)),
+        ModelConfig(system="palm", config=PaLMConfig(**TINY, attention="given")),
+    ],
+    ids=["no trees", "given trees"],
+)
+def test_system_without_binary_trees_is_an_error(model: ModelConfig) -> None:
+    with pytest.raises(InputError, match=f"this {model.system} has no binary trees of its own"):
+        untrained(model, [["a"]])(0)
+
+
+def test_small_trees_by_hand() -> None:
+    right = Tree("S", ("a", Tree("X", ("b", Tree("X", ("c", "d"))))))
+    left = Tree("S", (Tree("X", ("a", "b")), "c"))
+    assert [slots_needed(tree) for tree in (right, left, Tree("S", ("a", "b", "c")), Tree("S", (left,)))] == [
+        3,
+        2,
+        1,
+        2,
+    ]
+
+
+def test_gold_trees_need_the_slots_of_their_labels() -> None:
+    """Those of the static labels that a SOM is taught by."""
+    for format in ("conllu", "brackets"):
+        config = DataConfig(corpus="gum-open", format=format, max_sentences=80)
+        data = prepared_split(config, "dev")
+        path, kind = locate_split(config, "dev")
+        trees = [one.tree for one, _ in zip(read_sentences(path, format=kind), range(80), strict=False)]
+        encoded = EncodedCorpus(data, WordVocabulary.build(data.form_counts()), merge_labels([data]))
+        batch = encoded.batch(np.arange(len(encoded)))
+        siblings = pad(first_siblings(batch, encoded.vocabulary.ends_word), batch.token_offsets, first=0, last=0)
+        labels = static_labels(siblings, ANY_DEPTH)[0]
+        lengths = np.diff(batch.token_offsets)
+        wanted = [ANY_DEPTH - int(row[: length + 1].min()) for row, length in zip(labels, lengths, strict=True)]
+        assert [slots_needed(tree) for tree in trees if tree is not None] == wanted
