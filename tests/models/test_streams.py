@@ -23,7 +23,6 @@ from treelm.inference.processes import in_process
 from treelm.models.capabilities import Parser, require
 from treelm.models.scores import NoLogProbability
 from treelm.models.states import TextState
-from treelm.models.stream_outputs import RecurrentState, StreamOutput, check_carried
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -162,33 +161,6 @@ def test_scores_follow_the_weights() -> None:
     with torch.no_grad():
         model.recurrent.mul_(0.5)
     assert not np.array_equal(model.score(SENTENCES)[0].log_probs, before)
-
-
-class Growing(ToyStreamLM):
-    """Keeps all that it has read, as a cache of keys and values does."""
-
-    def forward(
-        self, inputs: torch.Tensor, carried: RecurrentState, *, mask: torch.Tensor | None = None
-    ) -> StreamOutput:
-        reading = super().forward(inputs, {"hidden": carried["hidden"][:, -self.config.size :]}, mask=mask)
-        grown = torch.cat([carried["hidden"], reading.carried["hidden"]], 1)
-        return replace(reading, carried={"hidden": grown})
-
-
-def test_a_state_that_grows_is_refused_in_one_line() -> None:
-    model = toy(Growing)
-    expected = r"'hidden' has the shape \(\d, 6\) before steps and \(\d, 12\) after; .* a window of fixed size"
-    for call in (
-        lambda: model.start(2),
-        lambda: model.stream_losses(stream_batch(TOKENS, start=0, stop=20), None),
-    ):
-        with pytest.raises(InputError, match=expected):
-            call()
-
-
-def test_a_state_that_loses_a_tensor_is_refused() -> None:
-    with pytest.raises(InputError, match=r"'cells' has the shape \(2, 3\) before steps and None after"):
-        check_carried({"cells": torch.zeros(2, 3)}, {}, system="toy")
 
 
 class Single(ToyStreamLM):

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.errors import InputError
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.scores import SentenceScore
 from treelm.models.states import TextState
 
+LOG_PROBS = "log_probs"
 RecurrentState = dict[str, Tensor]
 """Hidden states that go from one segment of a stream to the next, without gradient: (B, ...) each, flat names."""
 
@@ -35,20 +35,6 @@ class StreamOutput:
     carried: RecurrentState
     regularisers: Mapping[str, Tensor] = field(default_factory=dict)
     structure: Mapping[str, Tensor] = field(default_factory=dict)
-
-
-def check_carried(before: RecurrentState, after: RecurrentState, *, system: str) -> None:
-    """Raise ``InputError`` unless hidden states keep their names and shapes: rows are read side by side, and
-    each may wait while others go on, so a state cannot grow from step to step."""
-    for name in {**before, **after}:
-        shapes = [None if name not in carried else tuple(carried[name].shape) for carried in (before, after)]
-        if shapes[0] != shapes[1]:
-            found = (
-                f"{system}: the carried tensor {name!r} has the shape {shapes[0]} before steps and {shapes[1]} after"
-            )
-            raise InputError(
-                found, remedy="let init_state and forward give tensors of one shape, such as a window of fixed size"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,20 +65,15 @@ def to_host(values: Tensor) -> NDArray[np.float64]:
 
 
 def score_of(
-    words: NDArray[np.int64],
-    log_probs: NDArray[np.float64],
-    metrics: Mapping[str, WordMetric],
-    *,
-    row: int = 0,
-    start: int = 0,
+    words: NDArray[np.int64], metrics: Mapping[str, WordMetric], *, row: int = 0, start: int = 0
 ) -> SentenceScore:
     """The score of a sentence whose token i is of word ``words[i]`` and is predicted at step ``start`` + i of a row.
 
-    ``log_probs`` (T, B) are those of what follows each step; ``metrics`` become columns.
+    ``metrics`` become columns, but for ``LOG_PROBS``: log p of what follows each step.
     """
     return SentenceScore(
-        log_probs=log_probs[start : start + len(words) + 1, row],
+        log_probs=metrics[LOG_PROBS].values[start : start + len(words) + 1, row],
         word_of_token=words,
         is_lower_bound=False,
-        columns={name: metric.of_words(words, row, start) for name, metric in metrics.items()},
+        columns={name: one.of_words(words, row, start) for name, one in metrics.items() if name != LOG_PROBS},
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -29,11 +29,11 @@ from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.measures import word_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.stream_outputs import (
+    LOG_PROBS,
     RecurrentState,
     StreamOutput,
     StreamState,
     WordMetric,
-    check_carried,
     score_of,
     to_host,
 )
@@ -43,7 +43,6 @@ from treelm.trees.tree import Tree
 
 _ROWS = 64  # sentences that are scored, and distributions that are looked at, side by side
 _STEPS = 256  # of a text, read at a time; changes no value
-_LOG_PROBS = "log_probs"
 
 
 class StreamLM(LanguageModel, DocumentContext):
@@ -130,10 +129,7 @@ class StreamLM(LanguageModel, DocumentContext):
         """Read a segment of a stream, with all that its batch says of it; ``carried`` as in ``stream_losses``."""
         inputs = self._tensor(batch.inputs)
         mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
-        before = self._continued(batch, carried)
-        reading = self.forward(inputs, before, mask=mask)
-        check_carried(before, reading.carried, system=self.system)
-        return reading
+        return self.forward(inputs, self._continued(batch, carried), mask=mask)
 
     def _continued(self, batch: StreamBatch, carried: RecurrentState | None) -> RecurrentState:
         """The state that a segment begins with. Raises ``InputError`` if it continues and nothing is carried."""
@@ -181,19 +177,17 @@ class StreamLM(LanguageModel, DocumentContext):
         Scores are computed with it and rounded to ``DECIMALS``, so that they do not depend on batch-mates or on what
         follows: the last bits of float32 would.
         """
-        build: Any = type(self)
-        return self._exact.of(self, lambda: build(self.config, vocabulary=self.vocabulary, labels=self.labels))
+        return self._exact.of(self)
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token and end; each sentence by itself, from the zero state.
 
         ``columns`` are those of ``word_metrics``.
         """
-        scores: list[SentenceScore | None] = [None] * len(sentences)
+        scores: dict[int, SentenceScore] = {}
         for numbers, batch, reading, targets in self._read_sentences(sentences):
-            for number, score in zip(numbers, self.exact().scores_of(batch, reading, targets), strict=True):
-                scores[number] = score
-        return [score for score in scores if score is not None]
+            scores.update(zip(numbers, self.exact().scores_of(batch, reading, targets), strict=True))
+        return [scores[number] for number in range(len(sentences))]
 
     @torch.no_grad()
     def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
@@ -201,22 +195,15 @@ class StreamLM(LanguageModel, DocumentContext):
 
         Only the first sentence begins from the zero state, so one alone has the scores that ``score`` gives it.
         """
-        batch, parts = encode_words(sentences, self.vocabulary), list[dict[str, WordMetric]]()
-        exact = self.exact()
-        for reading, targets in read_in_a_row(self, batch):
-            metrics = exact.word_metrics(reading)
-            predicted = exact.target_log_probs(reading.outputs, targets)
-            metrics[_LOG_PROBS] = WordMetric(to_host(predicted), predicts=True)
-            parts.append(metrics)
-        if not sentences:
-            return []
+        batch, exact = encode_words(sentences, self.vocabulary), self.exact()
+        parts = [exact._metrics(reading, targets) for reading, targets in self._read_in_a_row(batch)]
         metrics = {
-            name: WordMetric(np.concatenate([part[name].values for part in parts]), predicts=one.predicts)
-            for name, one in parts[0].items()
+            name: WordMetric(np.concatenate([part[name].values for part in parts]), one.predicts)
+            for name, one in (parts[0].items() if parts else ())
         }
-        log_probs = metrics.pop(_LOG_PROBS).values
+        ends_word = self.vocabulary.ends_word
         return [
-            score_of(word_of_token(batch.tokens_of(row), self.vocabulary.ends_word), log_probs, metrics, start=start)
+            score_of(word_of_token(batch.tokens_of(row), ends_word), metrics, start=start)
             for row, start in enumerate(starts_in_a_row(batch))
         ]
 
@@ -229,20 +216,20 @@ class StreamLM(LanguageModel, DocumentContext):
         in_document: bool,
     ) -> list[NDArray[np.float64]]:
         """Reduce the distributions before each word, all places of a sentence, or of a document, together."""
-        found: list[NDArray[np.float64]] = [np.zeros(0)] * len(sentences)
+        found: dict[int, NDArray[np.float64]] = {}
         if in_document:
             batch = encode_words(sentences, self.vocabulary)
-            read = list(read_in_a_row(self, batch))
-            outputs, targets = (torch.cat(parts) for parts in zip(*((r.outputs, t) for r, t in read), strict=True))
-            for row, start in enumerate(starts_in_a_row(batch)):
-                places = start + word_boundaries(batch.tokens_of(row), self.vocabulary)
-                found[row] = self._reduce(outputs[places, 0], targets[places, 0], reduce)
-            return found
-        for numbers, batch, reading, targets in self._read_sentences(sentences):
-            for row, number in enumerate(numbers):
-                places = word_boundaries(batch.tokens_of(row), self.vocabulary)
-                found[number] = self._reduce(reading.outputs[places, row], targets[places, row], reduce)
-        return found
+            read = [(reading.outputs, targets) for reading, targets in self._read_in_a_row(batch)]
+            outputs, targets = (torch.cat(parts) for parts in zip(*read, strict=True))
+            for number, start in enumerate(starts_in_a_row(batch)):
+                places = start + word_boundaries(batch.tokens_of(number), self.vocabulary)
+                found[number] = self._reduce(outputs[places, 0], targets[places, 0], reduce)
+        else:
+            for numbers, batch, reading, targets in self._read_sentences(sentences):
+                for row, number in enumerate(numbers):
+                    places = word_boundaries(batch.tokens_of(row), self.vocabulary)
+                    found[number] = self._reduce(reading.outputs[places, row], targets[places, row], reduce)
+        return [found[number] for number in range(len(sentences))]
 
     def _reduce(
         self, hidden: Tensor, targets: Tensor, reduce: Callable[[Tensor, Tensor], Tensor]
@@ -259,13 +246,14 @@ class StreamLM(LanguageModel, DocumentContext):
 
     def scores_of(self, batch: SentenceBatch, reading: StreamOutput, targets: Tensor) -> list[SentenceScore]:
         """The score of every sentence of a batch, from its reading and its targets (T, B)."""
-        log_probs = to_host(self.target_log_probs(reading.outputs, targets))
-        metrics = self.word_metrics(reading)
-        ends_word = self.vocabulary.ends_word
-        return [
-            score_of(word_of_token(batch.tokens_of(row), ends_word), log_probs, metrics, row=row)
-            for row in range(len(batch))
-        ]
+        metrics, ends_word = self._metrics(reading, targets), self.vocabulary.ends_word
+        words = (word_of_token(batch.tokens_of(row), ends_word) for row in range(len(batch)))
+        return [score_of(own, metrics, row=row) for row, own in enumerate(words)]
+
+    def _metrics(self, reading: StreamOutput, targets: Tensor) -> dict[str, WordMetric]:
+        """The values of all steps that ``score_of`` looks at: log p of the targets (T, B), and ``word_metrics``."""
+        log_probs = WordMetric(to_host(self.target_log_probs(reading.outputs, targets)), predicts=True)
+        return {**self.word_metrics(reading), LOG_PROBS: log_probs}
 
     def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
         """Values of words that a reading gives beside their probabilities, under the names of ``word_columns``.
@@ -284,13 +272,11 @@ class StreamLM(LanguageModel, DocumentContext):
     @torch.no_grad()
     def _read_sentences(
         self, sentences: Sequence[Sequence[str]]
-    ) -> list[tuple[list[int], SentenceBatch, StreamOutput, Tensor]]:
+    ) -> Iterator[tuple[list[int], SentenceBatch, StreamOutput, Tensor]]:
         """Groups of sentences of similar length: their numbers, tokens, reading by ``exact``, and targets (T, B)."""
         exact = self.exact()
-        return [
-            (numbers, batch, exact.forward(inputs, exact.init_state(len(batch)), mask=mask), targets)
-            for numbers, batch, inputs, targets, mask in self._padded(sentences)
-        ]
+        for numbers, batch, inputs, targets, mask in self._padded(sentences):
+            yield numbers, batch, exact.forward(inputs, exact.init_state(len(batch)), mask=mask), targets
 
     def _padded(
         self, sentences: Sequence[Sequence[str]]
@@ -302,6 +288,23 @@ class StreamLM(LanguageModel, DocumentContext):
             batch = encode_words([sentences[number] for number in numbers], self.vocabulary)
             yield numbers, batch, *self.pad(batch)
 
+    @torch.no_grad()
+    def _read_in_a_row(self, batch: SentenceBatch) -> Iterator[tuple[StreamOutput, Tensor]]:
+        """Read sentences as one stream, with an end before, between and after them: readings, and targets (T, 1)."""
+        exact, stream = self.exact(), self.in_a_row(batch)
+        tokens = torch.from_numpy(stream).to(exact.decoder_weight.device)[:, None]
+        carried = exact.init_state(1)
+        steps = _STEPS if carried else len(stream)  # what carries nothing knows of a text what it reads at once
+        for start in range(0, len(stream) - 1, steps):
+            inputs, targets = tokens[:-1][start : start + steps], tokens[1:][start : start + steps]
+            reading = exact.forward(inputs, carried)
+            carried = reading.carried
+            yield reading, targets
+
+    def in_a_row(self, batch: SentenceBatch) -> NDArray[np.int64]:
+        """The tokens of sentences in a row, with an end before, between and after them."""
+        return np.append(self.end, np.insert(batch.tokens, batch.token_offsets[1:], self.end))
+
     # Word by word.
 
     @torch.no_grad()
@@ -309,9 +312,7 @@ class StreamLM(LanguageModel, DocumentContext):
         """The state before the first word, after the end token that stands before a sentence."""
         exact = self.exact()
         inputs = torch.full((1, num_sentences), self.end, device=self.decoder_weight.device)
-        zero = exact.init_state(num_sentences)
-        reading = exact.forward(inputs, zero)
-        check_carried(zero, reading.carried, system=self.system)
+        reading = exact.forward(inputs, exact.init_state(num_sentences))
         empty: tuple[tuple[()], ...] = ((),) * num_sentences
         return StreamState(words=empty, tokens=empty, carried=reading.carried, hidden=reading.outputs[0])
 
@@ -319,7 +320,7 @@ class StreamLM(LanguageModel, DocumentContext):
     def _start_after(self, sentences: Sequence[Sequence[str]]) -> StreamState:
         """The state after these sentences, with an end before, between and after them."""
         exact, carried = self.exact(), self.exact().init_state(1)
-        tokens = torch.from_numpy(stream_of(self, encode_words(sentences, self.vocabulary)))
+        tokens = torch.from_numpy(self.in_a_row(encode_words(sentences, self.vocabulary)))
         for inputs in torch.split(tokens.to(self.decoder_weight.device)[:, None], _STEPS):
             reading = exact.forward(inputs, carried)
             carried = reading.carried
@@ -335,7 +336,6 @@ class StreamLM(LanguageModel, DocumentContext):
         rows, inputs = torch.tensor(read, device=before.hidden.device).unbind(1)
         own = {name: tensor[rows] for name, tensor in before.carried.items()}
         reading = self.exact().forward(inputs[None], own)
-        check_carried(own, reading.carried, system=self.system)
         carried = {name: old.index_copy(0, rows, reading.carried[name]) for name, old in before.carried.items()}
         hidden = before.hidden.index_copy(0, rows, reading.outputs[0])
         return before.after(tokens, self.vocabulary, carried=carried, hidden=hidden)
@@ -424,26 +424,6 @@ class DistanceParser(StreamLM, Parser):
 def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
     """(T, B, ...) -> (n, ...): what the mask keeps."""
     return values.flatten(0, 1) if mask is None else values[mask]
-
-
-@torch.no_grad()
-def read_in_a_row(lm: StreamLM, batch: SentenceBatch) -> Iterator[tuple[StreamOutput, Tensor]]:
-    """Read sentences as one stream, with an end before, between and after them: readings, and targets (T, 1)."""
-    exact = lm.exact()
-    stream = stream_of(lm, batch)
-    tokens = torch.from_numpy(stream).to(exact.decoder_weight.device)
-    carried = exact.init_state(1)
-    steps = _STEPS if carried else len(stream)  # what carries nothing knows of a text what it reads at once
-    for start in range(0, len(stream) - 1, steps):
-        inputs = tokens[start : start + steps][: len(stream) - 1 - start, None]
-        reading = exact.forward(inputs, carried)
-        carried = reading.carried
-        yield reading, tokens[start + 1 : start + 1 + len(inputs), None]
-
-
-def stream_of(lm: StreamLM, batch: SentenceBatch) -> NDArray[np.int64]:
-    """The tokens of sentences in a row, with an end before, between and after them."""
-    return np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
 
 
 def starts_in_a_row(batch: SentenceBatch) -> list[int]:

@@ -208,7 +208,7 @@ class Scorer(nn.Linear):
         self._exact: ExactCopy[Scorer] = ExactCopy()
 
     def score(self) -> float:
-        return self._exact.of(self, Scorer)(torch.ones(2, dtype=torch.float64)).item()
+        return self._exact.of(self)(torch.ones(2, dtype=torch.float64)).item()
 
     def expected(self) -> float:
         return (self.weight.double().sum() + self.bias.double().sum()).item()
@@ -249,8 +249,8 @@ def test_weights_set_in_evaluation_mode_are_seen() -> None:
 
 def test_the_copy_is_kept_while_nothing_changes() -> None:
     scorer = Scorer().eval()
-    first = scorer._exact.of(scorer, Scorer)
-    assert scorer._exact.of(scorer, Scorer) is first
+    first = scorer._exact.of(scorer)
+    assert scorer._exact.of(scorer) is first
 
 
 def test_the_copy_is_no_part_of_what_is_saved() -> None:

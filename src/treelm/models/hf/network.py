@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -103,7 +102,7 @@ class CausalLM(LanguageModel, DocumentContext):
         network, tokenizer, config = load_parts(folder)
         try:
             size = network.get_output_embeddings().weight.shape[0]
-            model = cls(CausalConfig(**config), network=network, vocabulary=CausalVocabulary(tokenizer, size=size))
+            model = cls(config, network=network, vocabulary=CausalVocabulary(tokenizer, size=size))
         except InputError as error:
             raise InputError(error.found, where=str(folder), remedy=error.remedy) from error
         model.eval()._check_causality(str(folder))
@@ -209,14 +208,13 @@ class CausalLM(LanguageModel, DocumentContext):
             np.append(0, np.cumsum(one != self.tokens.end_of_word)[self.vocabulary.ends_word[one]]) for one in tokens
         ]
         parts: list[dict[int, Tensor]] = [{} for _ in own]
-        for number, place, logits in self._predictions(own):
-            here = [one for one in places[number].tolist() if place <= one < place + len(logits)]
-            for start in range(0, len(here), _ROWS):
-                rows = here[start : start + _ROWS]
-                log_probs = logits[[one - place for one in rows]].double().log_softmax(1)
-                following = [own[number][one] if one < len(own[number]) else len(self.vocabulary) for one in rows]
-                chosen = torch.tensor(following, device=log_probs.device)
-                parts[number][rows[0]] = reduce(self._at_boundary(log_probs, rows[0]), chosen)
+        for number, first, rows in self._log_softmax(own):
+            text = [*own[number], len(self.vocabulary)]
+            here = [place for place in places[number].tolist() if first <= place < first + len(rows)]
+            if here:
+                log_probs = self._at_boundary(rows[[place - first for place in here]], here[0])
+                coming = torch.tensor([text[place] for place in here], device=rows.device)
+                parts[number][first] = reduce(log_probs, coming)
         found = [torch.cat([values[first] for first in sorted(values)]).cpu().numpy() for values in parts]
         if not in_document:
             return found
@@ -236,27 +234,19 @@ class CausalLM(LanguageModel, DocumentContext):
     def _log_probs(self, sentences: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
         """log p of every token and of the end of each text."""
         own = [self._own(tokens.tolist()) for tokens in sentences]
-        tables = [np.zeros((len(text) + 1, 3)) for text in own]  # of each place: token, B, end
-        for number, place, logits in self._predictions(own):
-            targets = [*own[number], self.tokens.end_of_text][place : place + len(logits)]
-            for start in range(0, len(logits), _ROWS):
-                rows = logits[start : start + _ROWS].double().log_softmax(1)
-                first, chosen = place + start, torch.tensor(targets[start : start + _ROWS], device=rows.device)
-                total = self._boundary(rows, first)
-                values = [rows.gather(1, chosen[:, None])[:, 0], total, rows[:, self.tokens.end_of_text]]
-                tables[number][first : first + len(rows)] = torch.stack(values, 1).cpu().numpy()
+        tables = [np.zeros((3, len(text) + 1)) for text in own]  # of each place: token, B, end
+        for number, first, rows in self._log_softmax(own):
+            coming = [*own[number], self.tokens.end_of_text][first : first + len(rows)]
+            chosen = rows.gather(1, torch.tensor(coming, device=rows.device)[:, None])[:, 0]
+            values = [chosen, self._boundary(rows, first), rows[:, self.tokens.end_of_text]]
+            tables[number][:, first : first + len(rows)] = torch.stack(values).cpu().numpy()
         found = []
-        for number, tokens in enumerate(sentences):
-            table, log_probs, place, begins = tables[number], list[float](), 0, True
-            for token in tokens.tolist():
-                if token == self.tokens.end_of_word:
-                    log_probs.append(table[place, 1])
-                else:
-                    log_probs.append(table[place, 0] - (table[place, 1] if begins else 0.0))
-                    place += 1
-                begins = token == self.tokens.end_of_word
-            log_probs.append(table[place, 2] - table[place, 1])
-            found.append(np.array(log_probs))
+        for tokens, (own_log_probs, boundary, end) in zip(sentences, tables, strict=True):
+            is_end = tokens == self.tokens.end_of_word
+            place = np.cumsum(~is_end) - ~is_end  # how many of the model's own tokens stand before each token
+            begins_word = np.append(True, is_end)[:-1]
+            log_probs = own_log_probs[place] - np.where(begins_word, boundary[place], 0.0)
+            found.append(np.append(np.where(is_end, boundary[place], log_probs), end[-1] - boundary[-1]))
         return found
 
     def _boundary(self, log_probs: Tensor, place: int) -> Tensor:
@@ -277,8 +267,8 @@ class CausalLM(LanguageModel, DocumentContext):
         return -(-(num_read - room) // step) * step
 
     @torch.no_grad()
-    def _predictions(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Tensor]]:
-        """Number of a text, a place in it, and the logits (m, V) of its tokens, or end, from there on; each once."""
+    def _log_softmax(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Tensor]]:
+        """Number of a text, a place in it, and log p (m, V), float64, of its tokens, or end, from there; each once."""
         segments = []
         for number, text in enumerate(texts):
             place = 0
@@ -301,7 +291,9 @@ class CausalLM(LanguageModel, DocumentContext):
             mask = {} if bool(seen.all()) else {"attention_mask": seen}
             logits = self.network(input_ids=ids, use_cache=False, **mask).logits
             for row, (number, start, place, stop) in enumerate(batch):
-                yield number, place, logits[row, place - start : stop - start + 1]
+                own = logits[row, place - start : stop - start + 1]
+                for first in range(0, len(own), _ROWS):
+                    yield number, place + first, own[first : first + _ROWS].double().log_softmax(1)
 
     # Word by word.
 
@@ -365,47 +357,46 @@ _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length
 """Fields of configs that bound the places of tokens."""
 
 
-def load_parts(folder: Path) -> tuple[Any, Any, dict[str, Any]]:
-    """Network in float32, tokenizer, and the fields of ``CausalConfig``.
+def load_parts(folder: Path) -> tuple[Any, Any, CausalConfig]:
+    """Network in float32, tokenizer, and what is known of the model.
 
     Raises ``InputError`` for what transformers does not read, for weights that are missing, and for an export of ours.
     """
     if read_json(folder / CONFIG, remedy=HUB_FOLDER).get("model_type") == EXPORTED:
         found = "what `treelm export` wrote for transformers"
         raise InputError(found, where=str(folder), remedy="give the run that was exported")
-    with _told(folder), quiet():
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        with quiet():
+            from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        safe = {"local_files_only": True, "trust_remote_code": False}
-        tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
-        network, found = AutoModelForCausalLM.from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True, **safe
-        )
-    missing = sorted(found["missing_keys"])
+            tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
+            network, report = AutoModelForCausalLM.from_pretrained(
+                folder, use_safetensors=True, output_loading_info=True, **safe
+            )
+    except Exception as error:  # it has no class of its own for what it cannot read
+        raise _input_error(error, folder) from error
+    missing = sorted(report["missing_keys"])
     if missing or network.get_output_embeddings() is None:
         what = f"weights without {missing[0]} and {len(missing) - 1} more" if missing else "a network without a softmax"
         raise InputError(what, where=str(folder), remedy="take a model with a head for language modelling")
     sizes = network.config.get_text_config()
     lengths = [getattr(sizes, name, None) for name in _LENGTHS]
-    known = [length for length in lengths if isinstance(length, int) and length > 0]
-    name, context = name_parts(folder)[-1], min(known, default=None)
-    config = {"name": name, "architecture": type(network).__name__, "context": context}
+    context = min((length for length in lengths if isinstance(length, int) and length > 0), default=None)
+    config = CausalConfig(name=name_parts(folder)[-1], architecture=type(network).__name__, context=context)
     return network.float(), tokenizer, config
 
 
-@contextmanager
-def _told(folder: Path) -> Iterator[None]:
-    """Raise what transformers raises as an ``InputError``: it has no class of its own for what it cannot read."""
-    try:
-        yield
-    except Exception as error:  # ImportError, OSError, ValueError, KeyError, RuntimeError, safetensors' own
-        if is_out_of_memory(error):
-            raise OutOfMemory(str(folder)) from None
-        reason = " ".join(str(error).split()) or type(error).__name__
-        if not isinstance(error, ImportError):
-            found = f"transformers does not read this as a causal language model ({reason})"
-            raise InputError(found, where=str(folder), remedy=HUB_FOLDER) from error
+def _input_error(error: Exception, folder: Path) -> InputError:
+    """The error that users see for one of transformers, of safetensors, or of an import."""
+    if is_out_of_memory(error):
+        return OutOfMemory(str(folder))
+    reason = " ".join(str(error).split()) or type(error).__name__
+    found = f"transformers does not read this as a causal language model ({reason})"
+    remedy = HUB_FOLDER
+    if isinstance(error, ImportError):
+        found, remedy = f"a library is missing ({reason})", "install it"
         if (error.name or "").partition(".")[0] == "transformers":
             found = "a model of the Hugging Face ecosystem without the transformers library"
-            raise InputError(found, where=str(folder), remedy="pip install 'treelm[hf]'") from None
-        raise InputError(f"a library is missing ({reason})", where=str(folder), remedy="install it") from error
+            remedy = "pip install 'treelm[hf]'"
+    return InputError(found, where=str(folder), remedy=remedy)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from treelm.models.layers.precision import operand, product_settings, setting
+from treelm.models.layers.precision import operand, setting
 
 Function = Callable[..., tuple[Tensor, ...]]
 
@@ -75,7 +75,10 @@ class GraphedFunction:
 
     def _graph(self, arguments: Sequence[Any]) -> _Graph | None:
         """The graph for arguments of this form, captured if need be; None if there is none."""
-        form = (operand(_tensors(arguments)[0][:0]).dtype, product_settings(), *map(_form, arguments))
+        products: Any = torch.backends.cuda.matmul  # before torch 2.9 the first of these settings did not exist
+        settings = getattr(products, "fp32_precision", None) or products.allow_tf32
+        settings = settings, torch.are_deterministic_algorithms_enabled(), operand(_tensors(arguments)[0][:0]).dtype
+        form = (*settings, *map(_form, arguments))
         if form not in self._captured and self._may_capture and len(self._captured) < MOST_FORMS:
             try:
                 self._captured[form] = self._new_graph(arguments)

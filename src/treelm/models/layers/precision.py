@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from copy import deepcopy
 from functools import cache
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -86,16 +87,14 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-@contextmanager
-def small_products(device: torch.device) -> Iterator[None]:
+def small_products(device: torch.device) -> AbstractContextManager[None]:
     """Give products of a few rows, batched ones too, the kernel that starts soonest, within this context.
 
     With ``torch.set_float32_matmul_precision("medium")`` a CPU multiplies by oneDNN. That is the faster way for large
     matrices, and takes five times as long as the ordinary one where a matrix meets a vector. On a GPU, where it means
     TF32, nothing changes.
     """
-    with float32_products("highest", device) if device.type == "cpu" else nullcontext():
-        yield
+    return float32_products("highest", device) if device.type == "cpu" else nullcontext()
 
 
 def column_sums(matrix: Tensor) -> Tensor:
@@ -106,13 +105,6 @@ def column_sums(matrix: Tensor) -> Tensor:
     flat = matrix.flatten(0, -2)
     with small_products(flat.device):  # with ``out``, because autocast would round to bfloat16, on a GPU alone
         return torch.mv(flat.T, flat.new_ones(len(flat)), out=flat.new_empty(flat.shape[1]))
-
-
-def product_settings() -> tuple[Any, ...]:
-    """Settings that decide, besides types, how a GPU multiplies at the moment."""
-    backend: Any = torch.backends.cuda.matmul  # before torch 2.9 the first of these settings did not exist
-    precision = getattr(backend, "fp32_precision", None) or backend.allow_tf32
-    return precision, torch.are_deterministic_algorithms_enabled()
 
 
 @contextmanager
@@ -320,20 +312,22 @@ class ExactCopy(nn.Module, Generic[Network]):
         self._dtype = dtype
         self._kept: tuple[tuple[tuple[int, int], ...], Network] | None = None
 
+    def __deepcopy__(self, memo: object) -> Self:
+        """A copy of a network has nothing copied yet."""
+        return type(self)(self._dtype)
+
     def train(self, mode: bool = True) -> Self:
         """Drops the copy."""
         self._kept = None
         return super().train(mode)
 
-    def of(self, network: Network, build: Callable[[], Network]) -> Network:
-        """The copy, in evaluation mode; ``build`` makes a network of the same sizes."""
+    def of(self, network: Network) -> Network:
+        """The copy, in evaluation mode; it shares the network's vocabulary."""
         tensors = [*network.parameters(), *network.buffers()]
         versions = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
         if self._kept is not None and self._kept[0] == versions:
             return self._kept[1]
-        with torch.random.fork_rng(devices=[]):
-            copy = build()
-        copy.to(tensors[0].device, self._dtype).load_state_dict(network.state_dict())
-        copy.eval().requires_grad_(False)
+        vocabulary = getattr(network, "vocabulary", None)
+        copy = deepcopy(network, {id(vocabulary): vocabulary}).to(self._dtype).eval().requires_grad_(False)
         self._kept = None if network.training else (versions, copy)
         return copy

@@ -171,7 +171,7 @@ class ShiftReduce(LanguageModel, Parser):
 
     def exact(self) -> ShiftReduce:
         """This network with float64 weights, in evaluation mode, kept until the weights change."""
-        return self._exact.of(self, lambda: ShiftReduce(self.config, vocabulary=self.vocabulary, labels=self.labels))
+        return self._exact.of(self)
 
     # The interface of all systems.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -491,8 +491,7 @@ class SOM(DocumentReader, Parser):
         Scores are computed with it and rounded to ``DECIMALS``, so that they do not depend on batch-mates or on what
         follows: the last bits of float32 would, and could even tip a decision.
         """
-        build: Any = type(self)
-        return self._exact.of(self, lambda: build(self.config, vocabulary=self.vocabulary, labels=self.labels))
+        return self._exact.of(self)
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token under greedy decisions.

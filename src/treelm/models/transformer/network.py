@@ -33,7 +33,7 @@ from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
 from treelm.models.scores import Loss, Losses, SubwordAggregation
 from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState, WordMetric, to_host
-from treelm.models.streams import StreamLM, stream_of
+from treelm.models.streams import StreamLM
 from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin_chart, treereg_loss
 from treelm.models.transformer.config import TransformerConfig
 from treelm.trees.transforms import UNPARSED
@@ -303,7 +303,7 @@ class Transformer(StreamLM, Parser):
         """The state after these sentences; without memory, all of their tokens stay in view."""
         if self.config.memory_length:
             return super()._start_after(sentences)
-        exact, stream = self.exact(), stream_of(self, encode_words(sentences, self.vocabulary)).tolist()
+        exact, stream = self.exact(), self.in_a_row(encode_words(sentences, self.vocabulary)).tolist()
         cache = KeyValueCache(self.config.num_layers, 1, self.config.size, exact.embedding)
         for place, token in enumerate(stream):
             hidden = exact._append(cache, [place], [token], [0])

@@ -271,7 +271,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
             else PointerWeights(
                 pointer.scale, Product.linear(pointer.query), Product.linear(pointer.key), pointer.labels
             ),
-            composer=None if self.composer is None else self._exact_composer.of(self.composer, self._new_composer),
+            composer=None if self.composer is None else self._exact_composer.of(self.composer),
         )
 
     # Trees of bottom-up derivations.
