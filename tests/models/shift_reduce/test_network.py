@@ -18,8 +18,8 @@ from tests.models.som import plain as structure
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.shift_reduce.config import ShiftReduceConfig
+from treelm.models.shift_reduce.machine import ParserStacks
 from treelm.models.shift_reduce.network import ShiftReduce
-from treelm.models.shift_reduce.reading import ParserStacks
 
 VOCABULARY_SIZE = 8
 TOLERANCE = {"rtol": 0, "atol": 1e-10}

@@ -1,10 +1,20 @@
-"""The shift-reduce parser: its parameters, its losses, and the interface of all systems."""
+"""The incremental shift-reduce parser (Shen et al. 2021, Table 5): its equations, losses, and the common interface.
+
+    item of a word         x = LN(embedding)
+    item of a constituent  c = tanh(W [left; right] + b)
+    stack                  an LSTM over the items, bottom to top; popping goes back to the state below
+                           (stack LSTM, Dyer et al. 2015)
+    log odds of REDUCE     w . ReLU(W [state; x of the look-ahead] + b) + c
+    p(next word)           softmax(E state + b), E the embedding
+
+The plain form is ``tests/models/shift_reduce/plain.py``. Shapes: B sentences, m inputs (the boundary and the tokens of
+each), D units, L layers, V tokens of the vocabulary (the boundary token is V).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, cast
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,36 +27,61 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, Loss, Losses, SentenceScore
 from treelm.models.capabilities import Parser
 from treelm.models.layers.binary_structure import first_siblings
-from treelm.models.layers.devices import to_device
+from treelm.models.layers.devices import plan_to_device, to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
-from treelm.models.layers.lstm import LSTMWeights
-from treelm.models.layers.precision import DECIMALS, ExactCopy
+from treelm.models.layers.levels import schedule, schedule_tree
+from treelm.models.layers.lstm import LSTMWeights, plan_tree, sweep_lstm
+from treelm.models.layers.precision import DECIMALS, ExactCopy, linear
 from treelm.models.layers.recurrent import embed_with_dropout
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.layers.sweep import Kind, Matrix, Rows, sweep
 from treelm.models.shift_reduce.config import ShiftReduceConfig
-from treelm.models.shift_reduce.graph import StackGraph, stack_states
-from treelm.models.shift_reduce.reading import (
+from treelm.models.shift_reduce.machine import (
     Bank,
-    Choose,
+    BoolArray,
     IntArray,
+    Nodes,
     ParserStacks,
     ParserState,
-    Reader,
-    StackLSTM,
-    greedy,
     partial_tree,
-    sample,
 )
 from treelm.trees.tree import Tree
 
+Choose = Callable[[Tensor, BoolArray], BoolArray]
+"""Logits of REDUCE (n,) and what the oracle would do (n,) -> whether to REDUCE."""
 
-@dataclass(frozen=True, kw_only=True)
-class Positions:
-    """The tokens of a batch with the boundary before each sentence, sentence by sentence: m in all."""
 
-    tokens: IntArray  # (m,)
-    targets: IntArray  # (m,) the next token, or the boundary
-    offsets: IntArray  # (B + 1,)
+def greedy(logits: Tensor, best: BoolArray) -> BoolArray:
+    """The more probable action."""
+    chosen: BoolArray = (logits > 0).cpu().numpy()
+    return chosen
+
+
+def sample(logits: Tensor, best: BoolArray) -> BoolArray:
+    """An action drawn from the distribution, with torch's global generator."""
+    # Of weights that have gone wrong any action will do: the loss says what is the matter.
+    chosen: BoolArray = torch.bernoulli(logits.sigmoid().nan_to_num(0.0)).bool().cpu().numpy()
+    return chosen
+
+
+class _Reading:
+    """What was done to read some sentences, action by action."""
+
+    def __init__(self) -> None:
+        none = np.zeros(0, np.int64)
+        self.pushed: list[Nodes] = []
+        self.pushed_inputs: list[IntArray] = []  # of every node, from node 1 on: an input, or -1 for a constituent
+        self.decided_at: list[IntArray] = [none]  # where there was a choice, the node on top of the stack,
+        self.look_ahead: list[IntArray] = [none]  # the word that came next, among the inputs,
+        self.best: list[BoolArray] = [none.astype(bool)]  # and whether the oracle would REDUCE
+
+    def node_of_input(self, num_inputs: int) -> IntArray:
+        """The node that each input became when it was shifted: (m,)."""
+        inputs = np.concatenate(self.pushed_inputs)
+        shifted = np.flatnonzero(inputs >= 0)
+        nodes = np.empty(num_inputs, np.int64)
+        nodes[inputs[shifted]] = shifted + 1
+        return nodes
 
 
 class ShiftReduce(LanguageModel, Parser):
@@ -85,20 +120,27 @@ class ShiftReduce(LanguageModel, Parser):
         """The id of ``<s>`` and ``</s>``."""
         return len(self.vocabulary)
 
-    def stack_lstm(self) -> StackLSTM:
-        """The layers that compute the stack and choose actions."""
-        return StackLSTM(
-            composition=self.composition,
-            layers=[cast(LSTMWeights, layer) for layer in self.stack],
-            action_hidden=self.action_hidden,
-            action_score=self.action_score,
-        )
+    @property
+    def _layers(self) -> list[LSTMWeights]:
+        return [layer for layer in self.stack if isinstance(layer, LSTMWeights)]
+
+    # The equations.
 
     def embed(self, tokens: Tensor) -> Tensor:
         """x = LN(embedding), with dropout of whole types and of units: ids (n,) -> (n, D)."""
         rate = self.config.embedding_dropout
         vectors = embed_with_dropout(tokens, self.embedding, rate, training=self.training)
         return dropout(self.input_norm(vectors), self.config.dropout, training=self.training)
+
+    def composed(self, left: Tensor, right: Tensor) -> Tensor:
+        """The vector of constituents: tanh(W [left; right] + b), (n, D) each."""
+        return linear(torch.cat([left, right], 1), self.composition.weight, self.composition.bias).tanh()
+
+    def action_logits(self, states: Tensor, look_ahead: Tensor) -> Tensor:
+        """Log odds of REDUCE: w . ReLU(W [state; look-ahead] + b) + c, from (n, D) and (n, D) to (n,)."""
+        pair = torch.cat([states, look_ahead], 1)
+        hidden = linear(pair, self.action_hidden.weight, self.action_hidden.bias).relu()
+        return linear(hidden, self.action_score.weight, self.action_score.bias)[:, 0]
 
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
         """Sums of -log p in nats: ``parse`` of the oracle's actions and, of a language model, ``word``.
@@ -107,34 +149,23 @@ class ShiftReduce(LanguageModel, Parser):
         dynamic oracle either way; where only one action is possible there is none. ``choose`` acts instead.
         Raises ``InputError`` for a batch without trees.
         """
-        positions = self._positions(batch)
-        inputs = self.embed(self._tensor(positions.tokens))
+        tokens, targets, offsets = self._positions(batch)
+        inputs = self.embed(self._tensor(tokens))
         masks = None
         if self.training and self.config.dropout:
             masks = dropout_mask(len(batch), self.config.size, self.config.dropout, inputs)
         siblings = np.insert(first_siblings(batch, self.vocabulary.ends_word), batch.token_offsets[:-1], 0)
         follows = self.training and self.config.oracle == "static" and choose is None
-        reader = self._reader(len(batch), inputs, computes=not follows)
+        bank = None if follows else Bank.empty(inputs.detach(), self.config.num_layers)
+        choose = choose or (sample if self.training else greedy)
         with torch.no_grad():
-            reader.read(
-                inputs.detach(),
-                positions.offsets,
-                choose=choose or (sample if self.training else greedy),
-                siblings=siblings,
-                masks=masks,
-            )
-        graph = StackGraph.of(reader)
-        if torch.is_grad_enabled() or reader.bank is None:
-            states = stack_states(self.stack_lstm(), graph, inputs)
-        else:
-            states = reader.bank.hidden[-1]
-        sentence = np.repeat(np.arange(len(batch)), np.diff(positions.offsets))
-        terms = {"parse": self._parse_loss(reader, states, inputs, sentence, masks)}
+            read = self._read(ParserStacks(len(batch)), bank, inputs.detach(), offsets, choose, siblings, masks)
+        states = self._stack_states(read, inputs) if torch.is_grad_enabled() or bank is None else bank.hidden[-1]
+        terms = {"parse": self._parse_loss(read, states, inputs, offsets, masks)}
         if self.output_bias is not None:
-            hidden = states.index_select(0, self._tensor(graph.node_of_input(len(inputs))))
+            hidden = states.index_select(0, self._tensor(read.node_of_input(len(inputs))))
             hidden = dropout(hidden, self.config.output_dropout, training=self.training)
-            targets = self._tensor(positions.targets)
-            word = summed_cross_entropy(hidden, self.embedding, self.output_bias, targets)
+            word = summed_cross_entropy(hidden, self.embedding, self.output_bias, self._tensor(targets))
             terms["word"] = Loss(sum=word, count=len(targets))
         return Losses(
             terms=terms,
@@ -144,110 +175,172 @@ class ShiftReduce(LanguageModel, Parser):
         )
 
     def _parse_loss(
-        self, reader: Reader, states: Tensor, inputs: Tensor, sentence: IntArray, masks: Tensor | None
+        self, read: _Reading, states: Tensor, inputs: Tensor, offsets: IntArray, masks: Tensor | None
     ) -> Loss:
-        made = reader.decisions
-        none = np.zeros(0, np.int64)  # in sentences of one word nothing is decided
-        at = np.concatenate([none, *made.inputs])
-        deciding = states.index_select(0, self._tensor(np.concatenate([none, *made.nodes])))
+        look_ahead = np.concatenate(read.look_ahead)
+        deciding = states.index_select(0, self._tensor(np.concatenate(read.decided_at)))
         if masks is not None:
-            deciding = deciding * masks.index_select(0, self._tensor(sentence[at]))
-        logits = self.stack_lstm().action_logits(deciding, inputs.index_select(0, self._tensor(at)))
-        signs = to_device(np.where(np.concatenate([none, *made.best]), 1.0, -1.0), logits.device).to(logits.dtype)
-        return Loss(sum=-functional.logsigmoid(signs * logits).sum(dtype=torch.float64), count=len(at))
+            sentence = np.searchsorted(offsets, look_ahead, side="right") - 1
+            deciding = deciding * masks.index_select(0, self._tensor(sentence))
+        logits = self.action_logits(deciding, inputs.index_select(0, self._tensor(look_ahead)))
+        signs = to_device(np.where(np.concatenate(read.best), 1.0, -1.0), logits.device).to(logits.dtype)
+        return Loss(sum=-functional.logsigmoid(signs * logits).sum(dtype=torch.float64), count=len(look_ahead))
 
-    def _reader(self, num_rows: int, like: Tensor, *, computes: bool) -> Reader:
-        bank = Bank.empty(like.detach(), self.config.num_layers) if computes else None
-        return Reader(self.stack_lstm(), ParserStacks(num_rows), bank)
-
-    def _positions(self, batch: SentenceBatch) -> Positions:
+    def _positions(self, batch: SentenceBatch) -> tuple[IntArray, IntArray, IntArray]:
+        """The inputs (m,), the boundary before each sentence; what follows each; where sentences begin (B + 1,)."""
         tokens = np.insert(batch.tokens, batch.token_offsets[:-1], self.boundary)
-        offsets = batch.token_offsets + np.arange(len(batch.token_offsets))
         targets = np.append(tokens[1:], self.boundary)  # where a sentence ends, the next one's boundary
-        return Positions(tokens=tokens, targets=targets, offsets=offsets)
+        return tokens, targets, batch.token_offsets + np.arange(len(batch.token_offsets))
 
     def _tensor(self, values: IntArray) -> Tensor:
         return to_device(values, self.embedding.device)
+
+    # Deciding, one action a step: nothing is differentiated, and only what the next decision needs is computed.
+
+    def _read(
+        self,
+        stacks: ParserStacks,
+        bank: Bank | None,
+        inputs: Tensor,  # (m, D)
+        offsets: IntArray,  # (B + 1,) sentence b reads inputs[offsets[b]:offsets[b + 1]]
+        choose: Choose = greedy,
+        siblings: IntArray | None = None,  # (m,) first siblings, for the oracle
+        masks: Tensor | None = None,  # (B, D) dropout of the states that decide
+    ) -> _Reading:
+        """Read until every sentence has shifted its last input; stacks and bank change.
+
+        Without a bank nothing is computed: the oracle acts.
+        """
+        read, at = _Reading(), offsets[:-1].copy()
+        while len(rows := np.flatnonzero(at < offsets[1:])):
+            reduces = np.zeros(len(rows), bool)
+            is_free = stacks.heights[rows] >= 2
+            if is_free.any():
+                free = rows[is_free]
+                tops = stacks.top(free)
+                best = np.zeros(len(free), bool) if siblings is None else stacks.best_action(free, siblings[at[free]])
+                read.decided_at.append(tops)
+                read.look_ahead.append(at[free])
+                read.best.append(best)
+                if bank is None:
+                    reduces[is_free] = best
+                else:
+                    states = bank.hidden[-1].index_select(0, self._tensor(tops))
+                    states = states if masks is None else states * masks[self._tensor(free)]
+                    logits = self.action_logits(states, inputs.index_select(0, self._tensor(at[free])))
+                    reduces[is_free] = choose(logits, best)
+            nodes = stacks.step(rows, reduces)
+            read.pushed.append(nodes)
+            read.pushed_inputs.append(np.where(reduces, -1, at[rows]))
+            if bank is not None:
+                self._push(bank, stacks.num_nodes, nodes, reduces, inputs.index_select(0, self._tensor(at[rows])))
+            at[rows] += ~reduces
+        return read
+
+    def _push(self, bank: Bank, num_nodes: int, nodes: Nodes, reduces: BoolArray, items: Tensor) -> None:
+        """Compute the last of ``num_nodes`` nodes, whose vectors are ``items`` (n, D) where they are positions."""
+        bank.make_room(num_nodes)
+        new, below = slice(num_nodes - len(items), num_nodes), self._tensor(nodes.below)
+        if reduces.any():
+            left, right = (bank.items[self._tensor(side[reduces])] for side in (nodes.left, nodes.right))
+            items[self._tensor(np.flatnonzero(reduces))] = self.composed(left, right)
+        bank.items[new] = items
+        for layer, weights in enumerate(self._layers):
+            state = weights(items, bank.hidden[layer, below], bank.cell[layer, below])
+            bank.hidden[layer, new], bank.cell[layer, new] = state
+            items = bank.hidden[layer, new]
+
+    # The same for decisions that were made, with gradients: items by height and stack states by depth.
+
+    def _stack_states(self, read: _Reading, inputs: Tensor) -> Tensor:
+        """The state of the stack LSTM's last layer with every node on top, row 0 for none: (nodes + 1, D)."""
+        below, left, right, heights = map(np.concatenate, zip(*read.pushed, strict=True))
+        order = schedule_tree(below - 1, heights - 1)  # a node stands on one whose stack is lower by one
+        before = order.position[below[order.order[int(order.offsets[1]) :]] - 1]
+        indices = torch.from_numpy(order.order), torch.from_numpy(order.position)
+        plan = plan_tree(before, order.offsets, inputs.device), *indices
+        tree, permutation, position = plan_to_device(plan, inputs.device)
+        items = self._items(np.stack([left, right], 1), np.concatenate(read.pushed_inputs), inputs)
+        states = items.index_select(0, permutation)
+        for weights in self._layers:
+            states = sweep_lstm(states, weights, tree)
+        return torch.cat([inputs.new_zeros(1, inputs.shape[1]), states.index_select(0, position)])
+
+    def _items(self, parts: IntArray, pushed: IntArray, inputs: Tensor) -> Tensor:
+        """The vector of every node from node 1 on: (nodes, D); constituents have ``parts`` (nodes, 2)."""
+        constituents, positions = np.flatnonzero(pushed < 0), np.flatnonzero(pushed >= 0)
+        shifted = inputs.index_select(0, self._tensor(pushed[positions]))
+        items = inputs.new_zeros(len(pushed), inputs.shape[1]).index_copy(0, self._tensor(positions), shifted)
+        if not len(constituents):
+            return items
+        number = np.full(len(pushed) + 1, -1)  # of each constituent among themselves, by node
+        number[constituents + 1] = np.arange(len(constituents))
+        parts = parts[constituents]
+        order = schedule(number[parts])
+        levels = order.offsets.tolist()
+        left, right, whole = (
+            Rows("items", self._tensor(nodes[order.order]), levels) for nodes in (*(parts - 1).T, constituents)
+        )
+        kind = Kind(function=_compose, reads=(left, right), writes=(whole,))
+        weights = {"composition": (self.composition.weight, self.composition.bias)}
+        return sweep((kind,), {"items": items}, weights)["items"]
+
+    # The interface of all systems.
 
     def exact(self) -> ShiftReduce:
         """This network with float64 weights, in evaluation mode, kept until the weights change."""
         return self._exact.of(self)
 
-    # The interface of all systems.
-
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token under greedy actions."""
         return [analysis.score for analysis in self._analyse(sentences) if analysis.score is not None]
 
-    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        """Scores and trees of one reading; trees alone if this is only a parser."""
-        if not self.predicts_words:
-            return [Analysis(score=None, tree=tree) for tree in self._parse(sentences)]
-        return self.exact()._analyses(sentences) if sentences else []
-
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The tree of the greedy actions over each sentence; constituents have the label X."""
-        return self.exact()._trees(sentences) if sentences else []
+        return [analysis.tree for analysis in self._analyse(sentences) if analysis.tree is not None]
 
     @torch.no_grad()
-    def _trees(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        batch = encode_words(sentences, self.vocabulary, needs_words=True)
-        reader, ends_word = self._read(self._positions(batch)), self.vocabulary.ends_word
-        return [
-            partial_tree(words, reader.stacks.shifted_at[number], word_of_token(batch.tokens_of(number), ends_word))
-            for number, words in enumerate(sentences)
-        ]
-
-    @torch.no_grad()
-    def _analyses(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        batch = encode_words(sentences, self.vocabulary, needs_words=True)
-        positions = self._positions(batch)
-        reader = self._read(positions)
-        assert reader.bank is not None
-        assert self.output_bias is not None
-        nodes = StackGraph.of(reader).node_of_input(len(positions.tokens))
-        hidden = reader.bank.hidden[-1].index_select(0, self._tensor(nodes))
-        log_probs = target_log_probs(hidden, self.embedding, self.output_bias, self._tensor(positions.targets))
-        rounded = log_probs.cpu().numpy().round(DECIMALS)
-        analyses = []
+    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+        """Scores and trees of one reading; trees alone if this is only a parser."""
+        if not sentences:
+            return []
+        exact, batch = self.exact(), encode_words(sentences, self.vocabulary, needs_words=True)
+        tokens, targets, offsets = self._positions(batch)
+        inputs, stacks = exact.embed(self._tensor(tokens)), ParserStacks(len(sentences))
+        bank = Bank.empty(inputs, self.config.num_layers)
+        read = exact._read(stacks, bank, inputs, offsets)
+        log_probs = None
+        if exact.output_bias is not None:
+            hidden = bank.hidden[-1].index_select(0, self._tensor(read.node_of_input(len(tokens))))
+            found = target_log_probs(hidden, exact.embedding, exact.output_bias, self._tensor(targets))
+            log_probs = found.cpu().numpy().round(DECIMALS)
+        analyses = list[Analysis]()
         for number, words in enumerate(sentences):
-            word_numbers = word_of_token(batch.tokens_of(number), self.vocabulary.ends_word)
-            own = rounded[positions.offsets[number] : positions.offsets[number + 1]]
-            score = SentenceScore(log_probs=own, word_of_token=word_numbers, is_lower_bound=False)
-            tree = partial_tree(words, reader.stacks.shifted_at[number], word_numbers)
-            analyses.append(Analysis(score=score, tree=tree))
+            word_numbers, score = word_of_token(batch.tokens_of(number), self.vocabulary.ends_word), None
+            if log_probs is not None:
+                own = log_probs[offsets[number] : offsets[number + 1]]
+                score = SentenceScore(log_probs=own, word_of_token=word_numbers, is_lower_bound=False)
+            analyses.append(Analysis(score=score, tree=partial_tree(words, stacks.shifted_at[number], word_numbers)))
         return analyses
-
-    def _read(self, positions: Positions) -> Reader:
-        inputs = self.embed(self._tensor(positions.tokens))
-        reader = self._reader(len(positions.offsets) - 1, inputs, computes=True)
-        reader.read(inputs, positions.offsets)
-        return reader
 
     @torch.no_grad()
     def _start(self, num_sentences: int) -> ParserState:
         """The state before the first word."""
-        exact = self.exact()
+        exact, stacks = self.exact(), ParserStacks(num_sentences)
         inputs = exact.embed(torch.full((num_sentences,), self.boundary, device=self.embedding.device))
-        reader = exact._reader(num_sentences, inputs, computes=True)
-        reader.read(inputs, np.arange(num_sentences + 1))
-        assert reader.bank is not None
-        empty: tuple[()] = ()
-        return ParserState(
-            words=(empty,) * num_sentences, tokens=(empty,) * num_sentences, stacks=reader.stacks, bank=reader.bank
-        )
+        bank = Bank.empty(inputs, self.config.num_layers)
+        exact._read(stacks, bank, inputs, np.arange(num_sentences + 1))
+        return ParserState(words=((),) * num_sentences, tokens=((),) * num_sentences, stacks=stacks, bank=bank)
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> ParserState:
         """The state after one more token in each sentence; None for a sentence that waits."""
-        before = ParserState.own(state)
-        exact = self.exact()
+        before, exact = ParserState.own(state), self.exact()
         counts = np.array([token is not None for token in tokens], np.int64)
         read = torch.tensor([s for s in tokens if s is not None], dtype=torch.int64, device=self.embedding.device)
-        reader = Reader(exact.stack_lstm(), before.stacks.copy(), before.bank.copy())
-        reader.read(exact.embed(read), np.concatenate([[0], np.cumsum(counts)]))
-        assert reader.bank is not None
-        return before.after(tokens, self.vocabulary, stacks=reader.stacks, bank=reader.bank)
+        stacks, bank = before.stacks.copy(), before.bank.copy()
+        exact._read(stacks, bank, exact.embed(read), np.concatenate([[0], np.cumsum(counts)]))
+        return before.after(tokens, self.vocabulary, stacks=stacks, bank=bank)
 
     @torch.no_grad()
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
@@ -259,4 +352,13 @@ class ShiftReduce(LanguageModel, Parser):
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The tree of the actions so far, what is open closed. Raises ``InputError`` before the first word."""
-        return ParserState.own(state).trees(self.vocabulary)
+        own, ends_word = ParserState.own(state), self.vocabulary.ends_word
+        own.check_begun()
+        return [
+            partial_tree(words, shifted_at, word_of_token(np.array(tokens), ends_word))
+            for shifted_at, words, tokens in zip(own.stacks.shifted_at, own.words, own.tokens, strict=True)
+        ]
+
+
+def _compose(matrices: dict[str, Matrix], left: Tensor, right: Tensor) -> tuple[Tensor]:
+    return (matrices["composition"](torch.cat([left, right], 1)).tanh(),)
