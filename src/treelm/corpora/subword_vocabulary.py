@@ -15,7 +15,6 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import offsets_of
 from treelm.corpora.vocabulary import FormCounts, Pieces, SubwordModel, Vocabulary
 from treelm.errors import InputError
 
@@ -94,10 +93,7 @@ class SubwordVocabulary(Vocabulary):
         for index, form in enumerate(taken):
             if not _NOT_IN_WORDS.isdisjoint(form):
                 pieces[index] = self._spell(forms[index])
-        lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-        offsets = offsets_of(lengths)
-        ids = np.fromiter((piece for word in pieces for piece in word), dtype=np.int32, count=int(offsets[-1]))
-        return Pieces(ids=ids, offsets=offsets)
+        return Pieces.of(pieces)
 
     def _spell(self, form: str) -> list[int]:
         """Bytes for a form with a character that would pass for the end of a word."""

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import offsets_of
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.errors import InputError, is_out_of_memory
 from treelm.io.files import read_text
 from treelm.io.json import read_json
 
-_REMEDY = "give a tokenizer by byte-level BPE (as GPT-2's), Metaspace, WordPiece, or BPE that marks the ends of words"
+_REMEDY = "give a tokenizer whose tokens mark the beginnings of words: by byte-level BPE, as GPT-2's, or by Metaspace"
 _TOKENIZER, _VOCABULARY, _MERGES = "tokenizer.json", "vocab.json", "merges.txt"
 _FILES = f"give a {_TOKENIZER}, or a folder with it or with {_VOCABULARY} and {_MERGES}"
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
@@ -24,51 +23,11 @@ _BYTE_BLANK = "Ġ"  # how byte-level BPE writes a blank
 _NO_TEXT = "ÿ"  # how it writes byte 255, which no text holds: here a blank within a word
 
 
-class _Marks(NamedTuple):
-    """The way in which the tokens of a tokenizer tell where words begin or end."""
-
-    kind: Literal["blank before", "sign before", "sign of going on", "sign of the end"]
-    sign: str
-    has_bytes: bool
-
-    @property
-    def before(self) -> str:
-        """What stands before a word in a text for its first token to be marked."""
-        return " " if self.kind == "blank before" else ""
-
-    @property
-    def at_start(self) -> bool:
-        """Tell whether the first token of a word is marked, else the last."""
-        return self.kind != "sign of the end"
-
-    def is_marked(self, token: str) -> bool:
-        """Tell whether a word begins with this token (or ends, see ``at_start``)."""
-        if self.kind == "sign of the end":
-            return token.endswith(self.sign)
-        return token.startswith(self.sign) != (self.kind == "sign of going on")
-
-    def spell(self, names: list[str]) -> str:
-        """The word that tokens write, in the order in which they stand in a text."""
-        from tokenizers import decoders
-
-        if self.kind == "sign of going on":
-            return "".join(name.removeprefix(self.sign) for name in names)
-        if self.kind == "sign before":
-            return "".join(decoders.Sequence([decoders.ByteFallback()]).decode(names)).removeprefix(self.sign)
-        text = "".join(names)
-        if self.kind == "sign of the end":
-            text = text.removesuffix(self.sign)
-        if self.has_bytes:
-            parts = (str(decoders.ByteLevel().decode([part])) if part else "" for part in text.split(_NO_TEXT))
-            text = " ".join(parts)
-        return text.removeprefix(self.before)
-
-
 class TokenizerVocabulary(Vocabulary):
     """The tokens of another tokenizer; each word is segmented by itself, as it is within a text.
 
     Tokenizers that mark where a word *begins* leave it to the token after a word to tell that it has ended, so no model
-    could say how probable a word is without that token. Here the tokens of such a word are read last first (``dogs`` is
+    could say how probable a word is without that token. Here the tokens of a word are read last first (``dogs`` is
     ``s``, ``Ġdog``): the marked token comes last and ends the word, as in every other vocabulary. The segmentation is
     the tokenizer's, and the probability of a word is the product over its tokens.
 
@@ -91,12 +50,11 @@ class TokenizerVocabulary(Vocabulary):
             raise InputError("a tokenizer without tokens", remedy=_REMEDY)
         self._tokens: list[str] = [token for _, token in kept]
         self._own_ids = {index: own for own, (index, _) in enumerate(kept)}
-        self._marks = _marks(self._content, set(self._tokens))
+        self._sign, self._has_bytes = _sign(self._content, set(self._tokens))
+        self._before = " " if self._has_bytes else ""  # what stands before a word in a text for its token to be marked
         self._unknown_id = -1 if self._unknown is None else self._tokens.index(self._unknown)
-        marked = [self._marks.is_marked(token) for token in self._tokens]
+        marked = [token.startswith(self._sign) or token == self._unknown for token in self._tokens]
         self._ends_word = np.array(marked, dtype=np.bool_)
-        if self._unknown_id >= 0:
-            self._ends_word[self._unknown_id] = True  # it stands for a whole word
 
     @classmethod
     def read(cls, path: Path) -> TokenizerVocabulary:
@@ -118,18 +76,14 @@ class TokenizerVocabulary(Vocabulary):
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
         """Write each form as the tokenizer does within a text, the token that is marked as a word's last."""
-        pieces = self._segmented([self._marks.before + form for form in forms])
+        pieces = self._segmented([self._before + form for form in forms])
         for number, form in enumerate(forms):
-            if " " in form and self._marks.before:
+            if " " in form and self._has_bytes:
                 pieces[number] = self._with_blanks(form)
-            if self._marks.at_start:
-                pieces[number] = pieces[number][::-1]
+            pieces[number].reverse()
             if not self._is_word(pieces[number]):
                 pieces[number] = self._as_unknown(form)
-        lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-        offsets = offsets_of(lengths)
-        ids = np.fromiter((piece for word in pieces for piece in word), dtype=np.int32, count=int(offsets[-1]))
-        return Pieces(ids=ids, offsets=offsets)
+        return Pieces.of(pieces)
 
     def _segmented(self, texts: list[str]) -> list[list[int]]:
         encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False) if texts else []
@@ -137,7 +91,7 @@ class TokenizerVocabulary(Vocabulary):
 
     def _with_blanks(self, form: str) -> list[int]:
         """A word with blanks inside, which would be several words: byte 255 stands in their place."""
-        first, *others = self._segmented([self._marks.before + form.partition(" ")[0], *form.split(" ")[1:]])
+        first, *others = self._segmented([self._before + form.partition(" ")[0], *form.split(" ")[1:]])
         blank = self._tokens.index(_NO_TEXT)
         return [*first, *(piece for part in others for piece in (blank, *part))]
 
@@ -163,8 +117,13 @@ class TokenizerVocabulary(Vocabulary):
 
     def spell(self, tokens: Sequence[int]) -> str:
         """The word that the tokens write; bytes that are no UTF-8 together become U+FFFD."""
-        names = [self._tokens[index] for index in tokens]
-        return self._marks.spell(names[::-1] if self._marks.at_start else names)
+        from tokenizers import decoders
+
+        names = [self._tokens[index] for index in reversed(tokens)]
+        if not self._has_bytes:
+            return str(decoders.Sequence([decoders.ByteFallback()]).decode(names)).removeprefix(self._sign)
+        parts = "".join(names).split(_NO_TEXT)
+        return " ".join(str(decoders.ByteLevel().decode([part])) if part else "" for part in parts).removeprefix(" ")
 
     @property
     def ends_word(self) -> NDArray[np.bool_]:
@@ -210,24 +169,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _essence(content: dict[str, Any]) -> dict[str, Any]:
-    """What segments one word: without tokens that are looked for in a text, templates, and segmentation by chance.
-
-    Corpora are cut into words already, so where each token tells whether it goes on with a word, the tokenizer's own
-    way to cut a text into words is left out.
-    """
+    """What segments one word: without tokens that are looked for in a text, templates, and segmentation by chance."""
     if "control" in content:  # written by us
         return content
-    model = {name: value for name, value in content["model"].items() if name != "dropout"}
-    byte_level = any(step["type"] == "ByteLevel" for step in _steps(content))
-    steps = content.get("pre_tokenizer")
-    if model["type"] == "WordPiece" or model.get("end_of_word_suffix"):
-        whole = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-        steps = whole if byte_level else None
-    normalizer = content.get("normalizer")
-    if normalizer is not None and normalizer["type"] == "BertNormalizer":
-        normalizer = {**normalizer, "handle_chinese_chars": False}  # it cuts words at each of them
     control = [one["content"] for one in content.get("added_tokens", []) if one.get("special")]
-    return {"normalizer": normalizer, "pre_tokenizer": steps, "model": model, "control": sorted(control)}
+    model = {name: value for name, value in content["model"].items() if name != "dropout"}
+    steps = {name: content.get(name) for name in ("normalizer", "pre_tokenizer")}
+    return {**steps, "model": model, "control": sorted(control)}
 
 
 def _steps(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -264,26 +212,22 @@ def _unknown_token(model: dict[str, Any]) -> str | None:
     return name if name in model["vocab"] else None
 
 
-def _marks(content: dict[str, Any], tokens: set[str]) -> _Marks:
-    """How words are marked. Raises ``InputError`` where they are not, and where characters would be lost."""
+def _sign(content: dict[str, Any], tokens: set[str]) -> tuple[str, bool]:
+    """What the first token of a word begins with, and whether tokens are bytes.
+
+    Raises ``InputError`` where words are not marked so, and where characters would be lost.
+    """
     from tokenizers import pre_tokenizers
 
     model, steps = content["model"], {step["type"]: step for step in _steps(content)}
-    has_bytes = "ByteLevel" in steps
-    num_missing = len(set(pre_tokenizers.ByteLevel.alphabet()) - tokens)
-    if has_bytes and num_missing:
-        raise InputError(f"a byte-level tokenizer without {num_missing} of the 256 bytes", remedy=_REMEDY)
-    if not has_bytes and _unknown_token(model) is None:
+    has_other_marks = model["type"] == "WordPiece" or model.get("end_of_word_suffix")
+    if "ByteLevel" in steps and not has_other_marks:
+        if num_missing := len(set(pre_tokenizers.ByteLevel.alphabet()) - tokens):
+            raise InputError(f"a byte-level tokenizer without {num_missing} of the 256 bytes", remedy=_REMEDY)
+        return _BYTE_BLANK, True
+    if _unknown_token(model) is None:
         raise InputError("a tokenizer that leaves out characters that it does not know", remedy=_REMEDY)
-    if model.get("end_of_word_suffix"):
-        return _Marks("sign of the end", model["end_of_word_suffix"], has_bytes)
-    if model["type"] == "WordPiece":
-        return _Marks("sign of going on", model["continuing_subword_prefix"], has_bytes)
-    if has_bytes:
-        return _Marks("blank before", _BYTE_BLANK, has_bytes)
-    for step in steps.values():
-        if step["type"] == "Metaspace" and step.get("prepend_scheme", "always") != "never":
-            return _Marks("sign before", step["replacement"], has_bytes)
-        if step["type"] == "Prepend":
-            return _Marks("sign before", step["prepend"], has_bytes)
-    raise InputError("a tokenizer whose tokens do not tell where words begin or end", remedy=_REMEDY)
+    metaspace = steps.get("Metaspace", {"prepend_scheme": "never"})
+    if has_other_marks or (metaspace.get("prepend_scheme") == "never" and "Prepend" not in steps):
+        raise InputError("a tokenizer whose tokens do not tell where words begin", remedy=_REMEDY)
+    return steps["Prepend"]["prepend"] if "Prepend" in steps else metaspace["replacement"], False

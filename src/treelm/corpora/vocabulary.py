@@ -12,10 +12,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from treelm.corpora.arrays import offsets_of
 
 SubwordModel = Literal["unigram", "bpe"]
 
@@ -26,6 +29,12 @@ class Pieces:
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, forms: Sequence[Sequence[int]]) -> Pieces:
+        """The ids of each form, one form behind another."""
+        offsets = offsets_of(np.array([len(ids) for ids in forms], dtype=np.int64))
+        return cls(ids=np.fromiter(chain.from_iterable(forms), dtype=np.int32, count=int(offsets[-1])), offsets=offsets)
 
 
 @dataclass(frozen=True, kw_only=True)
