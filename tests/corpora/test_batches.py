@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import SentenceBatch, SentenceBatches
-from treelm.corpora.grouping import BatchesConfig
+from treelm.corpora.batches import BatchesConfig, SentenceBatch, SentenceBatches
 from treelm.errors import InputError
 
 
@@ -169,17 +168,6 @@ def test_a_position_in_groups_of_other_lengths_is_an_error() -> None:
         other.restore(saved.state())
 
 
-def test_a_position_from_when_there_was_one_scheme_is_one_of_that_scheme() -> None:
-    batches = SentenceBatches(DATA, batch_size=10)
-    expected = epoch(batches)[3:]
-    old = {name: value for name, value in batches.state().items() if name != "scheme"}
-    assert old["limits"] == {"batch_size": 10, "max_actions": None, "max_tokens": None, "group_size": 4096}
-    batches.restore({**old, "epoch": 0, "position": 3})
-    assert epoch(batches) == expected
-    with pytest.raises(InputError, match=r"other scheme \('sort-in-groups', now 'sample-in-groups'\)"):
-        SentenceBatches(DATA, batch_size=10, config=SCHEMES[1]).restore(old)
-
-
 @pytest.mark.parametrize("damage", [{"position": 10**6}, {"position": "x"}, {"epoch": -1}])
 def test_a_damaged_position_is_an_error(damage: dict[str, object]) -> None:
     batches = SentenceBatches(DATA, batch_size=10)
@@ -208,9 +196,7 @@ def test_no_sentences_are_no_batches(config: BatchesConfig) -> None:
     assert epoch(SentenceBatches(Lengths([]), batch_size=7, config=config)) == []
 
 
-@pytest.mark.parametrize(
-    "limits", [{"batch_size": 0}, {"batch_size": 1, "max_actions": 0}, {"batch_size": 1, "rank": 1}]
-)
+@pytest.mark.parametrize("limits", [{"batch_size": 0}, {"batch_size": 1, "max_actions": 0}])
 def test_impossible_limits_are_errors(limits: dict[str, int]) -> None:
     with pytest.raises(InputError):
         SentenceBatches(DATA, **limits)

@@ -79,7 +79,7 @@ def test_batches_of_real_trees_are_what_encoding_word_by_word_gives(vocabulary: 
 
 
 def test_lengths_are_those_of_the_batches(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK", 4)
+    monkeypatch.setattr(encoding, "_CHUNK", 2)
     encoded = EncodedCorpus(CORPUS, vocabulary, LABELS)
     batch = encoded.batch(range(len(encoded)))
     assert batch.action_offsets is not None
@@ -104,8 +104,7 @@ def test_an_unknown_label_is_named_with_its_line() -> None:
         EncodedCorpus(CORPUS, vocabulary, ("NP", "VP", "S"))
 
 
-def test_sentences_with_unknown_labels_are_dropped_and_counted_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK", 4)
+def test_sentences_with_unknown_labels_are_dropped_and_counted_on_request() -> None:
     vocabulary = build_vocabulary(CONFIGS[0], CORPUS.form_counts())
     labels = ("NP", "VP", "S")
     encoded = EncodedCorpus(CORPUS, vocabulary, labels, unknown_labels="drop")

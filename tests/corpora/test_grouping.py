@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.corpora.grouping import BatchesConfig, arrange
+from treelm.corpora.batches import BatchesConfig, arrange
 from treelm.errors import InputError
 
 LENGTHS = st.lists(st.integers(1, 60), max_size=60)

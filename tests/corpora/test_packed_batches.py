@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from tests.systems import small_recipe
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.packed_batches import PackedBatches
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.stream_batches import StreamBatch
+from treelm.corpora.stream_batches import PackedBatches, StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.streams import StreamLM

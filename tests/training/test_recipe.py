@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from treelm.corpora.grouping import BatchesConfig
+from treelm.corpora.batches import BatchesConfig
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.rnng.config import RNNGConfig

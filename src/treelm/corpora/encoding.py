@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
-_CHUNK = 1 << 22  # words or actions that are looked at together
+_CHUNK = 8192  # sentences whose tokens are counted together
 
 
 class EncodedCorpus:
@@ -49,17 +48,20 @@ class EncodedCorpus:
         self.vocabulary = vocabulary
         self.labels = tuple(labels)
         self.tags = tuple(tags)
-        self._tag_table = _map_tags(prepared.tag_names, self.tags)
-        self._action_table, unknown = _map_labels(prepared.labels, self.labels)
-        if unknown and unknown_labels == "raise":
-            raise _unknown_label(prepared, unknown)
-        self.sentences = _without_labels(prepared, unknown)
+        self._tag_table = np.append(-1, _numbers(prepared.tag_names, self.tags))  # after 0 for none
+        label_numbers = _numbers(prepared.labels, self.labels)
+        self._action_table = np.append(np.arange(FIRST_NT), np.where(label_numbers < 0, -1, FIRST_NT + label_numbers))
+        bad = _with_unknown(prepared, self._action_table)
+        if len(bad) and unknown_labels == "raise":
+            raise _unknown_label(prepared, int(bad[0]), self._action_table)
+        self.sentences = np.delete(np.arange(len(prepared)), bad)
         """The number in the prepared corpus of every sentence that is kept."""
         self._pieces = _encode_forms(prepared.forms.to_list(), vocabulary)
         self._piece_counts = np.diff(self._pieces.offsets)
         self._one_piece_words = bool((self._piece_counts == 1).all())
         counts = self._count_tokens()
-        self._num_tokens = counts[self.sentences]
+        self.num_tokens = counts[self.sentences]
+        """Tokens of every sentence."""
         self._num_preceding = num_preceding
         self._ends = offsets_of(counts + 1) if num_preceding else None
 
@@ -77,18 +79,13 @@ class EncodedCorpus:
         """Words of every sentence."""
         return np.diff(self.prepared.word_offsets)[self.sentences]
 
-    @property
-    def num_tokens(self) -> NDArray[np.int64]:
-        """Tokens of every sentence."""
-        return self._num_tokens
-
     @cached_property
     def num_actions(self) -> NDArray[np.int64]:
         """Top-down actions of every sentence, one SHIFT a token; tokens, if the corpus has no trees."""
         if not self.prepared.has_trees:
-            return self._num_tokens
+            return self.num_tokens
         word_level = np.diff(self.prepared.action_offsets)[self.sentences]
-        return word_level + self._num_tokens - self.num_words
+        return word_level + self.num_tokens - self.num_words
 
     @cached_property
     def documents(self) -> NDArray[np.int64]:
@@ -177,10 +174,10 @@ class EncodedCorpus:
         if self._one_piece_words:
             return np.diff(offsets)
         counts = np.zeros(len(self.prepared), dtype=np.int64)
-        for start, stop in _chunks(offsets):
-            within = offsets[start : stop + 1] - offsets[start]
-            rows = self._rows(self.prepared.words[offsets[start] : offsets[stop]], within)
-            counts[start:stop] = np.diff(offsets_of(self._piece_counts[rows])[within])
+        for start in range(0, len(counts), _CHUNK):
+            within = offsets[start : start + _CHUNK + 1]
+            rows = self._rows(self.prepared.words[within[0] : within[-1]], within - within[0])
+            counts[start : start + _CHUNK] = np.diff(offsets_of(self._piece_counts[rows])[within - within[0]])
         return counts
 
 
@@ -223,47 +220,21 @@ def word_of_token(tokens: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> ND
     return np.concatenate(([0], np.cumsum(ends_before)))[: len(tokens)].astype(np.int64)
 
 
-def _chunks(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Ranges of sentences with about ``_CHUNK`` items each."""
-    cuts = np.searchsorted(offsets, np.arange(0, int(offsets[-1]) + _CHUNK, _CHUNK))
-    bounds = np.unique(np.minimum(np.append(cuts, len(offsets) - 1), len(offsets) - 1)).tolist()
-    return list(pairwise(bounds))
+def _numbers(names: Sequence[str], known: Sequence[str]) -> NDArray[np.int64]:
+    """The numbers of names among known ones; -1 for others."""
+    index = {name: number for number, name in enumerate(known)}
+    return np.array([index.get(name, -1) for name in names], dtype=np.int64)
 
 
-def _map_labels(corpus_labels: Sequence[str], labels: Sequence[str]) -> tuple[NDArray[np.int64], list[int]]:
-    """Actions of the corpus to actions of the model, and the corpus actions that the model does not have."""
-    index = {label: number for number, label in enumerate(labels)}
-    table = np.array(
-        [*range(FIRST_NT), *(FIRST_NT + index[label] if label in index else -1 for label in corpus_labels)],
-        dtype=np.int64,
-    )
-    return table, np.flatnonzero(table < 0).tolist()
+def _with_unknown(prepared: PreparedCorpus, table: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The sentences with an action that the table, which is of the model's, has none for."""
+    places = np.flatnonzero((table < 0)[prepared.actions]) if (table < 0).any() else np.zeros(0, dtype=np.int64)
+    return np.unique(np.searchsorted(prepared.action_offsets, places, side="right") - 1)
 
 
-def _map_tags(corpus_tags: Sequence[str], tags: Sequence[str]) -> NDArray[np.int64]:
-    """Tags of the corpus, after 0 for none, to tags of the model; -1 for none, and for what the model does not have."""
-    index = {tag: number for number, tag in enumerate(tags)}
-    return np.array([-1, *(index.get(tag, -1) for tag in corpus_tags)], dtype=np.int64)
-
-
-def _without_labels(prepared: PreparedCorpus, unknown: list[int]) -> NDArray[np.int64]:
-    keep = np.ones(len(prepared), dtype=np.bool_)
-    if unknown:
-        for position in _positions(prepared, unknown):
-            keep[np.searchsorted(prepared.action_offsets, position, side="right") - 1] = False
-    return np.flatnonzero(keep)
-
-
-def _positions(prepared: PreparedCorpus, unknown: list[int]) -> list[NDArray[np.int64]]:
-    """Places of these actions in the corpus, chunk by chunk."""
-    starts = range(0, len(prepared.actions), _CHUNK)
-    return [np.flatnonzero(np.isin(prepared.actions[start : start + _CHUNK], unknown)) + start for start in starts]
-
-
-def _unknown_label(prepared: PreparedCorpus, unknown: list[int]) -> InputError:
-    first = next(int(places[0]) for places in _positions(prepared, unknown) if len(places))
-    sentence = int(np.searchsorted(prepared.action_offsets, first, side="right")) - 1
-    label = prepared.labels[int(prepared.actions[first]) - FIRST_NT]
+def _unknown_label(prepared: PreparedCorpus, sentence: int, table: NDArray[np.int64]) -> InputError:
+    actions = prepared.actions[prepared.action_offsets[sentence] : prepared.action_offsets[sentence + 1]]
+    label = prepared.labels[int(actions[table[actions] < 0][0]) - FIRST_NT]
     return InputError(
         f"constituent label {label!r}, which the model does not have",
         where=prepared.where(sentence),

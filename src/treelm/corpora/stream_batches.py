@@ -1,4 +1,7 @@
-"""Streams for truncated backpropagation through time: a whole corpus as one row of tokens, read in parallel rows."""
+"""A whole corpus as one row of tokens: streams for truncated backpropagation through time, and packed rows.
+
+Rows of a stream are read side by side, segment by segment; packed rows hold whole sentences, each from the zero state.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import fingerprint, gather_indices, offsets_of
-from treelm.corpora.batches import EpochBatches, SentenceBatch
+from treelm.corpora.batches import BatchesConfig, EpochBatches, SentenceBatch, arrange, starts_of_pieces
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.errors import InputError, check_positive
 from treelm.trees.transitions import FIRST_NT, SHIFT, partners
 
 _CHUNK_SENTENCES = 8192
+_GROUPS = BatchesConfig()  # packed rows of similar length share a batch, as sentences do
 _SHORTER = 0.05  # share of segments around half of bptt (Merity et al. 2018, section 5)
 _DEVIATION, _SHORTEST = 5.0, 5
 _DOCUMENTS = 1  # so that their order is drawn from other numbers than lengths of segments
@@ -64,7 +68,8 @@ class TokenStream:
     sentence_offsets: NDArray[np.int64]  # (num_sentences + 1,) where they begin; the end token is part of a sentence
     end: int  # the end token, len(vocabulary)
     ends_word: NDArray[np.bool_]  # (len(vocabulary) + 1,), False for the end token
-    constituents: StreamConstituents | None = None
+    spans: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    """Places (n,) of the last tokens of constituents, in order, and numbers of their tokens."""
 
     @classmethod
     def of(
@@ -95,14 +100,15 @@ class TokenStream:
                 found = non_trivial_spans(batch, encoded.vocabulary.ends_word)
                 spans.append(found[:, 1:] + offsets[start + found[:, :1]])
         ends_word = np.append(encoded.vocabulary.ends_word, False)
-        kept = StreamConstituents.of(np.concatenate(spans)) if constituents else None
+        start, stop = np.concatenate(spans).T
+        by_end = np.lexsort((start, stop))
         return cls(
             tokens=tokens,
             sentences=order,
             sentence_offsets=offsets,
             end=end,
             ends_word=ends_word,
-            constituents=kept,
+            spans=((stop - 1)[by_end], (stop - start)[by_end]) if constituents else None,
         )
 
     def __len__(self) -> int:
@@ -144,9 +150,22 @@ class TokenStream:
             num_words=int(self.ends_word[counted].sum()),
             num_sentences=int((counted == self.end).sum()),
             positions=starts,
-            constituents=None if self.constituents is None else self.constituents.before(starts, num_steps),
+            constituents=self._constituents(starts, num_steps),
             names=tuple(name(self.sentence_at(place)) for place in first),
         )
+
+    def _constituents(self, positions: NDArray[np.int64], num_steps: int) -> NDArray[np.int64] | None:
+        """Find ``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
+
+        The input of a step stands one place before its target, and what ends just before it two places.
+        """
+        if self.spans is None:
+            return None
+        ends, lengths = self.spans
+        first, last = (np.searchsorted(ends, positions - 2 + shift) for shift in (0, num_steps))
+        chosen = gather_indices(first, last - first)
+        rows = np.repeat(np.arange(len(positions)), last - first)
+        return np.stack([ends[chosen] - positions[rows] + 2, rows, lengths[chosen]], 1)
 
 
 class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
@@ -183,34 +202,29 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         is ``shuffle_documents`` for a corpus of one document.
         """
         check_positive(batch_size=batch_size, bptt=bptt)
-        super().__init__()
-        self._encoded = encoded
-        self._shuffle_documents = shuffle_documents
         if shuffle_documents and len(np.unique(encoded.documents)) < 2:
             remedy = "divide documents by empty lines, or set training.shuffle_documents = false"
             raise InputError("one document, which has no order to shuffle", remedy=remedy)
         self._as_of = partial(TokenStream.of, encoded, sentence_ends=sentence_ends, constituents=constituents)
         self.stream = self._as_of()
-        self._fingerprints = {"data": fingerprint(self.stream.tokens)}
-        if shuffle_documents:
-            self._fingerprints["documents"] = fingerprint(encoded.documents)
         if len(self.stream) < batch_size:
             found = f"a stream of {len(self.stream)} tokens for {batch_size} rows"
             raise InputError(found, remedy="lower batch_size, or give more data")
-        self._batch_size, self._bptt, self._random_length = batch_size, bptt, random_length
-        self._seed, self._sentence_ends, self._keep_rest = seed, sentence_ends, keep_rest
-        self._row_length = -(-len(self.stream) // batch_size) if keep_rest else len(self.stream) // batch_size
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "batch_size": self._batch_size,
-            "bptt": self._bptt,
-            "random_length": self._random_length,
-            "seed": self._seed,
-            "sentence_ends": self._sentence_ends,
-            "keep_rest": self._keep_rest,
-            **self._fingerprints,
+        settings = {
+            "batch_size": batch_size,
+            "bptt": bptt,
+            "random_length": random_length,
+            "seed": seed,
+            "sentence_ends": sentence_ends,
+            "keep_rest": keep_rest,
+            "data": fingerprint(self.stream.tokens),
         }
+        if shuffle_documents:
+            settings["documents"] = fingerprint(encoded.documents)
+        super().__init__(settings)
+        self._encoded, self._shuffle_documents = encoded, shuffle_documents
+        self._batch_size, self._bptt, self._random_length, self._seed = batch_size, bptt, random_length, seed
+        self._row_length = -(-len(self.stream) // batch_size) if keep_rest else len(self.stream) // batch_size
 
     def _cut_epoch(self) -> Sequence[tuple[int, int]]:
         """The steps, of every row, at which the segments of the current epoch begin and end.
@@ -221,7 +235,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
             self.stream = self._as_of(order=self._shuffled())
         num_steps = self._row_length
         if self._random_length:
-            generator = np.random.default_rng([self._seed, self._epoch])
+            generator = np.random.default_rng([self._seed, self.epoch])
             most = num_steps // _SHORTEST + 1
             bases = np.where(generator.random(most) < _SHORTER, self._bptt / 2, float(self._bptt))
             lengths = np.maximum(_SHORTEST, generator.normal(bases, _DEVIATION).astype(np.int64))
@@ -233,7 +247,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
     def _shuffled(self) -> NDArray[np.int64]:
         """The sentences of the corpus in the order of the current epoch."""
         _, starts, lengths = np.unique(self._encoded.documents, return_index=True, return_counts=True)
-        order = np.random.default_rng([self._seed, self._epoch, _DOCUMENTS]).permutation(len(starts))
+        order = np.random.default_rng([self._seed, self.epoch, _DOCUMENTS]).permutation(len(starts))
         return gather_indices(starts[order], lengths[order])
 
     def _batch(self, cut: tuple[int, int]) -> StreamBatch:
@@ -248,29 +262,69 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StreamConstituents:
-    """Constituents of a stream, sorted by where they end."""
+class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
+    """Batches of packed rows, epoch by epoch; every token of the corpus is a target once an epoch.
 
-    ends: NDArray[np.int64]  # (n,) place of the last token
-    lengths: NDArray[np.int64]  # (n,) tokens
+    A row holds as many whole sentences of one document, in their order, as go into ``bptt`` tokens with their ends; a
+    longer sentence is cut into rows of ``bptt``. The first input of a row is the end token before it, so that its first
+    sentence is read as it is when it stands alone. With ``shuffle`` (training) the first row of every document has
+    room for a drawn number of tokens, from 1 to ``bptt``: each epoch packs other sentences together. Rows of similar
+    length share a batch, and batches come in an order that follows from seed and epoch alone.
+    """
 
-    @classmethod
-    def of(cls, spans: NDArray[np.int64]) -> StreamConstituents:
-        """Sort spans (n, 2): places of the first token and of the token after the last."""
-        order = np.lexsort((spans[:, 0], spans[:, 1]))
-        start, stop = spans[order].T
-        return cls(ends=stop - 1, lengths=stop - start)
+    def __init__(
+        self,
+        encoded: EncodedCorpus,
+        *,
+        batch_size: int,
+        bptt: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        constituents: bool = False,
+    ) -> None:
+        """Put the corpus in a row. Raises ``InputError`` for sizes below 1, and for no trees with ``constituents``."""
+        check_positive(batch_size=batch_size, bptt=bptt)
+        self.stream = TokenStream.of(encoded, constituents=constituents)
+        settings = {
+            "batch_size": batch_size,
+            "bptt": bptt,
+            "seed": seed,
+            "shuffle": shuffle,
+            "data": fingerprint(self.stream.tokens),
+            "documents": fingerprint(encoded.documents),
+        }
+        super().__init__(settings)
+        self._encoded = encoded
+        self._batch_size, self._bptt, self._seed, self._shuffle = batch_size, bptt, seed, shuffle
 
-    def before(self, positions: NDArray[np.int64], num_steps: int) -> NDArray[np.int64]:
-        """Find ``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
+    def _cut_epoch(self) -> list[NDArray[np.int64]]:
+        """The rows of every batch: the places (B, 2) of their first tokens and of those after their last."""
+        generator = np.random.default_rng([self._seed, self.epoch]) if self._shuffle else None
+        rows = self._rows(generator)
+        order, _ = arrange(rows[:, 1] - rows[:, 0], _GROUPS, generator)
+        batches = np.split(rows[order], range(self._batch_size, len(order), self._batch_size))
+        if generator is not None:
+            batches = [batches[index] for index in generator.permutation(len(batches))]
+        return [batch for batch in batches if len(batch)]
 
-        The input of a step stands one place before its target, and what ends just before it two places.
-        """
-        first, last = (np.searchsorted(self.ends, positions - 2 + shift) for shift in (0, num_steps))
-        chosen = gather_indices(first, last - first)
-        rows = np.repeat(np.arange(len(positions)), last - first)
-        return np.stack([self.ends[chosen] - positions[rows] + 2, rows, self.lengths[chosen]], 1)
+    def _rows(self, generator: np.random.Generator | None) -> NDArray[np.int64]:
+        """All rows (n, 2) of an epoch, in the order of the corpus."""
+        offsets = self.stream.sentence_offsets
+        _, starts, lengths = np.unique(self._encoded.documents, return_index=True, return_counts=True)
+        room = np.full(len(offsets) - 1, self._bptt)
+        if generator is not None:
+            room[starts] = generator.integers(1, self._bptt, size=len(starts), endpoint=True)
+        stops = np.searchsorted(offsets, offsets[:-1] + room, side="right") - 1
+        stops = np.minimum(stops, np.repeat(starts + lengths, lengths))
+        stops = np.maximum(stops, np.arange(1, len(offsets)))
+        pieces = starts_of_pieces(stops)
+        first, last = offsets[pieces], offsets[stops[pieces]]
+        number = -(-(last - first) // self._bptt)  # of rows: one, but for a longer sentence
+        begin = np.repeat(first, number) + self._bptt * gather_indices(np.zeros_like(number), number)
+        return np.stack([begin, np.minimum(begin + self._bptt, np.repeat(last, number))], 1)
+
+    def _batch(self, cut: NDArray[np.int64]) -> StreamBatch:
+        return self.stream.segment(cut[:, 0], cut[:, 1], name=self._encoded.name, continues=False)
 
 
 def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:

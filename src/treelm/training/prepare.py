@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from treelm.corpora.batches import SentenceBatches
+from treelm.corpora.batches import BatchesConfig, SentenceBatches
 from treelm.corpora.corpus import PreparedCorpus, merge_labels
 from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.grouping import BatchesConfig
-from treelm.corpora.packed_batches import PackedBatches
 from treelm.corpora.readers import read_sentences
-from treelm.corpora.stream_batches import BPTTBatches
+from treelm.corpora.stream_batches import BPTTBatches, PackedBatches
 from treelm.corpora.vocabularies import build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError, is_out_of_memory

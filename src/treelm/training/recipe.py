@@ -16,9 +16,9 @@ from pydantic import Field
 
 from treelm.configs import NONE as _NONE
 from treelm.configs import Size, Weight, configuration, from_plain, to_toml_values
+from treelm.corpora.batches import BatchesConfig
 from treelm.corpora.catalog import is_corpus_name
 from treelm.corpora.data_config import DataConfig
-from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.errors import InputError, nearest
 from treelm.io.atomic import write_atomically

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from treelm.configs import from_plain
-from treelm.corpora.grouping import arrange
+from treelm.corpora.batches import arrange
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
 from treelm.models.prpn.network import PRPN
