@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MISSING = "-"
 Row = Sequence[tuple[str, str | None]]
 """Cells with their headings."""
+_GAP = 2  # cells between columns of the terminal
 _BREAK = re.compile(r"(?<=[\s/_-])(?!\s)")
 _LATEX = str.maketrans(
     {
@@ -89,75 +90,50 @@ class Table:
             yield Text(self.caption, style="table.caption")
 
     def parts(self, width: int) -> Iterator[RichTable]:
-        """Parts of the table that are at most ``width`` cells wide: labels whole, with as many columns as fit.
+        """Parts of the table that are at most ``width`` cells wide: labels with as many columns as fit beside them.
 
         A label that leaves no room for a column goes over several lines.
         """
-        if not self.headings:
-            return
-        columns = [_Drawn(heading, [row[number] for row in self.rows]) for number, heading in enumerate(self.headings)]
-        gap = next((gap for gap in (2, 1) if _width(columns, gap) <= width), 2)
-        labels, others = columns[: self.num_labels], columns[self.num_labels :]
-        widest = max(labels, key=lambda one: one.width)
-        surplus = max((_width([*labels, column], gap) for column in others), default=0) - width
-        if surplus > 0:
-            widest.fold(max(2, widest.width - surplus))
-        groups: list[list[_Drawn]] = [[]]
-        for column in others:
-            if groups[-1] and _width([*labels, *groups[-1], column], gap) > width:
-                groups.append([])
-            groups[-1].append(column)
-        texts = [*labels, *(columns[number] for number in self.texts)]
-        for group in groups:
-            yield self._part([*labels, *group], texts, gap)
-
-    def _part(self, columns: Sequence[_Drawn], texts: Sequence[_Drawn], gap: int) -> RichTable:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
 
-        part = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, gap - 1))
-        for column in columns:
-            justify: Literal["left", "right"] = "left" if column in texts else "right"
-            part.add_column(Text(column.heading), justify=justify, no_wrap=True, min_width=column.width)
-        for number, cells in enumerate(zip(*(column.cells for column in columns), strict=True)):
-            part.add_row(*map(Text, cells), end_section=number in self.ends)
-        return part
+        headings, sizes = [], []
+        for number, heading in enumerate(self.headings):
+            widest = max((cell_len(line) for row in self.rows for line in row[number].split("\n")), default=0)
+            lines = _lines(heading, widest)
+            headings.append("\n".join(lines))
+            sizes.append(max(widest, *map(cell_len, lines)))
+        labels = range(self.num_labels)
+        surplus = sum(sizes[one] + _GAP for one in labels) + max(sizes[self.num_labels :], default=0) - width
+        if surplus > 0 and sizes:
+            longest = max(labels, key=sizes.__getitem__)
+            sizes[longest] = max(2, sizes[longest] - surplus)
+        groups: list[list[int]] = [[]]
+        for number in range(self.num_labels, len(sizes)):
+            beside = sum(sizes[one] + _GAP for one in (*labels, *groups[-1]))
+            if groups[-1] and beside + sizes[number] > width:
+                groups.append([])
+            groups[-1].append(number)
+        for group in groups if sizes else ():
+            part = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, _GAP - 1))
+            for number in (*labels, *group):
+                justify: Literal["left", "right"] = "left" if number in (*labels, *self.texts) else "right"
+                part.add_column(Text(headings[number]), justify=justify, overflow="fold", width=sizes[number])
+            for number, row in enumerate(self.rows):
+                part.add_row(*(Text(row[one]) for one in (*labels, *group)), end_section=number in self.ends)
+            yield part
 
 
-class _Drawn:
-    """A column in the terminal, its heading in lines about as wide as its cells."""
-
-    def __init__(self, heading: str, cells: list[str]) -> None:
-        """Break the heading after blanks, slashes, hyphens and underscores."""
-        words = [part.strip() for part in _BREAK.split(heading)]
-        most = max(map(cell_len, [*"\n".join(cells).split("\n"), *words]))
-        self.heading, self.cells = _folded(heading, most), cells
-
-    @property
-    def width(self) -> int:
-        """Cells of the terminal that the widest line takes."""
-        return max(cell_len(line) for text in (self.heading, *self.cells) for line in text.split("\n"))
-
-    def fold(self, most: int) -> None:
-        """Break cells that are wider than ``most``."""
-        self.cells = [cell if cell_len(cell) <= most else _folded(cell, most) for cell in self.cells]
-
-
-def _width(columns: Sequence[_Drawn], gap: int) -> int:
-    return sum(column.width for column in columns) + gap * (len(columns) - 1)
-
-
-def _folded(text: str, most: int) -> str:
-    """Break a text into lines of at most ``most`` cells, within a word only where it is wider."""
-    lines: list[str] = []
-    for part in filter(str.strip, _BREAK.split(text)):
-        if lines and cell_len(f"{lines[-1]}{part}".strip()) <= most:
-            lines[-1] += part
-        else:
-            whole = part.rstrip()
-            lines += [whole] if cell_len(whole.strip()) <= most else chop_cells(whole.strip(), most)
-            lines[-1] += part[len(whole) :]
-    return "\n".join(line.strip() for line in lines)
+def _lines(heading: str, most: int) -> list[str]:
+    """A heading in lines about as wide as its cells, broken after blanks, slashes, hyphens and underscores."""
+    parts = _BREAK.split(heading)
+    most = max(most, *(cell_len(part.strip()) for part in parts))
+    lines = [""]
+    for part in parts:
+        if lines[-1] and cell_len((lines[-1] + part).strip()) > most:
+            lines.append("")
+        lines[-1] += part
+    return [line.strip() for line in lines]
 
 
 def _markdown(cell: str) -> str:
