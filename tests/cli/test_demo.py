@@ -61,13 +61,13 @@ def test_a_system_that_fails_leaves_the_others_their_rows(treelm: Treelm, recipe
     assert outcome.code == 2
     assert "bad.toml is not in the comparison" in outcome.err
     assert "[bad] treelm demo:" in outcome.err
-    assert "slot 14" in outcome.out
+    assert "surprisal in bits (* unknown word)" in outcome.out
 
 
 def test_a_quick_demo_has_folders_of_its_own_and_judges_few_sentences(treelm: Treelm, recipes: tuple[str, ...]) -> None:
     outcome = treelm("demo", "--quick", "--recipes", recipes[1], "--syntaxgym", "none")
     assert outcome.code == 0, outcome.err
-    assert "slot 14" in outcome.out
+    assert "surprisal in bits (* unknown word)" in outcome.out
     assert "hardly trained: figures" in " ".join(outcome.out.split())
     assert "echo 'the dog barks' | " in outcome.out  # a sentence of its own data
     assert " parse runs/quick/two - --show drawing" in outcome.out

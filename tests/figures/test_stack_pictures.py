@@ -17,7 +17,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.figures.report.analyse import analyses_of
-from treelm.figures.structures import figure_of, sight_drawing, structure_figure, tape_drawing, tape_text
+from treelm.figures.structures import figure_of, sight_drawing, structure_figure, tape_drawing
 from treelm.models.layers.packing import Packing
 from treelm.models.pushdown.network import spans_of, tape_of
 from treelm.models.pushdown.plan import attachments_of
@@ -92,10 +92,6 @@ def test_the_tape_is_that_of_a_batch(token: int) -> None:
 def test_the_tape_of_the_documented_example() -> None:
     tape = tape_of([(0, 2), (2, 4), (0, 4)], "abcd")
     assert tape.stacks == (((0, 1),), ((0, 2),), ((0, 2), (2, 3)), ((0, 4),))
-    assert (
-        tape_text(tape)
-        == "   a   b   c   d\na   0  /1  /1  /2\nb      \\1  \\1  |2\nc           0  |2\nd              \\2\n"
-    )
     root = ElementTree.fromstring(tape_drawing(tape).file())
     boxes = [one.get("class") for one in root.iter() if one.tag.endswith("rect")]
     assert [boxes.count(kind) for kind in ("cell", "read", "split")] == [1, 2, 2]

@@ -204,8 +204,8 @@ def _show(options: Arguments, runs: list[Path], command: list[str]) -> None:
     console = stdout_console()
     print_table(*comparison_tables(comparison))
     words = next((one.words for one in kept_sentences(comparison)), ())
-    for drawing in seen_in_sentence(runs[0], words) if words else ():
-        console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)
+    if words:
+        console.print(seen_in_sentence(runs[0], words), markup=False, highlight=False, no_wrap=True, crop=False)
     console.print(what_next(runs[0], report, words, how_called()), markup=False, highlight=False, soft_wrap=True)
     if options.open_report and _has_screen():
         webbrowser.open(report.resolve().as_uri())

@@ -9,25 +9,21 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from treelm.figures.svg import Drawing, colour_class, element, join, mark, text, text_width
+from treelm.figures.svg import Drawing, colour_class, element, join, mark, text
 
 WIDE, NARROW, ALONE = 560, 364, 900
 """Widths in pixels that a chart is drawn for: beside another one on a screen, on a telephone, alone on a screen."""
-_FONT = 12
 _TOP, _BOTTOM, _LEFT, _RIGHT = 26, 40, 46, 14
-_OUTSIDE = 72  # width of the strip for points without a place on the x axis
 
 
 class Point(NamedTuple):
     """A point with what is said of it, and an interval above and below it if it has one."""
 
-    x: float | None
-    """None: without a place on the axis."""
+    x: float
     y: float
     tip: str = ""
     low: float | None = None
     high: float | None = None
-    name: str = ""
     look: int | None = None
     """Of a point in a scatter, the look of its run; None of those that are grey."""
 
@@ -53,12 +49,12 @@ def line_chart(
     """A line for each look and its points, with their marks and intervals; ``zero``: the x axis begins at 0."""
     points = [point for _, own in lines for point in own]
     right = width - _RIGHT
-    x = scale_over([point.x or 0.0 for point in points], _LEFT, right, zero=zero)
+    x = scale_over([point.x for point in points], _LEFT, right, zero=zero)
     ends = [end for point in points for end in (point.low, point.y, point.high) if end is not None]
     y = scale_over(ends, height - _BOTTOM, _TOP, logarithmic=logarithmic)
     parts = [_axes(axes, x, y, right)]
     for look, own in lines:
-        places = [(x(point.x or 0.0), y(point.y)) for point in own]
+        places = [(x(point.x), y(point.y)) for point in own]
         path = "M" + "L".join(f"{across:.1f} {down:.1f}" for across, down in places)
         paths = [path] + [
             f"M{across:.1f} {y(point.low):.1f}V{y(point.high):.1f}"
@@ -71,52 +67,23 @@ def line_chart(
 
 
 def scatter_chart(
-    points: Sequence[Point], axes: Axes, width: int, height: int = 400, *, outside: str = "", is_percent: bool = False
+    points: Sequence[Point], axes: Axes, width: int, height: int = 400, *, is_percent: bool = False
 ) -> Drawing:
-    """Points over a logarithmic x axis and a y axis from 0 to 100, or one that all points and 0 fit on.
-
-    ``outside`` names the strip for points without x.
-    """
-    placed = [point.x for point in points if point.x is not None]
-    has_outside = len(placed) < len(points)
-    right = width - _RIGHT - _OUTSIDE * has_outside
+    """Points over a logarithmic x axis and a y axis from 0 to 100, or one that all points and 0 fit on."""
+    right = width - _RIGHT
     y = scale_over([0.0, *(point.y for point in points)], height - _BOTTOM, _TOP)
     if is_percent:
         y = Scale(low=0, high=100, start=height - _BOTTOM, end=_TOP)
-    x = scale_over(placed or [10, 100], _LEFT, right, logarithmic=True)
+    x = scale_over([point.x for point in points], _LEFT, right, logarithmic=True)
     parts = [_axes(axes, x, y, right)]
-    middle = right + 10 + _OUTSIDE / 2
-    if has_outside:
-        size = {"width": _OUTSIDE, "height": height - _BOTTOM - _TOP}
-        parts.append(element("rect", class_="strip", rx=4, x=right + 10, y=_TOP, **size))
-        parts.append(text(middle, height - _BOTTOM + 16, outside, "tick middle"))
-    drawn = [(point, middle if point.x is None else x(point.x), y(point.y)) for point in points]
-    parts.append(_names([one for one in drawn if one[0].look is not None], width))
-    for point, across, down in drawn:
+    for point in points:
+        across, down = x(point.x), y(point.y)
         if point.look is not None:
             parts.append(mark(point.look, across, down, point.tip))
         else:
             tip = element("title", point.tip)
             parts.append(element("circle", tip, class_="published", cx=across, cy=down, r=4))
     return Drawing("plot", axes.title, width, height, join(*parts))
-
-
-def _names(drawn: Sequence[tuple[Point, float, float]], right: float) -> Markup:
-    """Names beside the runs' points where there is room; the key has them all."""
-    taken = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in drawn]
-    names = []
-    for point, x, y in drawn:
-        width = text_width(point.name, _FONT)
-        for left, base in ((x + 9, y + 4), (x - 9 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 18)):
-            own = (left, base - _FONT, left + width, base + 3)
-            is_free = not any(
-                own[0] < one[2] and one[0] < own[2] and own[1] < one[3] and one[1] < own[3] for one in taken
-            )
-            if left > _LEFT and left + width < right and is_free:
-                names.append(text(left, base, point.name, "name"))
-                taken.append(own)
-                break
-    return join(*names)
 
 
 def _axes(axes: Axes, x: Scale, y: Scale, right: float) -> Markup:

@@ -9,7 +9,6 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
-from rich.cells import cell_len
 
 from treelm.figures.svg import (
     FONT,
@@ -31,29 +30,9 @@ from treelm.models.capabilities import structure_of
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape, Structure
 from treelm.trees.tree import Tree
 
-BLOCKS = " ▁▂▃▄▅▆▇█"
 OUTSIDE = "out of reach (max_span, stop_at_end)"
 _FAINTEST = 0.05  # opacity of what is seen and not attended to
 _LINE = 92  # characters of a caption
-
-
-def _heights(found: Distances) -> list[float]:
-    """Heights from 0 to 1; the largest distance is 1, a distance of zero is 0."""
-    largest = max(found.values, default=0.0)
-    return [value / largest if largest > 0 else 0.0 for value in found.values]
-
-
-def distances_text(found: Distances, height: int = 6) -> str:
-    """Bars of block characters, ``height`` lines high, and below them the tokens; above, the largest distance."""
-    widths = [max(cell_len(token), 1) for token in found.tokens]
-    eighths = [round(8 * height * share) for share in _heights(found)]
-    rows = [
-        [BLOCKS[min(max(filled - 8 * line, 0), 8)] * width for filled, width in zip(eighths, widths, strict=True)]
-        for line in range(height - 1, -1, -1)
-    ]
-    words = [token + " " * (width - cell_len(token)) for token, width in zip(found.tokens, widths, strict=True)]
-    lines = [f"largest distance {max(found.values, default=0.0):.3g}", *map(" ".join, (*rows, words))]
-    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def distances_drawing(found: Distances) -> Drawing:
@@ -62,15 +41,15 @@ def distances_drawing(found: Distances) -> Drawing:
     Bars before words have a colour of their own where words have parts.
     """
     left, height, gap = MARGIN + 32.0, 120, 10
-    base, x, parts = MARGIN + height, left, []
-    for token, value, share, begins in zip(found.tokens, found.values, _heights(found), found.begins_word, strict=True):
+    base, x, parts, largest = MARGIN + height, left, [], max(found.values, default=0.0)
+    for token, value, begins in zip(found.tokens, found.values, found.begins_word, strict=True):
+        share = value / largest if largest > 0 else 0.0
         width = max(text_width(token), 1.5 * FONT * 0.6)
         bar = min(width, 1.2 * FONT)
         kind = "bar end" if begins and not all(found.begins_word) else "bar"
         place = (x + (width - bar) / 2, base - share * height, bar, share * height)
         parts += [box(*place, kind, f"{token}: {value:.3g}"), text(x + width / 2, base + FONT + 6, token)]
         x += width + gap
-    largest = max(found.values, default=0.0)
     axis = [text(left - 9, y, f"{value:.2g}", "tick") for value, y in {0.0: base, largest: MARGIN}.items()]
     axis.append(element("line", class_="axis", x1=left - 5, x2=x, y1=base, y2=base))
     title = f"distances before: {' '.join(found.tokens)}"
@@ -140,19 +119,6 @@ def _covered(found: SlotSpans, span: tuple[int, int] | None) -> str:
     return " ".join(covered) if len(covered) <= 2 else f"{covered[0]} .. {covered[-1]}"
 
 
-def memory_text(found: SlotSpans) -> str:
-    """A column for each word, a row for each slot, the root on top; below, decisions. Without unused slots."""
-    slots = used_slots(found)
-    rows = [[f"slot {slot}", *(_covered(found, column[slot]) or "." for column in found.spans)] for slot in slots]
-    return _aligned([*rows, ["theta", *map(str, found.decisions)], ["word", *found.tokens]])
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
 def memory_drawing(found: SlotSpans) -> Drawing:
     """A memory of slots while a model reads (Fig. 2, Shen et al. 2021): a column for each word, the root on top.
 
@@ -180,21 +146,6 @@ def memory_drawing(found: SlotSpans) -> Drawing:
         x += width + 8
     title = f"memory after each word of: {' '.join(found.tokens[1:])}"
     return Drawing("memory", title, x + MARGIN, row * len(names) + 2 * MARGIN, join(*parts))
-
-
-def tape_text(found: StackTape) -> str:
-    """Depths in columns; a line left of them joins the words of a constituent on the stack."""
-
-    def cell(place: int, last: int) -> str:
-        if place > last:
-            return ""
-        start, end = next(span for span in found.stacks[last] if span[0] <= place < span[1])
-        sign = " " if end - start == 1 else "/" if place == start else "\\" if place == end - 1 else "|"
-        return f"{sign}{found.depths[last][place]}"
-
-    lasts = range(len(found.tokens))
-    rows = [[token, *(cell(place, last) for last in lasts)] for place, token in enumerate(found.tokens)]
-    return _aligned([["", *found.tokens], *rows])
 
 
 def tape_drawing(found: StackTape) -> Drawing:

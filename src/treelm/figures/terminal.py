@@ -10,18 +10,14 @@ from rich.cells import cell_len
 
 from treelm.trees.tree import Tree
 
-CUT = "…"
-"""Label of the flat constituents that stand for subtrees too deep to be drawn."""
 GAP = 2  # cells between neighbouring words
-MIN_BRANCHES = 16  # cells that the branches of a drawing on its side have, however long the words are
 
 
 def draw_tree(tree: Tree, under: Sequence[str] | None = None, *, width: int | None = None) -> str:
     """The tree as text, with ``under`` (a text a word, such as its surprisal) below or beside the words.
 
-    Upright with the words in one row when that fits into ``width`` cells (default: the terminal's width), else on its
-    side with one word a line; subtrees that do not fit even so are drawn flat, labelled ``…``, so that no word is lost.
-    Raises ``ValueError`` when ``under`` does not have one text a word.
+    Upright with the words in one row when that fits into ``width`` cells (default: the terminal's width), else as an
+    outline with one constituent or word a line. Raises ``ValueError`` when ``under`` does not have one text a word.
 
     >>> print(draw_tree(Tree.parse("(S (NP the dog) (VP barks))"), ["2.1", "8.0", "6.4"], width=40))
            S
@@ -41,7 +37,7 @@ def draw_tree(tree: Tree, under: Sequence[str] | None = None, *, width: int | No
         drawing = _upright(tree, [words, notes] if under is not None else [words], columns)
         if max(map(cell_len, drawing)) <= available:
             return "\n".join(line.rstrip(" ") for line in drawing)
-    return _on_its_side(tree, notes, available)
+    return _outline(tree, notes, available)
 
 
 class _Block(NamedTuple):
@@ -114,45 +110,24 @@ _BRANCHES = {
 }
 
 
-def _on_its_side(tree: Tree, notes: Sequence[str], available: int) -> str:
-    """One word a line, the branches from the left, the words in one column."""
-    words = tree.words()
-    word_cells = max(map(cell_len, words))
-    note_cells = max(map(cell_len, notes))
-    beside = 1 + word_cells + (GAP + note_cells if note_cells else 0)
-    branches = _branch_lines(tree, max(MIN_BRANCHES, available - beside))
-    cells = max(map(cell_len, branches))
-    lines = []
-    for branch, word, note in zip(branches, words, notes, strict=True):
-        line = f"{branch}{'─' * (cells - cell_len(branch))} {word}"
-        padding = cells + 1 + word_cells + GAP + note_cells - cell_len(line) - cell_len(note)
-        lines.append((line + " " * padding + note).rstrip(" "))
-    return "\n".join(lines)
-
-
-def _branch_lines(tree: Tree, available: int) -> list[str]:
-    """The branches that lead to each word, at most ``available`` cells wide unless the top's label is wider."""
-    lines: list[str] = []
-    branch = ""
-    todo: list[tuple[Tree | str, str | None, str]] = [(tree, "", "")]
-    while todo:  # a node, the start of its first line (None: goes on with the line), and that of its other lines
-        node, start, below = todo.pop()
-        branch = branch if start is None else start
+def _outline(tree: Tree, notes: Sequence[str], available: int) -> str:
+    """A line for each constituent, and for each word with its note, indented by depth as far as there is room."""
+    lines: list[tuple[str, str | None]] = []  # what is written, and the note of a word
+    words = iter(zip(tree.words(), notes, strict=True))
+    todo: list[tuple[Tree | str, int]] = [(tree, 0)]
+    most = max(0, available // 2)
+    while todo:
+        node, depth = todo.pop()
+        indent = " " * min(2 * depth, most)
         if isinstance(node, str):
-            lines.append(branch)
-            continue
-        label, children = _fitted(node, available - cell_len(branch))
-        below += " " * (cell_len(label) + 1)
-        branch += f"{label}─┬─" if len(children) > 1 else f"{label}───"
-        first, *others = children
-        for i, child in enumerate(reversed(others)):
-            todo.append((child, below + ("├─" if i else "└─"), below + ("│ " if i else "  ")))
-        todo.append((first, None, below + ("│ " if others else "  ")))
-    return lines
-
-
-def _fitted(node: Tree, available: int) -> tuple[str, Sequence[Tree | str]]:
-    """Label and children of a constituent; its words only when they, with a cut below, would not fit."""
-    inner = any(isinstance(child, Tree) for child in node.children)
-    needed = cell_len(node.label) + 3 + (cell_len(CUT) + 3 if inner else 0)
-    return (node.label, node.children) if needed <= available else (CUT, node.words())
+            word, note = next(words)
+            lines.append((indent + word, note))
+        else:
+            lines.append((indent + node.label, None))
+            todo += [(child, depth + 1) for child in reversed(node.children)]
+    width = max(cell_len(text) for text, note in lines if note is not None)
+    beside = max(map(cell_len, notes))
+    return "\n".join(
+        text if not note else text + " " * (width + GAP + beside - cell_len(text) - cell_len(note)) + note
+        for text, note in lines
+    )

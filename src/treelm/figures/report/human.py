@@ -43,7 +43,7 @@ def _reading(comparison: Comparison, corpus: str) -> dict[str, Any]:
 def _gain(gain: ReadingGain, look: int | None = None) -> Point:
     value = 1000 * gain.delta_nats_per_word
     tip = f"{gain.name}: {value:+.2f}, perplexity {gain.perplexity:.0f}"
-    return Point(gain.perplexity, value, tip, name=gain.name, look=look)
+    return Point(gain.perplexity, value, tip, look=look)
 
 
 def _reading_row(gain: ReadingGain, ms_per_bit: Sequence[float] = (), num_unknown: int | None = None) -> Row:
@@ -84,7 +84,6 @@ def _effects(name: str, effects: Iterable[EffectInBits], look: int | None = None
             people,
             one.bits,
             f"{name}: {titles[one.effect]}, word {one.region}: {one.bits:+.2f} bits, {people:.0f} ms",
-            name=name if (one.effect, one.region) == (_GARDEN_PATHS[0], 0) else "",
             look=look,
         )
         for one in effects

@@ -27,14 +27,12 @@ def syntaxgym_section(comparison: Comparison) -> Section | None:
         return None
     published, looks = list(references().values()), looks_of(comparison.runs)
     parts: dict[str, Any] = {"scatter": None, "has_circuits": any(one.circuits for one in found.values())}
-    if any(one.sg_score is not None for one in found.values()):
-        points = _points(comparison.runs, looks, published)
+    points = _points(comparison.runs, looks, published)
+    if any(point.look is not None for point in points):
         axes = Axes(title="SG score against perplexity", x="perplexity", y="SG score")
         parts |= {
-            "scatter": for_both_widths(
-                lambda width: scatter_chart(points, axes, width, outside="not known", is_percent=True), wide=ALONE
-            ),
-            "names": {point.look: point.name for point in points if point.look is not None},
+            "scatter": for_both_widths(lambda width: scatter_chart(points, axes, width, is_percent=True), wide=ALONE),
+            "names": {looks[name]: name for name in found},
             "num_published": len(published),
             "num_without": sum(one.perplexity is None for one in published),
             "published": _published_table(published),
@@ -50,22 +48,19 @@ def syntaxgym_section(comparison: Comparison) -> Section | None:
 
 
 def _points(rows: Sequence[RunMetrics], looks: Looks, published: Sequence[Reference]) -> list[Point]:
-    """Scores against perplexity, of the published models and of runs."""
+    """Scores against perplexity, of the published models and of runs, as far as both are known."""
     points = []
     for one in published:
-        score = 100 * (overall_score(one.accuracies) or 0.0)
-        known = "no published perplexity" if one.perplexity is None else f"perplexity {one.perplexity:.1f}"
-        points.append(Point(one.perplexity, score, f"{one.name}: SG score {score:.1f}, {known}", name=one.name))
+        if one.perplexity is not None:
+            score = 100 * (overall_score(one.accuracies) or 0.0)
+            points.append(
+                Point(one.perplexity, score, f"{one.name}: SG score {score:.1f}, perplexity {one.perplexity:.1f}")
+            )
     for row in rows:
-        if row.syntaxgym is not None and row.syntaxgym.sg_score is not None:
-            score, x, known = 100 * row.syntaxgym.sg_score, None, "none"
-            if row.perplexity is not None:
-                x, known = (
-                    row.perplexity.value,
-                    f"{'≤ ' if row.perplexity.is_upper_bound else ''}{row.perplexity.value:.1f}",
-                )
-            tip = f"{row.name}: SG score {score:.1f}, perplexity {known}"
-            points.append(Point(x, score, tip, name=row.name, look=looks[row.name]))
+        if row.syntaxgym is not None and row.syntaxgym.sg_score is not None and row.perplexity is not None:
+            score, bound = 100 * row.syntaxgym.sg_score, "≤ " if row.perplexity.is_upper_bound else ""
+            tip = f"{row.name}: SG score {score:.1f}, perplexity {bound}{row.perplexity.value:.1f}"
+            points.append(Point(row.perplexity.value, score, tip, look=looks[row.name]))
     return points
 
 
