@@ -28,6 +28,7 @@ _REMEDIES = {
     "bool_type": "give true or false",
     "string_type": "give a string",
     "tuple_type": "give a list",
+    "dict_type": "give a table",
     "literal_error": "give {expected}",
     "greater_than": "give a number above {gt:g}",
     "greater_than_equal": "give {ge:g} or more",

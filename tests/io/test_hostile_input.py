@@ -80,16 +80,27 @@ CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
     (load_vocabulary, "vocabulary.json", b"{}", ": not a treelm vocabulary file"),
     (TokenizerVocabulary.read, "tokenizer.json", b"{}", ": not a tokenizer file; give a tokenizer.json"),
     (catalogue, "catalog.toml", b"[mine", ": not a catalogue"),
-    (catalogue, "catalog.toml", b"mine = 3", " [mine]: a corpus without licence"),
-    (catalogue, "catalog.toml", mine('trian.text = {path = "a"}'), " [mine]: unknown key 'trian'"),
-    (catalogue, "catalog.toml", mine('train = "a"'), " [mine] train: a split without files"),
-    (catalogue, "catalog.toml", mine('train.text = {url = "https://a.org/a.txt"}'), " [mine] train: text ="),
-    (catalogue, "catalog.toml", mine(f'dev.text = {{url = "file:///a", sha256 = "{HASH}"}}'), " [mine] dev: url 'file"),
+    (catalogue, "catalog.toml", b"[mine]", " [mine]: field 'licence' is missing"),
+    (catalogue, "catalog.toml", b"mine = 3", " [mine]: not a table"),
+    (
+        catalogue,
+        "catalog.toml",
+        mine('trian.text = {path = "a"}'),
+        " [mine]: unknown field 'trian'; did you mean train?",
+    ),
+    (catalogue, "catalog.toml", mine('train = "a"'), " [mine]: train = 'a'; give a table"),
+    (
+        catalogue,
+        "catalog.toml",
+        mine('train.text = {url = "https://a.org/a.txt"}'),
+        " [mine] train.text: neither a path nor a download",
+    ),
+    (catalogue, "catalog.toml", mine(f'dev.text = {{url = "file:///a", sha256 = "{HASH}"}}'), " dev.text: url 'file"),
     (
         catalogue,
         "catalog.toml",
         mine('dev.text = {url = "https://a.org/a", sha256 = "12"}'),
-        " [mine] dev: sha256 '12'",
+        " [mine] dev.text: sha256 '12'",
     ),
 ]
 

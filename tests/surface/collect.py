@@ -46,7 +46,6 @@ MODULES = (
     "treelm.corpora.batches",
     "treelm.corpora.data_config",
     "treelm.corpora.encoding",
-    "treelm.corpora.grouping",
     "treelm.corpora.readers",
     "treelm.corpora.vocabularies",
     "treelm.corpora.word_vocabulary",
