@@ -6,27 +6,21 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 import torch
 
 from tests.models.pushdown.worlds import binary, build_pushdown, derivation
 from tests.models.rnng.worlds import Tokens, as_batch
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
-from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.figures.report.analyse import analyses_of
-from treelm.figures.structures import figure_of, sight_drawing, structure_figure, tape_drawing
-from treelm.models.layers.packing import Packing
+from treelm.figures.structures import attention_drawing, figure_of, structure_figure, tape_drawing
 from treelm.models.pushdown.network import spans_of, tape_of
 from treelm.models.pushdown.plan import attachments_of
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.derivations import derive
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.models.transformer_grammar.positions import lay_out, pad, sight_of, sight_of_tree
-from treelm.models.transformer_grammar.trees import binarised_batch
-from treelm.trees.transitions import from_actions
+from treelm.models.transformer_grammar.positions import attention_of_tree
 from treelm.trees.tree import Tree
 
 TOKENS = Tokens(9)
@@ -35,42 +29,15 @@ SENTENCE = Sentence(words=WORDS, tree=None, identifier="1", source="here", line=
 FIGURE = Tree.parse("(S (NP the dog) (VP barks))")
 
 
-def tree_of(batch: SentenceBatch, row: int) -> Tree:
-    """A tree of a batch over tokens, each of which is a word."""
-    assert batch.actions is not None
-    assert batch.action_offsets is not None
-    actions = batch.actions[slice(*batch.action_offsets[row : row + 2])]
-    tokens = batch.tokens[slice(*batch.token_offsets[row : row + 2])]
-    return from_actions(actions, [str(token) for token in tokens], ("X0", "X1", "X2"))
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_what_a_tree_s_positions_see_is_what_those_of_a_batch_see(variant: str) -> None:
-    config = TransformerGrammarConfig(**{"size": 3, "num_heads": 3, "max_distance": 4, **VARIANTS[variant]})
-    batch = as_batch(trees_of(TOKENS, 12), TOKENS)
-    if config.binary:
-        batch = binarised_batch(batch, TOKENS.ends_word)
-    laid_out = lay_out(derive(config.rule, batch, TOKENS.ends_word, 3), config)
-    hidden = sight_of(pad(laid_out, Packing.of(laid_out.lengths)), config).hidden
-    assert hidden is not None
-    seen = (~hidden).any(1)
-    places = np.cumsum(laid_out.lengths) - laid_out.lengths
-    for row, length in enumerate(laid_out.lengths):
-        found = sight_of_tree(tree_of(batch, row), config)
-        assert len(found.seen) == len(found.tokens) == length
-        assert list(found.seen) == [tuple(torch.nonzero(seen[row, q])[:, 0].tolist()) for q in range(length)]
-        assert list(found.composes) == (laid_out.composes[places[row] : places[row] + length] == 1).tolist()
-
-
-def test_the_walk_of_a_sentence_in_words() -> None:
-    sight = sight_of_tree(FIGURE, TransformerGrammarConfig())
-    assert sight.tokens == ("<s>", "(S", "(NP", "the", "dog", "NP)", "NP)", "(VP", "barks", "VP)", "VP)")
-    assert sight.seen[5:8] == ((2, 3, 4, 5), (0, 1, 5, 6), (0, 1, 5, 7))
-    assert sight.composes[5:8] == (True, False, False)
+def test_what_the_positions_of_a_tree_see() -> None:
+    attention = attention_of_tree(FIGURE, TransformerGrammarConfig())
+    assert attention.tokens == ("<s>", "(S", "(NP", "the", "dog", "NP)", "NP)", "(VP", "barks", "VP)", "VP)")
+    assert attention.seen[5:8] == ((2, 3, 4, 5), (0, 1, 5, 6), (0, 1, 5, 7))
+    assert attention.composes[5:8] == (True, False, False)
 
 
 def test_attention_is_drawn_beside_the_tree() -> None:
-    svg = structure_figure(sight_of_tree(FIGURE, TransformerGrammarConfig()), FIGURE).file()
+    svg = structure_figure(attention_of_tree(FIGURE, TransformerGrammarConfig()), FIGURE).file()
     kinds = [one.get("class") for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("rect")]
     assert [kinds.count(kind) for kind in ("own", "hidden")] == [11, 11]
     names = [one.text for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("text")]
@@ -104,7 +71,7 @@ def test_a_grammar_is_drawn_as_what_its_tree_sees() -> None:
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
     assert figure_of(lm, tree) == structure_figure(found, tree)
     assert analyses_of(lm, [SENTENCE])[0].sight == found
-    assert replace(found, weights=()) == sight_of_tree(tree, lm.config)
+    assert replace(found, weights=()) == attention_of_tree(tree, lm.config)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -113,8 +80,8 @@ def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> Non
     vocabulary = Tokens(9, 3)
     lm = build_grammar(vocabulary, **VARIANTS[variant])
     tree = Tree.parse("(X0 (X1 0+5 4) 1+2+7)" if lm.config.binary else "(X0 (X1 0+5 4) (X2 1+2+7))")
-    sight, found = sight_of_tree(tree, lm.config), lm._attention(tree)
-    for row, seen in enumerate(sight.seen):
+    attention, found = attention_of_tree(tree, lm.config), lm._attention(tree)
+    for row, seen in enumerate(attention.seen):
         assert found[row, list(seen)].sum().item() == pytest.approx(1)
         assert found[row].sum().item() == pytest.approx(1)
     sentence = Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="here", line=1)
@@ -124,7 +91,7 @@ def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> Non
         query, key, _ = lm._layers[-1].heads(units[None])
         heads = [lm._layers[-1].log_weights(query, key, seen_by, head=head)[0].exp() for head in (0, 1)]
     plain = torch.stack(heads).mean(0)
-    word = sight.tokens.index("0+5")  # whose pieces are at this place and the next
+    word = attention.tokens.index("0+5")  # whose pieces are at this place and the next
     assert found[word, word].item() == pytest.approx(plain[word + 1, word : word + 2].sum().item())
     assert found[word, :word].tolist() == pytest.approx(plain[word + 1, :word].tolist())
     last = len(plain) - 1
@@ -132,14 +99,14 @@ def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> Non
 
 
 def test_the_more_weight_the_fuller_the_colour() -> None:
-    sight = sight_of_tree(FIGURE, TransformerGrammarConfig())
-    weights = tuple(tuple(float(number == 0) for number, _ in enumerate(seen)) for seen in sight.seen)
-    svg = sight_drawing(replace(sight, weights=weights)).file()
+    attention = attention_of_tree(FIGURE, TransformerGrammarConfig())
+    weights = tuple(tuple(float(number == 0) for number, _ in enumerate(seen)) for seen in attention.seen)
+    svg = attention_drawing(replace(attention, weights=weights)).file()
     cells = [one for one in ElementTree.fromstring(svg).iter() if one.get("fill-opacity")]
     full = [one for one in cells if one.get("fill-opacity") == "1"]
     assert (len(cells), len(full)) == (40, 11)
     assert [cell[0].text for cell in full] == ["100 %"] * 11
-    kinds = [one.get("class") for one in ElementTree.fromstring(sight_drawing(sight).file()).iter()]
+    kinds = [one.get("class") for one in ElementTree.fromstring(attention_drawing(attention).file()).iter()]
     assert [kinds.count(kind) for kind in ("own", "part", "seen")] == [11, 5, 24]
 
 

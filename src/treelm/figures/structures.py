@@ -27,7 +27,7 @@ from treelm.figures.svg import (
 from treelm.figures.trees import tree_drawing
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import structure_of
-from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape, Structure
+from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape, Structure
 from treelm.trees.tree import Tree
 
 OUTSIDE = "out of reach (max_span, stop_at_end)"
@@ -85,7 +85,7 @@ def spans_drawing(found: SpanWeights) -> Drawing:
     return _grid("attention", title, found.tokens[1:], found.tokens[:-1], cell, parts)
 
 
-def sight_drawing(found: StackSight) -> Drawing:
+def attention_drawing(found: StackAttention) -> Drawing:
     """Which positions of a derivation each one may see (Fig. 2, Sartran et al. 2022)."""
     cell, parts = 18, []
     for row, seen in enumerate(found.seen):
@@ -212,9 +212,9 @@ PICTURES = (
         key={"split": "the slot where the word attaches (theta)", "read": "the word itself", "cell": "composed"},
     ),
     StructurePicture(
-        StackSight,
+        StackAttention,
         "what positions see",
-        sight_drawing,
+        attention_drawing,
         "Attention as a stack: which earlier positions (columns) each position of the derivation (rows) may see. A "
         "closing bracket is read twice: once to compose its constituent, and once to predict what comes next. The "
         "fuller the colour, the more the last layer attends to it.",

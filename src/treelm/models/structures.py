@@ -47,7 +47,7 @@ class SlotSpans:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackSight:
+class StackAttention:
     """What each position of a derivation may attend to: START, opening brackets, words and closing brackets."""
 
     tokens: tuple[str, ...]
@@ -75,8 +75,8 @@ class UsedRule:
     probability: float
 
 
-Structure = Distances | SpanWeights | SlotSpans | StackSight | StackTape
-Kind = TypeVar("Kind", Distances, SpanWeights, SlotSpans, StackSight, StackTape)
+Structure = Distances | SpanWeights | SlotSpans | StackAttention | StackTape
+Kind = TypeVar("Kind", Distances, SpanWeights, SlotSpans, StackAttention, StackTape)
 
 
 def of_kind(found: Structure | None, kind: type[Kind]) -> Kind:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.models.layers.plain_attention import Place, block
 from treelm.models.layers import attention
-from treelm.models.layers.attention import AttentionBlock, Rotary, Sight, rotated
+from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, rotated
 from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.layers.packing import Packing
 
@@ -44,7 +44,7 @@ def make(form: str, *, size: int = SIZE, heads: int = HEADS, seed: int = 0) -> A
     return made
 
 
-def sight_of(form: str) -> Sight:
+def attention_mask(form: str) -> AttentionMask:
     sees, kinds, rotary = FORMS[form]
     hidden = torch.ones(STEPS, STEPS, dtype=torch.bool)
     for t, seen in enumerate(sees):
@@ -53,7 +53,7 @@ def sight_of(form: str) -> Sight:
         torch.tensor([[kind(t, s) if s <= t else 0 for s in range(STEPS)] for t in range(STEPS)]) for kind in kinds
     ]
     places = torch.arange(STEPS)[None]
-    return Sight(
+    return AttentionMask(
         None if form == "causal" else hidden[None, None],
         tuple(one[None] for one in relative),
         Rotary(places, places) if rotary else None,
@@ -70,7 +70,7 @@ def plain(made: AttentionBlock, form: str, units: Tensor) -> Tensor:
 def test_outputs_and_gradients_are_those_of_the_plain_form(form: str) -> None:
     made, units = make(form), torch.randn(3, STEPS, SIZE, dtype=torch.float64, requires_grad=True)
     weights = torch.randn(3, STEPS, SIZE, dtype=torch.float64)
-    fast = made(units, sight_of(form))
+    fast = made(units, attention_mask(form))
     slow = torch.stack([plain(made, form, one) for one in units])
     torch.testing.assert_close(fast, slow, rtol=0, atol=1e-12)
     wanted = [units, *made.parameters()]
@@ -94,7 +94,7 @@ def test_attention_in_pieces_is_the_whole(form: str, most: int, monkeypatch: pyt
 
     monkeypatch.setattr(AttentionBlock, "_logits", told)
     with torch.no_grad():
-        found = made(units, sight_of(form))
+        found = made(units, attention_mask(form))
     assert max(widest, default=0) <= max(most, HEADS * STEPS)
     expected = torch.stack([plain(made, form, one) for one in units])
     torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-12)
@@ -105,7 +105,7 @@ def test_packed_rows_are_the_rows_of_their_sequences(form: str) -> None:
     made, lengths = make(form), np.array([4, 7, 1])
     packing = Packing.of(lengths)
     rows = torch.randn(12, SIZE, dtype=torch.float64)
-    found = made(rows, sight_of(form), packing)
+    found = made(rows, attention_mask(form), packing)
     for one, units in zip(found.split(lengths.tolist()), rows.split(lengths.tolist()), strict=True):
         padded = torch.cat([units, torch.zeros(STEPS - len(units), SIZE, dtype=torch.float64)])
         torch.testing.assert_close(one, plain(made, form, padded)[: len(units)], rtol=0, atol=1e-12)
@@ -114,7 +114,7 @@ def test_packed_rows_are_the_rows_of_their_sequences(form: str) -> None:
 @every_form
 def test_one_position_at_a_time_from_kept_rows_is_the_whole_pass(form: str) -> None:
     """Rows of an arena, found by number and padded: as a stack is read."""
-    made, units, sight = make(form), torch.randn(2, STEPS, SIZE, dtype=torch.float64), sight_of(form)
+    made, units, found = make(form), torch.randn(2, STEPS, SIZE, dtype=torch.float64), attention_mask(form)
     outputs, kept = list[Tensor](), list[tuple[Tensor, Tensor]]()
     for t in range(STEPS):
         query, key, value = made.heads(units[:, t])
@@ -122,14 +122,14 @@ def test_one_position_at_a_time_from_kept_rows_is_the_whole_pass(form: str) -> N
         seen = [*FORMS[form][0][t], -1, -1]
         index = torch.tensor([[2 * s + row if s >= 0 else -1 for s in seen] for row in range(2)])
         keys, values = (torch.stack(some)[index.clamp(min=0)] for some in zip(*kept, strict=True))
-        own = Sight(
+        own = AttentionMask(
             (index < 0)[:, None, None],
-            tuple(one[:, t, seen][:, None].clamp(min=0) for one in sight.relative),
-            None if sight.rotary is None else Rotary(torch.tensor([[t]]), torch.tensor([seen])),
+            tuple(one[:, t, seen][:, None].clamp(min=0) for one in found.relative),
+            None if found.rotary is None else Rotary(torch.tensor([[t]]), torch.tensor([seen])),
         )
         mixed = made.attend(query[:, None], keys, values, own)
         outputs.append(made.finish(units[:, t], mixed[:, 0]))
-    torch.testing.assert_close(torch.stack(outputs, 1), made(units, sight), rtol=0, atol=1e-12)
+    torch.testing.assert_close(torch.stack(outputs, 1), made(units, found), rtol=0, atol=1e-12)
 
 
 def test_the_weights_of_one_head_are_those_that_mix_the_values() -> None:
@@ -146,7 +146,7 @@ def test_the_weights_of_one_head_are_those_that_mix_the_values() -> None:
             found=found,
         )
         query, key, _ = made.heads(units[None])
-        weights = made.log_weights(query, key, sight_of(form), head=1).exp()
+        weights = made.log_weights(query, key, attention_mask(form), head=1).exp()
         for t, seen in enumerate(sees):
             torch.testing.assert_close(weights[0, t, seen], found[t * HEADS + 1][0], rtol=0, atol=1e-12)
             assert weights[0, t].sum().item() == pytest.approx(1)
@@ -164,7 +164,7 @@ def test_turned_vectors_meet_by_their_distance_alone() -> None:
 @pytest.mark.parametrize("form", ["causal", "two kinds"])
 def test_blocks_of_one_unit_compute(form: str) -> None:
     made, units = make(form, size=1, heads=1), torch.randn(1, STEPS, 1, dtype=torch.float64)
-    torch.testing.assert_close(made(units, sight_of(form))[0], plain(made, form, units[0]), rtol=0, atol=1e-12)
+    torch.testing.assert_close(made(units, attention_mask(form))[0], plain(made, form, units[0]), rtol=0, atol=1e-12)
 
 
 def test_a_block_starts_near_the_identity_whatever_the_seed() -> None:
@@ -173,7 +173,7 @@ def test_a_block_starts_near_the_identity_whatever_the_seed() -> None:
         torch.manual_seed(seed)
         made, units = AttentionBlock(64, 4, num_layers=2, kinds=[8]), torch.randn(2, 9, 64)
         distance = (torch.arange(9)[:, None] - torch.arange(9)).clamp(0, 7)
-        added = made(units, Sight(None, (distance[None],))) - units
+        added = made(units, AttentionMask(None, (distance[None],))) - units
         assert 0.005 < added.std().item() < 0.15
         assert made.output.weight.std().item() == pytest.approx(0.02 / math.sqrt(4), rel=0.15)
         added.square().sum().backward()

@@ -16,7 +16,7 @@ from tests.models.transformer_grammar.worlds import VARIANTS, trees_of
 from treelm.models.layers.packing import Packing
 from treelm.models.search.derivations import derive
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.models.transformer_grammar.positions import NEVER, NOT_PUSHED, Positions, lay_out, pad, sight_of
+from treelm.models.transformer_grammar.positions import NEVER, NOT_PUSHED, Positions, attention_mask, lay_out, pad
 
 TOKENS = Tokens(9, 2)
 MEASURES = ("depth", "height", "place")
@@ -33,13 +33,13 @@ def walked(tree: Node, config: TransformerGrammarConfig) -> Walk:
 def num_different(
     trees: list[Node], config: TransformerGrammarConfig, change: Callable[[Positions], None] = lambda found: None
 ) -> int:
-    """Queries whose sight is not that of the walk, after a change of what was laid out."""
+    """Queries whose mask is not that of the walk, after a change of what was laid out."""
     laid_out = lay_out(derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
     change(laid_out)
-    sight = sight_of(pad(laid_out, Packing.of(laid_out.lengths)), config)
-    assert sight.hidden is not None
-    (relative,) = sight.relative
-    heads = (~sight.hidden).expand(-1, config.num_heads, -1, -1)
+    mask = attention_mask(pad(laid_out, Packing.of(laid_out.lengths)), config)
+    assert mask.hidden is not None
+    (relative,) = mask.relative
+    heads = (~mask.hidden).expand(-1, config.num_heads, -1, -1)
     lowest = 0 if config.positions == "place" else -1
     different = 0
     for row, tree in enumerate(trees):
@@ -187,16 +187,16 @@ def test_each_rule_of_structured_heads_matters(change: Callable[[Positions], Non
 def test_masking_hides_something_and_heads_see_different_things() -> None:
     trees = trees_of(TOKENS, 20)
     assert num_different(trees, config_of("TG")) == 0
-    sights = []
+    masks = []
     for variant in ("TG", "no masking", "PLM", "PLM-mask"):
         config = config_of(variant, positions="place")
         laid_out = lay_out(derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
-        hidden = sight_of(pad(laid_out, Packing.of(laid_out.lengths)), config).hidden
+        hidden = attention_mask(pad(laid_out, Packing.of(laid_out.lengths)), config).hidden
         assert hidden is not None
-        sights.append(hidden)
-    assert (sights[0] & ~sights[1]).sum() > 100
-    assert (sights[3][:, 0] != sights[3][:, 1]).sum() > 100
-    assert torch.equal(sights[3][:, 2], sights[2][:, 0])
+        masks.append(hidden)
+    assert (masks[0] & ~masks[1]).sum() > 100
+    assert (masks[3][:, 0] != masks[3][:, 1]).sum() > 100
+    assert torch.equal(masks[3][:, 2], masks[2][:, 0])
 
 
 def test_as_many_contexts_as_actions_and_none_composes() -> None:

@@ -18,7 +18,7 @@ from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_scor
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, read_json
-from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
+from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.metrics import read_metrics
 from treelm.training.run_folder import check_name
@@ -190,7 +190,7 @@ class SentenceAnalysis:
     distances: Distances | None = None
     attention: SpanWeights | None = None
     memory: SlotSpans | None = None
-    sight: StackSight | None = None
+    sight: StackAttention | None = None
     tape: StackTape | None = None
     beam: tuple[tuple[PartialTree, ...], ...] = ()  # after each word, the most probable analyses that a search held
 

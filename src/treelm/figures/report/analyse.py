@@ -19,7 +19,7 @@ from treelm.inference.loading import load, model_hash
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Searching, TreeConditioned, has, score_with_trees, structure_of
 from treelm.models.scores import sentence_surprisal
-from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
+from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape
 from treelm.training.run_folder import recipe_of_model
 from treelm.trees.tree import Tree
 
@@ -138,7 +138,7 @@ _FIELDS = {
     Distances: "distances",
     SpanWeights: "attention",
     SlotSpans: "memory",
-    StackSight: "sight",
+    StackAttention: "sight",
     StackTape: "tape",
 }
 

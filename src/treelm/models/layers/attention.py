@@ -38,19 +38,19 @@ class Rotary(NamedTuple):
     keys: Tensor
 
 
-class Sight(NamedTuple):
-    """What queries see, and where: the same for all layers. A query sees itself at least."""
+class AttentionMask(NamedTuple):
+    """Which keys each query may attend to, and where they are: the same for all layers. A query sees itself."""
 
     hidden: Tensor | None  # bool (B or 1, H or 1, T, S), what is not seen; None: all that comes later, T = S
     relative: tuple[Tensor, ...] = ()  # of each kind, integers 0 to R - 1 (B or 1, T, S)
     rotary: Rotary | None = None
     num_relative: tuple[int, ...] | None = None  # of each kind, how many integers from 0 on are met; None: all R
 
-    def part(self, rows: slice, steps: slice, keys: Tensor) -> Sight:
-        """The sight of some of the queries; ``keys`` (H, B, S, d) are those of all rows."""
+    def part(self, rows: slice, steps: slice, keys: Tensor) -> AttentionMask:
+        """The mask of some of the queries; ``keys`` (H, B, S, d) are those of all rows."""
         hidden = later(keys.shape[2], keys.device) if self.hidden is None else self.hidden
         rotary = self.rotary
-        return Sight(
+        return AttentionMask(
             _rows(hidden, rows)[:, :, steps],
             tuple(_rows(one, rows)[:, steps] for one in self.relative),
             rotary and Rotary(_rows(rotary.queries, rows)[:, steps], _rows(rotary.keys, rows)),
@@ -130,20 +130,20 @@ class AttentionBlock(nn.Module):
         query, key, value = self.query_key_value(self.attention_norm(units)).chunk(3, -1)
         return query, key, value
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask) -> Tensor:
         """Mix values: queries (B, T, D), keys and values (B, S, D) -> (B, T, D)."""
-        mixed = self._mix(self._split(query), self._split(key), self._split(value), sight)
+        mixed = self._mix(self._split(query), self._split(key), self._split(value), mask)
         return mixed.permute(1, 2, 0, 3).flatten(2)
 
-    def log_weights(self, query: Tensor, key: Tensor, sight: Sight, *, head: int) -> Tensor:
+    def log_weights(self, query: Tensor, key: Tensor, mask: AttentionMask, *, head: int) -> Tensor:
         """log softmax of one head's attention (B, T, S); -inf where it does not see."""
-        return self._logits(self._split(query), self._split(key), sight)[head].log_softmax(-1)
+        return self._logits(self._split(query), self._split(key), mask)[head].log_softmax(-1)
 
-    def mean_weights(self, query: Tensor, key: Tensor, sight: Sight) -> Tensor:
+    def mean_weights(self, query: Tensor, key: Tensor, mask: AttentionMask) -> Tensor:
         """Weights of attention (B, T, S), the mean of all heads; 0 where a query does not see."""
-        return self._logits(self._split(query), self._split(key), sight).softmax(-1).mean(0)
+        return self._logits(self._split(query), self._split(key), mask).softmax(-1).mean(0)
 
-    def spread(self, query: Tensor, key: Tensor, sight: Sight) -> Tensor:
+    def spread(self, query: Tensor, key: Tensor, mask: AttentionMask) -> Tensor:
         """How widely attention looks back: queries (B, T, D) that come last of the keys (B, S, D) -> (B, T), 0 to 1.
 
         Normalised attention entropy (Oh and Schuler 2022): weights of the keys before a query's own, scaled to sum to
@@ -154,7 +154,7 @@ class AttentionBlock(nn.Module):
         num_keys = keys.shape[2]
         found = query.new_empty(batch, steps)
         for b, t in _pieces(batch, steps, MOST_WEIGHTS // (heads * num_keys)):
-            logits = self._logits(queries[:, b, t], keys[:, b], sight.part(b, t, keys))
+            logits = self._logits(queries[:, b, t], keys[:, b], mask.part(b, t, keys))
             logits.diagonal(num_keys - steps + t.start, 2, 3).fill_(-torch.inf)
             seen = (logits > -torch.inf).sum(-1)
             entropy = torch.special.entr(logits.softmax(-1)).sum(-1)  # not a number where nothing is seen
@@ -168,7 +168,7 @@ class AttentionBlock(nn.Module):
         return add_dropped(units, self.down(inner), self.dropout, training=self.training)
 
     def forward(
-        self, units: Tensor, sight: Sight, packing: Packing | None = None, wanted: Tensor | None = None
+        self, units: Tensor, mask: AttentionMask, packing: Packing | None = None, wanted: Tensor | None = None
     ) -> Tensor:
         """A layer over units (B, T, D), or over packed ones (n, D), all of whose keys are its own.
 
@@ -176,10 +176,10 @@ class AttentionBlock(nn.Module):
         predict something.
         """
         if packing is None:
-            return self.finish(units, self.attend(*self.heads(units), sight))
+            return self.finish(units, self.attend(*self.heads(units), mask))
         together = self.query_key_value(self.attention_norm(units))
         queries, keys, values = packing.pad_heads(together, self.num_heads, 3)
-        mixed = packing.pack_heads(self._mix(queries, keys, values, sight))
+        mixed = packing.pack_heads(self._mix(queries, keys, values, mask))
         if wanted is not None:
             units, mixed = units.index_select(0, wanted), mixed.index_select(0, wanted)
         return self.finish(units, mixed)
@@ -188,33 +188,33 @@ class AttentionBlock(nn.Module):
         """(B, T, D) -> (H, B, T, d), heads first: products of all rows of a head are then one, without copies."""
         return units.view(*units.shape[:-1], self.num_heads, -1).permute(2, 0, 1, 3)
 
-    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
+    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: AttentionMask) -> Tensor:
         """(H, B, T, d) and twice (H, B, S, d) -> (H, B, T, d)."""
         if self.content_bias is not None:
             heads, batch, steps, _ = queries.shape
             if torch.is_grad_enabled() or heads * batch * steps * keys.shape[2] <= MOST_WEIGHTS:
-                return self._logits(queries, keys, sight).softmax(-1) @ values
+                return self._logits(queries, keys, mask).softmax(-1) @ values
             mixed = torch.empty_like(queries)
             for b, t in _pieces(batch, steps, MOST_WEIGHTS // (heads * keys.shape[2])):
-                weights = self._logits(queries[:, b, t], keys[:, b], sight.part(b, t, keys)).softmax(-1)
+                weights = self._logits(queries[:, b, t], keys[:, b], mask.part(b, t, keys)).softmax(-1)
                 mixed[:, b, t] = weights @ values[:, b]
             return mixed
-        queries, keys = _turned(queries, keys, sight)
-        seen = None if sight.hidden is None else ~sight.hidden.transpose(0, 1)
+        queries, keys = _turned(queries, keys, mask)
+        seen = None if mask.hidden is None else ~mask.hidden.transpose(0, 1)
         return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, is_causal=seen is None)
 
-    def _logits(self, queries: Tensor, keys: Tensor, sight: Sight) -> Tensor:
+    def _logits(self, queries: Tensor, keys: Tensor, mask: AttentionMask) -> Tensor:
         """(H, B, T, S), -inf where a query does not see."""
         if self.content_bias is None:
-            queries, keys = _turned(queries, keys, sight)
+            queries, keys = _turned(queries, keys, mask)
             logits = (queries * self.scale) @ keys.transpose(2, 3)
         else:
             logits = _biased(queries, self.content_bias, self.scale) @ keys.transpose(2, 3)
             for number, kind in enumerate(self.relative):
                 assert isinstance(kind, RelativeKeys)
-                num_met = kind.keys.shape[1] if sight.num_relative is None else sight.num_relative[number]
-                logits += kind.logits(queries, sight.relative[number], num_met, self.scale)
-        hidden = later(logits.shape[-1], logits.device) if sight.hidden is None else sight.hidden
+                num_met = kind.keys.shape[1] if mask.num_relative is None else mask.num_relative[number]
+                logits += kind.logits(queries, mask.relative[number], num_met, self.scale)
+        hidden = later(logits.shape[-1], logits.device) if mask.hidden is None else mask.hidden
         seen: Tensor = logits.masked_fill_(hidden.transpose(0, 1), -torch.inf)
         return seen
 
@@ -232,7 +232,7 @@ def _biased(queries: Tensor, bias: Tensor, scale: float) -> Tensor:
     return torch.add(bias[:, None] * scale, queries, alpha=scale)
 
 
-def _turned(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
-    if sight.rotary is None:
+def _turned(queries: Tensor, keys: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor]:
+    if mask.rotary is None:
         return queries, keys
-    return rotated(queries, sight.rotary.queries), rotated(keys, sight.rotary.keys)
+    return rotated(queries, mask.rotary.queries), rotated(keys, mask.rotary.keys)

@@ -20,7 +20,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
-from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
+from treelm.models.layers.attention import AttentionBlock, AttentionMask, start_normal
 from treelm.models.layers.binary_structure import word_tree
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
@@ -167,9 +167,9 @@ class Pushdown(GenerativeParser):
         units, steps = self._drop(vectors), torch.arange(plan.packing.shape[1], device=plan.inputs.device)
         distance = (steps[:, None] - steps).clamp(0, self.config.max_distance)[None]
         met = min(len(steps), self.config.max_distance + 1), plan.num_depths
-        sight = Sight(None, (distance, plan.tape), num_relative=met)
+        mask = AttentionMask(None, (distance, plan.tape), num_relative=met)
         for block in self._layers:
-            units = block(units, sight, plan.packing)
+            units = block(units, mask, plan.packing)
         return self._drop(self.norm(units)), vectors
 
     def _attachment_log_probs(self, plan: BatchPlan, outputs: Tensor, vectors: Tensor) -> Tensor:

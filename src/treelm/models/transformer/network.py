@@ -23,7 +23,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.capabilities import Parser
-from treelm.models.layers.attention import AttentionBlock, Rotary, Sight, start_normal
+from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, start_normal
 from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.gold_trees import without_unparsed
@@ -139,26 +139,26 @@ class Transformer(StreamLM, Parser):
         """
         self._check_length(len(inputs))
         units = self._embedded(self.embedding[inputs.T], torch.arange(len(inputs), device=inputs.device))
-        sight, following = self._sight_and_window(len(inputs), carried, inputs.device)
+        seen, following = self._mask_and_window(len(inputs), carried, inputs.device)
         for layer, block in enumerate(self._layers):
             query, key, value = (
                 self._with_memory(block, units, carried, following, layer) if carried else block.heads(units)
             )
-            units = block.finish(units, block.attend(query, key, value, sight))
+            units = block.finish(units, block.attend(query, key, value, seen))
         structure = {}
         if not torch.is_grad_enabled():
-            structure["attention_entropy"] = self._layers[-1].spread(query, key, sight).T
+            structure["attention_entropy"] = self._layers[-1].spread(query, key, seen).T
         return StreamOutput(outputs=self._finished(units).transpose(0, 1), carried=following, structure=structure)
 
-    def _sight_and_window(
+    def _mask_and_window(
         self, num_steps: int, carried: RecurrentState, device: torch.device
-    ) -> tuple[Sight, RecurrentState]:
+    ) -> tuple[AttentionMask, RecurrentState]:
         """What a segment sees, and how many tokens of its row are read after it, if there is memory.
 
         The window begins at place 0, so a row that is longer began before that.
         """
         if not carried:
-            return causal_sight(num_steps, self.config, device), {}
+            return causal_mask(num_steps, self.config, device), {}
         window, first = self.config.memory_length, self.config.memory_length - carried["length"]
         places = torch.arange(window + num_steps, device=device)[None]
         queries = places[:, window:]
@@ -166,7 +166,7 @@ class Transformer(StreamLM, Parser):
             sinks = first[:, None] + torch.arange(self.config.sink_tokens, device=device)
             sinks = torch.where(sinks < 0, sinks, first[:, None] - 1)  # one that the window still has is not seen twice
             places = torch.cat([sinks, places.expand(len(sinks), -1)], 1)
-        return sight_between(queries, places, self.config, first=first), {"length": carried["length"] + num_steps}
+        return mask_between(queries, places, self.config, first=first), {"length": carried["length"] + num_steps}
 
     def _with_memory(
         self, block: AttentionBlock, units: Tensor, carried: RecurrentState, following: RecurrentState, layer: int
@@ -247,8 +247,8 @@ class Transformer(StreamLM, Parser):
                 states = layers[config.treereg_layer][:, : config.treereg_units]
                 return treereg_loss(packing.pad(states.to(self.embedding.dtype))[:, 1:], batch, ends_word)
             query, key, _ = self._layers[-1].heads(layers[-2].to(self.embedding.dtype))
-            sight = causal_sight(packing.shape[1], config, query.device)
-            log_weights = self._layers[-1].log_weights(packing.pad(query), packing.pad(key), sight, head=PLANTED_HEAD)
+            mask = causal_mask(packing.shape[1], config, query.device)
+            log_weights = self._layers[-1].log_weights(packing.pad(query), packing.pad(key), mask, head=PLANTED_HEAD)
             return planting_loss(log_weights, batch, ends_word)
 
     @property
@@ -263,10 +263,10 @@ class Transformer(StreamLM, Parser):
 
     def _through(self, units: Tensor, packing: Packing | None = None) -> list[Tensor]:
         """The inputs of the first layer and the outputs of all, of whole sentences: (B, T, D), or packed (n, D)."""
-        sight = causal_sight(packing.shape[1] if packing else units.shape[1], self.config, units.device)
+        mask = causal_mask(packing.shape[1] if packing else units.shape[1], self.config, units.device)
         layers = [units]
         for block in self._layers:
-            layers.append(block(layers[-1], sight, packing))
+            layers.append(block(layers[-1], mask, packing))
         return layers
 
     def _finished(self, units: Tensor) -> Tensor:
@@ -317,13 +317,13 @@ class Transformer(StreamLM, Parser):
         self._check_length(num_seen)
         row, token = torch.tensor([rows, tokens], device=device)
         place = torch.tensor([lengths[number] for number in rows], device=device)
-        sight = sight_between(place[:, None], torch.arange(num_seen, device=device)[None], self.config)
+        mask = mask_between(place[:, None], torch.arange(num_seen, device=device)[None], self.config)
         cache.claim(lengths, rows)
         units = self._embedded(self.embedding[token], place)
         for layer, block in enumerate(self._layers):
             query, key, value = block.heads(units)
             keys, values = cache.append(layer, row, place, key, value, num_seen=num_seen)
-            units = block.finish(units, block.attend(query[:, None], keys, values, sight)[:, 0])
+            units = block.finish(units, block.attend(query[:, None], keys, values, mask)[:, 0])
         return self._finished(units)
 
     # Trees.
@@ -399,8 +399,10 @@ class Transformer(StreamLM, Parser):
             raise InputError(found, where=where, remedy="raise max_length, or train with positions = 'relative'")
 
 
-def sight_between(queries: Tensor, keys: Tensor, config: TransformerConfig, *, first: Tensor | None = None) -> Sight:
-    """Sight of queries at places (B or 1, T) of keys at places (B or 1, S), from the place ``first`` (B,) on.
+def mask_between(
+    queries: Tensor, keys: Tensor, config: TransformerConfig, *, first: Tensor | None = None
+) -> AttentionMask:
+    """The mask of queries at places (B or 1, T) of keys at places (B or 1, S), from the place ``first`` (B,) on.
 
     ``first`` is where rows begin, 0 without it: from there on come the sinks, which are seen from everywhere.
     """
@@ -417,12 +419,12 @@ def sight_between(queries: Tensor, keys: Tensor, config: TransformerConfig, *, f
     rotary = Rotary(queries, keys) if config.positions == "rotary" else None
     is_near = first is None or not config.sink_tokens
     met = (min(config.max_distance + 1, keys.shape[1]),) if relative and is_near else None
-    return Sight(hidden[:, None], relative, rotary, met)
+    return AttentionMask(hidden[:, None], relative, rotary, met)
 
 
-def causal_sight(num_steps: int, config: TransformerConfig, device: torch.device) -> Sight:
-    """Sight of the T tokens of sentences, each from its start."""
+def causal_mask(num_steps: int, config: TransformerConfig, device: torch.device) -> AttentionMask:
+    """The mask of the T tokens of sentences, each from its start."""
     places = torch.arange(num_steps, device=device)[None]
-    sight = sight_between(places, places, config)
+    mask = mask_between(places, places, config)
     is_all = not config.memory_length or num_steps <= config.memory_length + 1
-    return sight._replace(hidden=None) if is_all and config.positions != "relative" else sight
+    return mask._replace(hidden=None) if is_all and config.positions != "relative" else mask

@@ -21,7 +21,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
 from treelm.models.documents import DocumentReader
-from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
+from treelm.models.layers.attention import AttentionBlock, AttentionMask, start_normal
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
@@ -31,13 +31,13 @@ from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
-from treelm.models.structures import StackSight
+from treelm.models.structures import StackAttention
 from treelm.models.transformer_grammar.bottom_up import ReachPlan, items_on_stack
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.key_values import PointerWeights, SearchWeights
 from treelm.models.transformer_grammar.machine import BottomUpMachine, TopDownMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, Level, plan_batch
-from treelm.models.transformer_grammar.positions import sight_of, sight_of_tree, words_of_positions
+from treelm.models.transformer_grammar.positions import attention_mask, attention_of_tree
 from treelm.trees.transitions import FIRST_NT
 from treelm.trees.tree import Tree
 
@@ -102,10 +102,10 @@ class Composer(nn.Module):
         steps = torch.arange(parts.shape[1], device=parts.device)
         distance = (steps[:, None] - steps).clamp(-self.max_distance, self.max_distance) + self.max_distance
         alone = torch.eye(len(steps), dtype=torch.bool, device=parts.device)
-        sight = Sight((missing[:, None] & ~alone)[:, None], (distance[None],))
+        mask = AttentionMask((missing[:, None] & ~alone)[:, None], (distance[None],))
         units = self.input(parts)
         for block in self.blocks:
-            units = block(units, sight)
+            units = block(units, mask)
         summed = units.masked_fill(missing[:, :, None], 0.0).sum(1)
         vectors: Tensor = self.output(self.norm(summed))
         return vectors
@@ -204,10 +204,10 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> Tensor:
         """The hidden state that predicts each action: (A, D). Sentences may begin from ``starts`` (B, D) besides."""
-        units, sight = self._below_last(plan, word_vectors, starts)
-        return self._drop(self.norm(self._layers[-1](units, sight, plan.packing, wanted=plan.contexts)))
+        units, mask = self._below_last(plan, word_vectors, starts)
+        return self._drop(self.norm(self._layers[-1](units, mask, plan.packing, wanted=plan.contexts)))
 
-    def _below_last(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> tuple[Tensor, Sight]:
+    def _below_last(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> tuple[Tensor, AttentionMask]:
         """The inputs of the last layer (n, D), and what positions see."""
         given = [word_vectors, *self._marks]
         if self.kind_vector is not None:
@@ -220,10 +220,10 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         units = units if by_type else self._drop(units)
         if starts is not None:
             units = units.index_add(0, plan.starts, self._drop(starts))
-        sight = sight_of(plan.positions, self.config)
+        mask = attention_mask(plan.positions, self.config)
         for block in self._layers[:-1]:
-            units = block(units, sight, plan.packing)
-        return units, sight
+            units = block(units, mask, plan.packing)
+        return units, mask
 
     def _new_composer(self) -> Composer:
         config = self.config
@@ -290,19 +290,19 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
             return super().build_open_tree(actions, ends_word, words)
         return Tree("", items_on_stack(actions, ends_word, words, self.labels, max_reach=self.config.max_reach))
 
-    def structure(self, words: Sequence[str]) -> StackSight:
+    def structure(self, words: Sequence[str]) -> StackAttention:
         """What each position of the best tree sees, and how much.
 
         Raises ``InputError`` for a sentence without words, and when the search found no tree.
         """
         (tree,) = self.parse([words])
-        found = sight_of_tree(tree, self.config)
+        found = attention_of_tree(tree, self.config)
         attention = self._attention(tree)
         weights = (attention[row, list(seen)] for row, seen in enumerate(found.seen))
         return replace(found, weights=tuple(tuple(round(one, 4) for one in row.tolist()) for row in weights))
 
     def _attention(self, tree: Tree) -> Tensor:
-        """Weights of the last layer (P, P) between the positions of ``sight_of_tree``, the mean of its heads.
+        """Weights of the last layer (P, P) between the positions of ``attention_of_tree``, the mean of its heads.
 
         A word in pieces looks as its last one does, and is looked at as all of them are.
         """
@@ -310,9 +310,10 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         batch = encode_sentences([sentence], self.vocabulary, self.labels)
         with evaluating(self):
             plan = self._plan(batch)
-            units, sight = self._below_last(plan, self.word_embedding.index_select(0, plan.types), None)
+            units, mask = self._below_last(plan, self.word_embedding.index_select(0, plan.types), None)
             query, key, _ = self._layers[-1].heads(units[None])
-            weights = self._layers[-1].mean_weights(query, key, sight)[0].double().cpu()
-        own = torch.tensor(words_of_positions(batch, np.asarray(self.vocabulary.ends_word), self.config))
-        last = torch.cat([own[1:] != own[:-1], own.new_ones(1, dtype=torch.bool)])
-        return weights.new_zeros(len(own), int(own[-1]) + 1).index_add_(1, own, weights)[last]
+            weights = self._layers[-1].mean_weights(query, key, mask)[0].double().cpu()
+        is_last = torch.ones(len(weights), dtype=torch.bool)  # of the pieces of its word
+        is_last[(plan.inputs < len(plan.types)).cpu()] = torch.from_numpy(self.vocabulary.ends_word[batch.tokens])
+        own = is_last.cumsum(0) - is_last.long()
+        return weights.new_zeros(len(own), int(own[-1]) + 1).index_add_(1, own, weights)[is_last]

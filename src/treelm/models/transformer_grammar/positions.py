@@ -14,20 +14,18 @@ Shapes: A actions of B sentences, n positions in all, T of the longest sentence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.models.layers.attention import Sight
+from treelm.models.layers.attention import AttentionMask
 from treelm.models.layers.packing import Packing
-from treelm.models.search.derivations import BoolArray, Derivations, IntArray
-from treelm.models.structures import BOUNDARY, StackSight
+from treelm.models.search.derivations import BoolArray, Derivations, IntArray, derive
+from treelm.models.structures import BOUNDARY, StackAttention
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, to_actions
 from treelm.trees.tree import Tree
@@ -108,7 +106,7 @@ def _before(numbers: IntArray | BoolArray, begins: IntArray, sentence: IntArray)
 
 
 class Padded(NamedTuple):
-    """What sight follows from, (B, T) each; what stands behind a sentence is its last position again."""
+    """What the attention mask follows from, (B, T) each; what stands behind a sentence is its last position again."""
 
     composes: Tensor
     popped: Tensor
@@ -142,7 +140,7 @@ def seen_by_heads(found: Tensor, innermost: Tensor, places: Tensor, num_heads: i
     return torch.stack(heads, 1)
 
 
-def sight_of(positions: Padded, config: TransformerGrammarConfig) -> Sight:
+def attention_mask(positions: Padded, config: TransformerGrammarConfig) -> AttentionMask:
     """What the block needs to know of whole sentences."""
     found = seen(positions, hides=config.hides)
     if config.structured_heads:
@@ -151,7 +149,7 @@ def sight_of(positions: Padded, config: TransformerGrammarConfig) -> Sight:
     else:
         heads = found[:, None]
     distance = positions.where[:, :, None] - positions.where[:, None, :]
-    return Sight(~heads, (relative(distance, config),))
+    return AttentionMask(~heads, (relative(distance, config),))
 
 
 def relative(distance: Tensor, config: TransformerGrammarConfig) -> Tensor:
@@ -159,70 +157,32 @@ def relative(distance: Tensor, config: TransformerGrammarConfig) -> Tensor:
     return distance.clamp(config.least_distance, config.max_distance) - config.least_distance
 
 
-def sight_of_tree(tree: Tree, config: TransformerGrammarConfig) -> StackSight:
-    """What the positions of one tree see, by a stack that is walked, for pictures; batches have ``seen``.
+def attention_of_tree(tree: Tree, config: TransformerGrammarConfig) -> StackAttention:
+    """What the positions of one tree see, for pictures.
 
-    The tree is the one that the model builds: a binary tree, if it builds such.
-
-    A word in pieces is one position; of PLM-mask's heads it is what any of them sees. Top-down, the closing bracket of
-    the root ends the sentence and has no position; bottom-up, opening brackets have none.
+    The tree is the one that the model builds: a binary tree, if it builds such. A word in pieces is one position; of
+    PLM-mask's heads it is what any of them sees.
     """
     labels = list(dict.fromkeys(constituent.label for constituent in tree.constituents()))
-    words = iter(tree.words())
-    tokens, seen, composes = list[str](), list[tuple[int, ...]](), list[bool]()
-    stack, pushed = list[int](), list[int]()  # what stands on the stack, and what ever did
-    opened = list[tuple[str, int]]()  # labels of open nonterminals, and their places on the stack
-
-    def read(token: str, sees: Sequence[int], *, is_composing: bool = False) -> int:
-        tokens.append(token)
-        seen.append((*sees, len(seen)))
-        composes.append(is_composing)
-        return len(seen) - 1
-
-    def push(token: str) -> None:
-        position = read(token, stack if config.hides else pushed)
-        stack.append(position)
-        pushed.append(position)
-
-    push(BOUNDARY)
-    for action in _with_positions(to_actions(tree, {label: number for number, label in enumerate(labels)}), config):
-        if action == SHIFT:
-            push(next(words))
-        elif action != REDUCE:
-            opened.append((labels[action - FIRST_NT], len(stack)))
-            if not config.is_bottom_up:
-                push(f"({opened[-1][0]}")
-        else:
-            label, begin = opened.pop()
-            if config.composition != "internal":
-                del stack[begin if config.composes else len(stack) :]
-                push(f"{label})")
-                continue
-            composed = read(f"{label})", stack[begin:], is_composing=True)
-            stack[begin:] = [composed]
-            pushed.append(composed)
-            read(f"{label})", stack if config.hides else pushed)
-    return StackSight(tokens=tuple(tokens), seen=tuple(seen), composes=tuple(composes))
-
-
-def _with_positions(actions: Sequence[int], config: TransformerGrammarConfig) -> Sequence[int]:
-    """All but the end of the sentence, which top-down is the REDUCE of the root, and bottom-up a FINISH behind it."""
-    return actions if config.is_bottom_up else actions[:-1]
-
-
-def words_of_positions(
-    batch: SentenceBatch, ends_word: NDArray[np.bool_], config: TransformerGrammarConfig
-) -> list[int]:
-    """Of each position of the one tree of a batch, over tokens, that of ``sight_of_tree``, where a word is one."""
-    assert batch.actions is not None
-    tokens, place = iter(batch.tokens.tolist()), 0
-    found = [place]
-    is_inside = False  # of a word whose last piece is to come
-    for action in _with_positions(batch.actions.tolist(), config):
-        if action >= FIRST_NT and config.is_bottom_up:
-            continue
-        for _ in range(2 if action == REDUCE and config.composition == "internal" else 1):
-            place += not is_inside
-            found.append(place)
-        is_inside = action == SHIFT and not ends_word[next(tokens)]
-    return found
+    words, actions = tree.words(), np.array(to_actions(tree, {label: number for number, label in enumerate(labels)}))
+    batch = SentenceBatch(
+        tokens=np.arange(len(words)),
+        token_offsets=np.array([0, len(words)]),
+        num_words=np.array([len(words)]),
+        actions=actions,
+        action_offsets=np.array([0, len(actions)]),
+        names=("tree",),
+    )
+    positions = lay_out(derive(config.rule, batch, np.ones(len(words), np.bool_), len(labels)), config)
+    hidden = attention_mask(pad(positions, Packing.of(positions.lengths)), config).hidden
+    assert hidden is not None
+    names, coming, opened = list[str](), iter(words), list[str]()
+    for action in actions.tolist():
+        if action >= FIRST_NT:
+            opened.append(labels[action - FIRST_NT])
+        names.append(next(coming) if action == SHIFT else f"{opened.pop()})" if action == REDUCE else f"({opened[-1]}")
+    return StackAttention(
+        tokens=tuple(BOUNDARY if action < 0 else names[action] for action in positions.action.tolist()),
+        seen=tuple(tuple(row.nonzero()[:, 0].tolist()) for row in ~hidden[0].all(0)),
+        composes=tuple((positions.composes == 1).tolist()),
+    )
