@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.syntaxgym.regions import RegionTokens, ScoredToken, align
+from treelm.evaluation.syntaxgym.scoring import ScoredToken, align, region_value
 from treelm.evaluation.syntaxgym.suites import Condition, Metric
 
 
@@ -22,7 +22,8 @@ def tokens(text: str, *pieces: str, unknown: Sequence[str] = ()) -> list[ScoredT
 
 
 def bits(condition: Condition, *pieces: str, unknown: Sequence[str] = ()) -> dict[int, list[float]]:
-    return {n: r.bits for n, r in align(condition, tokens(condition.text, *pieces, unknown=unknown), where="x").items()}
+    found = align(condition, tokens(condition.text, *pieces, unknown=unknown), where="x")
+    return {number: [token.surprisal_bits for token in own] for number, own in found.items()}
 
 
 def test_words_of_a_region() -> None:
@@ -68,8 +69,7 @@ def test_repeated_words_go_where_they_stand() -> None:
 def test_runs_of_unknown_words_are_flagged_where_they_stand() -> None:
     one = condition("the zorp", "blick zorp", "ran")
     found = align(one, tokens(one.text, "the", "zorp", "blick", "zorp", "ran", unknown=("zorp", "blick")), where="x")
-    assert [region.has_unknown for region in found.values()] == [True, True, False]
-    assert [region.bits for region in found.values()] == [[1, 2], [4, 8], [16]]
+    assert [[token.is_unk for token in own] for own in found.values()] == [[False, True], [True, True], [False]]
 
 
 def test_glued_punctuation_within_a_region() -> None:
@@ -101,8 +101,6 @@ def test_token_outside_the_text_is_refused() -> None:
     ("metric", "value"), [("sum", 14.0), ("mean", 3.5), ("median", 2.5), ("range", 7.0), ("max", 8.0), ("min", 1.0)]
 )
 def test_metrics(metric: Metric, value: float) -> None:
-    assert RegionTokens(bits=[8.0, 1.0, 2.0, 3.0]).value(metric) == value
-
-
-def test_sum_of_an_empty_region_is_zero() -> None:
-    assert RegionTokens().value("sum") == 0.0
+    found = [ScoredToken(start=0, end=1, surprisal_bits=bits) for bits in (8.0, 1.0, 2.0, 3.0)]
+    assert region_value(found, metric) == value
+    assert region_value([], metric) == 0.0 or metric != "sum"

@@ -13,7 +13,6 @@ from tests.legacy.make import HERE as RUNS
 from treelm import load as load_run
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.results import (
     accuracies,
     as_json,
@@ -23,7 +22,14 @@ from treelm.evaluation.syntaxgym.results import (
     read_surprisals,
     references,
 )
-from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult, evaluate_suite, score_suites, write_sentences
+from treelm.evaluation.syntaxgym.scoring import (
+    Outcome,
+    ScoredToken,
+    SuiteResult,
+    evaluate_suite,
+    score_suites,
+    write_sentences,
+)
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suites
 from treelm.figures.tables import circuit_table
 from treelm.inference.stimuli import stimulus
@@ -186,9 +192,9 @@ def test_a_model_is_scored_and_its_end_counts_on_demand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"predictions": [{"formula": "(2;%good%) < (2;%worse%)"}]}, "no condition 'worse'"),
+        ({"predictions": [{"formula": "(2;%good%) < (2;%worse%)"}]}, "no region 2 in condition 'worse'"),
         ({"predictions": [{"formula": "(9;%good%) < (2;%bad%)"}]}, "no region 9"),
-        ({"predictions": [{"formula": "(2;%good%) <"}]}, "expected"),
+        ({"predictions": [{"formula": "(2;%good%) <"}]}, "cannot be read"),
         ({"predictions": []}, "no items or no predictions"),
         ({"items": []}, "no items or no predictions"),
         ({"items": [{"conditions": []}]}, "no 'item_number'"),

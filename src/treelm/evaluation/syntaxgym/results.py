@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from treelm.errors import InputError
 from treelm.evaluation.human.material import read_frame
-from treelm.evaluation.syntaxgym.regions import ScoredToken
-from treelm.evaluation.syntaxgym.scoring import SuiteResult, TokensOf
+from treelm.evaluation.syntaxgym.scoring import ScoredToken, SuiteResult, TokensOf
 from treelm.evaluation.syntaxgym.suites import PACKAGED, Suite
 from treelm.io.tables import MISSING, with_point
 
@@ -28,7 +27,7 @@ USUAL_REFERENCES = ("rnng/bllip-lg", "ordered-neurons/bllip-lg", "vanilla/bllip-
 NEEDED = ("sentence", "char_start", "char_end", "surprisal_bits")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Reference:
     """A published model: accuracy by suite, mean over seeds, and its test perplexity if one was given."""
 
@@ -66,24 +65,17 @@ def overall_score(accuracies: Mapping[str, float]) -> float | None:
 
 def references() -> dict[str, Reference]:
     """Read the published models, by name."""
+
+    def rows(name: str) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+        for row in csv.DictReader((PACKAGED / name).read_text(encoding="utf-8").splitlines()):
+            yield (row["model"], row["corpus"]), row
+
     accuracies: dict[tuple[str, str], dict[str, float]] = {}
-    for row in _rows("reference_scores.csv"):
-        accuracies.setdefault((row["model"], row["corpus"]), {})[row["suite"]] = float(row["accuracy"])
-    perplexities = {(row["model"], row["corpus"]): row["test_ppl_mean"] for row in _rows("reference_summary.csv")}
-    found = [
-        Reference(
-            model=model,
-            corpus=corpus,
-            accuracies=values,
-            perplexity=float(perplexities[model, corpus]) if perplexities.get((model, corpus)) else None,
-        )
-        for (model, corpus), values in accuracies.items()
-    ]
+    for of, row in rows("reference_scores.csv"):
+        accuracies.setdefault(of, {})[row["suite"]] = float(row["accuracy"])
+    perplexities = {of: float(ppl) for of, row in rows("reference_summary.csv") if (ppl := row["test_ppl_mean"])}
+    found = (Reference(*of, values, perplexities.get(of)) for of, values in accuracies.items())
     return {reference.name: reference for reference in found}
-
-
-def _rows(name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader((PACKAGED / name).read_text(encoding="utf-8").splitlines()))
 
 
 def read_surprisals(path: Path, *, with_end: bool = False) -> dict[str, TokensOf]:
@@ -98,19 +90,28 @@ def read_surprisals(path: Path, *, with_end: bool = False) -> dict[str, TokensOf
     measures = [name for name in table if _MEASURE.fullmatch(name)]
     if table.attrs["has_decimal_commas"]:
         table[measures] = table[measures].map(with_point)
-    if "sentence" not in table and set(table) >= _OURS:
-        return _of_surprisal_table(table, measures, with_end=with_end)
-    missing = [name for name in NEEDED if name not in table]
-    if missing:
-        found = f"no column {missing[0]!r}"
-        raise InputError(found, where=f"{path}:1", remedy=f"give the columns {', '.join(NEEDED)}")
-    tokens: dict[str, list[ScoredToken]] = {}
+    is_ours = "sentence" not in table and set(table) >= _OURS
+    table = _by_model(table, measures) if is_ours else table.assign(model="")
+    for name in NEEDED:
+        if name not in table:
+            raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=f"give the columns {', '.join(NEEDED)}")
+    found: dict[str, dict[str, list[ScoredToken]]] = {}
     for where, row in zip(table.index, table.to_dict("records"), strict=True):
-        before, token = tokens.setdefault(row["sentence"], []), _token(row, where, row["sentence"])
-        if before and token.start < before[-1].start:
+        tokens = found.setdefault(row["model"], {}).setdefault(row["sentence"], [])
+        bits = _number(float, row[_BITS], where)
+        if row.get("is_end"):
+            if with_end and tokens:
+                tokens[-1] = replace(tokens[-1], surprisal_bits=tokens[-1].surprisal_bits + bits)
+            continue
+        start, end = (_number(int, row[name], where) for name in ("char_start", "char_end"))
+        if not 0 <= start <= end <= len(row["sentence"]):
+            reason = f"characters {start} to {end} of a sentence of {len(row['sentence'])}"
+            raise InputError(reason, where=where, remedy="count characters of the sentence from 0")
+        if tokens and start < tokens[-1].start:
             raise InputError("a token before the one above", where=where, remedy="give each sentence once, in order")
-        before.append(token)
-    return {"": tokens}
+        is_unk = row.get("is_unk") in ("1", "True", "TRUE", "true")
+        tokens.append(ScoredToken(start=start, end=end, surprisal_bits=bits, is_unk=is_unk))
+    return dict(found)
 
 
 _BITS = "surprisal_bits"
@@ -119,42 +120,32 @@ _OURS = {"word_id", "word", "char_start", "char_end"}
 _WIDEST_BLANK = 1000  # characters
 
 
-def _of_surprisal_table(table: pd.DataFrame, measures: Sequence[str], *, with_end: bool) -> dict[str, TokensOf]:
-    """The tokens of a table of ``treelm surprisal``, wide or long, whose sentences are made again of their words."""
-    tokens: dict[str, dict[str, list[ScoredToken]]] = {}
+def _by_model(table: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
+    """A table of ``treelm surprisal``, wide or long, with a row a token and model, and sentences made of its words."""
+    import pandas as pd
+
     table = table if "model" in table else table.assign(model="")
-    for model, rows in table.groupby("model", sort=False):
-        for _, own in rows.groupby((rows["word_id"] == "1").cumsum()):
-            is_end = own["char_start"] == MISSING
-            text = ""
-            for where, row in own[~is_end].iterrows():
-                start = _number(int, row["char_start"], str(where))
-                blank = start - len(text)
-                if not 0 <= blank <= _WIDEST_BLANK:
-                    found = f"a word at character {start} after {blank} characters"
-                    raise InputError(found, where=str(where), remedy="keep the rows and columns of treelm surprisal")
-                text += " " * blank + row["word"]
-            for measure in measures:
-                unknown = measure.replace(_BITS, "is_unk", 1)
-                cells = own.assign(**{_BITS: own[measure], "is_unk": own.get(unknown, "0")})
-                scored = [_token(row, str(where), text) for where, row in cells[~is_end].iterrows()]
-                if with_end and scored:
-                    bits = [_number(float, cell, str(where)) for where, cell in cells.loc[is_end, _BITS].items()]
-                    scored[-1] = replace(scored[-1], surprisal_bits=sum(bits, scored[-1].surprisal_bits))
-                name = str(model) or measure.removeprefix(_BITS).removeprefix("_")
-                tokens.setdefault(name, {})[text] = scored
-    return dict(tokens)
-
-
-def _token(row: Mapping[str, str], where: str, sentence: str) -> ScoredToken:
-    start, end = (_number(int, row[name], where) for name in ("char_start", "char_end"))
-    if not 0 <= start <= end <= len(sentence):
-        found = f"characters {start} to {end} of a sentence of {len(sentence)}"
-        raise InputError(found, where=where, remedy="count characters of the sentence from 0")
-    is_unknown = row.get("is_unk") in ("1", "True", "TRUE", "true")
-    return ScoredToken(
-        start=start, end=end, surprisal_bits=_number(float, row["surprisal_bits"], where), is_unk=is_unknown
-    )
+    table = table.assign(is_end=table["char_start"] == MISSING)
+    sentences: dict[tuple[str, str], pd.DataFrame] = {}
+    number = (table["word_id"] == "1").groupby(table["model"]).cumsum()
+    for (model, _), own in table.groupby(["model", number], sort=False):
+        text = ""
+        for where, row in own[~own["is_end"]].iterrows():
+            start = _number(int, row["char_start"], str(where))
+            if not 0 <= (blank := start - len(text)) <= _WIDEST_BLANK:
+                found = f"a word at character {start} after {blank} characters"
+                raise InputError(found, where=str(where), remedy="keep the rows and columns of treelm surprisal")
+            text += " " * blank + row["word"]
+        sentences[str(model), text] = own.assign(sentence=text)
+    if not sentences:
+        return table.assign(sentence="")
+    table = pd.concat(sentences.values())
+    parts = []
+    for measure in measures:
+        of_model = table["model"].where(table["model"] != "", measure.removeprefix(_BITS).removeprefix("_"))
+        unknown = table.get(measure.replace(_BITS, "is_unk", 1), "0")
+        parts.append(table.assign(**{"model": of_model, _BITS: table[measure], "is_unk": unknown}))
+    return pd.concat(parts)
 
 
 def _number(kind: Callable[[str], N], cell: str, where: str) -> N:

@@ -11,16 +11,15 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, mean, median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
-from treelm.evaluation.syntaxgym.formula import Formula
-from treelm.evaluation.syntaxgym.regions import RegionTokens, ScoredToken, align
-from treelm.evaluation.syntaxgym.suites import Item, Suite
+from treelm.evaluation.syntaxgym.formula import Surprisals
+from treelm.evaluation.syntaxgym.suites import Condition, Item, Metric, Suite
 from treelm.inference.batching import batched
 from treelm.io.files import cache_directory
 from treelm.io.json import line_with_checksum, line_without_checksum
@@ -33,8 +32,65 @@ if TYPE_CHECKING:
     from treelm.models.base import LanguageModel
     from treelm.models.scores import SentenceScore
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredToken:
+    """A token with its place in the sentence's text in characters, end exclusive: a word, a piece, a mark."""
+
+    start: int
+    end: int
+    surprisal_bits: float
+    is_unk: bool = False
+
+
 TokensOf = Mapping[str, Sequence[ScoredToken]]
 """Text of a sentence -> its tokens."""
+_METRICS: dict[Metric, Callable[[list[float]], float]] = {
+    "sum": math.fsum,
+    "mean": mean,
+    "median": median,
+    "range": lambda bits: max(bits) - min(bits),
+    "max": max,
+    "min": min,
+}
+
+
+def align(condition: Condition, tokens: Sequence[ScoredToken], *, where: str) -> dict[int, list[ScoredToken]]:
+    """Find the tokens of every region, by their places in the text and by nothing else.
+
+    A token may open with blanks (as in ``" the"``), which belong to no region. Raises ``InputError`` for a token that
+    reaches over the end of a region (its bits cannot be divided), for one outside the text, and for words of the text
+    that no token covers.
+    """
+    text, spans = condition.text, condition.spans
+    found: dict[int, list[ScoredToken]] = {number: [] for number in spans}
+    covered = 0
+
+    def check_covered(until: int) -> None:
+        if missing := text[covered:until].strip():
+            raise InputError(f"no surprisal for {missing!r}", where=where, remedy="give a row for every token")
+
+    for token in sorted(tokens, key=lambda token: token.start):
+        if not 0 <= token.start < token.end <= len(text):
+            reason = f"token at characters {token.start} to {token.end} of a text of {len(text)}"
+            raise InputError(reason, where=where, remedy="count characters from 0, the end exclusive")
+        check_covered(token.start)
+        content = text[token.start : token.end]
+        first = token.end - len(content.lstrip()) if content.strip() else token.start
+        number = next(number for number, (_, end) in spans.items() if first < end)
+        if token.end > spans[number][1]:
+            reason = f"token {content!r} reaches from region {number} into the next"
+            raise InputError(reason, where=where, remedy="give surprisals of finer tokens")
+        found[number].append(token)
+        covered = max(covered, token.end)
+    check_covered(len(text))
+    return found
+
+
+def region_value(tokens: Sequence[ScoredToken], metric: Metric) -> float:
+    """Value of a region by a metric. Without tokens the sum is 0, and any other metric is not a number."""
+    bits = [token.surprisal_bits for token in tokens]
+    return _METRICS[metric](bits) if bits or metric == "sum" else math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,14 +165,15 @@ def evaluate_suite(suite: Suite, tokens: TokensOf) -> SuiteResult:
                 condition, tokens[condition.text], where=f"{suite.name}, item {item.number}, {condition.name}"
             ).items()
         }
-        values = {place: region.value(suite.metric) for place, region in regions.items()}
-        own = list(_outcomes(suite, item, regions, values))
+        values = {place: region_value(tokens, suite.metric) for place, tokens in regions.items()}
+        unknown = {place: any(token.is_unk for token in tokens) for place, tokens in regions.items()}
+        own = list(_outcomes(suite, item, values, unknown))
         outcomes += own
         for condition in item.conditions:
             for number, content in condition.regions:
                 place = (condition.name, number)
                 about = (suite.name, item.number, condition.name, number, content)
-                rows.append((*about, values[place], int(regions[place].has_unknown), int(own[0].holds)))
+                rows.append((*about, values[place], int(unknown[place]), int(own[0].holds)))
     return SuiteResult(
         suite=suite.name,
         formulas=suite.formulas,
@@ -126,31 +183,28 @@ def evaluate_suite(suite: Suite, tokens: TokensOf) -> SuiteResult:
 
 
 def _outcomes(
-    suite: Suite, item: Item, regions: Mapping[tuple[str, int], RegionTokens], values: Mapping[tuple[str, int], float]
+    suite: Suite, item: Item, values: Surprisals, unknown: Mapping[tuple[str, int], bool]
 ) -> Iterator[Outcome]:
-    """Evaluate the predictions of an item; ``values`` are those of the regions, by condition and number."""
-    for number, formula in enumerate(suite.predictions):
-        _check_values(formula, values, where=f"{suite.name}, item {item.number}", metric=suite.metric)
+    """Evaluate the predictions of an item by the values of its regions."""
+    for prediction, formula in enumerate(suite.predictions):
+        named = [
+            (condition, number)
+            for region in formula.regions
+            for condition, number in values
+            if condition == region.condition and region.number in (None, number)
+        ]
+        for condition, number in named:
+            if math.isnan(values[condition, number]):
+                found = f"region {number} of {condition!r} is empty: it has no {suite.metric}"
+                where = f"{suite.name}, item {item.number}"
+                raise InputError(found, where=where, remedy='use metric "sum", by which an empty region is 0')
         yield Outcome(
             suite=suite.name,
             item=item.number,
-            prediction=number,
-            holds=bool(formula(values)),
-            has_unknown=any(
-                tokens.has_unknown
-                for named in formula.regions()
-                for (condition, region), tokens in regions.items()
-                if condition == named.condition and named.number in (None, region)
-            ),
+            prediction=prediction,
+            holds=formula.holds(values),
+            has_unknown=any(unknown[place] for place in named),
         )
-
-
-def _check_values(formula: Formula, values: Mapping[tuple[str, int], float], *, where: str, metric: str) -> None:
-    for region in formula.regions():
-        for (condition, number), value in values.items():
-            if condition == region.condition and region.number in (None, number) and math.isnan(value):
-                found = f"region {number} of {condition!r} is empty: it has no {metric}"
-                raise InputError(found, where=where, remedy='use metric "sum", by which an empty region is 0')
 
 
 def score_suites(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
@@ -91,15 +91,20 @@ def load_suites(names_or_paths: Sequence[str] = (), *, compatibility: Compatibil
             remedy = f"{nearest(name, packaged)}give a file, or one of {', '.join(sorted(packaged))}"
             content = read_bytes(Path(name), remedy=remedy, may_be_pipe=True)
             found.extend(_read_suites(content, name, compatibility).values())
-    twice = [name for name, count in Counter(suite.name for suite in found).items() if count > 1]
-    if twice:
+    if twice := _twice(suite.name for suite in found):
         raise InputError(f"two suites of the name {twice[0]!r}", where=", ".join(names_or_paths), remedy="rename one")
     return found
 
 
 def _read_suites(content: bytes, source: str, compatibility: Compatibility) -> dict[str, Suite]:
+    def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """A JSON object, in which a name that stands twice would lose what stood there first."""
+        if twice := _twice(name for name, _ in pairs):
+            raise ValueError(f"{twice[0]!r} stands twice in one object")
+        return dict(pairs)
+
     try:
-        values = json.loads(unpacked(content, name=source), object_pairs_hook=_without_doubles)
+        values = json.loads(unpacked(content, name=source), object_pairs_hook=as_object)
     except InputError:
         raise
     except (ValueError, RecursionError) as error:  # ValueError covers bad JSON, bad UTF-8 and numbers without end
@@ -110,83 +115,61 @@ def _read_suites(content: bytes, source: str, compatibility: Compatibility) -> d
     return {name: _read_suite(name, suite, f"{source}: {name}", compatibility) for name, suite in named.items()}
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, in which a name that stands twice would lose what stood there first."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise ValueError(f"{twice!r} stands twice in one object")
-    return values
-
-
 def _read_suite(name: str, values: Mapping[str, Any], where: str, compatibility: Compatibility) -> Suite:
     try:
-        metric = values.get("meta", {}).get("metric", "sum")
+        meta = values.get("meta", {})
+        metric, name = meta.get("metric", "sum"), str(meta.get("name") or name)
         formulas = tuple(str(prediction["formula"]) for prediction in values["predictions"])
-        items = tuple(_read_item(item) for item in values["items"])
+        items = tuple(
+            Item(number=int(item["item_number"]), conditions=tuple(map(_read_condition, item["conditions"])))
+            for item in values["items"]
+        )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         found = f"no {error.args[0]!r}" if isinstance(error, KeyError) else f"not a test suite ({error})"
         raise InputError(found, where=where, remedy="follow the SyntaxGym format") from None
     if metric not in get_args(Metric):
         raise InputError(f"metric {metric!r}", where=where, remedy=f"use one of {', '.join(get_args(Metric))}")
+    if not items or not formulas:
+        raise InputError("no items or no predictions", where=where, remedy="follow the SyntaxGym format")
     predictions = tuple(parse_formula(formula, where=where, compatibility=compatibility) for formula in formulas)
-    suite = Suite(
-        name=str(values.get("meta", {}).get("name") or name),
-        metric=metric,
-        formulas=formulas,
-        predictions=predictions,
-        items=items,
-    )
-    _check(suite, where)
+    suite = Suite(name=name, metric=metric, formulas=formulas, predictions=predictions, items=items)
+    if twice := _twice(item.number for item in items):
+        raise InputError(f"two items of number {twice[0]}", where=where, remedy="number them anew")
+    for item in items:
+        _check(item, suite, f"{where}, item {item.number}")
     return suite
 
 
-def _read_item(values: Mapping[str, Any]) -> Item:
-    conditions = tuple(
-        Condition(
-            name=str(condition["condition_name"]),
-            regions=tuple(
-                (int(region["region_number"]), " ".join(words_of(_text_of(region["content"]))))
-                for region in condition["regions"]
-            ),
-        )
-        for condition in values["conditions"]
-    )
-    return Item(number=int(values["item_number"]), conditions=conditions)
+def _read_condition(values: Mapping[str, Any]) -> Condition:
+    regions = []
+    for region in values["regions"]:
+        if not isinstance(content := region["content"], str):
+            raise TypeError(f"content of a region that is not text: {content!r}")
+        regions.append((int(region["region_number"]), " ".join(words_of(content))))
+    return Condition(name=str(values["condition_name"]), regions=tuple(regions))
 
 
-def _text_of(content: object) -> str:
-    """The content of a region; raises ``TypeError`` for what is not text, such as null."""
-    if not isinstance(content, str):
-        raise TypeError(f"content of a region that is not text: {content!r}")
-    return content
-
-
-def _check(suite: Suite, where: str) -> None:
-    """Raise ``InputError`` unless every item has all that the formulas name, a sentence in every condition, and no
-    number or name stands twice: one of the two would be lost.
+def _check(item: Item, suite: Suite, where: str) -> None:
+    """Raise ``InputError`` unless an item has all that the formulas name, a sentence in every condition, and no number
+    or name stands twice: one of the two would be lost.
     """
-    if not suite.items or not suite.predictions:
-        raise InputError("no items or no predictions", where=where, remedy="follow the SyntaxGym format")
-    numbers = Counter(item.number for item in suite.items)
-    for item in suite.items:
-        place = f"{where}, item {item.number}"
-        if numbers[item.number] > 1:
-            raise InputError(f"two items of number {item.number}", where=where, remedy="number them anew")
-        regions = {condition.name: condition.spans for condition in item.conditions}
-        if len(regions) < len(item.conditions):
-            raise InputError("two conditions of one name", where=place, remedy="rename one")
-        for condition in item.conditions:
-            found = f"in condition {condition.name!r}"
-            if len(condition.spans) < len(condition.regions):
-                raise InputError(f"two regions of one number {found}", where=place, remedy="number them anew")
-            if not condition.text.strip():
-                raise InputError(f"no words {found}", where=place, remedy="remove it")
-            if any("\ud800" <= character <= "\udfff" for character in condition.text):
-                raise InputError(f"half a character {found}", where=place, remedy="write it in UTF-8")
-        for region in (region for formula in suite.predictions for region in formula.regions()):
-            if region.condition not in regions:
-                raise InputError(f"no condition {region.condition!r}", where=place, remedy="correct the formula")
-            if region.number is not None and region.number not in regions[region.condition]:
-                found = f"no region {region.number} in condition {region.condition!r}"
-                raise InputError(found, where=place, remedy="correct the formula")
+    regions = {condition.name: condition.spans for condition in item.conditions}
+    if len(regions) < len(item.conditions):
+        raise InputError("two conditions of one name", where=where, remedy="rename one")
+    for condition in item.conditions:
+        found = f"in condition {condition.name!r}"
+        if len(condition.spans) < len(condition.regions):
+            raise InputError(f"two regions of one number {found}", where=where, remedy="number them anew")
+        if not condition.text.strip():
+            raise InputError(f"no words {found}", where=where, remedy="remove it")
+        if any("\ud800" <= character <= "\udfff" for character in condition.text):
+            raise InputError(f"half a character {found}", where=where, remedy="write it in UTF-8")
+    for number, name in (region for formula in suite.predictions for region in formula.regions):
+        if name not in regions or number not in (None, *regions[name]):
+            found = f"no region {'*' if number is None else number} in condition {name!r}"
+            raise InputError(found, where=where, remedy="correct the formula")
+
+
+def _twice(names: Iterable[Hashable]) -> list[Hashable]:
+    """What stands there more than once."""
+    return [name for name, count in Counter(names).items() if count > 1]
