@@ -9,7 +9,7 @@ from typing import Any
 from tests.fuzz.harness import Reader
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.syntaxgym.scoring import ScoreCache, ScoredText
-from treelm.inference.annotation_journal import Journal, Progress
+from treelm.inference.annotation import Journal, Progress
 from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, with_checksum
 
 _SETTINGS = {"parser": "toy", "seed": 1}

@@ -12,8 +12,7 @@ import pytest
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference import annotation, tree_parsers
-from treelm.inference.annotation import AnnotationSettings, annotate, describe
-from treelm.inference.annotation_journal import Progress
+from treelm.inference.annotation import AnnotationSettings, Progress, annotate, describe
 from treelm.inference.tree_parsers import ParsedLine, ParserSettings, Sentences
 from treelm.models.chart.network import ChartParser
 from treelm.models.rnng.network import RNNG
@@ -298,7 +297,7 @@ def test_running_text_is_cut_as_treebanks_do_and_foreign_blanks_are_no_sentences
 def test_a_block_is_kept_as_soon_as_it_is_parsed(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def parse_and_tell(*block: Any) -> annotation.Answer:
+    def parse_and_tell(*block: Any) -> list[Any]:
         calls.append("parsed")
         return parse_block(*block)
 

@@ -14,8 +14,7 @@ from tests.systems import small_setup
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference import annotation
-from treelm.inference.annotation import AnnotationSettings, annotate, table_of
-from treelm.inference.annotation_journal import Progress
+from treelm.inference.annotation import AnnotationSettings, Progress, annotate, table_of
 from treelm.inference.tree_parsers import ParserSettings
 from treelm.models.chart.network import ChartParser
 from treelm.models.persistence.storage import load_model, save_model

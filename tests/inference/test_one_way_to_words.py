@@ -27,8 +27,7 @@ from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.inference.adapters.lm_eval import Answers
 from treelm.inference.adapters.minicons import Scorer
-from treelm.inference.annotation import AnnotationSettings, read_blocks
-from treelm.inference.annotation_journal import Progress
+from treelm.inference.annotation import AnnotationSettings, Progress, read_blocks
 from treelm.inference.stimuli import Columns, Stimulus, from_sentences, read_table, read_words
 from treelm.inference.tree_parsers import ParserSettings
 from treelm.models.scores import SentenceScore

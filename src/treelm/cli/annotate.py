@@ -22,7 +22,7 @@ from treelm.cli.options import (
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
-    from treelm.inference.annotation_journal import Progress
+    from treelm.inference.annotation import Progress
     from treelm.models.search.config import SearchConfig
 
 

@@ -1,23 +1,30 @@
-"""Silver trees for raw text: in a stream, in parallel, and where it was after a kill."""
+"""Silver trees for raw text: streamed, in parallel, and continued after any interruption.
+
+Work in progress is a folder beside the output: the trees so far, and ``progress.json``, which says how much of input
+and output is done. Trees come in blocks: one is appended and flushed to disk, then ``progress.json`` is replaced. What
+stands behind that was not promised, and is cut off.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from treelm.corpora.lines import Format, Stretch, stretches
+from treelm.corpora.lines import Format, stretches
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
-from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError
-from treelm.inference.annotation_journal import Journal, Progress
+from treelm.errors import InputError, check_choice, check_positive
+from treelm.inference.batching import batched
 from treelm.inference.processes import compute_each, path_everywhere
 from treelm.inference.tree_parsers import (
     ParsedLine,
@@ -27,8 +34,9 @@ from treelm.inference.tree_parsers import (
     parser_class,
     parser_version,
 )
-from treelm.io.atomic import check_output_path, hold_folder
-from treelm.io.files import STDIN, name_of, open_bytes
+from treelm.io.atomic import check_output_path, flush_directory, hold_folder, path_in_errors, write_atomically
+from treelm.io.files import STDIN, name_of, open_bytes, read_bytes
+from treelm.io.json import line_with_checksum, line_without_checksum
 from treelm.io.tables import tsv_row
 from treelm.io.workers import worker_pool
 from treelm.models.capabilities import ConfidentParser, Parser, Searching
@@ -38,25 +46,27 @@ from treelm.trees.tree import Tree
 
 OnUnparsed = Literal["raise", "skip", "blank", "flat"]
 BLOCK = 64
-"""Sentences that are parsed by one process in one go, and promised to the journal together."""
+"""Sentences that are parsed by one process in one go, and written together."""
 _WORKER = {
     "what": "a process that parses",
-    "remedy": "free memory, or lower the number of processes; the same command goes on from here",
+    "remedy": "free memory, or lower the number of processes; the same command continues from here",
 }
+_ALREADY_THERE = "remove it, or give another name for the output"
+TABLE_COLUMNS = ("place", "num_words", "confidence", "expected_f1", "kept")
+"""Columns of the table of confidences, which has a row for each sentence that was parsed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotationSettings:
-    """Settings that the trees depend on. Going on with other settings is refused."""
+    """Settings that the trees depend on: work that was begun with others is not continued."""
 
     parser: ParserSettings
-    """The parser."""
     format: Format = "text"
     """Format of the input; of trees, only the words are read."""
     is_guess: bool = False
     """True if nobody has said that it is text: then one that begins like trees is refused."""
     tokenise: bool = False
-    """Cut text into words as treebanks do; else at blanks."""
+    """Split text into words as treebanks do; else on whitespace."""
     max_words: int | None = None
     """A longer sentence counts as one that cannot be parsed."""
     min_confidence: float | None = None
@@ -69,45 +79,139 @@ class AnnotationSettings:
 
     def __post_init__(self) -> None:
         """Raise ``InputError`` for values that cannot be."""
-        if self.on_error not in get_args(OnUnparsed):
-            raise InputError(f"on_error = {self.on_error!r}", remedy=f"choose one of {', '.join(get_args(OnUnparsed))}")
-        if self.max_words is not None and self.max_words < 1:
-            raise InputError(f"max_words = {self.max_words}", remedy="give 1 or more, or leave it out")
+        check_choice("on_error", self.on_error, get_args(OnUnparsed))
+        check_positive(max_words=self.max_words)
         if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
             raise InputError(f"min_confidence = {self.min_confidence}", remedy="give a number from 0 to 1")
         if self.tokenise and self.format != "text":
-            raise InputError(f"tokenise with {self.format}", remedy="leave it out: these sentences have words")
+            raise InputError(f"tokenise with {self.format}", remedy="remove this option: these sentences have words")
 
     def to_json(self) -> dict[str, Any]:
-        """Settings in the form that the journal keeps."""
+        """Settings in the form that the folder of work in progress keeps."""
         own = {name: getattr(self, name) for name in ("format", "tokenise", "max_words", "on_error")}
-        parser = {"parser": self.parser.name, "parser_version": parser_version(self.parser.name)}
-        least = {} if self.min_confidence is None else {"min_confidence": self.min_confidence}
-        documents = {"documents": True} if self.documents else {}
-        search = self.parser.search.to_json() if self.parser.search else {}
-        return {**parser, "beam": search, **own, **least, **documents}
+        optional = {name: getattr(self, name) for name in ("min_confidence", "documents")}
+        return {
+            "parser": self.parser.name,
+            "parser_version": parser_version(self.parser.name),
+            "beam": self.parser.search.to_json() if self.parser.search else {},
+            **own,
+            **{name: value for name, value in optional.items() if value not in (None, False)},
+        }
 
 
-class InputSentence(NamedTuple):
-    """A sentence of the input, or what is wrong with it."""
+@dataclass(kw_only=True)
+class Progress:
+    """The part of input and output that is done."""
 
-    words: tuple[str, ...]
-    where: str
-    error: InputError | None = None
-    begins_document: bool = False  # not the first one
+    num_read: int = 0
+    """Pieces of the input (lines of text)."""
+    digest: str = ""
+    """Hash of these pieces, so that another input is not taken for this one."""
+    num_sentences: int = 0
+    """Trees in the output."""
+    num_words: int = 0
+    """Words in them."""
+    num_errors: int = 0
+    """Sentences without a tree of the parser's."""
+    num_unsure: int = 0
+    """Sentences that were left out because the parser was not sure enough of them."""
+    num_kept_words: int = 0
+    """Words of the sentences that were parsed and not left out; the sums are over these sentences."""
+    sum_confidence: float = 0.0
+    sum_expected_f1: float = 0.0
+    num_bytes: int = 0
+    """Bytes of the trees, and of the table of confidences and the errors."""
+    num_table_bytes: int = 0
+    num_error_bytes: int = 0
 
 
-class SentenceBlock(NamedTuple):
-    """Sentences that are parsed together, and how far the input has been read with them."""
+class Journal:
+    """The folder of work in progress, for one process at a time."""
 
-    items: list[InputSentence]
-    num_read: int
-    digest: str
+    def __init__(self, folder: Path, settings: Mapping[str, Any], *, packed: bool) -> None:
+        """Read how far it is: ``progress``. Raises ``InputError`` when the work was begun with other settings."""
+        self.folder, self.trees, self.table = folder, folder / "trees", folder / "table"
+        self._errors, self._progress = folder / "errors.jsonl", folder / "progress.json"
+        self._settings, self._packed = dict(settings), packed
+        self.progress, self.is_begun = Progress(), self._progress.exists()
+        self.is_finishing = self.is_begun and not self.trees.exists()  # killed when the trees were in their place
+        if not self.is_begun:
+            return
+        kept = line_without_checksum(read_bytes(self._progress, remedy="remove it"))
+        if kept is None:
+            raise self._damaged(self._progress, "damaged or altered")
+        self.progress, before = Progress(**kept["progress"]), kept["settings"]
+        for name in {} if self.is_finishing else {**before, **self._settings}:
+            if name == "on_error" and not self.progress.num_errors:
+                continue  # no sentence so far has had to do with it
+            if before.get(name) != self._settings.get(name):
+                found = f"begun with {name} = {before.get(name)!r}, now it is {self._settings.get(name)!r}"
+                remedy = "give what it was begun with, or remove this folder to begin again"
+                raise InputError(found, where=str(folder), remedy=remedy)
+
+    def _damaged(self, where: Path, found: str) -> InputError:
+        return InputError(found, where=str(where), remedy=f"remove {self.folder} and begin again")
+
+    def resume(self) -> None:
+        """Cut off what is behind the progress. Raises ``InputError`` when something before it is gone."""
+        done = self.progress
+        sizes = {self.trees: done.num_bytes, self.table: done.num_table_bytes, self._errors: done.num_error_bytes}
+        for path, size in sizes.items():
+            path.touch()
+            if path.stat().st_size < size:
+                raise self._damaged(path, f"shorter than {self._progress.name} says")
+            os.truncate(path, size)
+
+    def append(
+        self, progress: Progress, lines: Iterable[str], errors: Iterable[InputError], rows: Iterable[str]
+    ) -> None:
+        """Write the trees, errors and rows of the table of a block, and how far that is (bytes are counted here)."""
+        trees = _appended(self.trees, lines, packed=self._packed)
+        table = _appended(self.table, rows)
+        told = _appended(self._errors, (json.dumps(str(error)) for error in errors))
+        before = self.progress
+        self.progress = replace(
+            progress,
+            num_bytes=before.num_bytes + trees,
+            num_table_bytes=before.num_table_bytes + table,
+            num_error_bytes=before.num_error_bytes + told,
+        )
+        entry = {"settings": self._settings, "progress": asdict(self.progress)}
+        write_atomically(self._progress, line_with_checksum(entry))
+
+    def errors(self) -> Iterator[str]:
+        """Errors so far, in input order."""
+        if self._errors.exists():
+            with self._errors.open(encoding="utf-8") as stream:
+                yield from map(json.loads, stream)
+
+    def finish(self, target: Path, table: Path) -> None:
+        """Put the trees and, unless it is empty, the table under their names and remove the folder.
+
+        Killed in between, it is done by the next call.
+        """
+        if self.trees.exists():
+            self.trees.replace(target)
+        if self.progress.num_table_bytes and self.table.exists():
+            self.table.replace(table)
+        flush_directory(target.parent)
+        for path in self.folder.iterdir():
+            if path != self._progress:
+                path.unlink()
+        self._progress.unlink()  # last: by it the next call knows that this one was finishing
+        self.folder.rmdir()
 
 
-Answer = list["ParsedLine | InputError"]
-TABLE_COLUMNS = ("place", "num_words", "confidence", "expected_f1", "kept")
-"""Columns of the table of confidences, which has a row for each sentence that was parsed."""
+def _appended(path: Path, lines: Iterable[str], *, packed: bool = False) -> int:
+    """The number of bytes of lines that are now at the end of a file, and on disk."""
+    content = "".join(f"{line}\n" for line in lines).encode()
+    if packed:
+        content = gzip.compress(content, mtime=0)  # members in a row are one gzip file
+    with path_in_errors(path), path.open("ab") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return len(content)
 
 
 def annotate(
@@ -124,13 +228,13 @@ def annotate(
 ) -> Progress:
     """Parse a file (``-``: standard input) into ``target``, one tree a line in input order; ``.gz`` is packed.
 
-    Work in progress stands in ``TARGET.annotating``; the same call goes on from there after any interruption, with any
-    number of processes, here or on a ``cluster`` (see ``worker_pool``), and the result is the same bytes. Memory does
-    not grow with the input. When all is done, ``on_error`` is told every sentence that was not parsed, with its place,
-    and ``on_done`` is called before the target is there. Raises ``InputError`` for an output that exists, for other
-    settings or another input than it was begun with, and as ``settings.on_error`` says.
+    Work in progress stands in ``TARGET.annotating``; the same call continues from there after any interruption, with
+    any number of processes, here or on a ``cluster`` (see ``worker_pool``), and the result is the same bytes. Memory
+    does not grow with the input. When all is done, ``on_error`` is told every sentence that was not parsed, with its
+    place, and ``on_done`` is called before the target is there. Raises ``InputError`` for an output that exists, for
+    other settings or another input than it was begun with, and as ``settings.on_error`` says.
     """
-    folder = target.with_name(f"{target.name}.annotating")
+    folder, table = target.with_name(f"{target.name}.annotating"), table_of(target)
     if target.name == STDIN:
         remedy = "give the name of a file: work in progress stands beside it"
         raise InputError("trees cannot go to standard output", remedy=remedy)
@@ -139,29 +243,29 @@ def annotate(
     system = parser_class(name)
     has_confidence = system is not None and issubclass(system, ConfidentParser)
     if settings.min_confidence is not None and not has_confidence:
-        remedy = "leave min_confidence out, or take a run of chart"
+        remedy = "remove min_confidence, or take a run of chart"
         raise InputError(f"{name} does not say how sure it is of its trees", remedy=remedy)
-    at_once = system.preferred_batch_size if system and issubclass(system, Parser) else 0  # 0: as batches have
     open_parser.cache_clear()  # a run may have been trained on since the last call
     remedy = "wait for it or end it, or give another name for the output"
     with hold_folder(folder, found="another process is annotating here", remedy=remedy):
         journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
-        outputs = [target, *([table_of(target)] if has_confidence else [])]
-        outputs += [] if journal.is_begun else [metadata_of(target)]  # it is written shortly before the end
-        if (taken := next(filter(Path.exists, outputs), None)) and not journal.is_finishing:
-            remedy = "remove it, or give another name for the output"
-            raise InputError("this file is there already", where=str(taken), remedy=remedy)
-        try:
-            if not journal.is_finishing:
-                journal.go_on()
+        if not journal.is_finishing:
+            outputs = [target, *([table] if has_confidence else [])]
+            outputs += [] if journal.is_begun else [metadata_of(target)]  # it is written shortly before the end
+            for path in filter(Path.exists, outputs):
+                raise InputError("this file is there already", where=str(path), remedy=_ALREADY_THERE)
+            at_once = system.preferred_batch_size if system and issubclass(system, Parser) else 0  # 0: no preference
+            try:
+                journal.resume()
                 _work(source, journal, settings, processes, cluster, batch_size, at_once, on_progress)
-        except BaseException:
-            journal.leave()
-            raise
+            except BaseException:
+                if not journal.progress.num_read:
+                    shutil.rmtree(folder)
+                raise
         for message in journal.errors():
             on_error(message)
         on_done(journal.progress)
-        journal.finish(target, table_of(target))
+        journal.finish(target, table)
     return journal.progress
 
 
@@ -207,45 +311,69 @@ def _work(
             yield [item.words for item in block.items if item.error is None]
 
     with worker_pool(processes, cluster, **_WORKER) as computed, open_bytes(source) as stream:
-        where, size = str(journal.folder), at_once or BLOCK
-        blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=where, size=size)
+        blocks = read_blocks(stream, name_of(source), settings, journal.progress, at_once or BLOCK)
         for answers in computed(partial(parse_block, parser, at_once or batch_size), sentences(blocks)):
-            _settle(waiting.popleft(), answers, settings, journal)
+            _write(waiting.popleft(), answers, settings, journal)
             on_progress(journal.progress)
-    progress = journal.progress
-    if progress.num_unsure and not progress.num_sentences and not progress.num_errors:
-        found = f"the parser is sure of none of its {progress.num_unsure:,} sentences (how sure: {journal.table})"
+    done = journal.progress
+    if done.num_unsure and not done.num_sentences and not done.num_errors:
+        found = f"the parser is sure of none of its {done.num_unsure:,} sentences (how sure: {journal.table})"
         remedy = f"lower min_confidence, and remove {journal.folder} to begin again"
         raise InputError(found, where=name_of(source), remedy=remedy)
-    if not progress.num_sentences and not progress.num_errors:
+    if not done.num_sentences and not done.num_errors:
         raise no_sentences(name_of(source), [])
 
 
+class InputSentence(NamedTuple):
+    """A sentence of the input, or what is wrong with it."""
+
+    words: tuple[str, ...]
+    where: str
+    error: InputError | None = None
+    begins_document: bool = False  # not the first one
+
+
+class SentenceBlock(NamedTuple):
+    """Sentences that are parsed together, and how far the input has been read with them."""
+
+    items: list[InputSentence]
+    num_read: int
+    digest: str
+
+
 def read_blocks(
-    stream: Any, name: str, settings: AnnotationSettings, progress: Progress, *, where: str = "", size: int = BLOCK
+    stream: Any, name: str, settings: AnnotationSettings, progress: Progress, size: int = BLOCK
 ) -> Iterator[SentenceBlock]:
     """The rest of the input in blocks of ``size`` sentences.
 
     Raises ``InputError`` if what comes before is not what it was.
     """
-    pieces = stretches(stream, name=name, format=settings.format, is_guess=settings.is_guess)
-    num_read, digest, document = progress.num_read, hashlib.sha256(), 0
-    for stretch in islice(pieces, num_read):
+    parser = StretchParser(name, settings.format, ReadOptions(format=settings.format))
+    digest, document, items = hashlib.sha256(), 0, list[InputSentence]()
+    pieces = enumerate(stretches(stream, name=name, format=settings.format, is_guess=settings.is_guess), 1)
+    for _, stretch in islice(pieces, progress.num_read):
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
         document = stretch.document
-    if num_read and digest.hexdigest() != progress.digest:
+    if progress.num_read and digest.hexdigest() != progress.digest:
         found = f"{name} is not the input that this was begun with"
-        raise InputError(found, where=where, remedy="give the same input, or remove this folder to begin again")
-    parser = StretchParser(name, settings.format, ReadOptions(format=settings.format))
-    items: list[InputSentence] = []
-    for stretch in pieces:
-        num_read += 1
+        raise InputError(found, remedy="give the same input, or another name for the output")
+    num_read = progress.num_read
+    for num_read, stretch in pieces:
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
-        own = list(_items(stretch, parser, settings))
-        if own and stretch.document > document:
-            own[0] = own[0]._replace(begins_document=True)
+        for sentence in parser.parse(stretch):
+            if isinstance(sentence, InputError):
+                item = InputSentence((), sentence.where or "", sentence)
+            else:
+                has_text = settings.tokenise and sentence.text is not None
+                words = words_of(sentence.text or "", "treebank") if has_text else sentence.words
+                if not words:  # nothing but other spaces of Unicode, in running text
+                    continue
+                item = InputSentence(words, sentence.where)
+                if settings.max_words is not None and len(words) > settings.max_words:
+                    remedy = "raise max_words to parse it"
+                    item = item._replace(error=InputError(f"{len(words)} words", where=item.where, remedy=remedy))
+            items.append(item._replace(begins_document=stretch.document > document))
             document = stretch.document
-        items += own
         if len(items) >= size:
             yield SentenceBlock(items, num_read, digest.hexdigest())
             items = []
@@ -253,45 +381,24 @@ def read_blocks(
         yield SentenceBlock(items, num_read, digest.hexdigest())
 
 
-def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings) -> Iterator[InputSentence]:
-    for found in parser.parse(stretch):
-        if isinstance(found, InputError):
-            yield InputSentence((), found.where or "", found)
-            continue
-        words = _words(found, settings)
-        if not words:  # nothing but other spaces of Unicode, in running text
-            continue
-        error = None
-        if settings.max_words is not None and len(words) > settings.max_words:
-            error = InputError(f"{len(words)} words", where=found.where, remedy="raise max_words to parse it")
-        yield InputSentence(words, found.where, error)
-
-
-def _words(sentence: Sentence, settings: AnnotationSettings) -> tuple[str, ...]:
-    if not settings.tokenise or sentence.text is None:
-        return sentence.words
-    return words_of(sentence.text, "treebank")
-
-
-def parse_block(parser: ParserSettings, batch_size: int, sentences: Sentences) -> Answer:
+def parse_block(parser: ParserSettings, batch_size: int, sentences: Sentences) -> list[ParsedLine | InputError]:
     """A line, or an error, for every sentence; those of similar length are parsed together."""
     parse = open_parser(parser)
-    order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
     found: dict[int, ParsedLine | InputError] = {}
-    for start in range(0, len(order), batch_size):
-        numbers = order[start : start + batch_size]
+    for numbers in batched(sorted(range(len(sentences)), key=lambda number: len(sentences[number])), batch_size):
         found.update(zip(numbers, compute_each(parse, [sentences[one] for one in numbers]), strict=True))
     return [found[number] for number in range(len(sentences))]
 
 
-def _settle(block: SentenceBlock, answers: Answer, settings: AnnotationSettings, journal: Journal) -> None:
+def _write(
+    block: SentenceBlock, answers: Iterable[ParsedLine | InputError], settings: AnnotationSettings, journal: Journal
+) -> None:
     """Write the lines of a block, its errors and its rows. Raises the first error if that is the policy."""
-    remaining, least = iter(answers), settings.min_confidence
     lines, errors, rows = list[str](), list[InputError](), list[str]()
-    sums = Counter[str]()
+    done = replace(journal.progress, num_read=block.num_read, digest=block.digest)
+    remaining = iter(answers)
     for item in block.items:
-        answer = item.error or next(remaining)
-        num_words = len(item.words)
+        answer, num_words = item.error or next(remaining), len(item.words)
         if item.begins_document and settings.documents:
             lines.append("")
         if isinstance(answer, InputError):
@@ -299,27 +406,30 @@ def _settle(block: SentenceBlock, answers: Answer, settings: AnnotationSettings,
             if settings.on_error == "raise":
                 raise error
             errors.append(error)
-            is_flat = settings.on_error == "flat" and num_words > 0
+            done.num_errors += 1
             if settings.on_error != "skip":
+                is_flat = settings.on_error == "flat" and num_words > 0
                 lines.append(format_tree(Tree(UNPARSED, item.words)) if is_flat else "")
-            sums.update(num_sentences=settings.on_error != "skip", num_words=num_words * is_flat, num_errors=1)
+                done.num_sentences += 1
+                done.num_words += num_words * is_flat
             continue
         sure = answer.confidence
-        is_kept = least is None or sure is None or sure.mean >= least
-        if is_kept:
-            lines.append(answer.line)
-            sums.update(num_sentences=1, num_words=num_words, num_kept_words=num_words)
-        else:
-            sums.update(num_unsure=1)
+        is_kept = sure is None or sure.mean >= (settings.min_confidence or 0.0)
         if sure is not None:
+            if not rows and not done.num_table_bytes:
+                rows.append("\t".join(TABLE_COLUMNS))
             rows.append(tsv_row((item.where, str(num_words), *(f"{v:.4f}" for v in sure), str(int(is_kept)))))
-            if is_kept:
-                sums.update(sum_confidence=sure.mean, sum_expected_f1=sure.expected_f1)  # type: ignore[call-overload]
-    before = journal.progress
-    if rows and not before.num_table_bytes:
-        rows = ["\t".join(TABLE_COLUMNS), *rows]
-    done = {name: getattr(before, name) + value for name, value in sums.items()}
-    journal.append(lines, errors, replace(before, num_read=block.num_read, digest=block.digest, **done), rows)
+        if not is_kept:
+            done.num_unsure += 1
+            continue
+        lines.append(answer.line)
+        done.num_sentences += 1
+        done.num_words += num_words
+        done.num_kept_words += num_words
+        if sure is not None:
+            done.sum_confidence += sure.mean
+            done.sum_expected_f1 += sure.expected_f1
+    journal.append(done, lines, errors, rows)
 
 
 def describe(settings: AnnotationSettings, progress: Progress, *, source: str, version: str) -> dict[str, Any]:
@@ -329,9 +439,9 @@ def describe(settings: AnnotationSettings, progress: Progress, *, source: str, v
     system = parser_class(settings.parser.name)
     if system is None or not issubclass(system, Searching):
         del described["beam"]
-    num_parsed = progress.num_sentences - (0 if settings.on_error in ("raise", "skip") else progress.num_errors)
     if not progress.num_table_bytes:
         return described
+    num_parsed = progress.num_sentences - (0 if settings.on_error in ("raise", "skip") else progress.num_errors)
     sums = {
         "mean": progress.sum_confidence,
         "expected_f1": progress.sum_expected_f1,
