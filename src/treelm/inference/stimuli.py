@@ -27,8 +27,6 @@ class Stimulus:
     document: str = "1"
     keys: tuple[Cell, ...] = ()  # the cells that name the sentence in its table; of text, its identifier does
     kept: tuple[tuple[Cell, ...], ...] = ()  # the cells of each word's own row that are passed through
-    number: int = 0  # among the stimuli of a table
-    num_words_before: int = 0  # words of its document before it
 
     @property
     def as_read(self) -> Sentence:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import compress, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,56 +81,35 @@ def word_frame(
 
     lengths = [len(own) for one in stimuli for own in one.tokens]
     counts = np.array([counts for one in stimuli for own in one.counts for counts in own], dtype=bool)
-    gathered = _Gathered(np.repeat(np.arange(len(lengths)), lengths)[counts], len(lengths))
-    unknown = [
-        lm.vocabulary.unknown_class(token, sentence_initial=position == 0)
-        for one in stimuli
-        for position, token in enumerate(one.as_read.words)
-    ]
-    parts = [(one.word_of_token, one.log_probs[:-1] / -NATS_PER_BIT + 0.0) for one in scores]
-    bits = _joined([np.bincount(words, bits) for words, bits in parts])
-    num_pieces = _joined([np.bincount(words) for words, _ in parts])
-    unk_class = gathered.first_known(np.array(unknown, dtype=object)[counts])
+    word = np.repeat(np.arange(len(lengths)), lengths)[counts]  # of each token that counts; every word has one
+    first = np.flatnonzero(np.diff(word, prepend=-1))
+    gathered: dict[SubwordAggregation, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+        "sum": lambda values: np.bincount(word, values, len(lengths)).astype(np.float64),
+        "min": lambda values: np.minimum.reduceat(values, first) if len(values) else values,
+        "first": lambda values: values[first],
+        "last": lambda values: values[np.append(first, len(word))[1:] - 1],
+    }
+    tokens = [(position == 0, token) for one in stimuli for position, token in enumerate(one.as_read.words)]
+    unknown: dict[int, str] = {}
+    for number, (is_initial, token) in zip(word.tolist(), compress(tokens, counts), strict=True):
+        if found_class := lm.vocabulary.unknown_class(token, sentence_initial=is_initial):
+            unknown.setdefault(number, found_class)
+    bits = _joined([np.bincount(one.word_of_token, one.log_probs[:-1] / -NATS_PER_BIT) for one in scores])
+    num_pieces = _joined([np.bincount(one.word_of_token) for one in scores])
     found: dict[str, object] = {
-        BITS: gathered.by(bits[counts], "sum"),
-        "is_unk": pd.array([one is not None for one in unk_class], dtype="Int64"),
-        "unk_class": unk_class,
-        "num_pieces": pd.array(gathered.by(num_pieces[counts], "sum"), dtype="Int64"),
+        BITS: gathered["sum"](bits[counts]),
+        "is_unk": pd.array([number in unknown for number in range(len(lengths))], dtype="Int64"),
+        "unk_class": pd.Series([unknown.get(number) for number in range(len(lengths))], dtype=object),
+        "num_pieces": pd.array(gathered["sum"](num_pieces[counts]), dtype="Int64"),
     }
     rules = {**{name: one.aggregation for name, one in MEASURES.items()}, **lm.word_columns}
     whole = {CONVERGED, *(name for name, one in MEASURES.items() if one.is_whole)}
     for name in columns:
+        values = np.full(len(lengths), math.nan)
         if name in rules and all(name in one.columns for one in scores):
-            values = gathered.by(_joined([one.columns[name] for one in scores])[counts], rules[name])
-        else:
-            values = np.full(len(lengths), math.nan)
+            values = gathered[rules[name]](_joined([one.columns[name] for one in scores])[counts])
         found[name] = pd.array(values, dtype="Int64") if name in whole else values
     return pd.DataFrame(found)
-
-
-class _Gathered:
-    """Values of tokens, gathered into those of words."""
-
-    def __init__(self, word: NDArray[np.int64], num_words: int) -> None:
-        """Take the word of each token, in order; every word has one or more."""
-        self._word, self._num_words = word, num_words
-        self._first = np.flatnonzero(np.diff(word, prepend=-1))
-        self._last = np.append(self._first, len(word))[1 : num_words + 1] - 1
-
-    def by(self, values: NDArray[np.float64], how: SubwordAggregation) -> NDArray[np.float64]:
-        """The values of words from those of tokens."""
-        if how == "sum":
-            return np.bincount(self._word, values, self._num_words).astype(np.float64)
-        if how == "min":
-            return np.minimum.reduceat(values, self._first) if len(values) else values
-        return values[self._first if how == "first" else self._last]
-
-    def first_known(self, values: NDArray[np.object_]) -> NDArray[np.object_]:
-        """The first value of each word's tokens that is not None."""
-        found = np.full(self._num_words, None, dtype=object)
-        for word, value in zip(self._word[::-1], values[::-1], strict=True):
-            found[word] = found[word] if value is None else value
-        return found
 
 
 def _joined(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.float64]:
@@ -143,7 +122,7 @@ def end_bits(scores: Sequence[SentenceScore]) -> NDArray[np.float64]:
 
 
 def word_offsets(sentence: Sentence) -> list[tuple[int, int] | tuple[None, None]]:
-    """Where each word stands in the sentence's text, or in its words joined by blanks if the source gives no text.
+    """Where each word stands in the sentence's text, or in its words joined by spaces if the source gives no text.
 
     Characters from 0, end exclusive; None for a word that is not in the text.
     """

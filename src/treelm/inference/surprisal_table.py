@@ -10,8 +10,8 @@ import math
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import tee
+from dataclasses import dataclass, field
+from itertools import repeat, tee
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from treelm.inference.surprisal import (
     word_frame,
     word_offsets,
 )
-from treelm.inference.table_settings import Context, TableSettings
+from treelm.inference.table_settings import TableSettings
 from treelm.io.json import finite
 from treelm.io.tables import deduplicate_names
 from treelm.models.base import LanguageModel
@@ -131,65 +131,6 @@ class Findings:
         return values
 
 
-class _Rows:
-    """The rows of some stimuli: their words, and, if they are shown, their ends."""
-
-    def __init__(self, stimuli: Sequence[Stimulus], *, with_end: bool) -> None:
-        """Number the rows."""
-        self.stimuli = stimuli
-        num_words = np.array([len(one.sentence.words) for one in stimuli])
-        self.sentence = np.repeat(np.arange(len(stimuli)), num_words + with_end)  # of each row, among the stimuli
-        starts = np.cumsum(num_words + with_end) - num_words - with_end
-        self.word_id = np.arange(len(self.sentence)) - starts[self.sentence] + 1
-        self.is_end = self.word_id > num_words[self.sentence]
-
-    def of_sentences(self, values: Sequence[Any]) -> pd.Series:
-        """A value of each sentence in all of its rows."""
-        import pandas as pd
-
-        return pd.Series(values, dtype=object).take(self.sentence).reset_index(drop=True)
-
-    def of_words(self, values: Iterable[Any], dtype: str = "Int64") -> pd.Series:
-        """A value of each word in its row; missing in those of ends."""
-        import pandas as pd
-
-        words = np.flatnonzero(~self.is_end)
-        return pd.Series(list(values), index=words, dtype=dtype).reindex(range(len(self.sentence)))
-
-
-class _LastWords:
-    """The last words of the chunks before, from which the lags of the first words of a chunk come."""
-
-    def __init__(self, lag: int, within: Context) -> None:
-        """Keep ``lag`` words. A sentence has lags within itself, or from its document's sentence before it."""
-        self._lag, self._within = lag, within
-        self._words: pd.DataFrame | None = None
-        self._last, self._group = (-1, ""), 0  # number and document of the last sentence, and the group of its words
-
-    def lags(self, words: pd.DataFrame, stimuli: Sequence[Stimulus]) -> dict[str, pd.Series]:
-        """The values of all columns 1, 2, ... words before, under the names NAME_lag1 and so on.
-
-        After a sentence that is missing they begin anew.
-        """
-        import pandas as pd
-
-        groups = []
-        for one in stimuli:
-            follows = self._within == "document" and self._last == (one.number - 1, one.document)
-            self._group += not follows
-            groups.append(self._group)
-            self._last = (one.number, one.document)
-        own = words.set_index(np.repeat(groups, [len(one.sentence.words) for one in stimuli]))
-        together = own if self._words is None else pd.concat([self._words, own])
-        self._words = together.tail(self._lag)
-        found = together.groupby(level=0, sort=False)
-        return {
-            f"{name}_lag{lag}": found[name].shift(lag).tail(len(words)).set_axis(words.index)
-            for name in words
-            for lag in range(1, self._lag + 1)
-        }
-
-
 class SurprisalTable:
     """The columns of a table, and its rows as stimuli are read."""
 
@@ -217,7 +158,8 @@ class SurprisalTable:
             value_at_start(one.lm, ENTROPY) if ENTROPY_REDUCTION in settings.columns else math.nan for one in models
         ]
         self._document = self.source.document or "document_id"
-        self._last_words = [_LastWords(settings.lag, settings.lag_within) for _ in models]
+        self._num_words: defaultdict[str, int] = defaultdict(int)  # of documents, so far
+        self._last_words: dict[int, pd.DataFrame] = {}  # of the chunk before, with their documents
         self.names: tuple[str, ...] = self._layout()
 
     def _layout(self) -> tuple[str, ...]:
@@ -293,111 +235,130 @@ class SurprisalTable:
                 skipped=skipped,
                 compute=model.compute,
             )
-            for model, own in zip(self.models, tee(_numbered(stimuli), len(self.models)), strict=True)
+            for model, own in zip(self.models, tee(stimuli, len(self.models)), strict=True)
         ]
 
         def scored() -> Iterator[tuple[Stimulus, list[SentenceScore | None]]]:
             for found in zip(*streams, strict=True):
                 if any(score is not None for _, score in found):
                     on_sentence()
-                    yield found[0][0], [score for _, score in found]
+                yield found[0][0], [score for _, score in found]
 
-        for chunk in chunks(scored(), _CHUNK):
+        for chunk in chunks(scored(), repeat(_CHUNK)):
             yield self._frame([one for one, _ in chunk], list(zip(*(scores for _, scores in chunk), strict=True)))
 
     def _frame(self, stimuli: Sequence[Stimulus], scores: Sequence[Sequence[SentenceScore | None]]) -> pd.DataFrame:
-        """The rows of stimuli, of which each model has scores."""
+        """The rows of stimuli, of which each model has scores: by sentence (from 0) and word (from 1), then the end."""
         import pandas as pd
 
-        rows = _Rows(stimuli, with_end=self.settings.end)
-        source, names = self._of_source(rows), list(self.names)
-        found = [self._of_model(place, rows, own) for place, own in enumerate(scores)]
+        sizes = [(k, len(one.sentence.words)) for k, one in enumerate(stimuli)]
+        words = pd.MultiIndex.from_tuples([(k, n) for k, size in sizes for n in range(1, size + 1)])
+        rows = words
+        if self.settings.end:
+            rows = pd.MultiIndex.from_tuples([(k, n) for k, size in sizes for n in range(1, size + 2)])
+        source, names = self._of_source(stimuli, words, rows), list(self.names)
+        found = [self._of_model(place, stimuli, own, words, rows) for place, own in enumerate(scores)]
+        scored = [[k for k, score in enumerate(own) if score is not None] for own in scores]
         if self._is_wide:
             suffixed = [own.add_suffix(f"_{model.name}") for own, model in zip(found, self.models, strict=True)]
-            return self._with_lags(0, rows, source.join(suffixed))[names]
-        views = [
-            self._with_lags(number, rows, source.join(own, how="right"))[names] for number, own in enumerate(found)
-        ]
-        frame = pd.concat(views)
-        return frame.iloc[np.argsort(rows.sentence[frame.index], kind="stable")]
+            found, scored = [pd.concat(suffixed, axis=1)], [sorted(set().union(*scored))]
+        views = [self._with_lags(n, stimuli, words, source.join(own))[names] for n, own in enumerate(found)]
+        frame = pd.concat([view[rows.isin(own, level=0)] for view, own in zip(views, scored, strict=True)])
+        return frame.iloc[np.argsort(frame.index.get_level_values(0), kind="stable")]
 
-    def _of_source(self, rows: _Rows) -> pd.DataFrame:
+    def _of_source(self, stimuli: Sequence[Stimulus], words: pd.MultiIndex, rows: pd.MultiIndex) -> pd.DataFrame:
         """The columns that depend on no model."""
         import pandas as pd
 
-        stimuli, source, frequencies = rows.stimuli, self.source, self._frequencies
-        words = [word for one in stimuli for word in one.sentence.words]
+        source, frequencies, before = self.source, self._frequencies, list[int]()
+        for one in stimuli:
+            before.append(self._num_words[one.document])
+            self._num_words[one.document] += len(one.sentence.words)
+        shown = [word for one in stimuli for word in one.sentence.words]
         starts, ends = zip(*(offset for one in stimuli for offset in word_offsets(one.sentence)), strict=True)
-        document_positions = rows.of_sentences([one.num_words_before for one in stimuli]) + rows.word_id
-        predictors: dict[str, Callable[[], pd.Series]] = {
-            WORD_LENGTH: lambda: rows.of_words(map(word_length, words)),
-            ZIPF_FREQUENCY: lambda: rows.of_words(map(frequencies.of, words) if frequencies else (), "float64"),
-            WORD_POSITION: lambda: rows.of_words(rows.word_id[~rows.is_end]),
-            DOCUMENT_POSITION: lambda: rows.of_words(document_positions[~rows.is_end]),
+        predictors: dict[str, Callable[[], tuple[Iterable[float | None], str]]] = {
+            WORD_LENGTH: lambda: (map(word_length, shown), "Int64"),
+            ZIPF_FREQUENCY: lambda: (map(frequencies.of, shown) if frequencies else (), "float64"),
+            WORD_POSITION: lambda: (words.get_level_values(1), "Int64"),
+            DOCUMENT_POSITION: lambda: ((before[k] + n for k, n in words), "Int64"),
         }
         kept = zip(*(cells for one in stimuli for cells in one.kept), strict=True)
-        return pd.DataFrame(
-            {
-                self._document: rows.of_sentences([one.document for one in stimuli]),
-                **{name: rows.of_sentences([one.keys[n] for one in stimuli]) for n, name in enumerate(source.sentence)},
-                WORD_ID: pd.array(rows.word_id, dtype="Int64"),
-                source.word: rows.of_words(words, "object").mask(rows.is_end, END_OF_SENTENCE),
-                "char_start": rows.of_words(starts),
-                "char_end": rows.of_words(ends),
-                **{name: predictors[name]() for name in self.settings.columns if name in predictors},
-                **{name: rows.of_words(cells, "object") for name, cells in zip(self.own, kept, strict=True)},
-            }
-        )
+        columns: dict[str, tuple[Iterable[Any], str]] = {
+            source.word: (shown, "object"),
+            "char_start": (starts, "Int64"),
+            "char_end": (ends, "Int64"),
+            **{name: predictors[name]() for name in self.settings.columns if name in predictors},
+            **{name: (cells, "object") for name, cells in zip(self.own, kept, strict=True)},
+        }
+        series = {name: pd.Series(list(values), words, dtype) for name, (values, dtype) in columns.items()}
+        frame = pd.DataFrame(series).reindex(rows)
+        frame[source.word] = frame[source.word].where(rows.isin(words), END_OF_SENTENCE)
+        sentence = rows.get_level_values(0)
+        of_sentences = {
+            self._document: [stimuli[k].document for k in sentence],
+            **{name: [stimuli[k].keys[n] for k in sentence] for n, name in enumerate(source.sentence)},
+        }
+        for name, values in of_sentences.items():
+            if name not in frame:
+                frame[name] = pd.Series(values, rows, dtype=object)
+        return frame if WORD_ID in frame else frame.assign(**{WORD_ID: pd.array(rows.get_level_values(1), "Int64")})
 
-    def _of_model(self, place: int, rows: _Rows, scores: Sequence[SentenceScore | None]) -> pd.DataFrame:
-        """What a model says in the rows of the sentences that it could score."""
-        import pandas as pd
-
-        model, known = self.models[place], [score for score in scores if score is not None]
-        stimuli = [one for one, score in zip(rows.stimuli, scores, strict=True) if score is not None]
-        there = np.array([one is not None for one in scores])[rows.sentence]
+    def _of_model(
+        self,
+        place: int,
+        stimuli: Sequence[Stimulus],
+        scores: Sequence[SentenceScore | None],
+        words: pd.MultiIndex,
+        rows: pd.MultiIndex,
+    ) -> pd.DataFrame:
+        """What a model says of the sentences that it could score."""
+        model, known = self.models[place], {k: score for k, score in enumerate(scores) if score is not None}
+        own, ends = [stimuli[k] for k in known], end_bits(list(known.values()))
         columns = self._columns_of([model] if self._is_wide else self.models)
-        found = word_frame(model.lm, stimuli, known, {_REDUCED_FROM.get(name, name): None for name in columns})
-        self.findings[place].add(stimuli, found, end_bits(known))
-        found.index = pd.Index(np.flatnonzero(there & ~rows.is_end))
+        needed = {_REDUCED_FROM.get(name, name): None for name in columns}
+        found = word_frame(model.lm, own, list(known.values()), needed)
+        self.findings[place].add(own, found, ends)
+        found.index = words[words.isin(list(known), level=0)]
         for name in columns:
             if name in _REDUCED_FROM:
-                found[name] = self._reduction(found[_REDUCED_FROM[name]], rows.word_id[found.index] == 1, place)
+                found[name] = self._reduction(found[_REDUCED_FROM[name]], place)
         if UNIGRAM in columns and model.unigrams is not None:
-            pairs = [zip(*own, strict=True) for one in stimuli for own in zip(one.tokens, one.counts, strict=True)]
-            found[UNIGRAM] = [model.unigrams.bits(token for token, counts in own if counts) for own in pairs]
-        found = found[[*READING, *columns]].reindex(np.flatnonzero(there))
-        if self.settings.end:
-            is_end = rows.is_end[found.index]
-            found.loc[is_end, ["is_unk", "num_pieces"]] = [0, 1]
-            found.loc[is_end, BITS] = end_bits(known)
+            pairs = [zip(*both, strict=True) for one in own for both in zip(one.tokens, one.counts, strict=True)]
+            found[UNIGRAM] = [model.unigrams.bits(token for token, counts in pair if counts) for pair in pairs]
+        found = found[[*READING, *columns]].reindex(rows)
+        is_there = rows.isin(list(known), level=0)
+        is_end = is_there & ~rows.isin(words)
+        found.loc[is_end, ["is_unk", "num_pieces"]] = [0, 1]
+        found.loc[is_end, BITS] = ends if self.settings.end else []
         if self._shows_document:
-            found[CONTEXT] = context_of(model.lm, self.settings.context)
+            found.loc[is_there, CONTEXT] = context_of(model.lm, self.settings.context)
         return found.assign(**{MODEL: model.name}) if self.settings.shape == "long" else found
 
-    def _reduction(self, after: pd.Series, is_first: NDArray[np.bool_], place: int) -> pd.Series:
+    def _reduction(self, after: pd.Series, place: int) -> pd.Series:
         """The value of a column before each word minus that after it; missing where that before is not known."""
-        before = after.shift(1)
+        before, is_first = after.shift(1), after.index.get_level_values(1) == 1
         if after.name != ENTROPY:
             return before.mask(is_first, 0.0) - after  # there is one analysis before the first word
         in_document = context_of(self.models[place].lm, self.settings.context) == "document"
         return before.mask(is_first, math.nan if in_document else self._start_entropies[place]) - after
 
-    def _with_lags(self, number: int, rows: _Rows, frame: pd.DataFrame) -> pd.DataFrame:
-        """A view with its lags."""
+    def _with_lags(
+        self, number: int, stimuli: Sequence[Stimulus], words: pd.MultiIndex, view: pd.DataFrame
+    ) -> pd.DataFrame:
+        """A view with the values of the words before, those of the chunk before too."""
+        import pandas as pd
+
         if not self._lagged:
-            return frame
-        words = frame.loc[~rows.is_end[frame.index], self._lagged]
-        there = [rows.stimuli[one] for one in dict.fromkeys(rows.sentence[frame.index].tolist())]
-        return frame.assign(**self._last_words[number].lags(words, there))
-
-
-def _numbered(stimuli: Iterable[Stimulus]) -> Iterator[Stimulus]:
-    """Number stimuli, and say how many words of its document each has before it."""
-    words = defaultdict[str, int](int)
-    for number, one in enumerate(stimuli):
-        yield replace(one, number=number, num_words_before=words[one.document])
-        words[one.document] += len(one.sentence.words)
+            return view
+        in_document, num_lags = self.settings.lag_within == "document", self.settings.lag
+        own = view.loc[words, self._lagged]
+        own.index = pd.Index([stimuli[k].document if in_document else k for k in words.get_level_values(0)])
+        together = pd.concat([self._last_words[number], own]) if number in self._last_words else own
+        if in_document:
+            self._last_words[number] = together.tail(num_lags)
+        groups = together.groupby(level=0, sort=False)
+        lags = [(lag, groups.shift(lag).tail(len(own)).set_axis(words)) for lag in range(1, num_lags + 1)]
+        return view.join([values.add_suffix(f"_lag{lag}") for lag, values in lags])
 
 
 def surprisal_table(
