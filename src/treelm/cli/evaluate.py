@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Stream = Literal["no", "beside", "only"]
 _OF_FILES = ("run", "gold", "predicted", "params", "sentences", "json")
 """Options of one bracket file against another: all others are of a run."""
-MOST_COLUMNS = 3  # splits or files that are shown with all their metrics, each in a column; more get a row each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +120,7 @@ def _evaluate_files(options: Arguments) -> int:
 
 def _evaluate_run(options: Arguments) -> int:
     from treelm.evaluation.evaluate import evaluate_run
-    from treelm.evaluation.report import as_table, check_suffix, summary_table, write_summary
+    from treelm.evaluation.report import as_table, check_suffix, write_summary
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.io.terminal import stdout_console
     from treelm.models import system_class
@@ -162,8 +161,7 @@ def _evaluate_run(options: Arguments) -> int:
     if options.json:
         print_json([result.to_json() for result in results])
     else:
-        layout = as_table if len(results) <= MOST_COLUMNS else summary_table
-        stdout_console().print(layout(results, title=f"{options.run}: {results[0].system}"))
+        stdout_console().print(as_table(results, title=f"{options.run}: {results[0].system}"))
     return report_skipped(skipped)
 
 

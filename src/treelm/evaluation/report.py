@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from treelm.errors import InputError
 from treelm.evaluation.evalb import BracketingResult, SentenceRow, Status, Total, percentage
 from treelm.evaluation.perplexity import Perplexity
-from treelm.evaluation.span_protocols import BINARISED, NO_PUNCTUATION, SpanResult
+from treelm.evaluation.span_protocols import SpanResult
 from treelm.evaluation.tables import Table
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.io.atomic import write_atomically
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+MOST_COLUMNS = 3  # splits or files that have a column each; more have a row each
 _RULE = "=" * 76
 _STATUS_NUMBER: dict[Status, int] = {"valid": 0, "error": 1, "skipped": 2}
 GIVEN_TREES = (
@@ -77,19 +78,19 @@ class EvaluationResult:
             "notes": list(self.all_notes()),
         }
 
-    def own_notes(self) -> Iterator[str]:
-        """The caller's notes, and the search."""
+    def all_notes(self) -> Iterator[str]:
+        """Notes of its own, then those of the bracketing results, then errors."""
+        yield from self.main_notes()
+        for spans in self.spans:
+            yield from (f"{spans.name}: {error}" for error in spans.errors)
+
+    def main_notes(self) -> Iterator[str]:
+        """All notes but those on single sentences."""
         yield from self.notes
         if self.search:
             yield f"search: {self.search}"
-
-    def all_notes(self) -> Iterator[str]:
-        """Notes of its own, then those of the bracketing results, then errors."""
-        yield from self.own_notes()
         for bracketing in self.bracketing:
             yield from bracketing.notes
-        for spans in self.spans:
-            yield from (f"{spans.name}: {error}" for error in spans.errors)
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Name and value of every row of the table, values rounded for reading."""
@@ -102,16 +103,13 @@ class EvaluationResult:
             yield f"F1, {result.protocol}", f"{result.total.f1:.2f}"
             yield f"  sentence level, {result.protocol}", f"{result.total.sentence_f1:.2f}"
         for spans in self.spans:
-            yield f"unlabelled F1, {spans.name}, corpus / sentence", _pair(spans.corpus_f1, spans.sentence_f1)
+            yield f"unlabelled F1, {spans.name}, corpus / sentence", f"{spans.corpus_f1:.1f} / {spans.sentence_f1:.1f}"
             for baseline in self.baselines:
                 if baseline.protocol == spans.name:
-                    yield f"  {baseline.name}, {spans.name}", _pair(baseline.corpus_f1, baseline.sentence_f1)
+                    yield f"  {baseline.name}, {spans.name}", f"{baseline.corpus_f1:.1f} / {baseline.sentence_f1:.1f}"
         for name, value in self.own.items():
             yield name, f"{value:.3f}"
         yield "sentences / words", f"{self.num_sentences:,} / {self.num_words:,}"
-        yield from self._count_rows()
-
-    def _count_rows(self) -> Iterator[tuple[str, str]]:
         yield "sentences skipped when read", f"{self.num_skipped:,}"
         for result in self.bracketing:
             counts = f"{result.total.count('error'):,} / {result.total.count('skipped'):,}"
@@ -120,10 +118,6 @@ class EvaluationResult:
             yield f"sentences scored, {spans.name}", f"{len(spans.sentences):,}"
         if self.unknown_labels:
             yield "gold constituents with unknown labels", f"{sum(self.unknown_labels.values()):,}"
-
-
-def _pair(corpus: float, sentence: float) -> str:
-    return f"{corpus:.1f} / {sentence:.1f}"
 
 
 def _spans_json(spans: SpanResult) -> dict[str, Any]:
@@ -139,20 +133,21 @@ def _spans_json(spans: SpanResult) -> dict[str, Any]:
 
 
 def as_table(results: Sequence[EvaluationResult], *, title: str = "Evaluation") -> RenderableType:
-    """A table with a column for each result (split), and the notes below it, each once."""
-    columns = [dict(result.rows()) for result in results]
-    names = dict.fromkeys(name for column in columns for name in column)
-    rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
-    return _noted(Table(headings=["metric", *(result.split for result in results)], rows=rows, title=title), results)
-
-
-def _noted(table: Table, results: Sequence[EvaluationResult]) -> RenderableType:
-    """A table with the notes of its results below it, each once."""
+    """All metrics and, below, the notes, each once: a column for each split or file, or a row if they are many."""
     from rich.console import Group
     from rich.text import Text
 
+    found = [dict(result.rows()) for result in results]
+    metrics = list(dict.fromkeys(name for one in found for name in one))
+    columns = [["metric", *metrics]]
+    columns += [
+        [Path(result.split).name, *(one.get(name, "") for name in metrics)]
+        for result, one in zip(results, found, strict=True)
+    ]
+    lines = columns if len(results) > MOST_COLUMNS else zip(*columns, strict=True)
+    headings, *rows = lines
     notes = dict.fromkeys(note for result in results for note in result.all_notes())
-    return Group(table, *(Text(f"note: {note}") for note in notes))
+    return Group(Table(headings=headings, rows=rows, title=title), *(Text(f"note: {note}") for note in notes))
 
 
 def evalb_text(result: BracketingResult, *, sentences: bool = True) -> str:
@@ -268,13 +263,8 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
     for spans in result.spans:
         row[f"unlabeled_f1_corpus, {spans.name}"] = spans.corpus_f1
         row[f"unlabeled_f1_sentence, {spans.name}"] = spans.sentence_f1
-    return row | dict(result.own) | {"notes": _notes(result)}
-
-
-def _notes(result: EvaluationResult) -> str:
-    """Notes in one cell, without those on single sentences."""
-    notes = (*result.own_notes(), *(note for bracketing in result.bracketing for note in bracketing.notes))
-    return " | ".join(" ".join(note.split()) for note in dict.fromkeys(notes))
+    notes = " | ".join(" ".join(note.split()) for note in dict.fromkeys(result.main_notes()))
+    return row | dict(result.own) | {"notes": notes}
 
 
 def write_summary(results: Sequence[EvaluationResult], path: Path) -> None:
@@ -292,41 +282,3 @@ def check_suffix(path: Path) -> None:
     """Raise ``InputError`` for a file whose name does not tell its format."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"cannot tell the format of {path}", remedy=f"end its name in {' or '.join(SUFFIXES)}")
-
-
-def summary_table(results: Sequence[EvaluationResult], *, title: str) -> RenderableType:
-    """Main metrics for people: a row for each result, rounded, and the notes below, each once."""
-    rows = [{name: _shown(name, value) for name, value in summary_row(result).items()} for result in results]
-    headings = _headings(rows)
-    cells = [[row.get(name, "") for name in headings] for row in rows]
-    return _noted(Table(headings=[*headings.values()], rows=cells, title=title, caption=SUMMARY_LEGEND), results)
-
-
-def _headings(rows: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The columns that are shown, and what stands over them: few enough for a terminal."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    corpus_f1 = [name for name in names if name.startswith("unlabeled_f1_corpus")]
-    shown = {"data": "data", "sentences": "sentences"}
-    if any(row["skipped"] != "0" for row in rows):
-        shown["skipped"] = "skipped"
-    for name in names:
-        if name.startswith("perplexity_per_word"):
-            shown[name] = name.replace(name.partition(", ")[0], "ppl").replace(" in a stream", " stream")
-    own = {name: heading for name in corpus_f1 for key, heading in _TABLES.items() if key in name}
-    shown |= own or {name: f"UF1 {name.partition(', ')[2]}" for name in corpus_f1[-1:]}
-    return shown | {name: heading for name, heading in _ACCURACIES.items() if name in names}
-
-
-SUMMARY_LEGEND = (
-    "ppl: perplexity per word, ends included, each sentence by itself unless a stream is named. "
-    "UF1: unlabelled corpus F1, against n-ary gold trees without punctuation and against binarised ones. "
-    "p, p': accuracy of the parsers with one word of look-ahead and without."
-)
-_ACCURACIES = {"p_accuracy": "p", "p_prediction_accuracy": "p'"}
-_TABLES = {NO_PUNCTUATION.name: "UF1 n-ary", BINARISED.name: "UF1 binary"}
-
-
-def _shown(name: str, value: Value) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}" if "accuracy" in name else f"{value:.1f}"
-    return f"{value:,}" if isinstance(value, int) else Path(value).name.removesuffix(".gz").removesuffix(".conllu")
