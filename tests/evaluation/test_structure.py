@@ -9,9 +9,16 @@ from tests.legacy.make import HERE
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing, bracketing_of
-from treelm.evaluation.learned_trees import LearnedTrees, learned_trees, together
 from treelm.evaluation.span_protocols import WSJ10, WSJ40
-from treelm.evaluation.structure import TreeAnalysis, analyse_structure, class_names, spearman
+from treelm.evaluation.structure import (
+    LearnedTrees,
+    TreeAnalysis,
+    analyse_structure,
+    class_names,
+    learned_trees,
+    spearman,
+    together,
+)
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.loading import load
 from treelm.trees.distances import tree_from_distances

@@ -10,9 +10,8 @@ import pytest
 from tests.legacy.make import HERE
 from treelm.corpora.sentence import Sentence
 from treelm.evaluation.evalb_files import bracketing_of
-from treelm.evaluation.learned_trees import LearnedTrees
 from treelm.evaluation.span_protocols import PLAIN
-from treelm.evaluation.structure import agreement, kept_spans
+from treelm.evaluation.structure import LearnedTrees, agreement, kept_spans
 from treelm.papers.data import DataRoot, data_sets
 from treelm.papers.declaration import Table
 from treelm.papers.metrics import AGREEMENT, Subject

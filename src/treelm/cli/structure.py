@@ -23,7 +23,7 @@ from treelm.errors import InputError
 from treelm.models.capabilities import Grammar, require
 
 if TYPE_CHECKING:
-    from treelm.evaluation.learned_trees import LearnedTrees
+    from treelm.evaluation.structure import LearnedTrees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ def _read(options: Arguments, skipped: list[InputError]) -> list[Sentence]:
 
 def _systems(options: Arguments, sentences: list[Sentence]) -> list[LearnedTrees]:
     """The trees of all runs, those of one system and config together."""
-    from treelm.evaluation.learned_trees import learned_trees, together
+    from treelm.evaluation.structure import learned_trees, together
     from treelm.inference.loading import model_hash
 
     words = [sentence.words for sentence in sentences]

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from statistics import fmean
 from typing import Literal
 
 from treelm.corpora.sentence import PUNCTUATION_TAGS, REMOVED_TAGS
@@ -37,6 +38,11 @@ class SpanProtocol:
     duplicates: Literal["set", "multiset"] = "set"  # equal spans of unary chains: count once, or each
     without_spans: Literal["as_100", "left_out"] = "as_100"  # sentences whose gold tree has no span to find
     binarises_gold: bool = False  # the gold tree is made binary from the left before it is compared
+
+    @property
+    def branching(self) -> Literal["left", "right"]:
+        """Which way gold trees are made binary for the upper bound."""
+        return "left" if self.binarises_gold else "right"
 
     @property
     def description(self) -> str:
@@ -93,7 +99,7 @@ def find_protocol(name: str) -> SpanProtocol:
 
 @dataclass(frozen=True, kw_only=True)
 class SpanResult:
-    """Unlabelled F1 under one protocol, at corpus level and as the mean of sentences."""
+    """Unlabelled F1 under one protocol, at corpus level and as the mean of sentences, 0..100; 0 without sentences."""
 
     protocol: SpanProtocol
     removal: Removal  # how punctuation was recognised
@@ -108,13 +114,13 @@ class SpanResult:
 
     @property
     def corpus_f1(self) -> float:
-        """F1 of all spans together, 0..100; 0 without sentences."""
+        """F1 of all spans together."""
         return self.corpus.f1 if self.sentences else 0.0
 
     @property
     def sentence_f1(self) -> float:
-        """Mean of the sentences' F1, 0..100; 0 without sentences."""
-        return sum(one.f1 for one in self.sentences) / len(self.sentences) if self.sentences else 0.0
+        """Mean of the sentences' F1."""
+        return fmean(one.f1 for one in self.sentences) if self.sentences else 0.0
 
     @property
     def name(self) -> str:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from itertools import chain, combinations
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing, bracketing_of, gold_bracketing, gold_tree
-from treelm.evaluation.learned_trees import Distances, LearnedTrees
 from treelm.evaluation.span_protocols import (
     ComparedSpans,
     SpanProtocol,
@@ -30,9 +29,13 @@ from treelm.evaluation.span_protocols import (
     labelled_spans,
     spans_of,
 )
-from treelm.evaluation.trivial_baselines import trivial_trees
+from treelm.evaluation.trivial_baselines import BUILDERS, trivial_trees
+from treelm.inference.batching import batched
+from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Parser, require
+from treelm.models.streams import DistanceParser
 from treelm.trees.brackets import strip_function
-from treelm.trees.distances import distances_from_tree
+from treelm.trees.distances import distances_from_tree, tree_from_distances
 from treelm.trees.span_counts import SpanCounts, add_up
 from treelm.trees.transforms import collapse_unaries
 from treelm.trees.tree import Tree
@@ -44,6 +47,51 @@ HEIGHTS = (1, 2, 3, 4, 5, 6)
 """Where each class of lengths, in words, and of heights begins; the last one has no end."""
 
 
+Distances = NDArray[np.float64]
+_BATCH = 64  # sentences that are parsed at a time; progress is reported after each batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedTrees:
+    """Trees of the same sentences by several seeds of one system, or several draws of random ones."""
+
+    name: str
+    seeds: Sequence[Sequence[Bracketing]]
+    distances: Sequence[Sequence[Distances]] = ()
+    """For each seed and sentence, the distances before all words; empty if the trees do not come from any."""
+
+
+def learned_trees(
+    lm: LanguageModel, sentences: Sequence[Sequence[str]], *, on_sentence: Callable[[], None] = lambda: None
+) -> Iterator[LearnedTrees]:
+    """The trees of one model, named by its system; if they come from distances, by both builders.
+
+    ``on_sentence`` is called for each sentence that the model has read, some at a time. Raises ``InputError`` for a
+    system without trees.
+    """
+    compute: Callable[[Sequence[Sequence[str]]], Iterable[Any]] = require(lm, Parser).parse
+    if isinstance(lm, DistanceParser):
+        compute = lm.word_distances
+    found = []
+    for group in batched(sentences, _BATCH):
+        for result in compute(group):
+            found.append(result)
+            on_sentence()
+    if not isinstance(lm, DistanceParser):
+        yield LearnedTrees(name=lm.system, seeds=([bracketing_of(tree) for tree in found],))
+        return
+    for builder in BUILDERS:
+        trees = (tree_from_distances(*pair, builder=builder) for pair in zip(sentences, found, strict=True))
+        seeds = ([bracketing_of(tree) for tree in trees],)
+        yield LearnedTrees(name=f"{lm.system}, {builder} builder", seeds=seeds, distances=(found,))
+
+
+def together(name: str, parts: Sequence[LearnedTrees]) -> LearnedTrees:
+    """The seeds of all parts as those of one system."""
+    seeds = [seed for part in parts for seed in part.seeds]
+    return LearnedTrees(name=name, seeds=seeds, distances=[seed for part in parts for seed in part.distances])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Spread:
     """Mean and sample deviation over seeds, or over pairs of seeds."""
@@ -52,16 +100,27 @@ class Spread:
     deviation: float | None  # None of a single one
     count: int
 
-    @classmethod
-    def of(cls, values: Iterable[float]) -> Spread | None:
-        """The spread of the values; None if there are none."""
-        kept = list(values)
-        deviation = stdev(kept) if len(kept) > 1 else None
-        return cls(mean=fmean(kept), deviation=deviation, count=len(kept)) if kept else None
-
     def __str__(self) -> str:
         """Write ``54.5 ± 3.7``, or ``54.5`` of a single one."""
         return f"{self.mean:.1f}" if self.deviation is None else f"{self.mean:.1f} ± {self.deviation:.1f}"
+
+
+def _spread(values: Iterable[float]) -> Spread:
+    kept = list(values)
+    return Spread(mean=fmean(kept), deviation=stdev(kept) if len(kept) > 1 else None, count=len(kept))
+
+
+def _spread_of_any(values: Iterable[float]) -> Spread | None:
+    return _spread(kept) if (kept := list(values)) else None
+
+
+def _by_class(seeds: Iterable[Mapping[str, float]]) -> dict[str, Spread]:
+    """The spread of every class over the seeds that have it."""
+    values: dict[str, list[float]] = {}
+    for seed in seeds:
+        for name, value in seed.items():
+            values.setdefault(name, []).append(value)
+    return {name: _spread(kept) for name, kept in values.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +191,7 @@ def analyse_structure(
     gold = [gold_bracketing(one) for one in sentences]
     trivial = trivial_trees(gold, protocol, num_seeds=num_draws, random_distances=True) if num_draws else ()
     beside = (LearnedTrees(name=name, seeds=seeds) for name, seeds in trivial)
-    analyser = _Analyser(sentences, gold, protocol)
+    analyser = _Analyser(sentences, protocol)
     if not any(spans is not None for spans in analyser.labels):
         raise InputError(f"no sentence that protocol {protocol.name} keeps", remedy="give others, or another protocol")
     learned = (analyser.with_symbols(analyser.analyse(one), one) for one in systems)
@@ -140,11 +199,10 @@ def analyse_structure(
     for row in chain(learned, map(analyser.analyse, beside)):
         rows.append(row)
         on_row()
-    labels = Counter(label for spans in analyser.labels if spans for _, label in spans)
     return StructureResult(
         protocol=protocol,
         num_sentences=sum(spans is not None for spans in analyser.labels),
-        labels=dict(labels.most_common()),
+        labels=dict(analyser.frequency.most_common()),
         rows=tuple(rows),
     )
 
@@ -155,8 +213,7 @@ KeptSpans = Sequence[Sequence[tuple[int, int]] | None]
 
 def kept_spans(sentences: Sequence[Sentence], trees: LearnedTrees, protocol: SpanProtocol) -> list[KeptSpans]:
     """The spans of each seed's trees: what is left of them for ``agreement``."""
-    gold = [gold_bracketing(one) for one in sentences]
-    analyser = _Analyser(sentences, gold, protocol)
+    analyser = _Analyser(sentences, protocol)
     return [_kept(analyser.compare(seed)) for seed in trees.seeds]
 
 
@@ -177,18 +234,15 @@ Span = tuple[int, int]
 class _Analyser:
     """The gold side: heights between words, and labelled spans, None of sentences that the protocol leaves out."""
 
-    def __init__(self, sentences: Sequence[Sentence], gold: Sequence[Bracketing], protocol: SpanProtocol) -> None:
-        self._gold, self._protocol = gold, protocol
-        removal = choose_removal(gold, protocol)
-        counted = compare_spans(gold, gold, protocol)
-        self.labels: list[Collection[tuple[Span, str]] | None] = [
-            dict.fromkeys(
-                (span, strip_function(label)) for span, label in labelled_spans(one, kept_words(one, removal), protocol)
-            )
-            if isinstance(compared, ComparedSpans)
-            else None
-            for one, compared in zip(gold, counted, strict=True)
-        ]
+    def __init__(self, sentences: Sequence[Sentence], protocol: SpanProtocol) -> None:
+        self._gold, self._protocol = [gold_bracketing(one) for one in sentences], protocol
+        removal = choose_removal(self._gold, protocol)
+        self.labels: list[list[tuple[Span, str]] | None] = []
+        for gold, counted in zip(self._gold, self.compare(self._gold), strict=True):
+            spans = labelled_spans(gold, kept_words(gold, removal), protocol)
+            found = dict.fromkeys((span, strip_function(label)) for span, label in spans)
+            self.labels.append(None if counted is None else [*found])
+        self.frequency = Counter(label for spans in self.labels if spans for _, label in spans)
         self._heights = [distances_from_tree(collapse_unaries(gold_tree(one)))[1:].astype(float) for one in sentences]
 
     def analyse(self, trees: LearnedTrees) -> TreeAnalysis:
@@ -203,11 +257,13 @@ class _Analyser:
             corpus_f1=_spread(add_up(counts).f1 for counts in by_sentence),
             recall_by_label=_by_class(self._label_recalls(seed) for seed in seeds),
             f1_by_span_length=_by_class(_span_length_f1(seed) for seed in seeds),
-            f1_by_sentence_length=_by_class(_sentence_length_f1(seed) for seed in seeds),
+            f1_by_sentence_length=_by_class(
+                _f1_by_class(((one.num_words, one.counts) for one in seed if one), SENTENCE_LENGTHS) for seed in seeds
+            ),
             left_branching=_spread(self._against_rule(seed, left_branching) for seed in seeds),
             right_branching=_spread(self._against_rule(seed, right_branching) for seed in seeds),
-            agreement=Spread.of(agreement(*pair) for pair in pairs),
-            height_correlation=Spread.of(fmean(correlations) for correlations, _ in heights if correlations),
+            agreement=_spread_of_any(agreement(*pair) for pair in pairs),
+            height_correlation=_spread_of_any(fmean(correlations) for correlations, _ in heights if correlations),
             distance_by_height=_by_class(by_height for _, by_height in heights),
         )
 
@@ -216,18 +272,15 @@ class _Analyser:
         seeds = [self._symbols(seed) for seed in trees.seeds]
         if any(len(seed) < 2 for seed in seeds):
             return analysis
-        return replace(analysis, many_to_one=Spread.of(map(many_to_one, seeds)), symbols=seeds[0])
+        return replace(analysis, many_to_one=_spread(map(many_to_one, seeds)), symbols=seeds[0])
 
     def _symbols(self, trees: Sequence[Bracketing]) -> dict[str, dict[str, int]]:
         """Gold labels of the constituents of each predicted label; of a unary chain, the most frequent one."""
         found: dict[str, Counter[str]] = {}
-        frequency = Counter(label for labels in self.labels if labels for _, label in labels)
         for labels, tree, one in zip(self.labels, trees, self.compare(trees), strict=True):
             if labels is None or one is None:
                 continue
-            of_span: dict[Span, str] = {}
-            for span, label in sorted(labels, key=lambda pair: (frequency[pair[1]], pair[1])):
-                of_span[span] = label
+            of_span = dict(sorted(labels, key=lambda pair: (self.frequency[pair[1]], pair[1])))
             for span, symbol in labelled_spans(tree, one.predicted_kept, self._protocol):
                 found.setdefault(symbol, Counter())[of_span.get(span, "")] += 1
         order = sorted(found, key=lambda symbol: (-found[symbol].total(), symbol))
@@ -274,7 +327,7 @@ class _Analyser:
             scaled = (values - values.mean()) / deviation if deviation else np.zeros_like(values)
             for height, value in zip(heights, scaled, strict=True):
                 by_height.setdefault(_class_of(int(height), HEIGHTS), []).append(float(value))
-        return correlations, _in_order({name: fmean(values) for name, values in by_height.items()}, HEIGHTS)
+        return correlations, {name: fmean(by_height[name]) for name in class_names(HEIGHTS) if name in by_height}
 
 
 def many_to_one(symbols: Mapping[str, Mapping[str, int]]) -> float:
@@ -298,29 +351,25 @@ def _ranks(values: Distances) -> Distances:
 
 
 def _span_length_f1(seed: Sequence[ComparedSpans | None]) -> dict[str, float]:
-    """Corpus F1 of the spans of each class of lengths."""
-    gold, predicted, matched = Counter[str](), Counter[str](), Counter[str]()
+    """Corpus F1 of the spans of each class of lengths; those of single words, where they count, belong to none."""
+    gold, predicted, matched = Counter[int](), Counter[int](), Counter[int]()
     for one in filter(None, seed):
         for counter, spans in ((gold, one.gold), (predicted, one.predicted), (matched, one.gold & one.predicted)):
             for (start, end), count in spans.items():
-                counter[_class_of(end - start, SPAN_LENGTHS)] += count
-    counts = {
-        name: SpanCounts(matched=matched[name], gold=gold[name], predicted=predicted[name])
-        for name in gold | predicted
-        if name  # spans of single words, where they count, belong to no class
-    }
-    return _in_order({name: one.f1 for name, one in counts.items()}, SPAN_LENGTHS)
+                counter[end - start] += count
+    lengths = gold | predicted
+    counts = [(n, SpanCounts(matched=matched[n], gold=gold[n], predicted=predicted[n])) for n in lengths]
+    return _f1_by_class(counts, SPAN_LENGTHS)
 
 
-def _sentence_length_f1(seed: Sequence[ComparedSpans | None]) -> dict[str, float]:
-    """Corpus F1 of the sentences of each class of lengths."""
-    by_length: dict[str, list[SpanCounts]] = {}
-    for one in filter(None, seed):
-        by_length.setdefault(_class_of(one.num_words, SENTENCE_LENGTHS), []).append(one.counts)
-    return _in_order({name: add_up(counts).f1 for name, counts in by_length.items()}, SENTENCE_LENGTHS)
+def _f1_by_class(counts: Iterable[tuple[int, SpanCounts]], begins: tuple[int, ...]) -> dict[str, float]:
+    """F1 of all counts of each class of lengths together."""
+    found: dict[str, list[SpanCounts]] = {}
+    for length, one in counts:
+        found.setdefault(_class_of(length, begins), []).append(one)
+    return {name: add_up(found[name]).f1 for name in class_names(begins) if name in found}
 
 
-@cache
 def class_names(begins: tuple[int, ...]) -> tuple[str, ...]:
     """Names of classes by where they begin: ``2``, ``3-5``, ``6+``."""
     ends = [following - 1 for following in begins[1:]]
@@ -332,22 +381,3 @@ def _class_of(value: int, begins: tuple[int, ...]) -> str:
     """The name of a value's class; nothing if it is below all."""
     place = bisect_right(begins, value)
     return class_names(begins)[place - 1] if place else ""
-
-
-def _in_order(values: Mapping[str, float], begins: tuple[int, ...]) -> dict[str, float]:
-    return {name: values[name] for name in class_names(begins) if name in values}
-
-
-def _spread(values: Iterable[float]) -> Spread:
-    found = Spread.of(values)
-    assert found is not None, "a system has a seed"
-    return found
-
-
-def _by_class(seeds: Iterable[Mapping[str, float]]) -> dict[str, Spread]:
-    """The spread of every class over the seeds that have it."""
-    values: dict[str, list[float]] = {}
-    for seed in seeds:
-        for name, value in seed.items():
-            values.setdefault(name, []).append(value)
-    return {name: _spread(kept) for name, kept in values.items()}

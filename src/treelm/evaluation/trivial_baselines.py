@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import accumulate, compress
+from statistics import fmean
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from treelm.evaluation.evalb_files import Bracketing, bracketing_of
-from treelm.evaluation.span_protocols import SpanProtocol, SpanResult, choose_removal, kept_words, score_spans
+from treelm.evaluation.span_protocols import SpanProtocol, choose_removal, kept_words, score_spans
 from treelm.trees.distances import tree_from_distances
-from treelm.trees.tree import Tree
+from treelm.trees.tree import Tree, from_spans
 from treelm.trees.trivial import (
     balanced,
     binary_upper_bound,
@@ -39,17 +42,19 @@ class Baseline:
 
 TreeBuilder = Literal["biased", "unbiased"]
 BUILDERS: tuple[TreeBuilder, ...] = get_args(TreeBuilder)
+_Draw = Callable[[Sequence[str], np.random.Generator], Tree]
 
-_RULES: dict[str, Callable[[Sequence[str]], Tree]] = {
-    "left-branching": left_branching,
-    "right-branching": right_branching,
-    "balanced": balanced,
+
+def _by_distances(words: Sequence[str], generator: np.random.Generator, builder: TreeBuilder) -> Tree:
+    return tree_from_distances(words, generator.random(len(words)), builder=builder)
+
+
+_RULES = {"left-branching": left_branching, "right-branching": right_branching, "balanced": balanced}
+_RANDOM: dict[str, _Draw] = {"random": random_splits, "random, uniform over trees": random_uniform}
+_OF_DISTANCES: dict[str, _Draw] = {
+    f"random distances, {builder} builder": partial(_by_distances, builder=builder) for builder in BUILDERS
 }
-_RANDOM: dict[str, Callable[[Sequence[str], np.random.Generator], Tree]] = {
-    "random": random_splits,
-    "random, uniform over trees": random_uniform,
-}
-NUM_TRIVIAL = len(_RULES) + len(_RANDOM) + len(BUILDERS) + 1
+NUM_TRIVIAL = len(_RULES) + len(_RANDOM) + len(_OF_DISTANCES) + 1
 """Rows of ``trivial_trees`` with those of random distances; the last one is the upper bound."""
 
 
@@ -70,8 +75,19 @@ def trivial_baselines(
     The upper bound is the gold tree itself made binary, as the protocol makes it or else from the right: what it
     misses, no binary tree can find.
     """
-    drawn = trivial_trees(gold, protocol, num_seeds=num_seeds, seed=seed, random_distances=random_distances)
-    return [_row(name, [score_spans(gold, trees, protocol) for trees in seeds]) for name, seeds in drawn]
+    rows = []
+    for name, seeds in trivial_trees(gold, protocol, num_seeds=num_seeds, seed=seed, random_distances=random_distances):
+        results = [score_spans(gold, trees, protocol) for trees in seeds]
+        rows.append(
+            Baseline(
+                name=name,
+                protocol=results[0].name,
+                corpus_f1=fmean(result.corpus_f1 for result in results),
+                sentence_f1=fmean(result.sentence_f1 for result in results),
+                num_seeds=len(results),
+            )
+        )
+    return rows
 
 
 def trivial_trees(
@@ -92,59 +108,20 @@ def trivial_trees(
     def built(build: Callable[[Tree], Tree]) -> list[Bracketing]:
         return [Bracketing() if tree is None else bracketing_of(build(tree)) for tree in kept]
 
+    def drawn(draw: _Draw, own_seed: int) -> list[Bracketing]:
+        generator = np.random.default_rng(own_seed)
+        return built(lambda tree: draw(tree.words(), generator))
+
     for name, rule in _RULES.items():
         yield name, [built(lambda tree, rule=rule: rule(tree.words()))]  # type: ignore[misc]
-    for name, draw in _RANDOM.items():
-        yield name, [built(_random(draw, seed + offset)) for offset in range(num_seeds)]
-    for builder in BUILDERS if random_distances else ():
-        draws = [built(_random_distances(seed + offset, builder)) for offset in range(num_seeds)]
-        yield f"random distances, {builder} builder", draws
-    branching: Literal["left", "right"] = "left" if protocol.binarises_gold else "right"
-    yield "binary upper bound", [built(lambda tree: binary_upper_bound(tree, branching))]
-
-
-def _random(draw: Callable[[Sequence[str], np.random.Generator], Tree], seed: int) -> Callable[[Tree], Tree]:
-    generator = np.random.default_rng(seed)
-    return lambda tree: draw(tree.words(), generator)
-
-
-def _random_distances(seed: int, builder: TreeBuilder) -> Callable[[Tree], Tree]:
-    generator = np.random.default_rng(seed)
-
-    def build(tree: Tree) -> Tree:
-        words = tree.words()
-        return tree_from_distances(words, generator.random(len(words)), builder=builder)
-
-    return build
-
-
-def _row(name: str, results: Sequence[SpanResult]) -> Baseline:
-    return Baseline(
-        name=name,
-        protocol=results[0].name,
-        corpus_f1=float(np.mean([result.corpus_f1 for result in results])),
-        sentence_f1=float(np.mean([result.sentence_f1 for result in results])),
-        num_seeds=len(results),
-    )
+    for name, draw in (_RANDOM | (_OF_DISTANCES if random_distances else {})).items():
+        yield name, [drawn(draw, seed + offset) for offset in range(num_seeds)]
+    yield "binary upper bound", [built(partial(binary_upper_bound, branching=protocol.branching))]
 
 
 def _kept_tree(sentence: Bracketing, keep: Sequence[bool]) -> Tree | None:
     """The tree over the words that stay, without constituents that this leaves empty; None when no word stays."""
-    spans = [span for span in sentence.spans if span.start < span.end]
-    opening = iter([*spans, None])
-    following = next(opening)
-    top: list[Tree | str] = []
-    stack: list[tuple[str, int, list[Tree | str]]] = []
-    for position, word in enumerate(sentence.words):
-        while following is not None and following.start == position:
-            stack.append((following.label, following.end, []))
-            following = next(opening)
-        if keep[position]:
-            (stack[-1][2] if stack else top).append(word)
-        while stack and stack[-1][1] == position + 1:
-            label, _, children = stack.pop()
-            if children:
-                (stack[-1][2] if stack else top).append(Tree(label, children))
-    if len(top) == 1 and isinstance(top[0], Tree):
-        return top[0]
-    return Tree("", top) if top else None
+    words, place = list(compress(sentence.words, keep)), [0, *accumulate(keep)]
+    spans = [(place[start], place[end], [label]) for label, start, end in reversed(sentence.spans)]
+    inside = [span for span in spans if span[0] < span[1]]
+    return from_spans(words, [*inside, (0, len(words), [""])]) if words else None

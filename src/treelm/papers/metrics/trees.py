@@ -18,7 +18,6 @@ from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import gold_bracketing
 from treelm.evaluation.evaluate import evaluate_run
-from treelm.evaluation.learned_trees import learned_trees
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.structure import (
@@ -28,6 +27,7 @@ from treelm.evaluation.structure import (
     agreement,
     analyse_structure,
     kept_spans,
+    learned_trees,
 )
 from treelm.evaluation.trivial_baselines import BUILDERS, TreeBuilder, trivial_baselines
 from treelm.io.atomic import write_atomically
