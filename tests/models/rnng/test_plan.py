@@ -4,14 +4,11 @@ import random
 
 import numpy as np
 import pytest
+import torch
 
 from tests.models.rnng.worlds import Node, Tokens, as_batch, in_order, random_tree, top_down
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.plan import (
-    Direction,
-    chain_local_trees,
-    stack_contexts,
-)
+from treelm.models.rnng.plan import plan_chains, schedule_chains, stack_contexts
 from treelm.models.search.derivations import Derivations, derive, find_local_trees
 
 SEEDS = range(20)
@@ -64,7 +61,7 @@ def test_in_order_actions_follow_the_tree(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_context_below_is_what_a_stack_holds(seed: int, order: str) -> None:
     _, _, derivations = derived(seed, order)
-    stacks = stack_contexts(derivations, composes=True)
+    contexts, found = stack_contexts(derivations, composes=True)
     num_children = dict(
         zip(derivations.local_trees.reduce.tolist(), derivations.local_trees.num_children.tolist(), strict=True)
     )
@@ -77,29 +74,23 @@ def test_the_context_below_is_what_a_stack_holds(seed: int, order: str) -> None:
             stack.append(context)
         if action == 1:
             del stack[len(stack) - num_children[context] - 1 :]
-    order_of_contexts = stacks.schedule.order
-    started = order_of_contexts[derivations.num_sentences :]
-    assert dict(zip(started.tolist(), order_of_contexts[stacks.below].tolist(), strict=True)) == below
+    started = contexts.order[derivations.num_sentences :]
+    assert dict(zip(started.tolist(), contexts.order[found].tolist(), strict=True)) == below
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_chains_read_a_local_tree_forward_and_backward(seed: int) -> None:
     _, _, derivations = derived(seed, "in-order")
-    local_trees = derivations.local_trees
-    chains = chain_local_trees(local_trees, len(derivations.actions))
-    for index, local_tree in enumerate(chains.local_trees.tolist()):
-        _, *children = local_trees.entries[
-            local_trees.offsets[local_tree] : local_trees.offsets[local_tree + 1]
-        ].tolist()
-        for direction, expected in ((chains.forward, children), (chains.backward, children[::-1])):
-            step = direction.last[index]
-            read = [int(direction.inputs[step])]
-            while not is_first_step(direction, step):
-                step = direction.previous[step]
-                read.append(int(direction.inputs[step]))
-            assert direction.previous[step] == local_tree
-            assert read[::-1] == expected
-
-
-def is_first_step(direction: Direction, step: int) -> bool:
-    return bool(np.searchsorted(direction.offsets, step, "right") % 2 == 1)
+    local_trees, num_actions = derivations.local_trees, len(derivations.actions)
+    levels = schedule_chains(local_trees, num_actions)
+    plan = plan_chains(local_trees, levels, np.arange(num_actions), torch.device("cpu"))
+    heads = plan.heads.tolist()
+    for index, local_tree in enumerate(levels[-1].order.tolist()):
+        first, end = local_trees.offsets[local_tree : local_tree + 2]
+        label, *children = local_trees.entries[first:end].tolist()
+        for direction, expected in ((plan.forward, children), (plan.backward, children[::-1])):
+            read, row = [], int(direction.last[index])
+            while row >= len(heads):
+                read.append(int(direction.inputs[row - len(heads)]))
+                row = int(direction.previous[row - len(heads)])
+            assert [heads[row], *read[::-1]] == [label, *expected]

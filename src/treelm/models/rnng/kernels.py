@@ -7,6 +7,16 @@ with the input weights, however many steps read it; the step on a nonterminal, a
 hidden weights, however many local trees begin with that vector. Where all vectors differ (dropout by token), nothing is
 shared, and the passes that sharing takes are left out.
 
+An example: (S the dog) has the actions NT(S) SHIFT SHIFT REDUCE and one local tree. Its vectors are 0 (initial), 1
+(the), 2 (dog), 3 (S) and, composed, 4 ([S]). S is the only head: the step of each direction that reads it waits for
+nothing and is computed first. Then::
+
+    level   forward step            backward step           composed
+    0       the, after S            dog, after S
+    1       dog, after the: f       the, after dog: b       [S] = ReLU(W drop([f; b]) + b)
+
+Steps that read [S], in a constituent above it, are in level 2 or later. The gradient takes the levels backwards.
+
 On a GPU starting a kernel costs more than what most kernels compute:
 
 * ``compose_by_height``: all local trees of one height, whose children are words, labels and lower trees, are packed

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 from torch import Tensor
 
 from treelm.models.rnng import arena as at
-from treelm.models.rnng.arena import ConstituentTable, SearchWeights, Stacks
+from treelm.models.rnng.arena import SearchWeights, Stacks
 from treelm.models.rnng.composition import NoComposition
+from treelm.models.rnng.constituents import ConstituentTable
 from treelm.models.search.analyses import Analyses, Candidates, Histories
 from treelm.models.search.machine import closed_by_reduce, closing_actions, groups_of_binary_trees, num_binary_groups
 from treelm.models.search.rows import Bools, Floats, Ints
@@ -28,39 +28,12 @@ from treelm.models.search.validity import (
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
-class Rule(Protocol):
-    """A rule that says which actions are valid."""
-
-    def __call__(self, sentence: Ints, items: Ints) -> Bools:
-        """The mask over actions (n, A), for the top rows (n, NUM_COLUMNS) of analyses of these sentences."""
-
-
-class ModelRule:
-    """The rule that training uses; it never looks at the sentence."""
-
-    def __init__(self, weights: SearchWeights) -> None:
-        """Take the config and the labels of a model."""
-        self._config, self._num_labels = weights.config, weights.num_labels
-
-    def __call__(self, sentence: Ints, items: Ints) -> Bools:
-        """The mask over actions: (n, A)."""
-        configuration = Configuration(
-            num_open=items[:, at.NUM_OPEN],
-            num_consecutive=items[:, at.NUM_CONSECUTIVE],
-            top=items[:, at.TOP],
-            in_word=items[:, at.IN_WORD] == 1,
-            only_child=items[:, at.UNDER] == items[:, at.OPENED],
-        )
-        return spread(valid_actions(self._config, configuration), self._config, self._num_labels)
-
-
 class StackMachine:
     """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
 
-    def __init__(self, weights: SearchWeights, rule: Rule | None = None, *, starts: Tensor | None = None) -> None:
-        """``rule`` says which actions are valid; the model's own rule unless given. ``starts``: see ``Stacks``."""
+    def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
+        """Begin with the initial item alone. ``starts``: see ``Stacks``."""
         self.weights = weights
-        self._rule = rule or ModelRule(weights)
         self.constituents = ConstituentTable(weights)
         self.stacks = Stacks(weights, self.constituents.nothing_open, starts)
         self.histories = Histories()
@@ -85,6 +58,18 @@ class StackMachine:
     def __len__(self) -> int:
         """Items on all stacks."""
         return len(self.stacks)
+
+    def valid(self, sentence: Ints, items: Ints) -> Bools:
+        """The mask over actions (n, A), from the integers of the tops of analyses of these sentences."""
+        configuration = Configuration(
+            num_open=items[:, at.NUM_OPEN],
+            num_consecutive=items[:, at.NUM_CONSECUTIVE],
+            top=items[:, at.TOP],
+            in_word=items[:, at.IN_WORD] == 1,
+            only_child=items[:, at.UNDER] == items[:, at.OPENED],
+        )
+        config = self.weights.config
+        return spread(valid_actions(config, configuration), config, self.weights.num_labels)
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
@@ -184,7 +169,7 @@ class StackMachine:
     def _scored(self, new: Candidates, items: Ints, states: Tensor) -> Analyses:
         outputs = self.weights.output(states).relu_()
         logits = self.weights.actions(outputs)[: len(new), : self.weights.num_actions].double().cpu().numpy()
-        log_probs = log_softmax(logits, self._rule(new.sentence, items))
+        log_probs = log_softmax(logits, self.valid(new.sentence, items))
         return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
     def outputs(self, tops: Ints) -> Tensor:
@@ -211,8 +196,8 @@ class StackMachine:
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""
-        rows = self.stacks.keep(self.stacks.reachable(np.concatenate(tops)))
-        self.stacks.renumber(*self.constituents.keep(self.stacks.vectors_in_use, self.stacks.partials_in_use))
+        rows = self.stacks.keep(np.concatenate(tops))
+        self.stacks.renumber(*self.constituents.keep(*self.stacks.in_use))
         return rows, self.histories.keep(np.concatenate(histories))
 
     def copy(self) -> StackMachine:

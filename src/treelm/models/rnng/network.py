@@ -20,14 +20,8 @@ from treelm.models.layers.lstm import LSTMWeights, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
 from treelm.models.rnng.arena import AttentionWeights, SearchWeights, affine
-from treelm.models.rnng.composition import (
-    AttentionComposition,
-    Composition,
-    Dropped,
-    LSTMComposition,
-    NoComposition,
-    attention_outputs,
-)
+from treelm.models.rnng.attention import Dropped, attention_outputs
+from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
 from treelm.models.rnng.kernels import compose, compose_by_height, stack_lstm
 from treelm.models.rnng.machine import StackMachine
@@ -236,5 +230,12 @@ class RNNG(GenerativeParser, DocumentReader):
             composed=None if isinstance(composition, NoComposition) else affine(composition.output),
             forward_hidden=recurrent[0] if recurrent else None,
             backward_hidden=recurrent[1] if recurrent else None,
-            attention=AttentionWeights.of(composition) if isinstance(composition, AttentionComposition) else None,
+            attention=AttentionWeights(
+                label_query=composition.label_query.detach(),
+                label_vector=composition.label_vector.detach(),
+                query=Affine.of(composition.query.weight),
+                gate=affine(composition.gate),
+            )
+            if isinstance(composition, AttentionComposition)
+            else None,
         )

@@ -34,7 +34,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.levels import Schedule, block_rows, blocks, earliest_levels, ranges, schedule_levels, starts
 from treelm.models.layers.lstm import Predecessors, plan_tree
-from treelm.models.rnng.composition import AttentionPlan, build_graph, plan_attention
+from treelm.models.rnng.attention import AttentionPlan, plan_attention
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.search.derivations import Derivations, LocalTrees, before, derive, require_valid
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
@@ -43,26 +43,17 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StackSchedule:
-    """Places of every context's top item: the schedule of the stack LSTM, whose level is the height of the stack."""
+def stack_contexts(derivations: Derivations, *, composes: bool) -> tuple[Schedule, IntArray]:
+    """The schedule of the stack LSTM, and the position in it of the context right below each context.
 
-    schedule: Schedule  # of contexts; level 0 holds the starts, in order of sentences
-    below: IntArray  # (T - B,) for contexts of level 1 and more, in schedule order: position of the context right below
-
-
-def stack_contexts(derivations: Derivations, *, composes: bool) -> StackSchedule:
-    """Find what lies right below every item.
-
-    The item below an item of height k is the last item of height k - 1 before it. Without composition nothing is ever
-    popped, and the height is the number of actions so far.
+    A level is a height of the stack; level 0 holds the starts, in order of sentences, which are not among those below
+    (T - B,). The item below an item of height k is the last item of height k - 1 before it. Without composition nothing
+    is ever popped, and the height is the number of actions so far.
     """
     height = _heights(derivations) if composes else _steps(derivations)
-    contexts = schedule_levels(height)
-    num_contexts = len(height)
+    contexts, num_contexts = schedule_levels(height), len(height)
     key = (height * num_contexts + np.arange(num_contexts))[contexts.order]
-    below = np.searchsorted(key, key[derivations.num_sentences :] - num_contexts) - 1
-    return StackSchedule(schedule=contexts, below=below)
+    return contexts, np.searchsorted(key, key[derivations.num_sentences :] - num_contexts) - 1
 
 
 def _heights(derivations: Derivations) -> IntArray:
@@ -81,70 +72,27 @@ def _steps(derivations: Derivations) -> IntArray:
     return np.arange(len(derivations.actions)) - first[derivations.sentence]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Direction:
-    """The steps of one direction: M, one for each child. They stand in schedule order, in a level first steps first."""
+def schedule_chains(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray, IntArray, Schedule]:
+    """The levels of the steps on all M entries, forward (M,) and backward (M,), and of the local trees' composition.
 
-    inputs: IntArray  # (M,) the action whose item a step reads
-    previous: IntArray  # (M,) the step before it or, for the first step of a chain, its local tree's number
-    offsets: IntArray  # (2 levels + 1,) of the first steps of level 0, its other steps, the first steps of level 1 ...
-    last: IntArray  # (F,) the last step of each local tree, local trees in schedule order
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chains:
-    """The steps of both directions, and the level at which each local tree is composed."""
-
-    forward: Direction
-    backward: Direction
-    local_trees: IntArray  # (F,) their numbers, in schedule order
-    offsets: IntArray  # (levels + 1,) of the local trees
-
-
-def chain_local_trees(local_trees: LocalTrees, num_actions: int) -> Chains:
-    """Schedule the chains NT, c_1, ..., c_n and NT, c_n, ..., c_1 of every local tree."""
-    num_entries = len(local_trees.entries)
-    first, end = local_trees.offsets[:-1], local_trees.offsets[1:]
-    previous_forward, previous_backward = _previous_steps(local_trees)
+    The chains of a local tree are NT, c_1, ..., c_n and NT, c_n, ..., c_1; its NT is no step and has level -1.
+    """
+    num_entries, first, last = len(local_trees.entries), local_trees.offsets[:-1], local_trees.offsets[1:] - 1
+    forward, backward = _previous_entries(local_trees)
     # Numbers for scheduling: entry i is read by step i forward and by step (number of entries) + i backward.
     tree_of_action = np.full(num_actions, -1)
     tree_of_action[local_trees.reduce] = np.arange(len(first))
     child = tree_of_action[local_trees.entries]
-    awaited = np.where(child[:, None] >= 0, np.stack([end - 1, num_entries + first + 1], 1)[child], -1)
-    shifted = np.where(previous_backward >= 0, previous_backward + num_entries, -1)
-    waits_for = np.column_stack([np.concatenate([previous_forward, shifted]), np.tile(awaited, (2, 1))])
+    awaited = np.where(child[:, None] >= 0, np.stack([last, num_entries + first + 1], 1)[child], -1)
+    shifted = np.where(backward >= 0, backward + num_entries, -1)
+    waits_for = np.column_stack([np.concatenate([forward, shifted]), np.tile(awaited, (2, 1))])
     levels = earliest_levels(waits_for) - 1  # nonterminals, which wait for nothing, are none
     forward, backward = levels[:num_entries], levels[num_entries:]
-    composed = schedule_levels(np.maximum(forward[end - 1], backward[first + 1]))
-    order, num_levels = composed.order, composed.num_levels
-    return Chains(
-        forward=_direct(local_trees, forward, previous_forward, (end - 1)[order], num_levels),
-        backward=_direct(local_trees, backward, previous_backward, (first + 1)[order], num_levels),
-        local_trees=order,
-        offsets=composed.offsets,
-    )
+    return forward, backward, schedule_levels(np.maximum(forward[last], backward[first + 1]))
 
 
-def _direct(
-    local_trees: LocalTrees, levels: IntArray, previous: IntArray, last: IntArray, num_levels: int
-) -> Direction:
-    children = np.flatnonzero(levels >= 0)
-    is_first = levels[previous[children]] < 0
-    group = 2 * levels[children] + ~is_first
-    steps: Schedule = schedule_levels(group)
-    step_of_entry = np.zeros_like(levels)
-    step_of_entry[children] = steps.position
-    local_tree = np.searchsorted(local_trees.offsets, children, "right") - 1
-    return Direction(
-        inputs=local_trees.entries[children][steps.order],
-        previous=np.where(is_first, local_tree, step_of_entry[previous[children]])[steps.order],
-        offsets=starts(np.bincount(group, minlength=2 * num_levels)),
-        last=step_of_entry[last],
-    )
-
-
-def _previous_steps(local_trees: LocalTrees) -> tuple[IntArray, IntArray]:
-    """The entry read before each entry, forward and backward, -1 for nonterminals, which are read first: (M + F,)."""
+def _previous_entries(local_trees: LocalTrees) -> tuple[IntArray, IntArray]:
+    """The entry read before each entry, forward and backward, -1 for nonterminals, which are read first: (M,) each."""
     entries = np.arange(len(local_trees.entries))
     first, last = local_trees.offsets[:-1], local_trees.offsets[1:] - 1
     forward, backward = entries - 1, entries + 1
@@ -182,7 +130,7 @@ class StepBlock(NamedTuple):
 
 
 class DirectionPlan(NamedTuple):
-    """``Direction``, ready for computing."""
+    """The steps of one direction, in a level those on a nonterminal first, ready for computing."""
 
     inputs: Tensor  # (M,) the vector that each step reads
     previous: Tensor  # (M,) the row of the state before
@@ -192,7 +140,7 @@ class DirectionPlan(NamedTuple):
 
 
 class ChainPlan(NamedTuple):
-    """``Chains``, ready for computing."""
+    """The steps of both directions and the level at which each local tree is composed, ready for computing."""
 
     heads: Tensor  # (H,) their vectors
     forward: DirectionPlan
@@ -200,33 +148,40 @@ class ChainPlan(NamedTuple):
     local_trees: list[list[tuple[int, int]]]  # of every level: first and end of each block
 
 
-def plan_composition(
-    chains: Chains, local_trees: LocalTrees, vector_of_action: NDArray[np.int64], device: torch.device
+def plan_chains(
+    local_trees: LocalTrees,
+    levels: tuple[IntArray, IntArray, Schedule],
+    vector_of_action: IntArray,
+    device: torch.device,
 ) -> ChainPlan:
-    """Say which vector each step reads, given the vector that each action pushes; tensors are on the CPU still."""
-    num_rows = block_rows(device, BLOCK_ROWS)
-    heads, head_of_tree = np.unique(
-        vector_of_action[local_trees.entries[local_trees.offsets[:-1]]], return_inverse=True
-    )
+    """The plan of what ``schedule_chains`` gives, from the vector that each action pushes; tensors are on the CPU."""
+    num_rows, (forward, backward, composed) = block_rows(device, BLOCK_ROWS), levels
+    first, last = local_trees.offsets[:-1], local_trees.offsets[1:] - 1
+    heads, head_of_tree = np.unique(vector_of_action[local_trees.entries[first]], return_inverse=True)
 
-    def plan(steps: Direction) -> DirectionPlan:
-        is_first = np.repeat(np.arange(len(steps.offsets) - 1) % 2 == 0, np.diff(steps.offsets))
-        previous = np.where(is_first, head_of_tree[is_first * steps.previous], len(heads) + steps.previous)
-        inputs, last = vector_of_action[steps.inputs], len(heads) + steps.last
-        shares_heads = len(heads) < len(head_of_tree)
-        in_blocks = _blocks_of_steps(steps.offsets.tolist(), num_rows, shares_heads=shares_heads)
-        reads_once = len(np.unique(inputs)) == len(inputs)
+    def plan(levels: IntArray, previous: IntArray, last: IntArray) -> DirectionPlan:
+        children = np.flatnonzero(levels >= 0)
+        is_first = levels[previous[children]] < 0
+        group = 2 * levels[children] + ~is_first
+        steps, step_of_entry = schedule_levels(group), np.zeros_like(levels)
+        step_of_entry[children] = len(heads) + steps.position
+        head = head_of_tree[np.searchsorted(local_trees.offsets, children, "right") - 1]
+        before = np.where(is_first, head, step_of_entry[previous[children]])[steps.order]
+        inputs = vector_of_action[local_trees.entries[children]][steps.order]
+        offsets = starts(np.bincount(group, minlength=2 * composed.num_levels)).tolist()
         return DirectionPlan(
             inputs=torch.from_numpy(inputs),
-            previous=torch.from_numpy(previous),
-            last=torch.from_numpy(last),
-            blocks=in_blocks,
-            reads_once=reads_once,
+            previous=torch.from_numpy(before),
+            last=torch.from_numpy(step_of_entry[last[composed.order]]),
+            blocks=_blocks_of_steps(offsets, num_rows, shares_heads=len(heads) < len(head_of_tree)),
+            reads_once=len(np.unique(inputs)) == len(inputs),
         )
 
-    bounds = chains.offsets.tolist()
-    of_local_trees = [blocks(bounds[level : level + 2], num_rows) for level in range(len(bounds) - 1)]
-    return ChainPlan(torch.from_numpy(heads), plan(chains.forward), plan(chains.backward), of_local_trees)
+    before, after = _previous_entries(local_trees)
+    bounds = composed.offsets.tolist()
+    in_blocks = [blocks(bounds[level : level + 2], num_rows) for level in range(composed.num_levels)]
+    directions = plan(forward, before, last), plan(backward, after, first + 1)
+    return ChainPlan(torch.from_numpy(heads), *directions, in_blocks)
 
 
 def _blocks_of_steps(offsets: list[int], num_rows: int, *, shares_heads: bool) -> list[list[StepBlock]]:
@@ -345,41 +300,44 @@ def plan_batch(
     """Plan the losses of a batch: one given vector ``by_type``, for all actions that push the same, or one an action.
 
     All sentences have ``one_start``, the same initial vector, or one each. ``packed`` plans few large calls
-    (``packed.py``); with attention composition, where stack and constituents wait for each other, there are none.
+    (``kernels.py``); with attention composition, where stack and constituents wait for each other, there are none.
     Raises ``InputError`` for a tree that the model cannot build.
     """
 
     derivations = derive(config, batch, ends_word, num_labels)
     valid = require_valid(config, derivations, batch.names, num_labels)
-    stacks = stack_contexts(derivations, composes=config.composition != "none")
-    is_label = (derivations.actions >= FIRST_NT) & (derivations.actions < FIRST_NT + num_labels)
+    contexts, below = stack_contexts(derivations, composes=config.composition != "none")
     pushes = ~np.roll(derivations.is_start, -1)
     local_trees = select_local_trees(derivations.local_trees, pushes[derivations.local_trees.reduce])
     packed = packed and config.composition != "attention"
-    chains, counts, order_of_trees = None, list[int](), np.arange(len(local_trees.reduce))
+    order_of_trees, counts, levels = np.arange(len(local_trees.reduce)), list[int](), None
     if config.composition == "lstm" and packed:
         order_of_trees, counts = order_by_height(local_trees, len(pushes))
     elif config.composition == "lstm":
-        chains = chain_local_trees(local_trees, len(pushes))
-        order_of_trees = chains.local_trees
-    composed = local_trees.reduce[order_of_trees]
-    num_initial = 1 if one_start else derivations.num_sentences
+        levels = schedule_chains(local_trees, len(pushes))
+        order_of_trees = levels[-1].order
     given, vector_of_action = _number_vectors(
-        config, derivations, batch.tokens, is_label, composed, by_type, num_initial
+        config,
+        derivations,
+        batch.tokens,
+        local_trees.reduce[order_of_trees],
+        num_labels=num_labels,
+        by_type=by_type,
+        num_initial=1 if one_start else derivations.num_sentences,
     )
     initial = 0 if one_start else derivations.sentence
     vector_of_context = np.where(derivations.is_start, initial, np.roll(vector_of_action, 1))
-    order, attention = stacks.schedule.order, None
-    if config.composition == "attention":
-        graph = build_graph(derivations, local_trees, _below_contexts(stacks))
-        labels = derivations.actions - FIRST_NT
-        attention = plan_attention(graph, vector_of_context, vector_of_action, labels)
-        order = np.arange(len(order))
     lstm: ChainPlan | list[TreeLevel] | None = None
-    if chains:
-        lstm = plan_composition(chains, local_trees, vector_of_action, device)
+    attention, order = None, contexts.order
+    if levels:
+        lstm = plan_chains(local_trees, levels, vector_of_action, device)
     elif config.composition == "lstm":
         lstm = plan_trees(local_trees, order_of_trees, counts, vector_of_action)
+    elif config.composition == "attention":
+        below_context = np.full(len(order), -1)
+        below_context[order[derivations.num_sentences :]] = order[below]
+        attention = plan_attention(derivations, local_trees, below_context, vector_of_context, vector_of_action)
+        order = np.arange(len(order))
     actions = derivations.actions[order]
     shifts = np.flatnonzero(actions == SHIFT)
     word_index = np.cumsum(derivations.actions == SHIFT) - 1
@@ -387,9 +345,7 @@ def plan_batch(
         given=given,
         num_reduce=len(local_trees.reduce),
         vectors=torch.from_numpy(vector_of_context[order]),
-        tree=plan_stack(stacks.below, stacks.schedule)
-        if packed
-        else plan_tree(stacks.below, stacks.schedule.offsets, device),
+        tree=plan_stack(below, contexts) if packed else plan_tree(below, contexts.offsets, device),
         actions=torch.from_numpy(actions),
         valid=torch.from_numpy(valid[order]),
         shifts=torch.from_numpy(shifts),
@@ -401,29 +357,24 @@ def plan_batch(
     return plan_to_device(plan, device)
 
 
-def _below_contexts(stacks: StackSchedule) -> IntArray:
-    """The context right below every context (T,), -1 for a start."""
-    order = stacks.schedule.order
-    below = np.full(len(order), -1)
-    num_starts = len(order) - len(stacks.below)
-    below[order[num_starts:]] = order[stacks.below]
-    return below
-
-
 def _number_vectors(
     config: RNNGConfig,
     derivations: Derivations,
     tokens: IntArray,
-    is_label: NDArray[np.bool_],
     reduces: IntArray,
+    *,
+    num_labels: int,
     by_type: bool,
     num_initial: int,
 ) -> tuple[Given, IntArray]:
     """The given vectors, and the vector that every action (T,) pushes. REDUCEs stand as in ``reduces``."""
-    vectors = np.zeros(len(derivations.actions), np.int64)
-    labels = derivations.actions[is_label] - FIRST_NT
-    words, word, labels, label = (*_different(tokens, by_type), *_different(labels, by_type))
-    vectors[derivations.actions == SHIFT] = num_initial + word
+    actions = derivations.actions
+    vectors, is_label = np.zeros(len(actions), np.int64), (actions >= FIRST_NT) & (actions < FIRST_NT + num_labels)
+    words, word, labels, label = (
+        *_different(tokens, by_type=by_type),
+        *_different(actions[is_label] - FIRST_NT, by_type=by_type),
+    )
+    vectors[actions == SHIFT] = num_initial + word
     vectors[is_label] = num_initial + len(words) + label
     is_shared = by_type and config.composition == "none"
     reduce = np.zeros(len(reduces), np.int64) if is_shared else np.arange(len(reduces))
@@ -432,7 +383,7 @@ def _number_vectors(
     return Given(num_initial, torch.from_numpy(words), torch.from_numpy(labels), num_reduce), vectors
 
 
-def _different(items: IntArray, by_type: bool) -> tuple[IntArray, IntArray]:
+def _different(items: IntArray, *, by_type: bool) -> tuple[IntArray, IntArray]:
     """The different items and which of them each item is, or each item by itself."""
     if by_type:
         types, index = np.unique(items, return_inverse=True)

@@ -25,45 +25,35 @@ from treelm.models.search.validity import OPEN
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
-class ReleasedRule:
-    """The actions that the public code's search allows."""
+class ReleasedMachine(StackMachine):
+    """The model's machine, with the actions that the public code's search allows."""
 
     def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
         """``lengths`` are numbers of tokens, by sentence."""
         if weights.config.order != "top-down":
             raise InputError("the released search is top-down, this model in-order", remedy="search by 'beam'")
-        self._config, self._num_actions = weights.config, weights.num_actions
-        self._lengths = lengths
+        super().__init__(weights)
+        self._lengths, self._num_read = lengths, 0  # tokens that every unfinished sentence has read
         self._stack_size = np.ceil(np.minimum(lengths + 20, 100) / 8).astype(np.int64) * 8
         self._max_actions = np.maximum(100, 5 * lengths)
-        self.num_read = 0
-        """Tokens that every unfinished sentence has read; the machine keeps it up to date."""
 
-    def __call__(self, sentence: Ints, items: Ints) -> Bools:
+    def valid(self, sentence: Ints, items: Ints) -> Bools:
         """The mask over actions: (n, A)."""
-        num_open, depth, in_word = items[:, at.NUM_OPEN], items[:, at.DEPTH], items[:, at.IN_WORD] == 1
-        size, left = self._stack_size[sentence], self._lengths[sentence] - self.num_read
-        mask = np.zeros((len(items), self._num_actions), np.bool_)
+        config, num_open, depth = self.weights.config, items[:, at.NUM_OPEN], items[:, at.DEPTH]
+        in_word = items[:, at.IN_WORD] == 1
+        size, left = self._stack_size[sentence], self._lengths[sentence] - self._num_read
+        mask = np.zeros((len(items), self.num_actions), np.bool_)
         mask[:, SHIFT] = (num_open > 0) & (depth < size - 1)
         mask[:, REDUCE] = (items[:, at.TOP] != OPEN) & (num_open > 1) & (depth >= 2) & ~in_word
-        opens = (num_open < self._config.max_open) & (items[:, at.NUM_CONSECUTIVE] < self._config.max_consecutive)
+        opens = (num_open < config.max_open) & (items[:, at.NUM_CONSECUTIVE] < config.max_consecutive)
         opens &= (depth < size - 2) & ~in_word
         opens &= self._max_actions[sentence] - items[:, at.NUM_ACTIONS] >= left + num_open + 3
         mask[:, FIRST_NT:] = opens[:, None]
         return mask
 
-
-class ReleasedMachine(StackMachine):
-    """The model's machine under the public code's rule."""
-
-    def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
-        """``lengths`` are numbers of tokens, by sentence."""
-        self._released = ReleasedRule(weights, lengths)
-        super().__init__(weights, self._released)
-
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks: all unfinished sentences read side by side."""
-        self._released.num_read += 1
+        self._num_read += 1
         return super().shift(analyses, tokens)
 
 

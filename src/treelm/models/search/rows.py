@@ -185,6 +185,15 @@ def renumbered(new: Ints, old: Ints) -> Ints:
     return np.where(old < 0, -1, new[old])
 
 
+def mark_reachable(marked: Bools, previous: Ints) -> None:
+    """Mark in place also what the marked rows come from, each from the row ``previous`` (n,) of it."""
+    current = previous[marked]
+    while len(current):
+        current = current[~marked[current]]
+        marked[current] = True
+        current = previous[current]
+
+
 _SIZES = (BLOCK, 192, 128, 96, 64, 48, 32, ROUND)  # few, since oneDNN builds and keeps a kernel for every shape
 
 _LARGEST_RESULT = 1 << 20  # numbers; a larger block is no faster
