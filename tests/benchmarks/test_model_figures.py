@@ -18,11 +18,9 @@ from human_figures import worth
 from model_card import CARD, model_card, read_figures
 from model_figures import BEGIN, END, FOLDERS, PAGE, Arguments, main, tables
 
-from tests.trees.shared_data import FOLDER
 from treelm.cli import run as run_treelm
 from treelm.errors import InputError
 
-BLIMP = FOLDER / "blimp"
 MODELS = [path.parent for folder in FOLDERS for path in sorted(folder.glob("*/config.json"))]
 TIMES = "text,sentence,word,rt\n" + "".join(
     f"{text},{number},{word},{300 + 7 * len(word) + (13 * place + 5 * number + text) % 11}\n"
@@ -137,34 +135,6 @@ def test_blimp_is_told_by_field_and_term_as_its_paper_counts_them(
     record = read_figures(packages / "ngram-gum-open")["measured"]["blimp"]
     assert record["command"] == "treelm pairs ngram-gum-open blimp.jsonl.gz --max-pairs-per-group 1"
     assert (record["num_pairs"], record["most_pairs_of_a_paradigm"]) == (4, 1)
-
-
-def test_blimp_has_four_fields_and_twelve_terms(packages: Path, called: list[str]) -> None:
-    if not (BLIMP / "blimp.jsonl.gz").exists():
-        pytest.skip(f"{BLIMP}/blimp.jsonl.gz is absent")
-    options = Arguments(names=("ngram-gum-open",), blimp=str(BLIMP), measures=("blimp",), max_pairs_per_group=1)
-    assert main(options) == 0
-    record = read_figures(packages / "ngram-gum-open")["measured"]["blimp"]
-    assert record["num_pairs"] == record["num_paradigms"] == 67
-    assert (len(record["fields"]), len(record["terms"])) == (4, 12)
-    assert record["terms"]["argument_structure"]["num_pairs"] == 9
-
-
-def test_a_measure_that_fails_loses_no_other(
-    packages: Path, called: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = model_figures._json_of
-
-    def fail(arguments: Sequence[str]) -> Any:
-        if arguments[0] == "reading":
-            raise InputError("treelm reading ended with 2", remedy="see its message")
-        return run(arguments)
-
-    monkeypatch.setattr(model_figures, "_json_of", fail)
-    with pytest.raises(InputError, match="reading"):
-        main(Arguments(names=("ngram-gum-open",), measures=("gardenpath", "reading")))
-    assert list(read_figures(packages / "ngram-gum-open")["measured"]) == ["gardenpath"]
-    assert "garden path NP/S" in (packages / "ngram-gum-open" / CARD).read_text()
 
 
 def test_a_name_that_is_none_is_told_before_anything_is_measured(packages: Path, called: list[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import subprocess
 import sys
 import tomllib
 from importlib.resources import files
@@ -13,10 +12,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import pretrain
 from model_card import model_card
 from pretrain import HOMES, OWN, Arguments, main
-from run_recipes import about_recipe, origin_in_words, without_paths
+from run_recipes import origin_in_words, without_paths
 
 from treelm.corpora.catalog import CATALOG_VARIABLE
 from treelm.models.persistence.shipped import FOLDER
@@ -141,26 +139,3 @@ def test_every_model_has_its_place() -> None:
 def test_models_are_of_the_packaged_recipes_of_their_names(name: str) -> None:
     assert name in recipe_names()
     assert origin_in_words(name, HOMES[name] / name) == f"from the packaged recipe `{name}`"
-
-
-def test_a_recipe_says_in_a_sentence_what_its_model_is() -> None:
-    assert about_recipe("som-open-english").endswith("dependencies; in the pieces of words that the LSTM has.")
-    assert about_recipe("shift-reduce-gum-open").endswith("(Table 5, Shen et al. 2021), taught by dependency trees.")
-
-
-def test_a_commit_is_marked_where_more_than_models_and_docs_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pretrain, "ROOT", tmp_path)
-    files = [tmp_path / name for name in ("src/treelm/pretrained/lstm/README.md", "docs/pretrained.md", "src/code.py")]
-    for file in files:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("before")
-    author = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
-    for command in (("init", "--quiet"), ("add", "."), (*author, "commit", "--quiet", "--message", "all")):
-        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
-    clean = pretrain._commit()
-    assert len(clean) == 12
-    for file, expected in zip(files, (clean, clean, f"{clean}-dirty"), strict=True):
-        file.write_text("after")
-        assert pretrain._commit() == expected

@@ -79,13 +79,6 @@ def test_what_was_not_shown_is_no_purpose(words: LanguageModel, measured: dict[s
     assert first_line(purpose(words, [], measured)).endswith("examples, not for studies.")
 
 
-def test_unknown_words_and_what_was_not_measured_are_told(words: LanguageModel) -> None:
-    assert "21 % of the words there are unknown to it." in purpose(words, [], reading(1.0, 3.0, unknown=42))
-    assert "was not measured" not in purpose(words, [], reading(1.0, 3.0))
-    assert "predict how long people read was not measured" in purpose(words, [], paths(0.6, 0.6, 0.6))
-    assert "in NP/S, NP/Z, not in MVRR." in purpose(words, [], paths(0.4, 0.6, 0.6))
-
-
 def test_trees_are_compared_with_trivial_ones_and_not_with_the_upper_bound(words_and_trees: LanguageModel) -> None:
     text = purpose(words_and_trees, trees("78.4 / 82.2"), {})
     assert first_line(text).startswith(f"For {TREES}; for trying")
@@ -93,10 +86,3 @@ def test_trees_are_compared_with_trivial_ones_and_not_with_the_upper_bound(words
     assert "13.9 on dev, no better than trivial ones (balanced: 14.3)" in purpose(
         words_and_trees, trees("13.9 / 9"), {}
     )
-
-
-def test_tests_of_syntax_are_told_with_their_numbers(words: LanguageModel) -> None:
-    measured = {"syntaxgym": {"sg_score": 0.673}, "blimp": {"accuracy": 0.7, "num_pairs": 670}}
-    text = purpose(words, [], measured)
-    assert "Of SyntaxGym's items it has 67.3 % right." in text
-    assert "Of BLiMP's pairs it has 70.0 % right (670 read; chance: 50)." in text

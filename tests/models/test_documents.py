@@ -35,7 +35,6 @@ from treelm.inference.surprisal import context_of, score_stimuli
 from treelm.models import config_class, system_class
 from treelm.models.capabilities import DocumentContext, has, why_not
 from treelm.models.documents import DocumentReader
-from treelm.models.layers.documents import DocumentEncoder
 from treelm.models.measures import MEASURES, score_with_measures
 from treelm.models.scores import SentenceScore
 from treelm.models.search.config import SearchConfig
@@ -279,17 +278,6 @@ def test_values_that_make_no_network_are_refused(system: str) -> None:
     if system == "urnng":
         with pytest.raises(InputError, match="it reads no documents"):
             config(context="document")
-
-
-def test_dropout_falls_on_what_is_read_and_on_the_last_state() -> None:
-    torch.manual_seed(0)
-    encoder = DocumentEncoder(3, 8, 8, dropout=0.5)
-    torch.nn.init.normal_(encoder.end_embedding)
-    embedding, tokens, offsets = torch.randn(3, 8), np.array([0, 1, 3]), np.array([0, 3])
-    encoder.train()
-    assert not torch.equal(encoder(embedding, tokens, offsets), encoder(embedding, tokens, offsets))
-    encoder.eval()
-    assert torch.equal(encoder(embedding, tokens, offsets), encoder(embedding, tokens, offsets))
 
 
 @pytest.mark.parametrize("name", ["rnng in-order documents", "som documents", "tg without masking, documents"])

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 from tests.models.stream_toys import ToyParsingStreamLM, ToyStreamLM, toy
 from treelm.corpora.encoding import encode_words
@@ -155,14 +154,6 @@ def test_words_of_several_tokens_are_words() -> None:
     assert [len(words) for words in state.words] == [2]
 
 
-def test_scores_follow_the_weights() -> None:
-    model = toy()
-    before = model.score(SENTENCES)[0].log_probs
-    with torch.no_grad():
-        model.recurrent.mul_(0.5)
-    assert not np.array_equal(model.score(SENTENCES)[0].log_probs, before)
-
-
 class Single(ToyStreamLM):
     """Scores in float32."""
 
@@ -270,12 +261,3 @@ def test_evaluation_without_gold_trees_leaves_f1_out_and_says_so() -> None:
     mixed = [sentence(SENTENCES[0], Tree("S", SENTENCES[0])), sentence(SENTENCES[1])]
     with pytest.raises(InputError, match="without a tree"):
         evaluate_sentences(toy(ToyParsingStreamLM), mixed, split="dev")
-
-
-def test_cross_entropy_is_the_library_function() -> None:
-    model = toy()
-    batch = stream_batch(TOKENS, start=0, stop=20)
-    outputs = model.forward(torch.from_numpy(batch.inputs), model.init_state(5)).outputs.flatten(0, 1)
-    logits = functional.linear(outputs, model.embedding, model.bias)
-    expected = functional.cross_entropy(logits, torch.from_numpy(batch.targets).flatten(), reduction="sum")
-    assert model.stream_losses(batch, None)[0].total.item() == pytest.approx(expected.item(), rel=1e-6)

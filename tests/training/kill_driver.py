@@ -24,6 +24,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.training.pairs import CHANGES, recipe_of
+from tests.training.runs import metrics
 from tests.training.toys import ToyBatches, toy_model
 from tests.training.treebanks import write_treebank
 from treelm import models
@@ -42,7 +43,6 @@ CONFIG = TrainingConfig(
     log_every_steps=3,
     threads=1,
 )
-TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
 
 
 def train_toy(directory: Path) -> None:
@@ -98,7 +98,7 @@ def differences(killed: Path, undisturbed: Path) -> list[str]:
     found = []
     if (killed / "model.safetensors").read_bytes() != (undisturbed / "model.safetensors").read_bytes():
         found.append("model")
-    if _metrics(killed) != _metrics(undisturbed):
+    if metrics(killed) != metrics(undisturbed):
         found.append("metrics")
     last = [max((one / "checkpoints").glob("step-*")) for one in (killed, undisturbed)]
     if last[0].name.split(".")[0] != last[1].name.split(".")[0]:
@@ -108,11 +108,6 @@ def differences(killed: Path, undisturbed: Path) -> list[str]:
         if ours.keys() != others.keys() or not all(torch.equal(ours[key], others[key]) for key in others):
             found.append(theirs.stem)
     return found
-
-
-def _metrics(directory: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
 
 
 def disturb(name: str, directory: Path, num_kills: int, source: random.Random) -> dict[str, Any]:

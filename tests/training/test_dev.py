@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from tests.training.runs import assert_same_weights, metrics
 from tests.training.treebanks import write_treebank
 from treelm.corpora.data_config import DataConfig
 from treelm.errors import InputError
@@ -25,16 +25,6 @@ from treelm.training.trainer import train
 from treelm.training.updates import dev_f1
 from treelm.trees.tree import Tree
 from treelm.trees.trivial import right_branching
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-
-
-def dev_lines(run: Path) -> list[dict[str, float]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["kind"] == "dev"]
 
 
 def test_f1_is_that_of_the_evaluation() -> None:
@@ -76,13 +66,12 @@ def test_the_model_with_the_best_f1_is_kept_though_another_has_the_best_loss(
     monkeypatch.setattr(trainer, "dev_f1", lambda model, trees, group: next(figures))
     recipe = load_recipe(write_treebank(tmp_path), ["training.select_by=unlabeled_f1"])
     model = train(recipe, tmp_path / "run", on_terminal=False)
-    lines = dev_lines(tmp_path / "run")
+    lines = metrics(tmp_path / "run", "dev")
     assert [line["is_best"] for line in lines] == [True, True, False]
     assert [line["unlabeled_f1"] for line in lines] == [10.0, 30.0, 20.0]
     assert lines[2]["loss_nats_per_word"] < lines[1]["loss_nats_per_word"]
     kept = train(load_recipe(tmp_path / "my.toml", ["training.epochs=2"]), tmp_path / "two", on_terminal=False)
-    for name, tensor in kept.state_dict().items():
-        assert tensor.equal(model.state_dict()[name])
+    assert_same_weights(kept, model)
 
 
 def test_real_trees_are_parsed_on_dev_and_training_is_the_same(tmp_path: Path) -> None:
@@ -92,15 +81,14 @@ def test_real_trees_are_parsed_on_dev_and_training_is_the_same(tmp_path: Path) -
     chosen = train(
         load_recipe(path, [*settings, "training.select_by=unlabeled_f1"]), tmp_path / "by-f1", on_terminal=False
     )
-    (line,) = dev_lines(tmp_path / "by-f1")
+    (line,) = metrics(tmp_path / "by-f1", "dev")
     expected = dev_f1(
         load_model(tmp_path / "by-f1"),
         read_dev_trees(DataConfig(dev=str(tmp_path / "dev.ptb"))),
         ProcessGroup(TrainingConfig()),
     )
     assert line["unlabeled_f1"] == pytest.approx(expected)
-    for name, tensor in plain.state_dict().items():
-        assert tensor.equal(chosen.state_dict()[name])
+    assert_same_weights(plain, chosen)
 
 
 def test_systems_and_data_without_trees_are_refused(tmp_path: Path) -> None:

@@ -50,8 +50,7 @@ SRUN = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "6", "SLURM_LOCALID": "1"}
 
 
 @pytest.fixture(autouse=True)
-def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*TORCHRUN, *SRUN, "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
 

@@ -14,12 +14,6 @@ from treelm.training.recipe import load_recipe
 from treelm.training.run_folder import load_run_recipe
 from treelm.training.trainer import train
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-
-
 SMALL = ["data.max_sentences=400", "model.order=3"]
 
 

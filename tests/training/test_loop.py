@@ -11,16 +11,10 @@ import torch
 
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError
-from treelm.models import SYSTEMS
 from treelm.models.persistence.storage import load_model
 from treelm.training.config import TrainingConfig
 from treelm.training.outcomes import NonFiniteError
 from treelm.training.trainer import Step, fit
-
-
-@pytest.fixture(autouse=True)
-def toy_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
 
 
 def dev() -> list:
@@ -54,13 +48,6 @@ def test_the_log_is_json_also_when_the_loss_explodes(tmp_path: Path) -> None:
         assert line["loss_perplexity_per_word"] is None
 
 
-def test_learns(tmp_path: Path) -> None:
-    seen = list(ToyBatches(shuffle=False))
-    settings = TrainingConfig(epochs=15, learning_rate=0.05)
-    losses = [step.dev.nats_per_word for step in fit(toy_model(), ToyBatches(), seen, settings, tmp_path) if step.dev]
-    assert losses[-1] < losses[0] - 0.5
-
-
 def test_the_model_in_the_run_folder_is_the_best_on_dev(tmp_path: Path) -> None:
     steps = run(tmp_path, epochs=12, learning_rate=0.3)  # so high that dev gets worse again
     dev_losses = [step.dev.nats_per_word for step in steps if step.dev]
@@ -78,13 +65,6 @@ def test_dev_is_scored_without_dropout(tmp_path: Path) -> None:
     [step] = run(tmp_path, model=model, max_steps=1)
     assert step.dev is not None
     assert step.dev.nats_per_word == pytest.approx(_dev_loss(model.eval()), abs=1e-6)
-
-
-def test_is_best_marks_the_steps_that_improve_on_dev(tmp_path: Path) -> None:
-    best = math.inf
-    for step in run(tmp_path, epochs=12, learning_rate=0.3):
-        assert step.is_best == (step.dev is not None and step.dev.nats_per_word < best)
-        best = min(best, step.dev.nats_per_word) if step.dev else best
 
 
 def test_without_dev_the_last_model_is_saved(tmp_path: Path) -> None:
@@ -209,32 +189,6 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"'embedding\.weight' is not finite"):
         run(tmp_path, model=model)
     assert not list(tmp_path.rglob("*.safetensors"))
-
-
-def test_settings_of_the_process_are_put_back(tmp_path: Path) -> None:
-    before = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    run(tmp_path, threads=1, precision="fp32-fast", epochs=1)
-    assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == before
-    assert not torch.are_deterministic_algorithms_enabled()
-
-
-@pytest.mark.parametrize("precision", ["fp32", "fp32-fast", "bf16"])
-def test_every_precision_trains_float32_weights(tmp_path: Path, precision: str) -> None:
-    model = toy_model()
-    steps = run(tmp_path, model=model, precision=precision, epochs=10)
-    assert steps[-1].dev.nats_per_word < steps[4].dev.nats_per_word
-    assert model.output.weight.dtype == torch.float32
-
-
-def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
-    run(tmp_path, epochs=1)
-    with pytest.raises(InputError, match="already holds a run; resume it"):
-        run(tmp_path, epochs=1)
-
-
-def test_plateau_without_dev_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r'schedule = "plateau" without dev data'):
-        run(tmp_path, with_dev=False, schedule="plateau")
 
 
 def test_no_training_batches_is_an_error(tmp_path: Path) -> None:

@@ -25,8 +25,7 @@ CONFIG = TrainingConfig(epochs=2, batch_size=8, learning_rate=0.1, threads=1, de
 
 
 @pytest.fixture(autouse=True)
-def fresh_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
+def fresh_reports() -> Iterator[None]:
     updates._warn_of_memory.cache_clear()
     yield
     updates._warn_of_memory.cache_clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,19 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.training.runs import assert_same_weights, metrics
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.training.config import TrainingConfig
 from treelm.training.outcomes import TrainingInterrupted
 from treelm.training.trainer import Step, fit, stop_signals
-
-TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
-
-
-@pytest.fixture(autouse=True)
-def toy_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
 
 
 def config(**changes: object) -> TrainingConfig:
@@ -43,16 +36,6 @@ def config(**changes: object) -> TrainingConfig:
 def start(directory: Path, model: ToyLM, settings: TrainingConfig, *, resume: bool = False) -> Iterator[Step]:
     dev = list(ToyBatches(num_sentences=8, seed=1, shuffle=False))
     return fit(model, ToyBatches(), dev, settings, directory, resume=resume)
-
-
-def metrics(directory: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
-
-
-def assert_same_weights(one: ToyLM, other: ToyLM) -> None:
-    for name, tensor in one.state_dict().items():
-        assert torch.equal(tensor, other.state_dict()[name]), name
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +81,6 @@ def test_steps_after_the_last_checkpoint_are_made_again_and_logged_once(
     assert metrics(tmp_path) == undisturbed[1]
 
 
-def test_killed_before_the_first_step_begins_again(tmp_path: Path, undisturbed: tuple[ToyLM, list[dict]]) -> None:
-    model = toy_model(dropout=0.5)
-    list(start(tmp_path, model, config(), resume=True))
-    assert_same_weights(model, undisturbed[0])
-
-
 def test_resuming_a_finished_run_does_nothing_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     list(start(tmp_path, toy_model(), config()))
     before = (tmp_path / "metrics.jsonl").read_bytes()
@@ -111,13 +88,6 @@ def test_resuming_a_finished_run_does_nothing_and_says_so(tmp_path: Path, caplog
     assert "nothing left to do" in caplog.text
     assert "epochs = 4 are done" in caplog.text
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
-
-
-def test_a_finished_run_can_be_extended(tmp_path: Path, undisturbed: tuple[ToyLM, list[dict]]) -> None:
-    list(start(tmp_path, toy_model(dropout=0.5), config(epochs=2)))
-    model = toy_model(dropout=0.5)
-    list(start(tmp_path, model, config(epochs=4), resume=True))
-    assert_same_weights(model, undisturbed[0])
 
 
 def test_extending_max_steps_from_mid_epoch_gives_the_undisturbed_run(

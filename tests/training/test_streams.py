@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
+from tests.training.runs import assert_same_weights, metrics
 from tests.training.treebanks import DATA, STREAM
 from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
 from treelm.errors import InputError
@@ -24,7 +23,6 @@ from treelm.training.recipe import load_recipe, save_recipe
 from treelm.training.schedules import AveragingStart
 from treelm.training.trainer import Step, fit, train
 
-TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
 RECIPE = f"""{DATA.replace(".ptb", ".txt")}
 [model]
 system = "lstm"
@@ -49,11 +47,6 @@ SETTINGS: dict[str, list[str]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-
-
 def write_text(folder: Path) -> Path:
     source = random.Random(0)
     for name, number in (("train", 40), ("dev", 12)):
@@ -72,11 +65,6 @@ def begin(setup: Setup, run: Path, *, resume: bool = False) -> Iterator[Step]:
     return fit(setup.model, setup.batches, setup.dev, setup.recipe.training, run, resume=resume)
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
-
-
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_run_resumed_in_mid_epoch_equals_the_undisturbed_one_bit_for_bit(tmp_path: Path, name: str) -> None:
     undisturbed = prepare(tmp_path, *SETTINGS[name])
@@ -90,10 +78,8 @@ def test_a_run_resumed_in_mid_epoch_equals_the_undisturbed_one_bit_for_bit(tmp_p
         torch.manual_seed(99)
         resumed = prepare(tmp_path, *SETTINGS[name])
         assert next(iter(list(begin(resumed, run, resume=True)))).step == stop_at + 1
-        for parameter, tensor in undisturbed.model.state_dict().items():
-            assert torch.equal(tensor, resumed.model.state_dict()[parameter]), parameter
-        saved = (load_model(tmp_path / "undisturbed").state_dict(), load_model(run).state_dict())
-        assert all(torch.equal(tensor, saved[1][parameter]) for parameter, tensor in saved[0].items())
+        assert_same_weights(undisturbed.model, resumed.model)
+        assert_same_weights(load_model(tmp_path / "undisturbed"), load_model(run))
         assert metrics(run) == metrics(tmp_path / "undisturbed")
 
 
@@ -110,16 +96,7 @@ def test_a_stream_that_carries_nothing_is_resumed(tmp_path: Path) -> None:
         if step.step == 5:
             break
     list(begin(resumed, tmp_path / "run", resume=True))
-    for name, tensor in undisturbed.model.state_dict().items():
-        assert torch.equal(tensor, resumed.model.state_dict()[name]), name
-
-
-def test_a_checkpoint_in_mid_epoch_holds_the_carried_state(tmp_path: Path) -> None:
-    for step in begin(prepare(tmp_path), tmp_path / "run"):
-        if step.step == 3:
-            break
-    newest = sorted((tmp_path / "run/checkpoints").iterdir())[-1]
-    assert {"carried.safetensors", "state.json"} <= {path.name for path in newest.iterdir()}
+    assert_same_weights(undisturbed.model, resumed.model)
 
 
 def test_segments_of_training_go_on_where_the_one_before_stopped(tmp_path: Path) -> None:
@@ -155,7 +132,7 @@ def test_dev_is_read_in_a_stream_over_all_its_tokens(tmp_path: Path) -> None:
         losses, carried = model.stream_losses(batch, carried)
         total += losses.total.item()
     assert dev.total == pytest.approx(total, rel=1e-6)
-    figures = [line for line in metrics(tmp_path / "run") if line["kind"] == "dev"]
+    figures = metrics(tmp_path / "run", "dev")
     assert figures[-1]["loss_perplexity_per_word"] == pytest.approx(math.exp(total / dev.num_words))
 
 
@@ -227,7 +204,7 @@ def test_what_asgd_saves_is_the_mean_of_the_weights_after_the_trigger(tmp_path: 
     history: list[dict[str, torch.Tensor]] = []
     for _ in begin(setup, tmp_path / "run"):
         history.append({name: parameter.detach().clone() for name, parameter in setup.model.named_parameters()})
-    dev = [line for line in metrics(tmp_path / "run") if line["kind"] == "dev"]
+    dev = metrics(tmp_path / "run", "dev")
     averaged = [line.get("num_averaged_steps") for line in dev]
     assert averaged[0] is None
     assert averaged[-1] is not None
@@ -258,7 +235,7 @@ def test_adam_hands_over_to_asgd_with_its_own_learning_rate(tmp_path: Path) -> N
     for step in begin(setup, tmp_path / "run"):
         rates.setdefault(step.learning_rate, step.step)
     assert list(rates) == [0.01, 2.0]
-    dev = [line for line in metrics(tmp_path / "run") if line["kind"] == "dev"]
+    dev = metrics(tmp_path / "run", "dev")
     assert [line.get("num_averaged_steps") is None for line in dev] == [True, True, False, False]
 
 
@@ -271,8 +248,7 @@ def test_finetuning_starts_from_the_weights_and_the_vocabulary_of_a_run(tmp_path
     setup = set_up(recipe)
     start = load_model(tmp_path / "first")
     assert setup.model.vocabulary.fingerprint() == start.vocabulary.fingerprint()
-    for name, tensor in start.state_dict().items():
-        assert torch.equal(tensor, setup.model.state_dict()[name])
+    assert_same_weights(start, setup.model)
     train(recipe, tmp_path / "second", on_terminal=False)
     assert load_model(tmp_path / "second").config.layer_dropout == 0.0
     save_recipe(recipe, tmp_path / "kept.toml")
@@ -294,14 +270,6 @@ def test_finetuning_from_another_system_is_a_user_error(tmp_path: Path) -> None:
         set_up(recipe)
 
 
-def test_the_same_system_trains_on_whole_sentences(tmp_path: Path) -> None:
-    recipe = load_recipe(
-        write_text(tmp_path), ["training.batches=sentences", "training.bptt_random_length=false", "training.epochs=2"]
-    )
-    train(recipe, tmp_path / "run", on_terminal=False)
-    assert load_model(tmp_path / "run").score([["a", "b"]])[0].log_probs.shape == (3,)
-
-
 def test_a_stream_for_a_system_of_sentences_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "train.ptb").write_text("(S (X a) (X b))\n" * 5)
     (tmp_path / "som.toml").write_text(
@@ -315,12 +283,6 @@ def test_a_stream_without_sentence_ends(tmp_path: Path) -> None:
     setup = prepare(tmp_path, "sentence_ends=false")
     assert isinstance(setup.batches, BPTTBatches)
     assert setup.batches.stream.end not in setup.batches.stream.tokens
-
-
-def test_nt_asgd_needs_dev(tmp_path: Path) -> None:
-    setup = prepare(tmp_path, "optimizer=nt-asgd")
-    with pytest.raises(InputError, match="nt-asgd"):
-        next(fit(setup.model, setup.batches, None, setup.recipe.training, tmp_path / "run"))
 
 
 def test_batch_normalisation_takes_whole_batches(tmp_path: Path) -> None:
