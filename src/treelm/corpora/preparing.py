@@ -21,13 +21,13 @@ from treelm.errors import InputError, OnError, check_choice, check_positive
 from treelm.io.atomic import atomic_directory, open_atomic, remove_stale
 from treelm.io.files import (
     CACHE_VARIABLE,
-    STDIN,
     cache_directory,
     check_is_file,
     file_hash,
     name_of,
     open_bytes,
     read_whole,
+    require_rereadable,
 )
 from treelm.io.workers import Map, usable_cores, worker_pool
 
@@ -112,8 +112,9 @@ def prepared(
     Content is what is compared: a file may be replaced without another size or time. The other arguments are those of
     ``prepare``. Raises ``InputError`` for what can be read only once, and as ``prepare`` does.
     """
+    require_rereadable(sources)
     for source in sources:
-        _check_regular(str(source))
+        check_is_file(str(source))
     directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
     if directory.exists():
         return PreparedCorpus.open(directory)
@@ -144,13 +145,6 @@ def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: objec
     files = [(str(source), file_hash(Path(source), remedy="check the path")) for source in sources]
     text = json.dumps([FORMAT_VERSION, sorted(DTYPES), files, asdict(options), rest])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _check_regular(source: str) -> None:
-    check_is_file(source)
-    if source == STDIN or (os.path.exists(source) and not os.path.isfile(source)):
-        found = "no regular file: it can be read only once"
-        raise InputError(found, where=name_of(source), remedy="save the text in a file first")
 
 
 def _status(source: str | Path) -> tuple[int, ...] | None:

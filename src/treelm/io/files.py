@@ -104,11 +104,6 @@ def _unpacked(stream: IO[bytes]) -> IO[bytes]:
     return peekable
 
 
-def is_gzip(content: bytes) -> bool:
-    """Tell whether a file begins as gzip does."""
-    return content[: len(_GZIP_MAGIC)] == _GZIP_MAGIC
-
-
 def read_whole(stream: IO[bytes] | gzip.GzipFile, *, name: str) -> bytes:
     """Read all that a stream of ``open_bytes`` holds. Raises ``InputError`` as ``unpacked`` does."""
     try:
@@ -128,9 +123,7 @@ def unpacked(content: bytes, *, name: str) -> bytes:
 
     Raises ``InputError`` for gzip data that are damaged or would fill the memory.
     """
-    if not is_gzip(content):
-        return content
-    return read_whole(cast(IO[bytes], gzip.GzipFile(fileobj=io.BytesIO(content))), name=name)
+    return read_whole(_unpacked(io.BytesIO(content)), name=name)
 
 
 def whole_text(content: bytes, *, name: str) -> str:
@@ -147,24 +140,23 @@ def decoded(content: bytes, *, name: str, line: int = 1) -> str:
     Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone.
     """
     convert = "convert the file to UTF-8"
-    problem: tuple[str, int, str] | None = None  # what, where in the content, and what to do
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        problem = f"byte 0x{content[error.start]:02x} is not UTF-8", error.start, convert
+        found, place, remedy = f"byte 0x{content[error.start]:02x} is not UTF-8", error.start, convert
     else:
         if _NUL in content:
-            problem = "a NUL character", content.index(_NUL), f"remove it, or {convert} if that is not its encoding"
+            found, place = "a NUL character", content.index(_NUL)
+            remedy = f"remove it, or {convert} if that is not its encoding"
         elif b"\r" in content and (alone := _CR_ALONE.search(content)) is not None:
-            problem = "a line end that is CR alone", alone.start(), "convert line ends to LF"
-    if problem is None:
-        return text
+            found, place, remedy = "a line end that is CR alone", alone.start(), "convert line ends to LF"
+        else:
+            return text
     if content.startswith(_ZIP_MAGIC):
         remedy = "unpack it, or save what is in it as text in UTF-8"
         raise InputError("a zip archive, or a document that is one", where=name, remedy=remedy)
     if content.startswith(_UTF16_MARKS) or _has_many_nuls(content):
-        problem = "looks like UTF-16", 0, convert
-    found, place, remedy = problem
+        found, place, remedy = "looks like UTF-16", 0, convert
     raise InputError(found, where=f"{name}:{line + content.count(_NEW_LINE, 0, place)}", remedy=remedy)
 
 
@@ -208,8 +200,8 @@ def require_regular(path: Path, *, remedy: str) -> None:
 
 
 def require_rereadable(paths: Iterable[str | Path]) -> None:
-    """Raise ``InputError`` for a pipe among files that are read more than once, by each of several models."""
+    """Raise ``InputError`` for standard input, a pipe or a device among files that are read more than once."""
     for path in paths:
-        if path == STDIN or (os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode)):
-            remedy = "write its content into a file first"
-            raise InputError("a pipe, where each model reads anew", where=name_of(path), remedy=remedy)
+        if path == STDIN or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)):
+            found = "no regular file: it can be read only once"
+            raise InputError(found, where=name_of(path), remedy="save its content in a file first")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from treelm.io.atomic import WRITE_ERRORS
 
@@ -56,25 +55,16 @@ def stderr_console(stream: TextIO | None = None) -> Console:
     return Console(file=cast(TextIO, _Enduring(stream or sys.stderr)))
 
 
-class _Enduring(io.TextIOBase):
+class _Enduring:
     """A stream that may be a terminal, and that may be closed while work goes on, or is saved for that reason."""
 
     def __init__(self, stream: TextIO) -> None:
         """Hand on to this one."""
         self._stream = stream
 
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        """Encoding of the stream, which decides what can be shown."""
-        return self._stream.encoding
-
-    def isatty(self) -> bool:
-        """Tell whether a bar can be drawn."""
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        """Descriptor of the stream, so that its terminal's size is found."""
-        return self._stream.fileno()
+    def __getattr__(self, name: str) -> Any:
+        """Encoding, descriptor and the like are those of the stream."""
+        return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         """Write, if there still is somebody to see it."""

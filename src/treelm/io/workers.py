@@ -89,24 +89,19 @@ class _Pool:
         waiting: deque[Future[Result]] = deque()
         try:
             for task in tasks:
-                with self._explained():
-                    waiting.append(self.executor.submit(_compute, treelm.__version__, function, task))
+                submit = partial(self.executor.submit, _compute, treelm.__version__, function, task)
+                waiting.append(self._explained(submit))
                 while len(waiting) > self.most_queued or (waiting and waiting[0].done()):
-                    yield self._result(waiting.popleft())
+                    yield self._explained(waiting.popleft().result)
             while waiting:
-                yield self._result(waiting.popleft())
+                yield self._explained(waiting.popleft().result)
         finally:
             for future in waiting:
                 future.cancel()
 
-    def _result(self, future: Future[Result]) -> Result:
-        with self._explained():
-            return future.result()
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, call: Callable[[], Result]) -> Result:
         try:
-            yield
+            return call()
         except (InputError, TaskError):
             raise
         except self.errors as error:
@@ -147,32 +142,16 @@ def _loky(number: int) -> Iterator[Executor]:
     }
     executor = ProcessPoolExecutor(number, initializer=_begin, initargs=(os.getpid(),), env=environment)
     try:
-        with _interrupts_blocked():
-            executor.submit(int)  # which starts them all
         yield executor
     finally:
         executor.shutdown(kill_workers=True)
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C, as workers that are started in the block do from their first moment; Windows has no such mask."""
-    if sys.platform == "win32":
-        yield
-        return
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _begin(parent: int) -> None:
     """Prepare a worker of this machine."""
     with suppress(OSError):  # nowhere to write at all
         os.dup2(2, 1)  # what a library prints must not get between the results of the process that started this one
-    if sys.platform == "win32":
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that the user sees
     end_with_parent(parent)
 
 
