@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.statistics import CorpusStatistics, Distribution, corpus_statistics
+from treelm.corpora.statistics import Distribution, Statistic, corpus_statistics
 from treelm.evaluation.comparison.frame import TABLES, ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.syntaxgym.results import (
@@ -226,30 +226,21 @@ def _means(field: str, classes: Iterable[str]) -> dict[str, Callable[[TreeAnalys
 
 def statistics_table(corpora: Mapping[str, PreparedCorpus]) -> Table:
     """One column a corpus, one row a count or distribution."""
-    columns = [(name, dict(_statistics_rows(corpus_statistics(corpus)))) for name, corpus in corpora.items()]
-    rows = [[("statistic", row), *((name, column[row]) for name, column in columns)] for row in columns[0][1]]
+    found = {name: corpus_statistics(corpus) for name, corpus in corpora.items()}
+    rows = []
+    for name, first in next(iter(found.values())).items():
+        kind = ": mean, median, p95, max" if isinstance(first, Distribution | None) else ""
+        kind = ", top-down / in-order" if isinstance(first, tuple) and not kind else kind
+        rows.append([("statistic", f"{name}{kind}"), *((one, _statistic(own[name])) for one, own in found.items())])
     return Table.of(rows, title="Corpora")
 
 
-def _statistics_rows(found: CorpusStatistics) -> Iterator[tuple[str, str]]:
-    yield "sentences", f"{found.num_sentences:,}"
-    yield "tokens", f"{found.num_tokens:,}"
-    yield "types", f"{found.num_types:,}"
-    yield "types seen twice or more", f"{found.num_types_twice:,}"
-    yield "words a sentence: mean, median, p95, max", _distribution(found.words)
-    yield "labels", f"{found.num_labels:,}"
-    yield "nonterminals", f"{found.num_nonterminals:,}"
-    yield "depth: mean, median, p95, max", _distribution(found.depth)
-    yield "actions a sentence: mean, median, p95, max", _distribution(found.actions)
-    yield "most open nonterminals, top-down / in-order", f"{found.max_open_top_down} / {found.max_open_in_order}"
-    consecutive = f"{found.max_consecutive_top_down} / {found.max_consecutive_in_order}"
-    yield "most consecutive NTs, top-down / in-order", consecutive
-
-
-def _distribution(values: Distribution | None) -> str:
-    if values is None:
+def _statistic(value: Statistic) -> str:
+    if value is None:
         return "no trees"
-    return f"{values.mean:.1f}, {values.median:.0f}, {values.p95:.0f}, {values.max}"
+    if isinstance(value, Distribution):
+        return f"{value.mean:.1f}, {value.median:.0f}, {value.p95:.0f}, {value.max}"
+    return f"{value:,}" if isinstance(value, int) else " / ".join(map(str, value))
 
 
 def _percent(value: float | None) -> str | None:
