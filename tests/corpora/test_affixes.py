@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treelm.corpora.affix_vocabulary import PIECES, AffixVocabulary, descriptions, fnv1a
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary, vocabulary_from_json
 from treelm.corpora.vocabulary import FormCounts
+from treelm.corpora.word_vocabulary import PIECES, AffixVocabulary, descriptions, fnv1a
 from treelm.errors import InputError
 
 FROZEN = {

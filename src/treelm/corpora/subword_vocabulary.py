@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import sentencepiece
 from numpy.typing import NDArray
 
 from treelm.corpora.vocabulary import FormCounts, Pieces, SubwordModel, Vocabulary
@@ -22,6 +21,7 @@ END_OF_WORD = "▁"  # SentencePiece's sign for whitespace, here a suffix
 _NOT_IN_WORDS = frozenset(f"{END_OF_WORD} \t\r\n\0")  # the trainer takes them for something else
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # as JSON may hold, of a pair that was cut
 _NUM_BYTES = 256
+_REMEDY = "build the vocabulary again"
 # Sums of the trainer depend on how many threads share the work, so their number is part of the result.
 _NUM_THREADS = 4
 _MAX_TRAINING_TOKENS = 1 << 22  # the trainer's memory grows with the sum of the counts, about 100 bytes for each
@@ -38,26 +38,28 @@ class SubwordVocabulary(Vocabulary):
 
     def __init__(self, model: bytes) -> None:
         """Load a serialised SentencePiece model that was trained by ``build``."""
+        from sentencepiece import SentencePieceProcessor  # here because it is for these vocabularies alone
+
         try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            self._processor = SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
-            raise InputError("a SentencePiece model that does not load", remedy="build the vocabulary again") from error
+            raise InputError("a SentencePiece model that does not load", remedy=_REMEDY) from error
         self._model = model
         self._byte_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(_NUM_BYTES)]
         self._end_id = self._processor.piece_to_id(END_OF_WORD)
         if not all(self._processor.is_byte(index) for index in self._byte_ids):
-            raise InputError(
-                "a SentencePiece model without byte fallback", remedy="build the vocabulary with `treelm` itself"
-            )
+            raise InputError("a SentencePiece model without byte fallback", remedy=_REMEDY)
 
     @classmethod
     def build(
         cls, counts: FormCounts, *, max_size: int, min_count: int = 1, model: SubwordModel = "unigram"
     ) -> SubwordVocabulary:
         """Train exactly ``max_size`` tokens (256 of them bytes) on the forms that occur ``min_count`` times."""
+        from sentencepiece import SentencePieceTrainer
+
         written = io.BytesIO()
         try:
-            sentencepiece.SentencePieceTrainer.train(
+            SentencePieceTrainer.train(
                 sentence_iterator=_weighted_forms(counts, min_count),
                 model_writer=written,
                 input_format="tsv",
@@ -138,9 +140,9 @@ class SubwordVocabulary(Vocabulary):
             for index in range(len(vocabulary)):
                 vocabulary.token(index)
         except binascii.Error as error:
-            raise InputError("a SentencePiece model that is not base64", remedy="build the vocabulary again") from error
+            raise InputError("a SentencePiece model that is not base64", remedy=_REMEDY) from error
         except UnicodeDecodeError as error:
-            raise InputError("a SentencePiece model with half a piece", remedy="build the vocabulary again") from error
+            raise InputError("a SentencePiece model with half a piece", remedy=_REMEDY) from error
         return vocabulary
 
 

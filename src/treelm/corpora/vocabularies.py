@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from treelm.configs import Size, configuration
-from treelm.corpora.affix_vocabulary import AffixVocabulary
 from treelm.corpora.character_vocabulary import CharacterVocabulary
+from treelm.corpora.subword_vocabulary import SubwordVocabulary
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fingerprint_of
-from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
+from treelm.corpora.word_vocabulary import AffixVocabulary, Unknown, WordVocabulary
 from treelm.errors import InputError
 from treelm.io.atomic import open_atomic
 from treelm.io.json import read_json
-
-if TYPE_CHECKING:
-    from treelm.corpora.subword_vocabulary import SubwordVocabulary
 
 Kind = Literal["word", "character", "subword", "tokenizer", "affixes", "saved"]
 FILE_NAME = "vocabulary.json"
@@ -83,22 +79,20 @@ def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary
     """
     if not len(counts.forms):
         raise InputError("a vocabulary from no words at all", remedy="give training data with words")
-    if config.kind == "character":
-        return CharacterVocabulary.build(counts, min_count=config.min_count, max_size=config.max_size)
-    if config.kind == "saved":
-        file = Path(str(config.file))
-        return load_vocabulary(file / FILE_NAME if file.is_dir() else file)
-    if config.file is not None:
-        return TokenizerVocabulary.read(Path(config.file))
-    if config.kind == "subword":
-        assert config.max_size is not None  # checked by the configuration
-        return _subword_vocabulary().build(
-            counts, min_count=config.min_count, max_size=config.max_size, model=config.subword_model
-        )
-    if config.kind == "affixes":
-        rows = config.affix_rows
-        return AffixVocabulary.build(counts, min_count=config.min_count, max_size=config.max_size, num_rows=rows)
-    return WordVocabulary.build(counts, min_count=config.min_count, max_size=config.max_size, unknown=config.unknown)
+    limits: dict[str, Any] = {"min_count": config.min_count, "max_size": config.max_size}
+    match config.kind:
+        case "saved":
+            file = Path(str(config.file))
+            return load_vocabulary(file / FILE_NAME if file.is_dir() else file)
+        case "tokenizer":
+            return TokenizerVocabulary.read(Path(str(config.file)))
+        case "character":
+            return CharacterVocabulary.build(counts, **limits)
+        case "subword":
+            return SubwordVocabulary.build(counts, **limits, model=config.subword_model)
+        case "affixes":
+            return AffixVocabulary.build(counts, **limits, num_rows=config.affix_rows)
+    return WordVocabulary.build(counts, **limits, unknown=config.unknown)
 
 
 def vocabulary_from_json(content: Any, *, where: str | None = None) -> Vocabulary:
@@ -109,25 +103,15 @@ def vocabulary_from_json(content: Any, *, where: str | None = None) -> Vocabular
     except (KeyError, TypeError) as error:
         raise InputError("not a vocabulary", where=where, remedy=remedy) from error
     try:
-        vocabulary: Vocabulary = kind().from_json(content)
+        return kind.from_json(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         found = error.found if isinstance(error, InputError) else f"{content['kind']} vocabulary with missing parts"
         raise InputError(found, where=where, remedy=remedy) from error
-    return vocabulary
 
 
-def _subword_vocabulary() -> type[SubwordVocabulary]:
-    from treelm.corpora.subword_vocabulary import SubwordVocabulary  # here because SentencePiece is for these alone
-
-    return SubwordVocabulary
-
-
-_CLASSES: dict[str, Callable[[], type[Any]]] = {
-    "word": lambda: WordVocabulary,
-    "character": lambda: CharacterVocabulary,
-    "subword": _subword_vocabulary,
-    "tokenizer": lambda: TokenizerVocabulary,
-    "affixes": lambda: AffixVocabulary,
+_CLASSES = {
+    one.kind: one
+    for one in (WordVocabulary, AffixVocabulary, CharacterVocabulary, SubwordVocabulary, TokenizerVocabulary)
 }
 
 

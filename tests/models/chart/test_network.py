@@ -14,12 +14,12 @@ import torch
 from tests.models.chart import plain
 from tests.models.chart.test_gold import LABELS, draw_tree
 from tests.systems import small_recipe
-from treelm.corpora.affix_vocabulary import AffixVocabulary
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import FormCounts
+from treelm.corpora.word_vocabulary import AffixVocabulary
 from treelm.errors import InputError
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.network import ChartParser
