@@ -295,11 +295,6 @@ def _about_trees(corpus: str, name: str, path: Path, format: Format) -> tuple[st
     return () if parser is None else (f"{told}: {_AGAINST} those",)
 
 
-def concerns_gold_trees(note: str) -> bool:
-    """Tell whether a note of a result says what trees its F1 is against."""
-    return _AGAINST in note
-
-
 def _choose_builder(lm: LanguageModel, builder: str | None) -> tuple[str, ...]:
     """Set the way of building trees, for a system that has a choice; returns the note that tells it."""
     known = lm.tree_builders if has(lm, Parser) else {}

@@ -13,10 +13,9 @@ from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, analysis, bare,
 from treelm.errors import InputError
 from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics
-from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.evaluation.syntaxgym.results import references
 from treelm.figures.report.findings import findings
-from treelm.figures.report.page import report_page, with_shown_names, write_report
+from treelm.figures.report.page import report_page, write_report
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SECTIONS = ["figures", "training", "syntaxgym", "pairs", "reading", "garden-paths", "sentence-1"]
@@ -114,12 +113,6 @@ def test_the_table_has_the_figures_of_every_run(page: Page) -> None:
         assert cells.count(f"{100 * row.syntaxgym.circuits['Agreement']:.1f}") >= 2, "in the table, and beside its bar"
 
 
-def test_the_note_on_gum_s_trees_stands_beside_every_f1(page: Page) -> None:
-    assert page.text_of("sup") == ["†"] * len(SYSTEMS)
-    notes = "".join(text for tag, text in page.texts if tag == "li")
-    assert f"† {GUM_NOTES['brackets']}" in notes
-
-
 def test_curves_have_the_perplexity_of_words_at_every_judgement(page: Page) -> None:
     tips = page.text_of("title")
     assert "rnng: 665.0 after 1 epochs (step 10)" in tips
@@ -195,8 +188,8 @@ def test_systems_without_trees_or_words_are_left_out_of_those_pictures() -> None
     classes = [attributes.get("class") for tag, attributes in page.elements if tag == "svg"]
     assert classes.count("tree") == 2, "the file's, and one system's"
     tips = [attributes.get("title") or "" for tag, attributes in page.elements if tag == "td"]
-    assert not [tip for tip in tips if tip.startswith("rnng (rnng-demo), ")]
-    assert "rnng (other), think: 8.2" in tips
+    assert not [tip for tip in tips if tip.startswith("rnng, ")]
+    assert "other, think: 8.2" in tips
 
 
 def test_surprisals_under_given_trees_are_not_called_those_given_the_words_before() -> None:
@@ -248,19 +241,6 @@ def test_nothing_to_show_is_a_user_error() -> None:
         report_page(Comparison(runs=()))
 
 
-def test_models_are_called_by_their_systems_and_the_runs_stand_at_the_foot(page: Page, text: str) -> None:
-    assert "rnng-demo" not in text.replace("runs/rnng-demo", "")
-    assert "runs/rnng-demo" in page.text_of("code")
-    two = replace(full().runs[1], name="large", search="beam 1/1/1")
-    shown = report_page(Comparison(runs=(*full().runs[:2], two), notes=("beam 1/1/1: large", "a note")))
-    notes = Page(shown).text_of("li")
-    assert "beam 1/1/1: som (large)" in notes
-    assert "beam 1/1/1: large" not in notes
-    assert "a note" in notes
-    heads = {text.strip() for text in Page(shown).text_of("th")}
-    assert {"rnng", "som (som-demo)", "som (large)"} <= heads
-
-
 def test_the_best_of_a_column_is_bold_among_rows_that_compare(page: Page) -> None:
     assert page.text_of("strong").count("≤ 90.0") == 1
     first, second, third = (replace(row, sentences=()) for row in full().runs[:3])
@@ -273,7 +253,7 @@ def test_the_best_of_a_column_is_bold_among_rows_that_compare(page: Page) -> Non
 
 def test_two_sentences_say_what_was_found() -> None:
     first, second, third = full().runs[:3]
-    found = findings(ComparisonFrame.of(with_shown_names(Comparison(runs=(second, first, third)))))
+    found = findings(ComparisonFrame.of(Comparison(runs=(second, first, third))))
     assert found == [
         "Of 3 models, rnng has the lowest perplexity: ≤ 90.0, before som with 127.0.",
         "In tests of syntax, rnng leads 3 models (SG score): 44.4, before som with 31.5; to the constituency trees, "
@@ -291,8 +271,12 @@ def seeds_of(name: str, perplexities: list[float]) -> list[RunMetrics]:
 
 
 def test_seeds_have_a_mean_with_its_interval_which_is_what_compares() -> None:
-    rows = (*seeds_of("som", [100.0, 110.0, 120.0]), *seeds_of("lstm", [99.0, 131.0, 130.0]), run("x", "ngram", 115.0))
-    comparison = with_shown_names(Comparison(runs=rows))
+    rows = (
+        *seeds_of("som", [100.0, 110.0, 120.0]),
+        *seeds_of("lstm", [99.0, 131.0, 130.0]),
+        run("ngram", "ngram", 115.0),
+    )
+    comparison = Comparison(runs=rows)
     half = 4.303 * 10 / 3**0.5
     sentence = findings(ComparisonFrame.of(comparison))[0]
     assert sentence.startswith("Of 3 models, som has the lowest perplexity: 110.0 ±")
@@ -301,12 +285,10 @@ def test_seeds_have_a_mean_with_its_interval_which_is_what_compares() -> None:
     assert f"110.0 ± {half:.1f}" in page.text_of("strong")
     assert "99.0" not in page.text_of("strong"), "one seed of a worse model"
     assert "som, mean of 3 seeds" in page.text_of("th")
-    both = findings(ComparisonFrame.of(with_shown_names(Comparison(runs=rows[:-1]))))[0]
+    both = findings(ComparisonFrame.of(Comparison(runs=rows[:-1])))[0]
     assert both.endswith("over 3 seeds, and these intervals overlap.")
     others = [replace(row, recipe="") for row in rows]
-    assert "seeds" not in "".join(findings(ComparisonFrame.of(with_shown_names(Comparison(runs=tuple(others)))))), (
-        "not known to be seeds"
-    )
+    assert "seeds" not in "".join(findings(ComparisonFrame.of(Comparison(runs=tuple(others))))), "not known to be seeds"
 
 
 def test_joint_losses_have_an_axis_of_their_own(page: Page) -> None:

@@ -155,7 +155,7 @@ SYSTEMS = ("rnng", "som", "prpn", "on-lstm", "palm", "lstm", "ngram", "shift-red
 def full() -> Comparison:
     """Nine runs, more than there are colours."""
     rows = [
-        replace(run(f"{system}-demo", system, 90.0 + 37 * number), sentences=(analysis(shift=number / 2),))
+        replace(run(system, system, 90.0 + 37 * number), sentences=(analysis(shift=number / 2),))
         for number, system in enumerate(SYSTEMS)
     ]
     return Comparison(runs=tuple(rows), notes=(GUM_NOTES["brackets"], f"a note with {HOSTILE}"))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.compare import display_names, hardly_trained, notes_on
+from treelm.evaluation.comparison.compare import hardly_trained
 from treelm.evaluation.comparison.frame import ComparisonFrame
-from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
+from treelm.evaluation.comparison.metrics import Comparison
 from treelm.figures.report.findings import findings
 from treelm.figures.report.human import garden_path_section, reading_section
 from treelm.figures.report.results import table_section, training_section
@@ -42,10 +41,10 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
     """The page as text. Raises ``InputError`` for a comparison without runs."""
     if not comparison.runs:
         raise InputError("a comparison without runs", remedy="compare at least one")
-    comparison = with_shown_names(comparison)
+    names = [row.name for row in comparison.runs]
     frame = ComparisonFrame.of(comparison)
     return page_of(
-        title or _title(comparison),
+        title or (f"One model: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side"),
         _summary(comparison),
         list(_sections(comparison, frame)),
         findings=findings(frame),
@@ -62,28 +61,6 @@ def _sections(comparison: Comparison, frame: ComparisonFrame) -> Iterator[Sectio
         if found is not None:
             yield found
     yield from sentence_sections(comparison)
-
-
-def with_shown_names(comparison: Comparison) -> Comparison:
-    """The comparison with its models called by their systems, and by their runs too where several are of one system.
-
-    Notes say the new names.
-    """
-    names = display_names([(row.system, row.name) for row in comparison.runs])
-    rows = tuple(_named(row, name) for row, name in zip(comparison.runs, names, strict=True))
-    before = set(notes_on(comparison.runs))
-    others = [note for note in comparison.notes if note not in before]
-    return replace(comparison, runs=rows, notes=(*notes_on(rows), *others))
-
-
-def _named(row: RunMetrics, name: str) -> RunMetrics:
-    reading = row.reading and replace(row.reading, gain=replace(row.reading.gain, name=name))
-    return replace(row, name=name, reading=reading)
-
-
-def _title(comparison: Comparison) -> str:
-    names = [row.name for row in comparison.runs]
-    return f"One model: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side"
 
 
 def _summary(comparison: Comparison) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import chain, count
 from typing import Any
 
 from treelm.evaluation.comparison.frame import TABLES, ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
-from treelm.evaluation.evaluate import concerns_gold_trees
 from treelm.evaluation.intervals import CONFIDENCE
 from treelm.evaluation.tables import Table
 from treelm.figures.charts import Axes, Point, for_both_widths, line_chart
@@ -18,29 +16,17 @@ from treelm.figures.svg import Drawing
 
 Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
-SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}", "\N{SECTION SIGN}")
-"""Signs beside every F1 that point to the note on its gold trees; after them come numbers."""
 
 
 def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
     """A table for each group of columns, what the columns are, and the notes."""
-    on_trees = filter(concerns_gold_trees, comparison.notes)
-    signs = dict(zip(on_trees, chain(SIGNS, map(str, count(1))), strict=False))
-    by_run = ["".join(signs[note] for note in row.notes if note in signs) for row in comparison.runs]
-    tables = []
-    for title in TABLES:
-        if columns := frame.shown(title):
-            found = [
-                [sign if "_f1" in one.name and frame.data[one.name][row] is not None else "" for one in columns]
-                for row, sign in enumerate(by_run)
-            ]
-            tables.append((frame.table(columns, title=title), found))
-    legend, *known = frame.legend
-    notes = [f"{legend} Bold: the best of each column, among rows that compare."]
+    tables = [frame.table(columns, title=title) for title in TABLES if (columns := frame.shown(title))]
+    legend, *notes = frame.legend
+    about = [f"{legend} Bold: the best of each column, among rows that compare."]
     if len(set(frame.seeds)) < len(frame.seeds):
-        notes.append(f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t).")
-    notes += [f"{signs[note]} {note}" if note in signs else note for note in known]
-    return section("figures", "Figures", template="tables", tables=tables, notes=notes, num_runs=len(by_run))
+        about.append(f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t).")
+    num_runs = len(comparison.runs)
+    return section("figures", "Figures", template="tables", tables=tables, notes=[*about, *notes], num_runs=num_runs)
 
 
 def training_section(comparison: Comparison) -> Section | None:
