@@ -84,7 +84,7 @@ def test_words_as_a_function_cuts_them_have_the_sums_of_the_models_own_words() -
     expected = [log_probs[0], log_probs[1:3].sum(), log_probs[3:5].sum(), log_probs[5]]
     assert [word for word, _ in row] == ["the", "dog's", "moon.", "</s>"]
     assert [value for _, value in row] == pytest.approx([-float(value) for value in expected])
-    with pytest.raises(InputError, match="part of a word"):
+    with pytest.raises(InputError, match="a part of a word"):
         Scorer(lm).word_score_tokenized(text, lambda text: ["the", "dog", "'s", "moon."])
     with pytest.raises(InputError, match="not in"):
         scorer.word_score_tokenized(text, lambda text: text.upper().split())

@@ -12,14 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from treelm.corpora.tokens import BLANKS, Tokenisation
+from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
 from treelm.errors import InputError
-from treelm.inference.adapters import ScoredLine, lines_of, score_lines, token_ids
+from treelm.inference.adapters import Line, score_lines, token_ids
 from treelm.inference.loading import load
 from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.layers.devices import DeviceName
 
-_NO_HARNESS, _INSTALL = "the evaluation harness is not installed", "pip install 'treelm[lm-eval]'"
 _MOST_TOKENS = 256  # of a generated continuation, where a task names no limit
 
 
@@ -70,16 +69,16 @@ class Answers:
         """
         return [self._generate(str(context), settings) for context, settings in (one.args for one in requests)]
 
-    def _score(self, texts: Sequence[str]) -> list[list[ScoredLine]]:
-        found: list[list[ScoredLine]] = []
+    def _score(self, texts: Sequence[str]) -> list[list[Line]]:
+        found: list[list[Line]] = []
         for start in range(0, len(texts), self._group_size):
             found.extend(score_lines(self.model, texts[start : start + self._group_size], self._how))
         return found
 
-    def _is_greedy(self, lines: Sequence[ScoredLine], start: int, end: int) -> bool:
+    def _is_greedy(self, lines: Sequence[Line], start: int, end: int) -> bool:
         """Tell whether every token that counts between two places of a text is the likeliest there."""
         for line in lines:
-            tokens = token_ids(self.model, line)
+            tokens = token_ids(self.model, line.words)
             counts = [bool(place > start) for place in line.token_ends]
             tokens.append(len(self.model.vocabulary))
             counts.append(start < line.line_end <= end)
@@ -98,9 +97,8 @@ class Answers:
         stops = [until] if isinstance(until, str) else list(until)
         state = self.model.start(1)
         *_, last = ("", *context.split("\n"))
-        for line in lines_of(last, self._how):
-            for token in token_ids(self.model, line):
-                state = self.model.extend_tokens(state, [token])
+        for token in token_ids(self.model, words_of(last, self._how)):
+            state = self.model.extend_tokens(state, [token])
         text = "" if not last or last[-1] in BLANKS else " "
         pieces = list[int]()
         for _ in range(int(settings.get("max_gen_toks", _MOST_TOKENS))):
@@ -130,21 +128,10 @@ def register() -> None:
 
     Its arguments are ``run`` and those of ``Answers``. Raises ``InputError`` if the harness is not installed.
     """
-    try:
-        from lm_eval.api.registry import register_model
-    except ImportError:
-        raise InputError(_NO_HARNESS, remedy=_INSTALL) from None
-    base = _harness_class()
+    model = _harness_class()
+    from lm_eval.api.registry import register_model
 
-    class Registered(base):  # type: ignore[valid-type, misc]
-        """The model of a run, as the harness makes it from texts of the command line."""
-
-        def __init__(self, run: str, device: DeviceName | None = None, **options: Any) -> None:
-            """Load a run; other options of the harness, such as sizes of batches, mean nothing here."""
-            own = {name: value for name, value in options.items() if name in ("tokenisation", "group_size", "greedy")}
-            super().__init__(load(run, device=device or "cpu"), **own)
-
-    register_model("treelm")(Registered)
+    register_model("treelm")(model)
 
 
 def harness_model(run: str | Path | LanguageModel, **options: Any) -> Any:
@@ -152,18 +139,30 @@ def harness_model(run: str | Path | LanguageModel, **options: Any) -> Any:
 
     ``options`` are those of ``Answers``. Raises ``InputError`` if the harness is not installed.
     """
-    build = _harness_class()
-    return build(run if isinstance(run, LanguageModel) else load(run), **options)
+    return _harness_class()(run, **options)
 
 
 def _harness_class() -> Any:
     try:
         from lm_eval.api.model import LM
     except ImportError:
-        raise InputError(_NO_HARNESS, remedy=_INSTALL) from None
+        found = "the evaluation harness is not installed"
+        raise InputError(found, remedy="pip install 'treelm[lm-eval]'") from None
 
     class TreelmLM(Answers, LM):  # type: ignore[misc]
         """Subclass of the harness's own model class, answering as ``Answers``."""
+
+        def __init__(
+            self,
+            run: str | Path | LanguageModel,
+            device: DeviceName | None = None,
+            batch_size: Any = None,
+            max_batch_size: Any = None,
+            **options: Any,
+        ) -> None:
+            """Load a run; sizes of batches, which the harness gives, mean nothing here."""
+            lm = run if isinstance(run, LanguageModel) else load(run, device=device or "cpu")
+            super().__init__(lm, **options)
 
         @property
         def tokenizer_name(self) -> str:
