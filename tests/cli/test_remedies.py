@@ -27,9 +27,8 @@ OF_OTHERS = {
     "papers/data.py": {"--data"},  # of treelm reproduce
     "evaluation/human/natural_stories.py": {"--data"},  # of treelm reading, as that of the next one
     "evaluation/human/ucl.py": {"--data"},
-    "explorer/server.py": {"--max-seconds"},  # of treelm explore, as those of the next two
-    "explorer/serving.py": {"--port"},
-    "explorer/text.py": {"--max-seconds", "--max-words"},
+    "explorer/server.py": {"--max-seconds", "--port"},  # of treelm explore, as those of the next one
+    "explorer/reading.py": {"--max-seconds", "--max-words"},
     "figures/report/sentences.py": {"--narrowest"},  # properties of a style sheet, also the next ones
     "figures/report/surprisals.py": {"--words", "--most", "--bits"},
 }

@@ -51,8 +51,8 @@ def main(arguments: list[str]) -> int:
         raise InputError(f"{' and '.join(missing)} not installed", remedy='pip install "treelm[explore]"')
     import torch
 
-    from treelm.explorer.serving import serve
-    from treelm.explorer.text import Limits
+    from treelm.explorer.reading import Limits
+    from treelm.explorer.server import serve
 
     limits = Limits(
         max_words=options.max_words, max_seconds=options.max_seconds, split_sentences=options.split_sentences

@@ -8,8 +8,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import treelm
-from treelm.explorer.reading import Look, Reader
-from treelm.explorer.text import Limits
+from treelm.explorer.reading import Limits, Look, Reader
 from treelm.figures import svg
 from treelm.figures.report.sentences import drawn_analyses
 from treelm.figures.report.templates import render

@@ -1,16 +1,18 @@
-"""The server of the page: a few addresses below a token, on this machine alone."""
+"""The server of the page: a few addresses below a token, on a port of this machine alone, until Ctrl-C."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import secrets
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
@@ -20,8 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from treelm.errors import InputError
 from treelm.explorer.files import Reading, picture, surprisal_table
 from treelm.explorer.page import cards_of, page, script, style
-from treelm.explorer.reading import Reader, Words
-from treelm.explorer.text import Limits, sentences_of
+from treelm.explorer.reading import Limits, Reader, Words, sentences_of
 from treelm.failures import explain
 from treelm.io.json import json_text
 
@@ -29,17 +30,19 @@ Event = dict[str, Any]
 Put = Callable[[Event], Awaitable[None]]
 
 _MAX_BYTES = 1 << 17
-_HEADERS = {
-    "cache-control": "no-store",
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
-        "img-src blob: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_HOST = "127.0.0.1"
+_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+        b"img-src blob: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,13 +112,16 @@ class Explorer:
         """Let a model read the sentence in view, look, and read the others."""
         try:
             async with self._explaining():
-                await self._read_sentence(number, reader, asked, asked.sentence, put)
-                words = asked.words[: asked.num_read]
-                cards = cards_of(await reader.look(words), reader.name, number, words)
-                await put({"event": "look", "run": number, "cards": cards})
-                for sentence in range(len(asked.sentences)):
-                    if sentence != asked.sentence:
-                        await self._read_sentence(number, reader, asked, sentence, put)
+                for sentence in sorted(range(len(asked.sentences)), key=lambda one: one != asked.sentence):
+                    words = asked.sentences[sentence]
+                    for place in range(len(words)):
+                        step = await reader.step(words[: place + 1])
+                        values = {"bits": step.surprisal_bits, "unknown": step.unknown_class}
+                        await put({"event": "word", "run": number, "sentence": sentence, "word": place, **values})
+                    if sentence == asked.sentence:
+                        words = words[: asked.num_read]
+                        cards = cards_of(await reader.look(words), reader.name, number, words)
+                        await put({"event": "look", "run": number, "cards": cards})
         except InputError as error:
             await put({"event": "refused", "run": number, "message": str(error)})
 
@@ -135,13 +141,6 @@ class Explorer:
             raise
         except Exception as error:
             raise explain(error, "explore") from error
-
-    async def _read_sentence(self, number: int, reader: Reader, asked: Asked, sentence: int, put: Put) -> None:
-        words = asked.sentences[sentence]
-        for place in range(len(words)):
-            step = await reader.step(words[: place + 1])
-            values = {"bits": step.surprisal_bits, "unknown": step.unknown_class}
-            await put({"event": "word", "run": number, "sentence": sentence, "word": place, **values})
 
     async def read(self, request: Request) -> Response:
         """Answer with the stream of events."""
@@ -211,32 +210,66 @@ def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIAp
         ClientDisconnect: lambda _, error: Response(status_code=400),
         Exception: lambda _, error: PlainTextResponse(str(explain(error, "explore")), status_code=500),
     }
-    return _OnlyHere(Starlette(routes=[Mount("/{token}", routes=routes)], exception_handlers=handlers), token)
+    return _guarded(Starlette(routes=[Mount("/{token}", routes=routes)], exception_handlers=handlers), token)
 
 
-class _OnlyHere:
-    """Lets in who knows the token and calls this machine by its own name, so that no other site's page gets in."""
+def _guarded(app: ASGIApp, token: str) -> ASGIApp:
+    """Let in who knows the token and calls this machine by its own name, so that no other site's page gets in."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        """Stand before a program."""
-        self._app, self._token = app, token
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                ours = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-                message = {**message, "headers": [*message["headers"], *ours]}
+                message = {**message, "headers": [*message["headers"], *_HEADERS]}
             await send(message)
 
         given = scope["path"].split("/")[1]
         host = dict(scope["headers"]).get(b"host", b"").rpartition(b":")[0]
-        is_known = secrets.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
-        app = self._app if is_known and host in (b"127.0.0.1", b"localhost") else PlainTextResponse("not found", 404)
-        await app(scope, receive, send_with_headers)
+        is_known = secrets.compare_digest(given.encode("utf-8", "replace"), token.encode())
+        is_let_in = is_known and host in (b"127.0.0.1", b"localhost")
+        await (app if is_let_in else PlainTextResponse("not found", 404))(scope, receive, send_with_headers)
+
+    return answer
+
+
+def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, ready: Callable[[str], None]) -> None:
+    """Serve the page until Ctrl-C or SIGTERM. ``ready`` is called with its address once a browser may open it.
+
+    Raises ``InputError`` for a port that is not free.
+    """
+    config = uvicorn.Config(
+        application(readers, limits, token),
+        log_level="critical",
+        access_log=False,  # it would print the token
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+        server_header=False,
+    )
+    with _bound(port) as listening:
+        for reader in readers:
+            reader.warm_up()
+        ready(f"http://{_HOST}:{listening.getsockname()[1]}/{token}/")
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            pass  # how it is ended
+        finally:
+            for reader in readers:
+                reader.close()
+
+
+def _bound(port: int) -> socket.socket:
+    """A port of this machine alone on which browsers may call from now on; 0: any that is free."""
+    if not 0 <= port < 1 << 16:
+        raise InputError(f"--port {port}", remedy="give one from 1 to 65535, or 0 for any that is free")
+    listening = socket.socket()
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((_HOST, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise InputError(f"port {port} cannot be used: {error.strerror}", remedy="give another --port") from error
+    return listening
