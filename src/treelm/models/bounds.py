@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,6 @@ def parts_of(corpus: PreparedCorpus) -> Iterator[tuple[NDArray[np.int64], NDArra
 
 class InventoryConfig(ABC):
     """A config with lists, of labels or tags, that are found in the training data where none are given."""
-
-    inventories: ClassVar[tuple[str, ...]]
-    """Names of the fields that are such lists."""
 
     @abstractmethod
     def taken_from(self, corpus: PreparedCorpus) -> Self:
@@ -74,5 +71,5 @@ class BoundedConfig(ABC):
             if (values > bound).any():
                 index = int((values > bound).argmax())
                 found = f"this tree needs {name} = {values[index]}, the model has {bound}"
-                remedy = f"in [model] raise {name} or bounds_margin, whichever is there, or leave it out"
+                remedy = f"in [model] raise {name} or bounds_margin, whichever is there, or remove this sentence"
                 raise InputError(found, where=corpus.where(index), remedy=remedy)

@@ -60,24 +60,18 @@ def shard_rows(num_rows: int, shard: int, num_shards: int) -> slice:
 
 
 def _sentences(batch: SentenceBatch, part: slice) -> SentenceBatch:
-    tokens, token_offsets = _cut(batch.tokens, batch.token_offsets, part)
-    actions, action_offsets = batch.actions, batch.action_offsets
-    if actions is not None and action_offsets is not None:
-        actions, action_offsets = _cut(actions, action_offsets, part)
-    preceding, preceding_offsets = batch.preceding, batch.preceding_offsets
-    if preceding is not None and preceding_offsets is not None:
-        preceding, preceding_offsets = _cut(preceding, preceding_offsets, part)
-    return SentenceBatch(
-        tokens=tokens,
-        token_offsets=token_offsets,
-        num_words=batch.num_words[part],
-        actions=actions,
-        action_offsets=action_offsets,
-        tags=batch.tags if batch.tags is None else _cut(batch.tags, offsets_of(batch.num_words), part)[0],
-        preceding=preceding,
-        preceding_offsets=preceding_offsets,
-        names=batch.names[part],
-    )
+    changes: dict[str, Any] = {"num_words": batch.num_words[part], "names": batch.names[part]}
+    for name, offsets_name in (
+        ("tokens", "token_offsets"),
+        ("actions", "action_offsets"),
+        ("preceding", "preceding_offsets"),
+    ):
+        values, offsets = getattr(batch, name), getattr(batch, offsets_name)
+        if values is not None:
+            changes[name], changes[offsets_name] = _cut(values, offsets, part)
+    if batch.tags is not None:
+        changes["tags"], _ = _cut(batch.tags, offsets_of(batch.num_words), part)
+    return replace(batch, **changes)
 
 
 def _rows(batch: StreamBatch, part: slice, ends_word: NDArray[np.bool_]) -> StreamBatch:

@@ -165,4 +165,6 @@ class ProcessGroup:
         except RuntimeError as error:  # the kinds that backends raise have no common name
             if is_out_of_memory(error):
                 raise
-            raise ProcessLost(self._timeout_minutes) from error
+            waited = f"has not answered for {self._timeout_minutes:g} minutes"
+            remedy = "resume to continue from the last checkpoint"
+            raise ProcessLost(f"another process of the run has ended, or {waited}; {remedy}") from error

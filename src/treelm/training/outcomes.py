@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar
 
 
@@ -22,27 +20,20 @@ class ProcessLost(Exception):
 
     exit_code: ClassVar[int] = 71  # EX_OSERR
 
-    def __init__(self, timeout_minutes: float) -> None:
-        """Say how long was waited at most."""
-        super().__init__(
-            f"another process of the run has ended, or has not answered for {timeout_minutes:g} minutes; "
-            "resume to continue from the last checkpoint"
-        )
-
 
 class NonFiniteError(Exception):
     """A loss, gradient or weight is infinite or not a number. The update was not made and nothing was saved."""
 
     exit_code: ClassVar[int] = 65  # EX_DATAERR
 
-    def __init__(self, what: str, *, step: int, names: Sequence[str] = ()) -> None:
+    def __init__(self, what: str, step: int, names: tuple[str, ...] = ()) -> None:
         """Say what is not finite, at which step, and in which sentences (``file:line``)."""
-        self.what, self.step, self.names = what, step, tuple(names)
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        batch = f" in a batch of {len(names)} sentences ({shown})" if names else ""
-        remedy = "start again with a lower learning_rate or gradient_clip, or in precision fp32"
-        super().__init__(f"step {step}: {what}{batch}; no update was made, {remedy}")
+        super().__init__(what, step, names)  # which is how it travels between processes
+        self.what, self.step, self.names = what, step, names
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes."""
-        return partial(NonFiniteError, self.what, step=self.step, names=self.names), ()
+    def __str__(self) -> str:
+        """One line with a remedy."""
+        shown = ", ".join(self.names[:3]) + (f" and {len(self.names) - 3} more" if len(self.names) > 3 else "")
+        batch = f" in a batch of {len(self.names)} sentences ({shown})" if self.names else ""
+        remedy = "start again with a lower learning_rate or gradient_clip, or in precision fp32"
+        return f"step {self.step}: {self.what}{batch}; no update was made, {remedy}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -18,8 +18,6 @@ from treelm.models.chart.plan import chains_of
 @configuration
 class ChartConfig(InventoryConfig):
     """Sizes, dropout and decoding. Raises ``InputError`` for values that make no network."""
-
-    inventories: ClassVar[tuple[str, ...]] = ("chains", "tags")
 
     embedding_size: Size = 112
     """Size of the vector of a token; a word's vector is the sum of those of its tokens."""

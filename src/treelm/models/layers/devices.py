@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -58,14 +58,18 @@ def plan_to_device(plan: Plan, device: torch.device) -> Plan:
     if device.type == "cpu":
         return plan
     by_type: dict[torch.dtype, list[Tensor]] = {}
-    for tensor in _tensors(plan):
+
+    def collect(tensor: Tensor) -> Tensor:
         by_type.setdefault(tensor.dtype, []).append(tensor)
+        return tensor
+
+    _mapped(plan, collect)
     moved: dict[int, Tensor] = {}
     for tensors in by_type.values():
         flat = _copied(torch.cat([tensor.reshape(-1) for tensor in tensors]), device)
         pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
         moved.update({id(old): new.view(old.shape) for old, new in zip(tensors, pieces, strict=True)})
-    exchanged: Plan = _exchanged(plan, moved)
+    exchanged: Plan = _mapped(plan, lambda tensor: moved[id(tensor)])
     return exchanged
 
 
@@ -74,21 +78,6 @@ def _copied(tensor: Tensor, device: torch.device) -> Tensor:
         return tensor.to(device)
     # Torch keeps pinned memory until the copy is done, and then for the next copy.
     return tensor.pin_memory().to(device, non_blocking=True)
-
-
-def _tensors(plan: Any) -> Iterator[Tensor]:
-    if isinstance(plan, Tensor):
-        yield plan
-    else:
-        for part in _parts(plan):
-            yield from _tensors(part)
-
-
-def _parts(plan: Any) -> Iterator[Any]:
-    if is_dataclass(plan):
-        yield from (getattr(plan, one.name) for one in fields(plan))
-    elif _may_hold_tensors(plan):
-        yield from plan
 
 
 def _may_hold_tensors(plan: Any) -> bool:
@@ -100,14 +89,15 @@ def _may_hold_tensors(plan: Any) -> bool:
     return isinstance(plan[0], Tensor) or is_dataclass(plan[0]) or _may_hold_tensors(plan[0])
 
 
-def _exchanged(plan: Any, moved: dict[int, Tensor]) -> Any:
+def _mapped(plan: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A plan with a function of each of its tensors in its place."""
     if isinstance(plan, Tensor):
-        return moved[id(plan)]
+        return change(plan)
     if is_dataclass(plan) and not isinstance(plan, type):
-        return replace(plan, **{one.name: _exchanged(getattr(plan, one.name), moved) for one in fields(plan)})
+        return replace(plan, **{one.name: _mapped(getattr(plan, one.name), change) for one in fields(plan)})
     if not _may_hold_tensors(plan):
         return plan
-    parts = [_exchanged(part, moved) for part in plan]
+    parts = [_mapped(part, change) for part in plan]
     return type(plan)(*parts) if hasattr(plan, "_fields") else type(plan)(parts)
 
 

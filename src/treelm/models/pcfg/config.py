@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -55,8 +55,6 @@ class NeuralPCFGConfig:
 @configuration
 class TreebankPCFGConfig(InventoryConfig):
     """How a treebank is counted, and how trees are chosen. Raises ``InputError`` for values that make no grammar."""
-
-    inventories: ClassVar[tuple[str, ...]] = ("tags",)
 
     history: Number = 1
     """Children before it that a child depends on: horizontal Markovisation."""
