@@ -1,12 +1,11 @@
 import io
 import json
-import math
 
 from rich.console import Console
 
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import parse_bracketing
-from treelm.evaluation.perplexity import LikelihoodSums, perplexity
+from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.report import EvaluationResult, as_table
 from treelm.evaluation.span_protocols import PLAIN, WSJ10, score_spans
 from treelm.evaluation.trivial_baselines import trivial_baselines
@@ -17,14 +16,6 @@ NOTE = "the trees of this corpus are parser output over gold tags"
 
 
 def result(split: str, *, is_lower_bound: bool = True) -> EvaluationResult:
-    sums = LikelihoodSums(
-        tokens_nats=5 * math.log(8),
-        end_nats=math.log(8),
-        num_sentences=1,
-        num_words=5,
-        num_tokens=5,
-        is_lower_bound=is_lower_bound,
-    )
     return EvaluationResult(
         system="toy",
         split=split,
@@ -32,7 +23,7 @@ def result(split: str, *, is_lower_bound: bool = True) -> EvaluationResult:
         num_words=5,
         num_skipped=2,
         unknown_labels={"FRAG": 3},
-        perplexities=(perplexity(sums),),
+        perplexities=(Perplexity(total_bits=18.0, num_units=6, is_upper_bound=is_lower_bound),),
         bracketing=(score_bracketings(GOLD, PREDICTED),),
         spans=(score_spans(GOLD, PREDICTED, WSJ10), score_spans(GOLD, PREDICTED, PLAIN)),
         baselines=tuple(trivial_baselines(GOLD, WSJ10, num_seeds=1)),

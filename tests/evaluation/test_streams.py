@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +16,11 @@ from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.evaluation.streams import (
-    CacheConfig,
-    StreamProtocol,
-    num_characters,
-    stream_likelihood,
-    stream_perplexities,
-)
+from treelm.evaluation.streams import num_characters, require_context, stream_perplexities
 from treelm.models.lstm.network import LSTM, LSTMConfig
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM
-from treelm.training.recipe import load_recipe
+from treelm.training.recipe import EvaluationConfig, load_recipe
 from treelm.training.trainer import train
 
 LINES = ["the dog barks", "a cat", "the cat sees the dog", "dogs", "the dog sees a cat and a dog"]
@@ -62,7 +57,7 @@ def tokens_of(vocabulary: Vocabulary) -> list[int]:
 def test_one_stream_row_is_the_whole_text() -> None:
     vocabulary = WordVocabulary(WORDS)
     model = lstm(vocabulary).train()
-    (found,) = stream_perplexities(model, text_corpus(LINES), StreamProtocol(rows=1))
+    (found,) = stream_perplexities(model, text_corpus(LINES), EvaluationConfig(stream_rows=1))
     assert model.training
     expected = plain_nats(model, tokens_of(vocabulary))
     assert found.num_units == 19 + 5
@@ -74,8 +69,8 @@ def test_stream_rows_cover_all_tokens() -> None:
     vocabulary = WordVocabulary(WORDS)
     model = lstm(vocabulary)
     tokens = tokens_of(vocabulary)
-    sums = stream_likelihood(model, text_corpus(LINES), StreamProtocol(rows=5))
-    assert (sums.num_words, sums.num_sentences, sums.num_tokens) == (19, 5, 19)
+    (found,) = stream_perplexities(model, text_corpus(LINES), EvaluationConfig(stream_rows=5))
+    assert found.num_units == 19 + 5
     expected, model = 0.0, model.eval()
     for start in range(0, 24, 5):
         rest = tokens[start : start + 5]
@@ -83,44 +78,43 @@ def test_stream_rows_cover_all_tokens() -> None:
         reading = model.forward(torch.tensor([[before], *([one] for one in rest[:-1])]), carried)
         logits = reading.outputs[:, 0] @ model.decoder_weight.T + model.decoder_bias
         expected -= logits.log_softmax(1)[torch.arange(len(rest)), rest].sum().item()
-    assert sums.tokens_nats + sums.end_nats == pytest.approx(expected)
+    assert found.total_bits == pytest.approx(expected / math.log(2))
 
 
 def test_characters_are_counted_with_blanks_and_ends() -> None:
     corpus = text_corpus(LINES)
     assert num_characters(corpus) == sum(map(len, LINES))
     vocabulary = CharacterVocabulary("thedogbarksc")
-    per_word, per_character = stream_perplexities(lstm(vocabulary), corpus, StreamProtocol(rows=2))
+    per_word, per_character = stream_perplexities(lstm(vocabulary), corpus, EvaluationConfig(stream_rows=2))
     assert per_character.unit == "character"
     assert per_character.num_units == sum(map(len, LINES)) + 5
     assert per_character.total_bits == per_word.total_bits
-    with_ends = stream_likelihood(lstm(vocabulary), corpus, StreamProtocol(rows=1))
-    assert with_ends.tokens_nats + with_ends.end_nats == pytest.approx(
-        plain_nats(lstm(vocabulary), tokens_of(vocabulary))
-    )
+    with_ends, _ = stream_perplexities(lstm(vocabulary), corpus, EvaluationConfig(stream_rows=1))
+    assert with_ends.total_bits * math.log(2) == pytest.approx(plain_nats(lstm(vocabulary), tokens_of(vocabulary)))
 
 
 def test_without_ends_characters_are_tokens() -> None:
     vocabulary = CharacterVocabulary("thedogbarksc")
-    protocol = StreamProtocol(rows=1, sentence_ends=False)
-    per_word, per_token = stream_perplexities(lstm(vocabulary), text_corpus(LINES), protocol)
+    model, config = lstm(vocabulary), EvaluationConfig(stream_rows=1)
+    per_word, per_token = stream_perplexities(model, text_corpus(LINES), config, sentence_ends=False)
     assert (per_token.unit, per_token.num_units) == ("symbol", sum(map(len, LINES)) + 5)  # a blank after every word
     assert per_word.num_units == 19
 
 
 def test_a_cache_changes_the_figure_and_names_itself() -> None:
     model = lstm(WordVocabulary(WORDS))
-    plain = stream_likelihood(model, text_corpus(LINES), StreamProtocol(rows=1))
-    protocol = StreamProtocol(rows=1, cache=CacheConfig(weight=0.2, theta=0.5, window=10))
-    cached = stream_likelihood(model, text_corpus(LINES), protocol)
-    assert cached.tokens_nats != plain.tokens_nats
-    assert protocol.name == "in a stream of 1 row, cache 0.2/0.5/10"
+    config = EvaluationConfig(stream_rows=1)
+    (plain,) = stream_perplexities(model, text_corpus(LINES), config)
+    with_cache = replace(config, cache_weight=0.2, cache_theta=0.5, cache_window=10)
+    (cached,) = stream_perplexities(model, text_corpus(LINES), with_cache)
+    assert cached.total_bits != plain.total_bits
+    assert cached.context == "in a stream of 1 row, cache 0.2/0.5/10"
 
 
 def test_a_system_of_sentences_is_a_user_error() -> None:
     model = SOM(SOMConfig(size=4), vocabulary=WordVocabulary(WORDS))
     with pytest.raises(InputError, match="som reads whole sentences"):
-        stream_likelihood(model, text_corpus(LINES), StreamProtocol())
+        require_context(model, EvaluationConfig())
 
 
 def test_the_command_line_shows_both_figures_by_name(

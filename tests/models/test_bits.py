@@ -19,7 +19,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.evaluation.perplexity import perplexity, sum_scores
+from treelm.evaluation.perplexity import perplexity
 from treelm.inference.stimuli import stimulus
 from treelm.inference.surprisal_table import NamedModel, SurprisalTable
 from treelm.inference.table_settings import TableSettings
@@ -96,15 +96,9 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
         assert surprisal.total_bits == pytest.approx(in_words, abs=1e-9)
         assert set(score.columns) == set(lm.word_columns)
     total = math.fsum(surprisal.total_bits for surprisal in surprisals)
-    sums = sum_scores(scores, sentences)
-    for unit, count in (
-        ("word", sum(len(words) + 1 for words in sentences)),
-        ("symbol", sum(len(score.log_probs) for score in scores)),
-        ("character", sum(len(" ".join(words)) + 1 for words in sentences)),
-    ):
-        figure = perplexity(sums, unit=unit)  # type: ignore[arg-type]
-        assert figure.is_upper_bound == isinstance(lm, Searching)
-        assert math.log2(figure.value) * count == pytest.approx(total, rel=1e-9)
+    figure = perplexity(scores)
+    assert figure.is_upper_bound == isinstance(lm, Searching)
+    assert math.log2(figure.value) * sum(len(words) + 1 for words in sentences) == pytest.approx(total, rel=1e-9)
 
 
 @pytest.mark.parametrize(

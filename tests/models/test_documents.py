@@ -29,7 +29,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.evaluation.streams import CacheConfig, StreamProtocol, document_perplexity, require_context
+from treelm.evaluation.streams import document_perplexity, require_context
 from treelm.inference.stimuli import stimulus
 from treelm.inference.surprisal import context_of, score_stimuli
 from treelm.models import config_class, system_class
@@ -40,6 +40,7 @@ from treelm.models.scores import SentenceScore
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.enumeration import enumerate_mass
 from treelm.training.data import part_of
+from treelm.training.recipe import EvaluationConfig
 
 SYSTEMS = ["rnng", "transformer-grammar", "som"]
 READS = {"context": "document", "context_tokens": 5, "context_size": 4}
@@ -327,12 +328,12 @@ def test_perplexity_in_documents_is_that_of_each_document_in_a_row() -> None:
     nats = -sum(float(score.log_probs.sum()) for score in scores)
     assert found.value == pytest.approx(np.exp(nats / (sum(map(len, DOCUMENT)) + len(DOCUMENT))))
     assert found.name == "perplexity per word, with end of sentence, in documents"
-    require_context(model, StreamProtocol())
-    for protocol, fixed in ((StreamProtocol(), True), (StreamProtocol(cache=CacheConfig(weight=0.1)), False)):
+    require_context(model, EvaluationConfig())
+    for config, fixed in ((EvaluationConfig(), True), (EvaluationConfig(cache_weight=0.1), False)):
         with pytest.raises(InputError, match="each document in a row"):
-            require_context(model, protocol, fixed_rows=fixed)
+            require_context(model, config, fixed_rows=fixed)
     with pytest.raises(InputError, match="not streams"):
-        require_context(build("rnng", Tokens(8), context="sentence"), StreamProtocol())
+        require_context(build("rnng", Tokens(8), context="sentence"), EvaluationConfig())
 
 
 def test_the_packed_form_of_an_rnng_begins_from_the_document_too() -> None:

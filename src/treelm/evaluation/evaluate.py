@@ -17,7 +17,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, OnError
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters, bracketing_of, gold_bracketing
-from treelm.evaluation.perplexity import perplexity, sum_scores
+from treelm.evaluation.perplexity import perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.evaluation.span_protocols import (
     BINARISED,
@@ -28,7 +28,7 @@ from treelm.evaluation.span_protocols import (
     SpanProtocol,
     score_spans,
 )
-from treelm.evaluation.streams import evaluate_stream, require_context, stream_protocol
+from treelm.evaluation.streams import evaluate_stream, require_context
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched, in_batches
@@ -106,7 +106,7 @@ def evaluate_sentences(
             num_sentences=len(words),
             num_words=sum(map(len, words)),
             num_skipped=num_skipped,
-            perplexities=(perplexity(sum_scores(scores, words), policy="with_end"),),
+            perplexities=(perplexity(scores),),
             notes=(*notes, NO_GOLD) if trees else tuple(notes),
         )
     else:
@@ -173,7 +173,6 @@ def evaluate_parses(
     """
     is_labeled = distinguish(labels)
     words = [sentence.words for sentence in gold]
-    sums = None if scores is None else sum_scores(scores, words)
     trees = [bracketing_of(tree) for tree in predicted]
     num_unparsed = sum(map(_is_unparsed, gold))
     if gold and num_unparsed == len(gold):
@@ -189,7 +188,7 @@ def evaluate_parses(
         num_words=sum(map(len, words)),
         num_skipped=num_skipped,
         unknown_labels=count_unknown_labels(gold, labels) if is_labeled else {},
-        perplexities=() if sums is None else (perplexity(sums, policy="with_end"),),
+        perplexities=() if scores is None else (perplexity(scores),),
         bracketing=(score_bracketings(gold, trees, parameters if is_labeled else parameters.unlabeled()),),
         spans=tuple(score_spans(gold, trees, protocol) for protocol in protocols),
         baselines=tuple(
@@ -242,7 +241,7 @@ def evaluate_run(
     if trees_for and not has(lm, Parser):
         raise InputError(f"{trees_for}, but {why_not(lm, Parser)}", remedy=f"remove {trees_for}")
     if config.stream != "no":
-        require_context(lm, stream_protocol(recipe), fixed_rows=fixed_rows)
+        require_context(lm, config, fixed_rows=fixed_rows)
     notes = _choose_builder(lm, config.tree_builder)
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
