@@ -13,7 +13,7 @@ from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
 from treelm.explorer.files import Reading, picture
 from treelm.explorer.reading import Reader
-from treelm.figures.panels import Dot, dot_panels
+from treelm.figures.charts import Dot, dot_panels
 from treelm.figures.structures import figure_of
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures" / "gallery"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from treelm.evaluation.intervals import CONFIDENCE, spread_text
 from treelm.evaluation.tables import Row, Table, latex_text
-from treelm.figures.panels import Dot, dot_panels, line_panel
+from treelm.figures.charts import Dot, dot_panels, line_panel
 from treelm.io.atomic import write_atomically
 from treelm.papers.metrics import PICTURE
 from treelm.papers.results import Result, Sample, Value

@@ -14,8 +14,7 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics
 from treelm.evaluation.syntaxgym.results import references
-from treelm.figures.report.findings import findings
-from treelm.figures.report.page import report_page, write_report
+from treelm.figures.report.page import findings, report_page, write_report
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SECTIONS = ["figures", "training", "syntaxgym", "pairs", "reading", "garden-paths", "sentence-1"]

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Sequence
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import treelm
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained
-from treelm.evaluation.comparison.frame import ComparisonFrame
-from treelm.evaluation.comparison.metrics import Comparison
-from treelm.figures.report.findings import findings
-from treelm.figures.report.human import garden_path_section, reading_section
-from treelm.figures.report.results import table_section, training_section
+from treelm.evaluation.comparison.frame import TABLES, Column, ComparisonFrame, Standing
+from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
+from treelm.evaluation.intervals import CONFIDENCE
+from treelm.evaluation.tables import Table
+from treelm.figures import svg
+from treelm.figures.charts import Axes, Point, for_both_widths, line_chart
+from treelm.figures.report.scores import garden_path_section, pairs_section, reading_section, syntaxgym_section
 from treelm.figures.report.sentences import sentence_sections
-from treelm.figures.report.syntax_tests import pairs_section, syntaxgym_section
-from treelm.figures.report.templates import Section, page_of
+from treelm.figures.report.templates import Section, looks_of, render, section
+from treelm.figures.svg import Drawing
 from treelm.io.atomic import check_output_path, write_atomically
 
+Curve = tuple[RunMetrics, int, list[LossPoint]]
+"""A run, its look, and its evaluations on dev."""
 
-def write_report(comparison: Comparison, path: Path, *, title: str = "") -> None:
+
+def write_report(comparison: Comparison, path: Path) -> None:
     """Write the page of a comparison, in one piece; only the sections that its metrics give.
 
     Raises ``InputError`` for a name that is not a page's, and for a comparison without runs.
     """
     check_path(path)
-    write_atomically(path, report_page(comparison, title=title).encode())
+    write_atomically(path, report_page(comparison).encode())
 
 
 def check_path(path: Path, *, to_come: Path | None = None) -> None:
@@ -37,30 +46,28 @@ def check_path(path: Path, *, to_come: Path | None = None) -> None:
     check_output_path(path, to_come=to_come)
 
 
-def report_page(comparison: Comparison, *, title: str = "") -> str:
+def report_page(comparison: Comparison) -> str:
     """The page as text. Raises ``InputError`` for a comparison without runs."""
     if not comparison.runs:
         raise InputError("a comparison without runs", remedy="compare at least one")
     names = [row.name for row in comparison.runs]
     frame = ComparisonFrame.of(comparison)
-    return page_of(
-        title or (f"One model: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side"),
-        _summary(comparison),
-        list(_sections(comparison, frame)),
+    measured = (training_section, syntaxgym_section, pairs_section, reading_section, garden_path_section)
+    found = (table_section(comparison, frame), *(make(comparison) for make in measured), *sentence_sections(comparison))
+    own_style = files("treelm.figures.report").joinpath("style.css").read_text(encoding="utf-8")
+    page = render(
+        "figures/report/page.html.j2",
+        title=f"One model: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side",
+        style=svg.style() + own_style,
+        summary=_summary(comparison),
         findings=findings(frame),
         warnings=list(hardly_trained(comparison.runs)),
+        sections=[one for one in found if one is not None],
         runs=comparison.runs,
         made=comparison.made,
+        version=treelm.__version__,
     )
-
-
-def _sections(comparison: Comparison, frame: ComparisonFrame) -> Iterator[Section]:
-    yield table_section(comparison, frame)
-    for section in (training_section, syntaxgym_section, pairs_section, reading_section, garden_path_section):
-        found = section(comparison)
-        if found is not None:
-            yield found
-    yield from sentence_sections(comparison)
+    return str(page)
 
 
 def _summary(comparison: Comparison) -> str:
@@ -72,3 +79,121 @@ def _summary(comparison: Comparison) -> str:
     ((split, num_sentences, num_words),) = texts
     words = f" of {num_words:,} words" if num_words else ""
     return f"Systems: {systems}. Evaluated on {split}: {num_sentences:,} sentences{words}."
+
+
+def findings(frame: ComparisonFrame) -> list[str]:
+    """At most two sentences: who predicts words best, and who knows most of syntax. None of what has no rivals."""
+    columns = {column.name: column for column in frame.shown() if column.better}
+    said = {}
+    for what, names in (
+        ("words", ("perplexity",)),
+        ("tests", ("sg_score", "mean_over_suites", "minimal_pairs")),
+        ("trees", ("unlabeled_f1",)),
+    ):
+        column = next((columns[key] for name in names for key in columns if key.partition(",")[0] == name), None)
+        rivals = [] if column is None else max(frame.standings(column), key=len, default=[])  # whose values compare
+        if column is not None and len(rivals) > 1:
+            best, count, told = _name(frame, rivals[0]), len(rivals), _first_and_second(frame, column, rivals)
+            gold = frame.data["gold_trees"][rivals[0].rows[0]] if what == "trees" else ""
+            said[what] = {
+                "words": f"of {count} models, {best} has the lowest perplexity: {told}",
+                "tests": f"in tests of syntax, {best} leads {count} models ({column.heading}): {told}",
+                "trees": f"to the {gold} trees, {best} comes closest of {count} ({column.heading}): {told}",
+            }[what]
+    sentences = (said.get("words", ""), "; ".join(said[what] for what in ("tests", "trees") if what in said))
+    return [f"{one[0].upper()}{one[1:]}." for one in sentences if one]
+
+
+def _name(frame: ComparisonFrame, one: Standing) -> str:
+    """The name of a run; of several seeds, that of their system."""
+    name: str = frame.data["run" if len(one.rows) == 1 else "system"][one.rows[0]]
+    return name
+
+
+def _first_and_second(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
+    """The values of the best and the second, and whether the second may be as good, as far as seeds tell."""
+    first, second = found[:2]
+    told = [frame.in_words(column, one) for one in (first, second)]
+    for number, one in enumerate((first, second)):
+        if one.spread is not None:
+            told[number] += f", the {CONFIDENCE:.0%} interval over {len(one.rows)} seeds"
+    text = f"{told[0]}, before {_name(frame, second)} with {told[1]}"
+    if first.spread is None or second.spread is None or abs(first.mean - second.mean) > first.spread + second.spread:
+        return text
+    return f"{text}, and these intervals overlap"
+
+
+def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
+    """A table for each group of columns, what the columns are, and the notes."""
+    tables = [frame.table(columns, title=title) for title in TABLES if (columns := frame.shown(title))]
+    legend, *notes = frame.legend
+    about = [f"{legend} Bold: the best of each column, among rows that compare."]
+    if len(set(frame.seeds)) < len(frame.seeds):
+        about.append(f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t).")
+    num_runs = len(comparison.runs)
+    return section("figures", "Figures", template="tables", tables=tables, notes=[*about, *notes], num_runs=num_runs)
+
+
+def training_section(comparison: Comparison) -> Section | None:
+    """Two charts and their numbers; None if no run was evaluated on dev while it was trained."""
+    looks = looks_of(comparison.runs)
+    curves = [(row, looks[row.name], points) for row in comparison.runs if (points := dev_points(row))]
+    if not curves:
+        return None
+    words, joint = [one for one in curves if not _is_joint(one)], [one for one in curves if _is_joint(one)]
+    parts: dict[str, Any] = {"words": _figure(words), "joint": _figure(joint), "last_values": _last_values(curves)}
+    return section("training", "Learning curves", **parts)
+
+
+def _is_joint(curve: Curve) -> bool:
+    """Tell whether a curve is not of words given words alone: of a joint model, or of a whole loss with other parts."""
+    row, _, points = curve
+    given_trees = row.perplexity is not None and row.perplexity.is_upper_bound
+    return given_trees or any(point.word_nats is None for point in points)
+
+
+def _figure(curves: Sequence[Curve]) -> dict[str, Any]:
+    """Charts of some curves and their key, if there are any."""
+    if not curves:
+        return {}
+    charts = [_chart(curves, "epochs", lambda point: point.epoch)]
+    charts.append(_chart(curves, "minutes of training", lambda point: point.seconds / 60))
+    return {"charts": charts, "names": {look: row.name for row, look, _ in curves}}
+
+
+def dev_points(row: RunMetrics) -> list[LossPoint]:
+    """The evaluations on dev, of systems that predict words."""
+    return [point for point in row.loss_curve if point.kind == "dev"] if row.perplexities else []
+
+
+def perplexity(point: LossPoint) -> float:
+    """Perplexity of words, if their part of the loss is known."""
+    nats = point.loss_nats_per_word if point.word_nats is None else point.word_nats
+    return math.exp(min(nats, 100.0))  # a run that went astray is still drawn
+
+
+def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], float]) -> tuple[Drawing, Drawing]:
+    def point(row: RunMetrics, one: LossPoint) -> Point:
+        value, where = perplexity(one), place(one)
+        return Point(where, value, f"{row.name}: {value:.1f} after {where:.3g} {unit} (step {one.step:,})")
+
+    lines = [(look, [point(row, one) for one in points]) for row, look, points in curves]
+    axes = Axes(title=f"perplexity on dev by {unit}", x=unit, y="perplexity on dev")
+    return for_both_widths(lambda width: line_chart(lines, axes, width, logarithmic=True, zero=True))
+
+
+def _last_values(curves: Sequence[Curve]) -> Table:
+    rows = []
+    for row, _, points in curves:
+        last, best = points[-1], min(points, key=perplexity)
+        rows.append(
+            [
+                ("run", row.name),
+                ("epochs", f"{last.epoch:g}"),
+                ("steps", f"{last.step:,}"),
+                ("minutes", f"{last.seconds / 60:.1f}"),
+                ("perplexity at last", f"{perplexity(last):.1f}"),
+                ("lowest", f"{perplexity(best):.1f}"),
+            ]
+        )
+    return Table.of(rows, title="On dev")

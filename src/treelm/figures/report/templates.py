@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
-import treelm
 from treelm.evaluation.comparison.metrics import RunMetrics
 from treelm.evaluation.tables import Bold
 from treelm.figures import svg
@@ -55,14 +53,6 @@ def section(identifier: str, title: str, template: str = "", **values: Any) -> S
     """A section by the template that is named after it, or another."""
     name = template or identifier.replace("-", "_")
     return Section(identifier, title, render(f"figures/report/{name}.html.j2", **values))
-
-
-def page_of(title: str, summary: str, sections: Sequence[Section], **values: Any) -> str:
-    """A page of sections: below its title what was found, at its foot where runs are and how it was made."""
-    own = files("treelm.figures.report").joinpath("style.css").read_text(encoding="utf-8")
-    common = {"title": title, "summary": summary, "sections": sections, "version": treelm.__version__}
-    absent = dict.fromkeys(("findings", "warnings", "runs", "made"), ())
-    return str(render("figures/report/page.html.j2", style=svg.style() + own, **{**absent, **common, **values}))
 
 
 @cache
