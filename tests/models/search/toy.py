@@ -6,9 +6,9 @@ States are Python tuples, and a machine is a list of them. So what the search kn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from torch import Tensor
 from tests.models.rnng.worlds import Tokens
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Loss, Losses
-from treelm.models.search.analyses import Analyses, Candidates, Histories
-from treelm.models.search.machine import OneGroup, closed_by_reduce, closing_actions
+from treelm.models.search.analyses import Analyses, Candidates
+from treelm.models.search.machine import Machine
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.sentences import Searchable
@@ -116,25 +116,13 @@ class Grammar:
         return State(open=opened, above=action, labels_since_word=state.labels_since_word + 1)
 
 
-@dataclass
-class TableMachine(OneGroup):
+class TableMachine(Machine):
     """Rows are states; the head reads one-hot vectors of contexts."""
 
-    grammar: Grammar
-    histories: Histories = field(default_factory=Histories)
-    rows: list[State] = field(default_factory=list)
-
-    @property
-    def num_actions(self) -> int:
-        return self.grammar.finish + (not self.ends_by_closing)
-
-    @property
-    def num_closed(self) -> Ints:
-        return closed_by_reduce(self.num_actions)
-
-    @property
-    def ends_by_closing(self) -> bool:
-        return self.grammar.order == "top-down"
+    def __init__(self, grammar: Grammar) -> None:
+        top_down = grammar.order == "top-down"
+        super().__init__(grammar.finish + (not top_down), ends_by_closing=top_down)
+        self.grammar, self.rows = grammar, list[State]()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -178,9 +166,6 @@ class TableMachine(OneGroup):
     def num_open(self, tops: Ints) -> Ints:
         return np.array([self.rows[top].num_open for top in tops], np.int64)
 
-    def towards_end(self, analyses: Analyses) -> Bools:
-        return closing_actions(self, analyses)
-
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         kept = np.unique(np.concatenate(tops))
         new = np.full(len(self.rows), -1)
@@ -188,8 +173,10 @@ class TableMachine(OneGroup):
         self.rows = [self.rows[row] for row in kept]
         return new, self.histories.keep(np.concatenate(histories))
 
-    def copy(self) -> TableMachine:
-        return TableMachine(self.grammar, self.histories.copy(), [*self.rows])
+    def copy(self) -> Self:
+        new = super().copy()
+        new.rows = [*self.rows]
+        return new
 
 
 class TableHead:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from torch.nn import functional
 
 from treelm.models.layers.devices import to_device
 from treelm.models.pushdown.config import PushdownConfig
-from treelm.models.search.analyses import Analyses, Candidates, Histories
+from treelm.models.search.analyses import Analyses, Candidates
 from treelm.models.search.attention import (
     NONE,
     BlockWeights,
@@ -37,7 +38,7 @@ from treelm.models.search.attention import (
     read_layer,
     with_fillers,
 )
-from treelm.models.search.machine import OneGroup
+from treelm.models.search.machine import Machine
 from treelm.models.search.rows import (
     Affine,
     Bools,
@@ -58,31 +59,16 @@ ITSELF = 1
 """The attachment that closes nothing; that which closes c constituents has the number ITSELF + c."""
 
 
-class TapeMachine(OneGroup):
+class TapeMachine(Machine):
     """Rows and histories of one search. Only ``collect`` renumbers what exists."""
 
     def __init__(self, weights: SearchWeights) -> None:
         """Begin with START alone."""
+        num_closed = np.arange(weights.config.num_actions) - ITSELF  # SHIFT, attachments, FINISH
+        num_closed[[SHIFT, -1]] = 0
+        super().__init__(len(num_closed), ends_by_closing=False, num_closed=num_closed)
         self.weights = weights
         self.rows = TapeRows(weights)
-        self.histories = Histories()
-
-    @property
-    def num_actions(self) -> int:
-        """SHIFT, attachments, FINISH."""
-        return self.weights.config.num_actions
-
-    @property
-    def num_closed(self) -> Ints:
-        """An attachment closes as many as its number says; SHIFT and FINISH none."""
-        num_closed = np.arange(self.num_actions) - ITSELF
-        num_closed[[SHIFT, -1]] = 0
-        return num_closed
-
-    @property
-    def ends_by_closing(self) -> bool:
-        """Tell whether an attachment ends a sentence: FINISH does."""
-        return False
 
     def __len__(self) -> int:
         """Rows that are held."""
@@ -154,10 +140,10 @@ class TapeMachine(OneGroup):
         """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
         return self.rows.keep(np.concatenate(tops)), self.histories.keep(np.concatenate(histories))
 
-    def copy(self) -> TapeMachine:
+    def copy(self) -> Self:
         """An independent copy."""
-        new = copy.copy(self)
-        new.rows, new.histories = self.rows.copy(), self.histories.copy()
+        new = super().copy()
+        new.rows = self.rows.copy()
         return new
 
 

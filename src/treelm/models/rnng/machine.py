@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 from torch import Tensor
@@ -13,8 +13,8 @@ from treelm.models.rnng import arena as at
 from treelm.models.rnng.arena import SearchWeights, Stacks
 from treelm.models.rnng.composition import NoComposition
 from treelm.models.rnng.constituents import ConstituentTable
-from treelm.models.search.analyses import Analyses, Candidates, Histories
-from treelm.models.search.machine import closed_by_reduce, closing_actions, groups_of_binary_trees, num_binary_groups
+from treelm.models.search.analyses import Analyses, Candidates
+from treelm.models.search.machine import BINARY_GROUPS, Machine, groups_of_binary_trees
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.validity import (
     CONSTITUENT,
@@ -28,32 +28,18 @@ from treelm.models.search.validity import (
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
-class StackMachine:
+class StackMachine(Machine):
     """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
 
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
         """Begin with the initial item alone. ``starts``: see ``Stacks``."""
+        config, num_groups = weights.config, BINARY_GROUPS if weights.config.is_binary else 1
+        self._in_order = config.order == "in-order"
+        super().__init__(weights.num_actions, ends_by_closing=not self._in_order, num_groups=num_groups)
         self.weights = weights
         self.constituents = ConstituentTable(weights)
         self.stacks = Stacks(weights, self.constituents.nothing_open, starts)
-        self.histories = Histories()
-        self._in_order = weights.config.order == "in-order"
         self._composes = not isinstance(weights.composition, NoComposition)
-
-    @property
-    def num_actions(self) -> int:
-        """SHIFT, REDUCE, NT(X) for each label and, in-order, FINISH."""
-        return self.weights.num_actions
-
-    @property
-    def num_closed(self) -> Ints:
-        """REDUCE closes one."""
-        return closed_by_reduce(self.num_actions)
-
-    @property
-    def ends_by_closing(self) -> bool:
-        """Tell whether REDUCE of the root ends a sentence: top-down; in-order FINISH does."""
-        return not self._in_order
 
     def __len__(self) -> int:
         """Items on all stacks."""
@@ -180,19 +166,11 @@ class StackMachine:
         """Open nonterminals of stacks with these tops: (n,)."""
         return self.stacks.column(tops, at.NUM_OPEN)
 
-    @property
-    def num_groups(self) -> int:
-        """Of binary trees several; see ``groups_of_binary_trees``."""
-        return num_binary_groups(self.weights.config)
-
     def groups(self, tops: Ints) -> Ints:
         """The group of stacks with these tops: (n,)."""
-        needed, in_word = (self.stacks.column(tops, column) for column in (at.NUM_NEEDED, at.IN_WORD))
-        return groups_of_binary_trees(needed + in_word, self.num_groups)
-
-    def towards_end(self, analyses: Analyses) -> Bools:
-        """Mark the actions after which the sentence may end without another SHIFT: (n, A)."""
-        return closing_actions(self, analyses)
+        if self.num_groups == 1:
+            return super().groups(tops)
+        return groups_of_binary_trees(self.stacks.column(tops, at.NUM_NEEDED) + self.stacks.column(tops, at.IN_WORD))
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""
@@ -200,9 +178,8 @@ class StackMachine:
         self.stacks.renumber(*self.constituents.keep(*self.stacks.in_use))
         return rows, self.histories.keep(np.concatenate(histories))
 
-    def copy(self) -> StackMachine:
+    def copy(self) -> Self:
         """An independent copy."""
-        new = copy.copy(self)
+        new = super().copy()
         new.stacks, new.constituents = self.stacks.copy(), self.constituents.copy()
-        new.histories = self.histories.copy()
         return new

@@ -7,8 +7,10 @@ with nonterminals are numbered as in ``treelm.trees.transitions``.
 
 from __future__ import annotations
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -16,68 +18,81 @@ from torch import Tensor
 
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Layout
 from treelm.models.search.rows import Bools, Floats, Ints
-from treelm.models.search.validity import Bounds
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
-class Machine(Protocol):
+class Machine(ABC):
     """A machine that runs the analyses of one search, many at once. Only ``collect`` renumbers its rows.
 
     An analysis is a row of the machine (``top``), which stays as it is while successors are made of it.
     """
 
-    @property
-    def num_actions(self) -> int:
-        """Number of actions A, valid or not."""
-
-    @property
-    def ends_by_closing(self) -> bool:
-        """Tell whether REDUCE of the root ends a sentence, and only REDUCEs lead there (top-down); else FINISH does."""
-
-    @property
-    def num_closed(self) -> Ints:
-        """How many constituents each action closes: (A,)."""
-
-    @property
-    def histories(self) -> Histories:
+    def __init__(
+        self, num_actions: int, *, ends_by_closing: bool, num_closed: Ints | None = None, num_groups: int = 1
+    ) -> None:
+        """Begin without histories. Unless ``num_closed`` says how many constituents each action closes, REDUCE does."""
+        self.num_actions = num_actions
+        """A, valid or not."""
+        self.ends_by_closing = ends_by_closing
+        """Whether REDUCE of the root ends a sentence, and only REDUCEs lead there (top-down); else FINISH does."""
+        self.num_closed = (np.arange(num_actions) == REDUCE).astype(np.int64) if num_closed is None else num_closed
+        """Constituents that each action closes: (A,)."""
+        self.num_groups = num_groups
+        """G, of groups of analyses that must not crowd each other out of a beam; see ``groups``."""
+        self.histories = Histories()
         """The actions of all analyses; ``start``, ``apply`` and ``shift`` append to them."""
 
+    @abstractmethod
     def __len__(self) -> int:
         """Rows that are held now."""
 
+    @abstractmethod
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
 
+    @abstractmethod
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` with these scores, by actions but SHIFT and those that end."""
 
+    @abstractmethod
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """The successors by SHIFT of one token each; scores already count it."""
 
+    @abstractmethod
     def outputs(self, tops: Ints) -> Tensor:
         """Vectors that the head reads, for analyses with these rows: (n, E)."""
 
-    @property
-    def num_groups(self) -> int:
-        """Number of groups G of analyses that must not crowd each other out of a beam; see ``groups``."""
+    @abstractmethod
+    def num_open(self, tops: Ints) -> Ints:
+        """Open nonterminals of analyses with these rows, or whatever waits to be part of a constituent: (n,)."""
+
+    @abstractmethod
+    def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
+        """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
 
     def groups(self, tops: Ints) -> Ints:
         """The group of each analysis with these rows, 0 to G - 1: (n,). In a beam, every group has all of its room.
 
         No action but SHIFT leads to a lower one.
         """
-
-    def num_open(self, tops: Ints) -> Ints:
-        """Open nonterminals of analyses with these rows, or whatever waits to be part of a constituent: (n,)."""
+        return np.zeros(len(tops), np.int64)
 
     def towards_end(self, analyses: Analyses) -> Bools:
-        """Mark the actions after which the sentence may end without another SHIFT, valid or not: (n, A)."""
+        """Mark the actions after which the sentence may end without another SHIFT, valid or not: (n, A).
 
-    def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
-        """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
+        Of machines with nonterminals these are all but SHIFT, and NT where closing ends.
+        """
+        mask = np.ones(analyses.log_probs.shape, np.bool_)
+        mask[:, SHIFT] = False
+        if self.ends_by_closing:
+            mask[:, FIRST_NT:] = False
+        return mask
 
-    def copy(self) -> Machine:
-        """An independent copy."""
+    def copy(self) -> Self:
+        """An independent copy; a system copies also what it holds besides."""
+        new = copy.copy(self)
+        new.histories = self.histories.copy()
+        return new
 
 
 class WordHead(Protocol):
@@ -104,28 +119,17 @@ class WordHead(Protocol):
         """log p of every token: float64 (n, V)."""
 
 
-class OneGroup:
-    """The groups of a machine whose analyses may all go on, and all end, sooner or later: one."""
-
-    num_groups = 1
-
-    def groups(self, tops: Ints) -> Ints:
-        """All of them are in the same group."""
-        return np.zeros(len(tops), np.int64)
+BINARY_GROUPS = 4
+"""Groups of machines that open the constituents of binary trees before their children."""
 
 
-def num_binary_groups(bounds: Bounds) -> int:
-    """Groups of a machine that opens constituents before their children: four if these are two, else one."""
-    return 4 if bounds.is_binary else 1
-
-
-def groups_of_binary_trees(needed: Ints, num_groups: int) -> Ints:
+def groups_of_binary_trees(needed: Ints) -> Ints:
     """Groups by the least number of words that have still to come: none, one, two, more; (n,).
 
     Where none has, the sentence can but end, and where more than one has, it cannot end soon. A beam that holds some of
     each has an analysis for whatever comes next, as long as ``max_open`` lets it open constituents.
     """
-    return needed.clip(0, num_groups - 1)
+    return needed.clip(0, BINARY_GROUPS - 1)
 
 
 def by_groups(machine: Machine, analyses: Candidates, num_sentences: int) -> tuple[Ints, Layout]:
@@ -133,22 +137,6 @@ def by_groups(machine: Machine, analyses: Candidates, num_sentences: int) -> tup
     row = analyses.sentence * machine.num_groups + machine.groups(analyses.top)
     order = np.argsort(row, kind="stable")
     return order, Layout(row[order], num_sentences * machine.num_groups)
-
-
-def closed_by_reduce(num_actions: int) -> Ints:
-    """``num_closed`` of machines with nonterminals: REDUCE closes one, no other action any."""
-    num_closed = np.zeros(num_actions, np.int64)
-    num_closed[REDUCE] = 1
-    return num_closed
-
-
-def closing_actions(machine: Machine, analyses: Analyses) -> Bools:
-    """``towards_end`` of machines with nonterminals: REDUCE where closing ends, else all but SHIFT."""
-    mask = np.ones(analyses.log_probs.shape, np.bool_)
-    mask[:, SHIFT] = False
-    if machine.ends_by_closing:
-        mask[:, FIRST_NT:] = False
-    return mask
 
 
 def ending_actions(machine: Machine, analyses: Analyses) -> Bools:

@@ -7,7 +7,6 @@ may follow it.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Self
 
@@ -15,14 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.analyses import Analyses, Candidates, Histories
-from treelm.models.search.machine import (
-    OneGroup,
-    closed_by_reduce,
-    closing_actions,
-    groups_of_binary_trees,
-    num_binary_groups,
-)
+from treelm.models.search.analyses import Analyses, Candidates
+from treelm.models.search.machine import BINARY_GROUPS, Machine, groups_of_binary_trees
 from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded
 from treelm.models.search.validity import (
     CONSTITUENT,
@@ -41,14 +34,11 @@ from treelm.models.transformer_grammar.trees import NONE, Stack
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
-class KeyValueMachine:
+class KeyValueMachine(Machine):
     """Stacks and histories of one search. Only ``collect`` renumbers what exists."""
 
-    def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
-        """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
-        self.weights = weights
-        self.stacks = KeyValueStacks(weights, starts)
-        self.histories = Histories()
+    weights: SearchWeights
+    stacks: KeyValueStacks
 
     def __len__(self) -> int:
         """Rows on all stacks."""
@@ -68,8 +58,8 @@ class KeyValueMachine:
 
     def copy(self) -> Self:
         """An independent copy."""
-        new = copy.copy(self)
-        new.stacks, new.histories = self.stacks.copy(), self.histories.copy()
+        new = super().copy()
+        new.stacks = self.stacks.copy()
         return new
 
     def _started(self, num_sentences: int) -> Candidates:
@@ -120,20 +110,11 @@ class KeyValueMachine:
 class TopDownMachine(KeyValueMachine):
     """Stacks on which NT, SHIFT and REDUCE act."""
 
-    @property
-    def num_actions(self) -> int:
-        """SHIFT, REDUCE, and NT(X) for each label."""
-        return FIRST_NT + self.weights.num_labels
-
-    @property
-    def num_closed(self) -> Ints:
-        """REDUCE closes one."""
-        return closed_by_reduce(self.num_actions)
-
-    @property
-    def ends_by_closing(self) -> bool:
-        """Tell whether REDUCE of the root ends a sentence."""
-        return True
+    def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
+        """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
+        num_groups = BINARY_GROUPS if weights.config.rule.is_binary else 1
+        super().__init__(FIRST_NT + weights.num_labels, ends_by_closing=True, num_groups=num_groups)
+        self.weights, self.stacks = weights, KeyValueStacks(weights, starts)
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
@@ -210,19 +191,12 @@ class TopDownMachine(KeyValueMachine):
         log_probs = self._action_log_probs(outputs, valid)
         return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
-    @property
-    def num_groups(self) -> int:
-        """Of binary trees several; see ``groups_of_binary_trees``."""
-        return num_binary_groups(self.weights.config.rule)
-
     def groups(self, tops: Ints) -> Ints:
         """The group of stacks with these tops: (n,)."""
+        if self.num_groups == 1:
+            return super().groups(tops)
         items = self.stacks.items(tops)
-        return groups_of_binary_trees(items[:, at.NUM_NEEDED] + items[:, at.IN_WORD], self.num_groups)
-
-    def towards_end(self, analyses: Analyses) -> Bools:
-        """Mark the actions after which the sentence may end without another SHIFT: (n, A)."""
-        return closing_actions(self, analyses)
+        return groups_of_binary_trees(items[:, at.NUM_NEEDED] + items[:, at.IN_WORD])
 
 
 # What these columns hold here.
@@ -233,30 +207,17 @@ NUM_UNARY = at.NUM_CONSECUTIVE  # constituents of one item that the top is, one 
 _ROWS = 64  # REDUCEs whose keys are held at a time
 
 
-class BottomUpMachine(KeyValueMachine, OneGroup):
+class BottomUpMachine(KeyValueMachine):
     """Stacks on which SHIFT, REDUCE and REACH act."""
 
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
         """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
-        super().__init__(weights, starts=starts)
-        self._first_reach = FIRST_REDUCE + weights.num_labels
-
-    @property
-    def num_actions(self) -> int:
-        """SHIFT, REDUCE of each label, REACH of each number of items, FINISH."""
-        return self._first_reach + self.weights.config.max_reach + 1
-
-    @property
-    def num_closed(self) -> Ints:
-        """What makes a constituent closes one: REACH or, in binary trees, REDUCE."""
-        num_closed = np.zeros(self.num_actions, np.int64)
-        num_closed[self._first_reach if self.weights.config.has_reach else FIRST_REDUCE : -1] = 1
-        return num_closed
-
-    @property
-    def ends_by_closing(self) -> bool:
-        """Tell whether REDUCE ends a sentence: FINISH does."""
-        return False
+        config, self._first_reach = weights.config, FIRST_REDUCE + weights.num_labels
+        num_actions = self._first_reach + config.max_reach + 1  # SHIFT, REDUCE (label), REACH (size), FINISH
+        num_closed = np.zeros(num_actions, np.int64)
+        num_closed[self._first_reach if config.has_reach else FIRST_REDUCE : -1] = 1  # what makes a constituent
+        super().__init__(num_actions, ends_by_closing=False, num_closed=num_closed)
+        self.weights, self.stacks = weights, KeyValueStacks(weights, starts)
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
@@ -341,7 +302,3 @@ class BottomUpMachine(KeyValueMachine, OneGroup):
         reach = np.arange(1, most + 1)
         valid = (reach <= stack.num_items[:, None]) & ((reach > 1) | may_be_unary(self.weights.config, stack)[:, None])
         return log_softmax(logits.double().cpu().numpy(), valid)
-
-    def towards_end(self, analyses: Analyses) -> Bools:
-        """Mark the actions after which the sentence may end without another SHIFT: all others."""
-        return closing_actions(self, analyses)
