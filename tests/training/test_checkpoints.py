@@ -12,8 +12,9 @@ import torch
 
 from treelm.errors import InputError
 from treelm.io.json import json_hash
-from treelm.training.checkpoint import Checkpoint, TrainingState, checkpoint_paths, newest_checkpoint, save_checkpoint
+from treelm.training.checkpoint import Checkpoint, checkpoint_paths, newest_checkpoint, save_checkpoint
 from treelm.training.run_folder import check_unchanged
+from treelm.training.state import TrainingState
 
 VALUES = {"training": {"clip": float("inf")}, "model": {}, "machine": {}, "random": {}}
 

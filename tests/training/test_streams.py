@@ -20,7 +20,7 @@ from treelm.training.config import TrainingConfig
 from treelm.training.optimizers import WeightAverages, build_optimizer, parameter_groups
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe, save_recipe
-from treelm.training.schedules import AveragingStart
+from treelm.training.state import AveragingStart
 from treelm.training.trainer import Step, fit, train
 
 RECIPE = f"""{DATA.replace(".ptb", ".txt")}

@@ -14,9 +14,10 @@ from torch.optim import SGD, Optimizer
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.models.persistence.tensors import check_same_tensors
-from treelm.training.checkpoint import REMEDY, Checkpoint, TrainingState
+from treelm.training.checkpoint import REMEDY, Checkpoint
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch
+from treelm.training.state import TrainingState
 
 _OPTIMIZER, _AVERAGES = "optimizer", "averages"  # files of a checkpoint
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam

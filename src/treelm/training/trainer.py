@@ -25,7 +25,7 @@ from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, St
 from treelm.models.layers.graphs import has_graphs
 from treelm.models.persistence.storage import VOCABULARY, describe_model, load_model, remove_leftovers, save_model
 from treelm.models.persistence.tensors import check_same_tensors
-from treelm.training.checkpoint import Checkpoint, Interval, TrainingState, newest_checkpoint, save_checkpoint
+from treelm.training.checkpoint import Checkpoint, newest_checkpoint, save_checkpoint
 from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
 from treelm.training.data import Batch, Batches, read_epoch
 from treelm.training.distributed import ProcessGroup
@@ -39,6 +39,7 @@ from treelm.training.progress import progress
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe, save_recipe
 from treelm.training.run_folder import check_new_run, check_resumable, check_same_run, lock_folder
+from treelm.training.state import Interval, TrainingState
 from treelm.training.updates import ShardStates, dev_f1, dev_loss, join_rows, own_shards, update_weights
 from treelm.trees.tree import Tree
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from treelm.models.layers.precision import operand, setting
 
 Function = Callable[..., tuple[Tensor, ...]]
+_Graph = tuple[Function, tuple[bool, ...]]  # replays; which outputs have a gradient, as a replay gives all of them one
 
 MOST_FORMS = 64  # captured for one function; others are computed step by step
 
@@ -48,24 +49,25 @@ class GraphedFunction:
 
     def __init__(self, function: Function, *, capture: Callable[..., Any] | None = None, device: str = "cuda") -> None:
         """``capture`` makes a replayed function of a function and samples of its tensors."""
-        self._function, self._device = function, device
-        self._given_capture, self._capture = capture, capture or _Capture()
+        self._function, self._device, self._capture = function, device, capture
         self._captured: dict[Any, _Graph] = {}
         self._may_capture = True
+        self._pool: Any = None
         self._in_flight: weakref.ref[_InFlight] | None = None
 
     def __reduce__(self) -> Any:
         """A copy, or another process, has no graphs: a graph's memory belongs to one function."""
-        return partial(GraphedFunction, self._function, capture=self._given_capture, device=self._device), ()
+        return partial(GraphedFunction, self._function, capture=self._capture, device=self._device), ()
 
     def __call__(self, *arguments: Any) -> tuple[Tensor, ...]:
         """The function of these arguments, tensors and hashable constants; results and gradients are the caller's."""
         graph = self._graph(arguments) if self._fits(arguments) else None
         if graph is None:
             return self._function(*arguments)
-        outputs = graph.replay(*map(_OwnGradient.apply, _tensors(arguments)))
+        replay, is_trained = graph
+        outputs = replay(*map(_OwnGradient.apply, _tensors(arguments)))
         self._watch(outputs)
-        kept = (one if trained else one.detach() for one, trained in zip(outputs, graph.is_trained, strict=True))
+        kept = (one if trained else one.detach() for one, trained in zip(outputs, is_trained, strict=True))
         return tuple(one.clone() for one in kept)
 
     def _fits(self, arguments: Sequence[Any]) -> bool:
@@ -89,11 +91,31 @@ class GraphedFunction:
         return self._captured.get(form)
 
     def _new_graph(self, arguments: Sequence[Any]) -> _Graph:
+        constants = [None if isinstance(one, Tensor) else (one,) for one in arguments]
+        is_trained: tuple[bool, ...] = ()
+
+        def of_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+            nonlocal is_trained
+            given = iter(tensors)
+            outputs = self._function(*(next(given) if one is None else one[0] for one in constants))
+            is_trained = tuple(one.requires_grad for one in outputs)
+            return outputs
+
         samples = tuple(one.detach().clone().requires_grad_(one.requires_grad) for one in _tensors(arguments))
-        sampled = _Sampled(self._function, arguments)
         with torch.autocast(self._device, enabled=False):  # whose cache cannot be captured
-            replay = self._capture(sampled, samples)
-        return _Graph(replay, sampled.is_trained)
+            replay = (self._capture or self._capture_on_gpu)(of_tensors, samples)
+        return replay, is_trained
+
+    def _capture_on_gpu(self, function: Callable[..., Any], samples: tuple[Tensor, ...]) -> Any:
+        """``torch.cuda.make_graphed_callables``, with one pool of memory for all forms.
+
+        That is safe because a form's forward and backward pass follow each other with no other form's between them, and
+        all that leaves a replay is copied at once.
+        """
+        self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
+        with warnings.catch_warnings():  # it warms up on one stream and captures on another, which is joined to it
+            warnings.filterwarnings("ignore", message="The AccumulateGrad node's stream does not match")
+            return torch.cuda.make_graphed_callables(function, samples, pool=self._pool)
 
     def _watch(self, outputs: Sequence[Tensor]) -> None:
         """Notice when the backward pass has been computed, or never will be."""
@@ -111,47 +133,6 @@ class GraphedFunction:
 def has_graphs(network: nn.Module) -> bool:
     """Tell whether some loop of the network can be captured."""
     return any(isinstance(value, GraphedFunction) for module in network.modules() for value in vars(module).values())
-
-
-class _Graph(NamedTuple):
-    replay: Callable[..., tuple[Tensor, ...]]
-    is_trained: tuple[bool, ...]  # which outputs have a gradient; a replay gives all of them one
-
-
-class _Capture:
-    """``torch.cuda.make_graphed_callables``, with one pool of memory for all forms of a function.
-
-    That is safe because a form's forward and backward pass follow each other with no other form's between them, and
-    all that leaves a replay is copied at once.
-    """
-
-    def __init__(self) -> None:
-        """Begin without a pool: the first form of the function makes it."""
-        self._pool: Any = None
-
-    def __call__(self, function: Callable[..., Any], samples: tuple[Tensor, ...]) -> Any:
-        """Capture the function for tensors like these samples."""
-        self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
-        with warnings.catch_warnings():  # it warms up on one stream and captures on another, which is joined to it
-            warnings.filterwarnings("ignore", message="The AccumulateGrad node's stream does not match")
-            return torch.cuda.make_graphed_callables(function, samples, pool=self._pool)
-
-
-class _Sampled:
-    """A function of the tensors among its arguments, the others held fast."""
-
-    def __init__(self, function: Function, arguments: Sequence[Any]) -> None:
-        """Keep the arguments that are no tensors; tensors are left to the call."""
-        self._function = function
-        self._constants = [None if isinstance(one, Tensor) else (one,) for one in arguments]
-        self.is_trained: tuple[bool, ...] = ()
-
-    def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Compute the function of tensors, and note which outputs have a gradient."""
-        given = iter(tensors)
-        outputs = self._function(*(next(given) if one is None else one[0] for one in self._constants))
-        self.is_trained = tuple(one.requires_grad for one in outputs)
-        return outputs
 
 
 class _InFlight:

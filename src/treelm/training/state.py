@@ -1,11 +1,18 @@
-"""Learning rates over time, and early stopping. Small states of JSON values, so that they resume exactly."""
+"""What training counts: steps, learning rates over time, early stopping. JSON values, so that it resumes exactly."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from treelm.training.config import TrainingConfig
+from treelm.training.metrics import LossSum
+
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass
@@ -78,3 +85,65 @@ def warmup_factor(step: int, config: TrainingConfig) -> float:
         left = max(0.0, (config.decay_steps - step) / (config.decay_steps - warmup))
         return left if config.decay == "linear" else 0.5 * (1 - math.cos(math.pi * left))
     return 1.0
+
+
+@dataclass
+class Interval:
+    """Sums over the steps that the next line of ``metrics.jsonl`` averages."""
+
+    loss: LossSum = field(default_factory=LossSum)
+    gradient_norm: Amount = 0.0  # sum over steps
+    num_steps: Count = 0
+    seconds: Amount = 0.0
+
+    def add(self, loss: LossSum, gradient_norm: float, seconds: float) -> None:
+        """Take in one more step."""
+        self.loss.merge(loss)
+        self.gradient_norm += gradient_norm
+        self.num_steps += 1
+        self.seconds += seconds
+
+
+@dataclass
+class TrainingState:
+    """Counters, schedule, best score, position in the data and in the log."""
+
+    step: Count = 0
+    epoch: Count = 0  # complete ones
+    step_in_epoch: Count = 0
+    seconds: Amount = 0.0
+    cpu_seconds: Amount = 0.0  # processor time of updates
+    best_loss: float | None = None  # dev, nats a word
+    best_f1: float | None = None  # dev, if models are selected by it
+    learning_rate: LearningRate = field(default_factory=LearningRate)
+    early_stopping: Patience = field(default_factory=Patience)
+    averaging: AveragingStart = field(default_factory=AveragingStart)
+    interval: Interval = field(default_factory=Interval)
+    position: dict[str, Any] = field(default_factory=dict)
+    metrics_bytes: Count = 0
+
+    def is_best(self, loss: float, f1: float | None) -> bool:
+        """Tell whether this dev loss, or F1 if there is one, is the best so far; keeps the best of both."""
+        better_loss = self.best_loss is None or loss < self.best_loss
+        better_f1 = f1 is not None and (self.best_f1 is None or f1 > self.best_f1)
+        if better_loss:
+            self.best_loss = loss
+        if better_f1:
+            self.best_f1 = f1
+        return better_loss if f1 is None else better_f1
+
+    def reason_to_stop(self, config: TrainingConfig) -> str | None:
+        """Reason why training is over, or None."""
+        if config.epochs is not None and self.epoch >= config.epochs:
+            return f"epochs = {config.epochs} are done"
+        if config.max_steps is not None and self.step >= config.max_steps:
+            return f"max_steps = {config.max_steps} are done"
+        if not self.step:  # however short the time: without a step there would be no model
+            return None
+        if config.max_minutes is not None and self.seconds >= 60 * config.max_minutes:
+            return f"max_minutes = {config.max_minutes} are over"
+        if config.max_cpu_minutes is not None and self.cpu_seconds >= 60 * config.max_cpu_minutes:
+            return f"max_cpu_minutes = {config.max_cpu_minutes} are over"
+        if config.stop_after is not None and self.early_stopping.num_worse >= config.stop_after:
+            return f"dev has not improved in {self.early_stopping.num_worse} evaluations"
+        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from treelm.training.config import TrainingConfig
-from treelm.training.schedules import LearningRate, Patience, warmup_factor
+from treelm.training.state import LearningRate, Patience, warmup_factor
 
 
 def factors(steps: list[int], **settings: object) -> list[float]:
