@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import offsets_of
 from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary, strings_of
 from treelm.errors import InputError
 
@@ -26,22 +26,18 @@ class CharacterVocabulary(Vocabulary):
     def __init__(self, characters: Iterable[str]) -> None:
         """Keep characters in the order of their ids."""
         self._characters = tuple(characters)
-        codes = np.array([ord(character) for character in self._characters], dtype=np.uint32)
-        if len(np.unique(codes)) < len(codes):
+        self._index = {character: index for index, character in enumerate(self._characters, _NUM_SPECIAL)}
+        if len(self._index) < len(self._characters):
             raise InputError("character vocabulary with a character twice", remedy="list every character once")
-        self._order = np.argsort(codes)
-        self._sorted_codes = codes[self._order]
 
     @classmethod
     def build(cls, counts: FormCounts, *, min_count: int = 1, max_size: int | None = None) -> CharacterVocabulary:
         """Keep the ``max_size`` most frequent characters that occur ``min_count`` times, ties by first appearance."""
-        tokens: dict[str, int] = {}
+        tokens: Counter[str] = Counter()
         for form, count in zip(counts.forms, counts.counts.tolist(), strict=True):
             for character in form:
-                tokens[character] = tokens.get(character, 0) + count
-        by_frequency = sorted(tokens, key=lambda character: -tokens[character])
-        frequent = [character for character in by_frequency if tokens[character] >= min_count]
-        return cls(frequent[:max_size])
+                tokens[character] += count
+        return cls([character for character, count in tokens.most_common(max_size) if count >= min_count])
 
     def __len__(self) -> int:
         """Number of tokens: characters, the unknown one, and the end mark."""
@@ -49,22 +45,7 @@ class CharacterVocabulary(Vocabulary):
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
         """Write each form as its characters and the end mark: ``dog`` is ``d``, ``o``, ``g``, ``</w>``."""
-        lengths = np.fromiter((len(form) + 1 for form in forms), dtype=np.int64, count=len(forms))
-        offsets = offsets_of(lengths)
-        # One blank a form keeps the place of its end mark.
-        text = "".join(form + " " for form in forms)
-        ids = self._look_up(np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4"))
-        ids[offsets[1:] - 1] = _END_ID
-        return Pieces(ids=ids, offsets=offsets)
-
-    def _look_up(self, codes: NDArray[np.uint32]) -> NDArray[np.int32]:
-        if not self._characters:
-            return np.zeros(len(codes), dtype=np.int32)
-        places = np.minimum(np.searchsorted(self._sorted_codes, codes), len(self._sorted_codes) - 1)
-        ids: NDArray[np.int32] = np.where(
-            self._sorted_codes[places] == codes, self._order[places] + _NUM_SPECIAL, 0
-        ).astype(np.int32)
-        return ids
+        return Pieces.of([[*(self._index.get(character, 0) for character in form), _END_ID] for form in forms])
 
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
         """Return ``<unk>`` for a form with an unknown character, else None."""

@@ -86,18 +86,13 @@ def split_sentences(paragraph: str, language: str = ENGLISH) -> list[str]:
     pysbd. A quotation of several sentences is cut into several. Raises ``InputError`` without the library, and for a
     language that it does not know.
     """
-    return _english(paragraph) if language == ENGLISH else _of_language(paragraph, language)
-
-
-def _english(paragraph: str) -> list[str]:
+    if language != ENGLISH:
+        return [sentence.strip() for sentence in _pysbd(language).segment(paragraph) if sentence.strip()]
     found: list[str] = []
-    for sentence in _blingfire()(paragraph).split("\n"):
-        sentence = sentence.strip()
-        if not sentence:
-            continue
-        if found and _belongs_to(sentence, found[-1]):
+    for sentence in map(str.strip, _blingfire()(paragraph).split("\n")):
+        if found and sentence and _belongs_to(sentence, found[-1]):
             found[-1] = f"{found[-1]} {sentence}"
-        else:
+        elif sentence:
             found.append(sentence)
     return found
 
@@ -114,10 +109,6 @@ def _blingfire() -> Callable[[str], str]:
     except ImportError as error:
         raise InputError(f"English text without the blingfire library ({error})", remedy=_EXTRA) from None
     return cast(Callable[[str], str], text_to_sentences)
-
-
-def _of_language(paragraph: str, language: str) -> list[str]:
-    return [sentence.strip() for sentence in _pysbd(language).segment(paragraph) if sentence.strip()]
 
 
 @cache

@@ -77,7 +77,11 @@ class SubwordVocabulary(Vocabulary):
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise _size_error(max_size, str(error)) from error
+            message = " ".join(str(error).split())
+            most = re.search(r"value <= (\d+)", message)
+            found = f"SentencePiece cannot build {max_size} subwords from this corpus ({message})"
+            remedy = f"to {most[1]} or less" if most else "higher, or give more text"
+            raise InputError(found, remedy=f"set vocabulary.max_size {remedy}") from error
         return cls(written.getvalue())
 
     def __len__(self) -> int:
@@ -152,14 +156,3 @@ def _weighted_forms(counts: FormCounts, min_count: int) -> Iterator[str]:
     for form, count in zip(counts.forms, counts.counts.tolist(), strict=True):
         if count >= min_count and _NOT_IN_WORDS.isdisjoint(form):
             yield f"{form}\t{math.ceil(count * share)}"
-
-
-def _size_error(max_size: int, message: str) -> InputError:
-    found = f"SentencePiece cannot build {max_size} subwords from this corpus"
-    most = re.search(r"value <= (\d+)", message)
-    if most:
-        return InputError(found, remedy=f"set vocabulary.max_size to {most[1]} or less")
-    least = re.search(r"required_chars=(\d+)|Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message)
-    if least:
-        return InputError(found, remedy=f"set vocabulary.max_size to more than {least[1] or least[2]}")
-    return InputError(f"{found} ({' '.join(message.split())})", remedy="change vocabulary.max_size or give more text")
