@@ -1,4 +1,5 @@
-import json
+from __future__ import annotations
+
 from itertools import pairwise
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import BatchesConfig, SentenceBatch, SentenceBatches
+from treelm.corpora.batches import BatchesConfig, SentenceBatch, SentenceBatches, arrange
 from treelm.errors import InputError
 
 
@@ -84,38 +85,6 @@ def test_batches_are_cut_as_if_sentence_by_sentence(
     assert [len(batch) for batch in epoch(batches)] == expected
 
 
-def test_sentences_of_a_batch_are_neighbours_in_length_within_their_group() -> None:
-    batches = epoch(SentenceBatches(DATA, batch_size=10, config=BatchesConfig(group_size=1000)))
-    ranges = sorted((int(DATA.num_actions[b].min()), int(DATA.num_actions[b].max())) for b in batches)
-    assert all(left[1] <= right[0] for left, right in pairwise(ranges))
-
-
-def test_batches_of_sampled_groups_hold_lengths_of_one_group_and_other_sentences_in_every_epoch() -> None:
-    sampled = SentenceBatches(
-        DATA, batch_size=10, config=BatchesConfig(scheme="sample-in-groups", length_difference=15)
-    )
-    shortest = DATA.num_actions.min()  # every length up to 59 is there, so groups begin at 1, 16, 31 and 46
-    epochs = [epoch(sampled) for _ in range(2)]
-    for batch in epochs[0]:
-        assert len({(DATA.num_actions[index] - shortest) // 15 for index in batch}) == 1
-    first, second = ({frozenset(batch) for batch in batches if len(batch) > 1} for batches in epochs)
-    assert not first & second
-
-
-@pytest.mark.parametrize("config", SCHEMES)
-def test_the_order_follows_from_the_seed_and_the_epoch(config: BatchesConfig) -> None:
-    first, same, other = (SentenceBatches(DATA, batch_size=10, config=config, seed=seed) for seed in (1, 1, 2))
-    order = epoch(first)
-    assert order == epoch(same)
-    assert order != epoch(other)
-    assert order != epoch(first)  # the second epoch
-    assert first.epoch == 2
-
-
-def test_a_sentence_beyond_the_budget_is_a_batch_by_itself() -> None:
-    assert sorted(map(len, epoch(SentenceBatches(Lengths([5, 99, 5]), batch_size=9, max_actions=20)))) == [1, 2]
-
-
 @pytest.mark.parametrize("config", SCHEMES)
 def test_without_shuffling_all_epochs_are_the_same_and_sorted(config: BatchesConfig) -> None:
     batches = SentenceBatches(DATA, batch_size=7, config=config, shuffle=False)
@@ -126,56 +95,6 @@ def test_without_shuffling_all_epochs_are_the_same_and_sorted(config: BatchesCon
 
 
 @pytest.mark.parametrize("config", SCHEMES)
-@pytest.mark.parametrize("stop", [0, 1, 17, 50])
-def test_a_restored_position_continues_as_if_undisturbed(stop: int, config: BatchesConfig) -> None:
-    undisturbed = SentenceBatches(DATA, batch_size=10, config=config, seed=3)
-    epoch(undisturbed)
-    rest = iter(undisturbed)
-    for _ in range(stop):
-        next(rest)
-    state = json.loads(json.dumps(undisturbed.state()))
-    resumed = SentenceBatches(DATA, batch_size=10, config=config, seed=3)
-    resumed.restore(state)
-    assert (resumed.epoch, resumed.position) == (1, stop)
-    expected = [batch.tokens.tolist() for batch in rest]
-    assert epoch(resumed) == expected
-    assert epoch(resumed) == epoch(undisturbed)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        SentenceBatches(DATA, batch_size=10, seed=1),
-        SentenceBatches(DATA, batch_size=11),
-        SentenceBatches(Lengths([1, 2, 3]), batch_size=10),
-        SentenceBatches(DATA, batch_size=10, config=BatchesConfig(group_size=8)),
-        SentenceBatches(DATA, batch_size=10, config=BatchesConfig(scheme="sample-in-groups")),
-    ],
-)
-def test_a_position_in_other_data_is_an_error(other: SentenceBatches) -> None:
-    with pytest.raises(InputError, match="other"):
-        other.restore(SentenceBatches(DATA, batch_size=10).state())
-
-
-def test_a_position_in_groups_of_other_lengths_is_an_error() -> None:
-    saved, other = (
-        SentenceBatches(
-            DATA, batch_size=10, config=BatchesConfig(scheme="sample-in-groups", length_difference=difference)
-        )
-        for difference in (20, None)
-    )
-    with pytest.raises(InputError, match="other limits"):
-        other.restore(saved.state())
-
-
-@pytest.mark.parametrize("damage", [{"position": 10**6}, {"position": "x"}, {"epoch": -1}])
-def test_a_damaged_position_is_an_error(damage: dict[str, object]) -> None:
-    batches = SentenceBatches(DATA, batch_size=10)
-    with pytest.raises(InputError, match="undamaged"):
-        batches.restore({**batches.state(), **damage})
-
-
-@pytest.mark.parametrize("config", SCHEMES)
 def test_ranks_share_the_batches_of_an_epoch(config: BatchesConfig) -> None:
     whole = epoch(SentenceBatches(DATA, batch_size=7, config=config))
     shares = [epoch(SentenceBatches(DATA, batch_size=7, config=config, rank=rank, world=3)) for rank in range(3)]
@@ -183,12 +102,6 @@ def test_ranks_share_the_batches_of_an_epoch(config: BatchesConfig) -> None:
     mixed = [batch for step in zip(*shares, strict=True) for batch in step]
     assert mixed == whole[: len(mixed)]
     assert len(whole) - len(mixed) < 3
-
-
-@pytest.mark.parametrize("config", SCHEMES)
-def test_the_number_of_batches_is_known_beforehand(config: BatchesConfig) -> None:
-    batches = SentenceBatches(DATA, batch_size=7, max_actions=100, config=config)
-    assert len(batches) == len(epoch(batches))
 
 
 @pytest.mark.parametrize("config", SCHEMES)
@@ -213,9 +126,69 @@ def test_sentences_beyond_the_longest_are_left_out_and_every_epoch_has_longer_on
         fixed.restore(SentenceBatches(data, batch_size=3, config=BatchesConfig(max_length=3)).state())
 
 
+LENGTHS = st.lists(st.integers(1, 60), max_size=60)
+SIZES = st.integers(1, 20)
+
+
+def plain_sorted(lengths: list[int], config: BatchesConfig, drawn: list[int]) -> list[list[int]]:
+    """Groups of the drawn order, each sorted by length; equally long sentences stay as they were drawn."""
+    groups = [drawn[start : start + config.group_size] for start in range(0, len(drawn), config.group_size)]
+    return [sorted(group, key=lambda sentence: lengths[sentence]) for group in groups]
+
+
+def plain_sampled(lengths: list[int], config: BatchesConfig, drawn: list[int]) -> list[list[int]]:
+    """Groups of the sorted corpus, each in a drawn order: the sentence at place p has the lot ``drawn[p]``."""
+    groups: list[list[tuple[int, int]]] = []
+    shortest = 0
+    for lot, sentence in zip(drawn, sorted(range(len(lengths)), key=lambda one: lengths[one]), strict=True):
+        far = config.length_difference is not None and lengths[sentence] - shortest >= config.length_difference
+        if not groups or far or len(groups[-1]) == config.group_size:
+            groups.append([])
+            shortest = lengths[sentence]
+        groups[-1].append((lot, sentence))
+    return [[sentence for _, sentence in sorted(group)] for group in groups]
+
+
+def found(lengths: list[int], config: BatchesConfig, seed: int | None) -> list[list[int]]:
+    generator = None if seed is None else np.random.default_rng(seed)
+    order, groups = arrange(np.array(lengths, dtype=np.int64), config, generator)
+    starts = [place for place in range(len(order)) if place == 0 or groups[place] != groups[place - 1]]
+    assert all(one <= other for one, other in pairwise(groups.tolist()))
+    return [order[start:stop].tolist() for start, stop in pairwise([*starts, len(order)])]
+
+
+@given(LENGTHS, SIZES, st.none() | st.integers(0, 9))
+def test_sorting_in_groups_is_the_plain_form(lengths: list[int], size: int, seed: int | None) -> None:
+    config = BatchesConfig(group_size=size)
+    assert config.scheme == "sort-in-groups"
+    drawn = list(range(len(lengths)))
+    if seed is not None:
+        drawn = np.random.default_rng(seed).permutation(len(lengths)).tolist()
+    assert found(lengths, config, seed) == plain_sorted(lengths, config, drawn)
+
+
+@given(LENGTHS, SIZES, st.none() | st.integers(1, 30), st.none() | st.integers(0, 9))
+def test_sampling_in_groups_is_the_plain_form(
+    lengths: list[int], size: int, difference: int | None, seed: int | None
+) -> None:
+    config = BatchesConfig(scheme="sample-in-groups", group_size=size, length_difference=difference)
+    drawn = list(range(len(lengths)))
+    if seed is not None:
+        drawn = np.random.default_rng(seed).permutation(len(lengths)).tolist()
+    groups = found(lengths, config, seed)
+    assert groups == plain_sampled(lengths, config, drawn)
+    for group in groups:
+        within = [lengths[sentence] for sentence in group]
+        assert difference is None or max(within) - min(within) < difference
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"max_length": 0}, {"first_max_length": 3}, {"first_max_length": 3, "max_length": 2}]
+    "wrong",
+    [
+        *({name: 0} for name in ("group_size", "length_difference", "max_length")),
+        *({"first_max_length": 3, **longest} for longest in ({}, {"max_length": 2})),
+    ],
 )
-def test_impossible_longest_sentences_are_errors(wrong: dict[str, int]) -> None:
-    with pytest.raises(InputError, match="max_length"):
-        BatchesConfig(**wrong)
+def test_impossible_groups_and_lengths_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        BatchesConfig(**wrong)  # type: ignore[arg-type]

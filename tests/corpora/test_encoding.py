@@ -1,3 +1,8 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,12 +11,15 @@ from hypothesis import strategies as st
 from tests.corpora.helpers import TREES, corpus, gum_open, sentence, text_corpus
 from treelm.corpora import encoding
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.corpus import META, PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words, word_of_token
+from treelm.corpora.preparing import prepare
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
+from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
+from treelm.training.data import part_of
 from treelm.trees.transitions import to_actions
 
 CORPUS = corpus()
@@ -114,14 +122,6 @@ def test_sentences_with_unknown_labels_are_dropped_and_counted_on_request() -> N
     assert_same(encoded.batch(range(4)), slow_batch(kept, vocabulary, labels))
 
 
-def test_bare_words_make_a_batch(vocabulary: Vocabulary) -> None:
-    batch = encode_words([["the", "dog"], ["Xyz"]], vocabulary)
-    expected = [vocabulary.encode(["the"], sentence_initial=True).ids, vocabulary.encode(["dog"]).ids]
-    assert batch.tokens[: batch.token_offsets[1]].tolist() == np.concatenate(expected).tolist()
-    assert batch.names == ("<words>:1", "<words>:2")
-    assert len(batch) == 2
-
-
 def test_bare_words_and_words_of_sentences_are_the_same_tokens_each_of_its_word(vocabulary: Vocabulary) -> None:
     sentences = [CORPUS.sentence(index) for index in range(4)]
     words = [list(one.words) for one in sentences]
@@ -142,13 +142,47 @@ def test_a_sentence_without_words_is_refused_where_words_are_needed() -> None:
         encode_words([["the"], []], vocabulary, needs_words=True)
 
 
-def test_a_sentence_of_unknown_words_alone_is_encoded() -> None:
-    vocabulary = build_vocabulary(CONFIGS[0], CORPUS.form_counts())
-    assert encode_sentences([sentence("(S xx (NP yy))")], vocabulary, LABELS).tokens.tolist() == [0, 0]
-
-
 def test_a_sentence_of_five_thousand_words_is_encoded(vocabulary: Vocabulary) -> None:
     long = sentence("(S the " * 5000 + "dog" + ")" * 5000)
     batch = encode_sentences([long], vocabulary, LABELS)
     assert batch.num_words.tolist() == [5001]
     assert_same(batch, slow_batch([long], vocabulary, LABELS))
+
+
+TEXT = "(S (D the) (N dog) (V barks))\n(NP (N cats))\n(S (X a) (D the))\n"
+VOCABULARY = WordVocabulary(["the", "dog"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.ptb").write_text(TEXT)
+    prepare([tmp_path / "a.ptb"], tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_a_batch_has_the_tags_that_a_model_asks_for(folder: Path) -> None:
+    corpus = PreparedCorpus.open(folder)
+    assert corpus.tag_names == ("D", "N", "V", "X")
+    encoded = EncodedCorpus(corpus, VOCABULARY, corpus.labels, tags=["N", "D"])
+    batch = encoded.batch([2, 0, 1])
+    assert batch.tags is not None
+    assert batch.tags.tolist() == [-1, 1, 1, 0, -1, 0]
+    part = part_of(batch, slice(1, 3), VOCABULARY.ends_word)
+    assert part.tags is not None
+    assert part.tags.tolist() == [1, 0, -1, 0]
+    assert EncodedCorpus(corpus, VOCABULARY, corpus.labels).batch([0]).tags is None
+
+
+def test_text_has_none(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("the dog\n")
+    corpus = prepare([tmp_path / "a.txt"], tmp_path / "out")
+    batch = EncodedCorpus(corpus, VOCABULARY, tags=["N"]).batch([0])
+    assert batch.tags is not None
+    assert batch.tags.tolist() == [-1, -1]
+
+
+def test_tags_without_a_name_are_refused(folder: Path) -> None:
+    meta = json.loads((folder / META).read_text())
+    (folder / META).write_text(json.dumps({**meta, "tag_names": ["D"]}))
+    with pytest.raises(InputError, match="description was changed"):
+        PreparedCorpus.open(folder)

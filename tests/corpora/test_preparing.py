@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import dataclasses
 import gzip
 import json
@@ -6,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import GUM_OPEN, TREES, corpus, gum_open, sentence, text_corpus
+from tests.corpora.helpers import GUM_OPEN, TREES, corpus, sentence, text_corpus
 from treelm.corpora import preparing
-from treelm.corpora.arrays import hash_array
-from treelm.corpora.building import CorpusBuilder, SentenceBlock
+from treelm.corpora.arrays import hash_array, offsets_of
+from treelm.corpora.building import CorpusBuilder, measure_bounds
 from treelm.corpora.corpus import PreparedCorpus, merge_labels
 from treelm.corpora.preparing import prepare, prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
+from treelm.trees.transitions import Order, to_actions
 from treelm.trees.tree import Tree
 
 GOOD = "(S (NP (D the) (N dog)) (VP (V barks)))\n"
@@ -56,11 +58,8 @@ def test_a_prepared_corpus_gives_back_the_sentences(dev: PreparedCorpus) -> None
     assert list(dev.sentences()) == [untagged(found) for found in read_sentences(GUM_OPEN / "dev.ptb.gz")]
 
 
-def test_memory_and_files_hold_the_same(dev: PreparedCorpus) -> None:
+def test_memory_and_mapped_files_hold_the_same(dev: PreparedCorpus) -> None:
     assert same(PreparedCorpus.from_sentences(read_sentences(GUM_OPEN / "dev.ptb.gz")), dev)
-
-
-def test_arrays_of_a_directory_are_memory_mapped(dev: PreparedCorpus) -> None:
     assert isinstance(dev.words.base, np.memmap)
     assert not dev.words.flags.writeable
 
@@ -227,12 +226,6 @@ def test_what_a_killed_process_has_left_in_the_cache_goes_a_week_later(tmp_path:
     assert set(cache.iterdir()) == {kept, cache / ".made.12345678"}
 
 
-def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.txt")
-    with pytest.raises(InputError, match=r"pipe\.txt: no regular file"):
-        prepared([tmp_path / "pipe.txt"], cache=tmp_path / "cache")
-
-
 TREE = "(S (NP a b) (VP c d))"
 
 
@@ -263,13 +256,6 @@ def test_the_identity_changes_with_the_order_of_sentences() -> None:
     assert text_corpus(["a b", "b a"]).identity != text_corpus(["a b b", "a"]).identity
 
 
-def test_the_cache_is_found_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "here"))
-    directory = prepared([write(tmp_path / "a.ptb", GOOD)]).directory
-    assert directory is not None
-    assert directory.parent == tmp_path / "here" / "prepared"
-
-
 def test_a_cache_that_cannot_be_written_is_one_line_that_names_the_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,17 +264,6 @@ def test_a_cache_that_cannot_be_written_is_one_line_that_names_the_variable(
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "file"))
     with pytest.raises(InputError, match=r"cannot be kept \(Not a directory\); set TREELM_CACHE"):
         prepared([tmp_path / "a.txt"])
-
-
-def test_what_is_wrong_with_a_source_is_not_laid_on_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.txt").write_text("a b\n")
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(5, "Input/output error", str(tmp_path / "a.txt"))
-
-    monkeypatch.setattr("treelm.corpora.preparing.open_bytes", fail)
-    with pytest.raises(OSError, match="Input/output error"):
-        prepared([tmp_path / "a.txt"], cache=tmp_path / "cache")
 
 
 def test_skipped_sentences_are_reported_from_the_cache_too(tmp_path: Path) -> None:
@@ -317,109 +292,40 @@ def test_an_existing_directory_is_not_overwritten(tmp_path: Path) -> None:
         prepare([write(tmp_path / "a.ptb", GOOD)], tmp_path)
 
 
-def _truncate(directory: Path) -> None:
-    path = directory / "words.npy"
-    path.write_bytes(path.read_bytes()[:-4])
+def change_meta(directory: Path, **changes: Any) -> None:
+    meta = json.loads((directory / "meta.json").read_text())
+    (directory / "meta.json").write_text(json.dumps({**meta, **changes}))
 
 
-def _flip(directory: Path) -> None:
-    path = directory / "actions.npy"
+def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-2] ^= 1
     path.write_bytes(data)
 
 
-def _swap(directory: Path) -> None:
-    (directory / "counts.npy").write_bytes((directory / "word_offsets.npy").read_bytes())
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "cut array": lambda folder: (folder / "words.npy").write_bytes((folder / "words.npy").read_bytes()[:-4]),
+    "changed array": lambda folder: flip(folder / "actions.npy"),
+    "another array": lambda folder: (folder / "word_offsets.npy").rename(folder / "counts.npy"),
+    "cut header": lambda folder: (folder / "forms.npy").write_bytes(b"\x93NUMPY"),
+    "no array": lambda folder: (folder / "lines.npy").unlink(),
+    "other labels": lambda folder: change_meta(folder, labels=["VP", "NP", "S"]),
+    "no labels": lambda folder: change_meta(folder, labels=None),
+    "newer": lambda folder: change_meta(folder, format_version=2),
+    "foreign": lambda folder: (folder / "meta.json").write_text("[]"),
+    "cut": lambda folder: (folder / "meta.json").write_bytes((folder / "meta.json").read_bytes()[:-9]),
+    "none": lambda folder: (folder / "meta.json").unlink(),
+}
 
 
-def _swap_labels(directory: Path) -> None:
-    path = directory / "meta.json"
-    meta = json.loads(path.read_text())
-    path.write_text(json.dumps({**meta, "labels": meta["labels"][::-1]}))
-
-
-def _truncate_header(directory: Path) -> None:
-    (directory / "forms.npy").write_bytes(b"\x93NUMPY")
-
-
-def _truncate_meta(directory: Path) -> None:
-    path = directory / "meta.json"
-    path.write_bytes(path.read_bytes()[:-9])
-
-
-def _drop_labels(directory: Path) -> None:
-    path = directory / "meta.json"
-    meta = json.loads(path.read_text())
-    del meta["labels"]
-    path.write_text(json.dumps(meta))
-
-
-def _make_foreign(directory: Path) -> None:
-    (directory / "meta.json").write_text("[]")
-
-
-def _make_newer(directory: Path) -> None:
-    path = directory / "meta.json"
-    path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 2'))
-
-
-def _delete_array(directory: Path) -> None:
-    (directory / "lines.npy").unlink()
-
-
-def _delete_meta(directory: Path) -> None:
-    (directory / "meta.json").unlink()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        _truncate,
-        _flip,
-        _swap,
-        _swap_labels,
-        _truncate_header,
-        _truncate_meta,
-        _drop_labels,
-        _make_foreign,
-        _make_newer,
-        _delete_array,
-        _delete_meta,
-    ],
-)
-def test_a_damaged_corpus_is_an_error_that_names_the_file(damage: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_corpus_is_an_error_that_names_the_file(damage: str, tmp_path: Path) -> None:
     directory = tmp_path / "out"
     prepare([write(tmp_path / "a.ptb", GOOD * 3)], directory)
     PreparedCorpus.open(directory)
-    damage(directory)
-    with pytest.raises(InputError) as caught:
+    DAMAGE[damage](directory)
+    with pytest.raises(InputError, match=str(directory)):
         PreparedCorpus.open(directory)
-    assert caught.value.where is not None
-    assert caught.value.where.startswith(str(directory))
-
-
-LARGE = (1 << 24) // 4 + 1000  # words of a corpus whose array of words has more than 16 MiB
-
-
-def write_large(directory: Path) -> Path:
-    """A prepared corpus of one long sentence; gives the file of its words."""
-    directory.mkdir()
-    with CorpusBuilder(directory) as builder:
-        builder.begin_source("large.txt")
-        builder.add(SentenceBlock.of([Sentence(words=("a",) * LARGE, identifier="1", source="large.txt", line=1)]))
-        builder.finish()
-    return directory / "words.npy"
-
-
-def test_a_changed_word_of_a_large_corpus_is_found(tmp_path: Path) -> None:
-    path = write_large(tmp_path / "out")
-    assert PreparedCorpus.open(tmp_path / "out").num_tokens == LARGE
-    with path.open("r+b") as file:
-        file.seek(-4, os.SEEK_END)
-        file.write(np.int32(1).tobytes())
-    with pytest.raises(InputError, match=r"words\.npy: array was changed after it was prepared"):
-        PreparedCorpus.open(tmp_path / "out")
 
 
 @pytest.mark.parametrize(("name", "number"), [("words", 9), ("words", -1), ("actions", 9), ("actions", -1)])
@@ -435,20 +341,6 @@ def test_numbers_of_nothing_are_found_though_their_hash_is_right(tmp_path: Path,
         PreparedCorpus.open(directory)
 
 
-def test_gum_open_sentences_survive_preparation() -> None:
-    sentences = [untagged(found) for found in gum_open(20)]
-    assert list(PreparedCorpus.from_sentences(sentences).sentences()) == sentences
-
-
-def test_several_that_prepare_at_once_share_one_corpus(tmp_path: Path) -> None:
-    source = tmp_path / "in.txt"
-    source.write_text("a b c\nd e\n" * 50)
-    with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: prepared([source], cache=tmp_path / "cache"), range(8)))
-    assert {corpus.num_tokens for corpus in found} == {250}
-    assert len(list((tmp_path / "cache").iterdir())) == 1
-
-
 def test_a_corpus_that_another_prepared_meanwhile_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from_sources = preparing.prepare
 
@@ -458,3 +350,51 @@ def test_a_corpus_that_another_prepared_meanwhile_is_opened(tmp_path: Path, monk
 
     monkeypatch.setattr(preparing, "prepare", come_too_late)
     assert prepared([write(tmp_path / "in.txt", "a b c\n")], cache=tmp_path / "cache").num_tokens == 3
+
+
+LABELS = {"S": 0, "NP": 1, "VP": 2, "PP": 3, "X": 4}
+
+
+def slow_bounds(tree: Tree, order: Order) -> tuple[int, int]:
+    """Play the derivation and look at every NT."""
+    num_open = in_a_row = max_open = max_in_a_row = 0
+    for action in to_actions(tree, LABELS, order):
+        if action == 0:
+            in_a_row = 0
+        elif action == 1:
+            num_open -= 1
+            in_a_row = in_a_row if order == "in-order" else 0
+        elif action < 2 + len(LABELS):
+            num_open, in_a_row = num_open + 1, in_a_row + 1
+        max_open, max_in_a_row = max(max_open, num_open), max(max_in_a_row, in_a_row)
+    return max_open, max_in_a_row
+
+
+def nested(children: st.SearchStrategy[Tree | str]) -> st.SearchStrategy[Tree]:
+    return st.builds(
+        lambda label, kids: Tree(label, kids), st.sampled_from("X"), st.lists(children, min_size=1, max_size=3)
+    )
+
+
+RANDOM_TREES = nested(st.recursive(st.just("w"), nested, max_leaves=12))
+
+
+@given(st.lists(RANDOM_TREES, min_size=1, max_size=4), st.sampled_from(["top-down", "in-order"]))
+def test_bounds_equal_those_of_derivations_played_step_by_step(trees: list[Tree], order: Order) -> None:
+    actions = [to_actions(tree, LABELS) for tree in trees]
+    flat = np.array([action for sentence in actions for action in sentence], dtype=np.int16)
+    offsets = offsets_of(np.array([len(sentence) for sentence in actions]))
+    bounds = measure_bounds(flat, offsets, num_labels=len(LABELS), order=order)
+    assert list(zip(*(column.tolist() for column in bounds), strict=True)) == [slow_bounds(t, order) for t in trees]
+
+
+def test_a_prepared_corpus_holds_the_bounds_of_every_sentence() -> None:
+    prepared = corpus()
+    for order in ("top-down", "in-order"):
+        expected = [slow_bounds(Tree.parse(tree), order) for tree in TREES]
+        assert list(zip(*(column.tolist() for column in prepared.bounds(order)), strict=True)) == expected
+
+
+def test_sentences_without_actions_have_bounds_zero() -> None:
+    bounds = measure_bounds(np.zeros(0, dtype=np.int16), np.zeros(3, dtype=np.int64), num_labels=0, order="in-order")
+    assert bounds.max_open.tolist() == bounds.max_consecutive.tolist() == [0, 0]

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
@@ -28,17 +27,6 @@ def test_words_are_lower_case_with_digits_as_n_and_without_punctuation(tmp_path:
     assert str(first.tree) == "(S (NP the Nrd-floor) (VP costs (NP N,N.N)))"
     assert second.words == ("yes",)
     assert second.line == 3
-
-
-def test_the_prepared_corpus_holds_what_the_reader_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-    path = write(tmp_path, TREE)
-    as_written, preprocessed = (
-        list(prepared_split(DataConfig(train=str(path), preprocess=how), "train").forms)  # type: ignore[arg-type]
-        for how in ("none", "prpn")
-    )
-    assert "The" in as_written
-    assert preprocessed == ["the", "Nrd-floor", "costs", "N,N.N"]
 
 
 @pytest.mark.parametrize("how", ["prpn", "mikolov"])

@@ -2,6 +2,7 @@ import gzip
 import io
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,21 +28,39 @@ def words(content: bytes, *, format: str = "text", **options: object) -> list[tu
     return [sentence.words for sentence in found]
 
 
-def test_text_is_one_sentence_a_line() -> None:
-    assert words(b"the dog\nbarks") == [("the", "dog"), ("barks",)]
+@pytest.mark.parametrize(
+    ("content", "options", "expected"),
+    [
+        (b"the dog\nbarks", {}, ["the dog", "barks"]),
+        (b"\xef\xbb\xbfthe dog\r\nbarks\r\n", {}, ["the dog", "barks"]),
+        (gzip.compress(b"a b\n"), {}, ["a b"]),
+        (b"a\n\n \nb\n", {}, ["a", "b"]),
+        (b"a\n\n \nb\n", {"empty_lines": True}, ["a", "", "", "b"]),
+        (b"(S (NP the dog) barks)", {"format": "brackets", "tags": "absent"}, ["the dog barks"]),
+        (GOOD.strip() * 3, {"format": "brackets"}, ["the dog barks"] * 3),
+        (b"(S\n(NP (D the)\n(N dog)))\n(S\n(NP (N cats)))\n", {"format": "brackets"}, ["the dog", "cats"]),
+        (b"(S (W w) " * 5000 + b"(W w)" + b")" * 5000, {"format": "brackets"}, [" ".join("w" * 5001)]),
+    ],
+)
+def test_words_of_sentences(content: bytes, options: dict[str, Any], expected: list[str]) -> None:
+    assert [" ".join(one) for one in words(content, **options)] == expected
 
 
-def test_text_splits_at_ascii_whitespace_only() -> None:
+def test_text_is_split_at_ascii_whitespace_alone() -> None:
     assert words("10\u00a0000\tdogs \x0b bark\u2003loud".encode()) == [("10\u00a0000", "dogs", "bark\u2003loud")]
 
 
-def test_byte_order_mark_and_crlf_are_no_part_of_words() -> None:
-    assert words(b"\xef\xbb\xbfthe dog\r\nbarks\r\n") == [("the", "dog"), ("barks",)]
-
-
-def test_blank_lines_of_text_are_sentences_on_request_only() -> None:
-    assert words(b"a\n\n \nb\n") == [("a",), ("b",)]
-    assert words(b"a\n\n \nb\n", empty_lines=True) == [("a",), (), (), ("b",)]
+@pytest.mark.parametrize(
+    ("content", "options", "expected"),
+    [
+        (b"(S (NP-SBJ (D I)))", {"format": "brackets"}, "(S (NP I))"),
+        (b"(S (NP-SBJ (D I)))", {"format": "brackets", "strip_functions": False}, "(S (NP-SBJ I))"),
+        (CONLLU, {"format": "conllu", "dependency_labels": "upos"}, "(VERBP Dogs bark)"),
+    ],
+)
+def test_labels_are_those_that_options_say(content: bytes, options: dict[str, Any], expected: str) -> None:
+    (sentence,) = read_sentences(io.BytesIO(content), **options)
+    assert str(sentence.tree) == expected
 
 
 def test_blank_lines_between_trees_are_sentences_on_request_only() -> None:
@@ -62,25 +81,6 @@ def test_brackets_give_words_tree_and_line() -> None:
     assert sentence.identifier == "3"
 
 
-def test_function_tags_stay_on_request() -> None:
-    (sentence,) = read_sentences(io.BytesIO(b"(S (NP-SBJ (D I)))"), format="brackets", strip_functions=False)
-    assert sentence.tree == Tree.parse("(S (NP-SBJ I))")
-
-
-def test_brackets_without_tags_are_read_on_request() -> None:
-    assert words(b"(S (NP the dog) barks)", format="brackets", tags="absent") == [("the", "dog", "barks")]
-    with pytest.raises(InputError, match=r":1: .*siblings.*tags"):
-        words(b"(S (NP the dog) barks)", format="brackets")
-
-
-def test_many_trees_on_one_line() -> None:
-    assert len(words(GOOD.strip() * 3, format="brackets")) == 3
-
-
-def test_trees_over_many_lines_at_the_margin() -> None:
-    assert len(words(b"(S\n(NP (D the)\n(N dog)))\n(S\n(NP (N cats)))\n", format="brackets")) == 2
-
-
 def test_conllu_gives_words_tree_and_identifier() -> None:
     (sentence,) = read_sentences(io.BytesIO(CONLLU), format="conllu")
     assert sentence == Sentence(
@@ -91,11 +91,6 @@ def test_conllu_gives_words_tree_and_identifier() -> None:
         source="<stream>",
         line=1,
     )
-
-
-def test_conllu_constituents_can_carry_the_part_of_speech_of_their_head() -> None:
-    (sentence,) = read_sentences(io.BytesIO(CONLLU), format="conllu", dependency_labels="upos")
-    assert sentence.tree == Tree.parse("(VERBP Dogs bark)")
 
 
 @pytest.mark.parametrize(
@@ -142,12 +137,6 @@ def test_a_tree_that_never_closes_ends_before_the_next_one(pieces: list[bytes]) 
 def test_a_file_of_bad_sentences_alone_is_an_error_even_when_they_are_skipped() -> None:
     with pytest.raises(InputError, match="none of its 1 sentences"):
         words(b"(S)", format="brackets", on_error="skip", skipped=[])
-
-
-def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(gzip.compress(b"a b\n"))
-    assert [s.words for s in read_sentences(path)] == [("a", "b")]
 
 
 def test_standard_input_is_read_in_a_given_format(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,11 +188,6 @@ def test_reading_streams() -> None:
 
     found = read_sentences(io.BufferedReader(endless(), 8000), format="brackets")
     assert [next(found).line for _ in range(3)] == [1, 2, 3]
-
-
-def test_a_sentence_of_five_thousand_nested_constituents() -> None:
-    content = b"(S (W w) " * 5000 + b"(W w)" + b")" * 5000
-    assert len(words(content, format="brackets")[0]) == 5001
 
 
 @pytest.mark.parametrize(

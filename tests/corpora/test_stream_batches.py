@@ -1,21 +1,32 @@
 """BPTT streams: every token once, in order, with exact positions."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpora.helpers import text_corpus
+from tests.systems import small_recipe
+from treelm.corpora.batches import BatchesConfig, EpochBatches, SentenceBatch, SentenceBatches
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.stream_batches import BPTTBatches, StreamBatch, TokenStream
+from treelm.corpora.stream_batches import BPTTBatches, PackedBatches, StreamBatch, TokenStream
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
+from treelm.models.streams import StreamLM
+from treelm.training.prepare import set_up
 from treelm.trees.tree import Tree
 
 LINES = ["a b c", "d", "b b a c d a", "c a", "d d d b a"]
@@ -91,66 +102,89 @@ def test_random_lengths_are_near_the_base_and_scale_the_learning_rate() -> None:
     assert lengths[near].std() == pytest.approx(5, rel=0.2)
 
 
-def test_fixed_lengths_leave_the_learning_rate_alone() -> None:
-    assert {batch.learning_rate_scale for batch in BPTTBatches(encoded(), batch_size=2, bptt=4)} == {1.0}
+DOCUMENTS = [["a b c", "d"], ["b b a c d a"], ["c a", "d d d b a", "a"], ["d c"]]
 
 
-def test_lengths_follow_from_the_seed_and_the_epoch() -> None:
-    def lengths(batches: BPTTBatches) -> list[int]:
-        return [len(batch.inputs) for batch in batches]
-
-    text = encoded(LINES * 30)
-    one, same, other = (BPTTBatches(text, batch_size=2, bptt=20, random_length=True, seed=seed) for seed in (1, 1, 2))
-    first = lengths(one)
-    assert len(first) > 5
-    assert first == lengths(same)
-    assert first != lengths(other)
-    assert first != lengths(one)
+def contents(batches: Iterable[Any]) -> list[list[int]]:
+    return [np.ravel(batch.tokens if isinstance(batch, SentenceBatch) else batch.targets).tolist() for batch in batches]
 
 
-@pytest.mark.parametrize("stop", [0, 1, 7])
-def test_a_restored_position_continues_as_if_undisturbed(stop: int) -> None:
-    def stream() -> BPTTBatches:
-        return BPTTBatches(encoded(LINES * 20), batch_size=2, bptt=20, random_length=True, seed=5)
+def order(name: str, **changes: Any) -> EpochBatches[Any, Any]:
+    """Batches of the kind that is named, with other settings or lines if they are given."""
+    lines, seed = changes.pop("lines", LINES * 20), changes.pop("seed", 3)
+    if name in ("sentences", "sampled"):
+        config = BatchesConfig(scheme="sample-in-groups" if name == "sampled" else "sort-in-groups")
+        return SentenceBatches(encoded(lines), **{"batch_size": 9, "config": config, **changes}, seed=seed)
+    if name == "packed":
+        return PackedBatches(documents_encoded(), **{"batch_size": 2, "bptt": 6, **changes}, seed=seed)
+    if name == "documents":
+        settings = {"batch_size": 1, "bptt": 4, "shuffle_documents": True, **changes}
+        return BPTTBatches(documents_encoded(), **settings, seed=seed)
+    return BPTTBatches(encoded(lines), **{"batch_size": 2, "bptt": 20, "random_length": True, **changes}, seed=seed)
 
-    undisturbed = stream()
+
+KINDS = ("sentences", "sampled", "packed", "documents", "stream")
+
+
+@pytest.mark.parametrize("stop", [0, 1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restored_position_continues_as_if_undisturbed(kind: str, stop: int) -> None:
+    undisturbed, resumed = order(kind), order(kind)
     list(undisturbed)
     rest = iter(undisturbed)
     for _ in range(stop):
         next(rest)
-    resumed = stream()
     resumed.restore(json.loads(json.dumps(undisturbed.state())))
     assert (resumed.epoch, resumed.position) == (1, stop)
-    for one, other in zip(rest, resumed, strict=True):
-        assert np.array_equal(one.inputs, other.inputs)
-        assert one.continues == other.continues
+    assert contents(resumed) == contents(rest)
+    assert contents(resumed) == contents(undisturbed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_follows_from_the_seed_and_the_epoch(kind: str) -> None:
+    one, same = order(kind), order(kind)
+    epochs = [contents(one) for _ in range(8)]
+    assert epochs == [contents(same) for _ in range(8)]
+    assert len(set(map(str, epochs))) > 1
+    assert len({str(contents(order(kind, seed=seed))) for seed in range(8)}) > 1
 
 
 @pytest.mark.parametrize(
-    "other", [{"bptt": 5}, {"batch_size": 3}, {"seed": 9}, {"random_length": True}, {"sentence_ends": False}]
+    ("kind", "other"),
+    [
+        *((kind, {"seed": 9}) for kind in KINDS),
+        *((kind, {"batch_size": 3}) for kind in KINDS),
+        *((kind, {"bptt": 5}) for kind in ("packed", "documents", "stream")),
+        *((kind, {"lines": LINES[::-1]}) for kind in ("sentences", "stream")),
+        ("sentences", {"config": BatchesConfig(group_size=8)}),
+        ("sentences", {"config": BatchesConfig(max_length=3)}),
+        ("sampled", {"config": BatchesConfig(scheme="sample-in-groups", length_difference=None)}),
+        ("sampled", {"config": BatchesConfig()}),
+        ("documents", {"shuffle_documents": False, "sentence_ends": False}),
+        ("stream", {"random_length": False}),
+        ("stream", {"sentence_ends": False}),
+    ],
 )
-def test_a_position_in_another_stream_is_an_error(other: dict[str, int]) -> None:
-    saved = BPTTBatches(encoded(), batch_size=2, bptt=4).state()
-    with pytest.raises(InputError, match="other"):
-        BPTTBatches(encoded(), **{"batch_size": 2, "bptt": 4, **other}).restore(saved)
-    with pytest.raises(InputError, match="other data"):
-        BPTTBatches(encoded(LINES[::-1]), batch_size=2, bptt=4).restore(saved)
+def test_a_position_with_other_data_or_settings_is_refused(kind: str, other: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="saved with other"):
+        order(kind, **other).restore(order(kind).state())
 
 
 @pytest.mark.parametrize("damage", [{"position": 10**6}, {"position": "x"}, {"epoch": -1}])
-def test_a_damaged_position_is_an_error(damage: dict[str, object]) -> None:
-    batches = BPTTBatches(encoded(), batch_size=2, bptt=4)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_position_is_refused(kind: str, damage: dict[str, object]) -> None:
     with pytest.raises(InputError, match="undamaged"):
-        batches.restore({**batches.state(), **damage})
+        order(kind).restore({**order(kind).state(), **damage})
 
 
-@pytest.mark.parametrize("sizes", [{"batch_size": 0}, {"bptt": 0}, {"batch_size": 23}])
-def test_impossible_sizes_are_errors(sizes: dict[str, int]) -> None:
-    with pytest.raises(InputError):
-        BPTTBatches(encoded(), **{"batch_size": 2, "bptt": 4, **sizes})
-
-
-DOCUMENTS = [["a b c", "d"], ["b b a c d a"], ["c a", "d d d b a", "a"], ["d c"]]
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [(kind, {"batch_size": 0}) for kind in KINDS]
+    + [("packed", {"bptt": 0}), ("stream", {"bptt": 0}), ("stream", {"batch_size": 10**6})],
+)
+def test_impossible_sizes_are_refused(kind: str, wrong: dict[str, int]) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong)) if 0 in wrong.values() else "lower batch_size"):
+        order(kind, **wrong)
 
 
 def documents_encoded(trees: bool = False) -> EncodedCorpus:
@@ -198,27 +232,6 @@ def test_rows_of_shuffled_documents_are_named_by_their_sentences() -> None:
             assert batch.targets[0, row] in text
 
 
-def test_the_order_of_documents_follows_from_seed_and_epoch() -> None:
-    def order(batches: BPTTBatches) -> list[list[int]]:
-        return rows_of(list(batches), "targets")
-
-    one, same = shuffled(3), shuffled(3)
-    assert [order(one) for _ in range(3)] == [order(same) for _ in range(3)]
-    assert len({str(order(shuffled(seed))) for seed in range(20)}) > 8
-
-
-@pytest.mark.parametrize("stop", [0, 2])
-def test_a_restored_position_has_the_documents_of_its_epoch(stop: int) -> None:
-    undisturbed = shuffled(5)
-    list(undisturbed)
-    rest = iter(undisturbed)
-    for _ in range(stop):
-        next(rest)
-    resumed = shuffled(5)
-    resumed.restore(json.loads(json.dumps(undisturbed.state())))
-    assert rows_of(list(rest), "targets") == rows_of(list(resumed), "targets")
-
-
 def test_constituents_move_with_their_documents() -> None:
     text = documents_encoded(trees=True)
     batches = BPTTBatches(text, batch_size=1, bptt=99, seed=1, shuffle_documents=True, constituents=True)
@@ -231,13 +244,130 @@ def test_constituents_move_with_their_documents() -> None:
         assert batch.constituents.tolist() == expected
 
 
-def test_an_order_of_documents_that_nobody_saved_is_refused() -> None:
-    state = BPTTBatches(documents_encoded(), batch_size=1, bptt=4).state()
-    with pytest.raises(InputError, match="other documents"):
-        shuffled().restore(state)
-    assert "documents" not in state
-
-
 def test_one_document_has_no_order() -> None:
     with pytest.raises(InputError, match=r"one document.*empty lines"):
         BPTTBatches(encoded(), batch_size=1, bptt=4, shuffle_documents=True)
+
+
+Row = tuple[int, int]  # places in the corpus' tokens, ends included
+TEXTS = st.lists(st.lists(st.text("abcd", min_size=1, max_size=9), min_size=1, max_size=6), min_size=1, max_size=5)
+
+
+def packed_text(documents: list[list[str]]) -> EncodedCorpus:
+    """Sentences are strings, whose letters are their words."""
+    numbered = [(number, text) for number, texts in enumerate(documents) for text in texts]
+    sentences = (
+        Sentence(words=tuple(text), identifier=str(line), source="t.txt", line=line, document=number)
+        for line, (number, text) in enumerate(numbered, 1)
+    )
+    return EncodedCorpus(PreparedCorpus.from_sentences(sentences), WordVocabulary(["a", "b", "c", "d"]))
+
+
+def plainly_packed(documents: list[list[str]], bptt: int) -> list[Row]:
+    """The rows without draws, sentence by sentence."""
+    rows: list[Row] = []
+    place = 0
+    for document in documents:
+        begin = place
+        for text in document:
+            if place + len(text) + 1 - begin > bptt and place > begin:
+                rows.append((begin, place))
+                begin = place
+            place += len(text) + 1
+            while place - begin > bptt:
+                rows.append((begin, begin + bptt))
+                begin += bptt
+                if place - begin <= bptt:  # the rest of a long sentence has its row for itself
+                    rows.append((begin, place))
+                    begin = place
+        if place > begin:
+            rows.append((begin, place))
+    return rows
+
+
+def rows_in(batch: StreamBatch) -> list[Row]:
+    lengths = np.full(len(batch), len(batch.targets)) if batch.mask is None else batch.mask.sum(0)
+    return [(int(start), int(start + length)) for start, length in zip(batch.positions, lengths, strict=True)]
+
+
+@given(TEXTS, st.integers(1, 12), st.integers(1, 4))
+def test_without_draws_rows_are_those_of_the_plain_form(documents: list[list[str]], bptt: int, size: int) -> None:
+    batches = list(PackedBatches(packed_text(documents), batch_size=size, bptt=bptt, shuffle=False))
+    assert sorted(row for batch in batches for row in rows_in(batch)) == plainly_packed(documents, bptt)
+    lengths = [stop - start for batch in batches for start, stop in rows_in(batch)]
+    assert lengths == sorted(lengths)  # rows of similar length share a batch
+    assert all(len(batch) == size for batch in batches[:-1])
+
+
+@given(TEXTS, st.integers(1, 12), st.integers(1, 4), st.integers(0, 3))
+def test_every_token_is_a_target_once_an_epoch_after_the_token_before_it(
+    documents: list[list[str]], bptt: int, size: int, seed: int
+) -> None:
+    letters = [one for document in documents for text in document for one in [*text, ""]]
+    tokens = np.array([" abcd".index(one) if one else END for one in letters])
+    begins, place = {}, 0  # the document that each sentence's place belongs to
+    for number, document in enumerate(documents):
+        for text in document:
+            begins[place] = number
+            place += len(text) + 1
+    batches = PackedBatches(packed_text(documents), batch_size=size, bptt=bptt, seed=seed)
+    for _ in range(3):
+        found = []
+        for batch in batches:
+            assert not batch.continues
+            for row, (start, stop) in enumerate(rows_in(batch)):
+                assert 0 < stop - start <= bptt
+                assert batch.targets[: stop - start, row].tolist() == tokens[start:stop].tolist()
+                before = [END if start == 0 else tokens[start - 1], *tokens[start : stop - 1]]
+                assert batch.inputs[: stop - start, row].tolist() == before
+                own = [begins[place] for place in range(start, stop) if place in begins]
+                assert len(set(own)) <= 1  # of one document
+                assert start in begins or (not own and tokens[start - 1] != END)  # or the rest of a long sentence
+                found.extend(range(start, stop))
+            inside = np.ones_like(batch.targets, bool) if batch.mask is None else batch.mask
+            assert batch.num_sentences == (batch.targets[inside] == END).sum()
+            assert batch.num_words == (batch.targets[inside] != END).sum()
+        assert sorted(found) == list(range(len(tokens)))
+
+
+def test_no_text_gives_no_batches() -> None:
+    assert list(PackedBatches(packed_text([]), batch_size=2, bptt=6)) == []
+
+
+@pytest.mark.parametrize("system", ["awd-lstm", "on-lstm", "prpn", "palm", "palm-s", "transformer stream"])
+def test_the_first_sentence_of_a_row_is_read_as_it_is_alone(tmp_path: Path, system: str) -> None:
+    sizes = {"batches": "packed", "batch_size": 3, "bptt": 30, "bptt_random_length": False}
+    setup = set_up(small_recipe(system, tmp_path, {"training": sizes}))
+    batches = setup.batches
+    assert isinstance(setup.model, StreamLM)
+    assert isinstance(batches, PackedBatches)
+    network = setup.model.exact()
+    sentences = [sentence.words for sentence in read_sentences(tmp_path / "train.ptb")]
+    alone = network.score(sentences)
+    starts = batches.stream.sentence_offsets.tolist()
+    num_rows = num_first = 0
+    for batch in batches:
+        with torch.no_grad():
+            reading = network.read_segment(batch, None)
+            log_probs = network.target_log_probs(reading.outputs, torch.from_numpy(batch.targets))
+            losses, _ = network.stream_losses(batch, None)
+        own = log_probs.flatten() if batch.mask is None else log_probs[torch.from_numpy(batch.mask)]
+        assert losses.terms["word"].sum.item() == pytest.approx(-own.sum().item(), abs=1e-9)
+        num_rows += len(batch)
+        for row, (start, stop) in enumerate(rows_in(batch)):
+            if start not in starts or starts[starts.index(start) + 1] > stop:
+                continue  # the rest of a long sentence, or a part of one
+            number = starts.index(start)
+            length = starts[number + 1] - start
+            assert log_probs[:length, row].tolist() == pytest.approx(alone[number].log_probs.tolist(), abs=1e-9)
+            num_first += 1
+    assert num_first > 2
+    assert num_first < len(sentences)  # rows hold several
+
+
+def test_systems_without_a_stream_and_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r'batches = "packed" with system .rnng., which reads whole sentences'):
+        set_up(small_recipe("rnng", tmp_path, {"training": {"batches": "packed"}}))
+    changes = {"training": {"batches": "packed"}, "batches": {"max_length": 9}}
+    with pytest.raises(InputError, match=r"settings of sentence batches with training.batches = .packed."):
+        set_up(small_recipe("lstm", tmp_path, changes))

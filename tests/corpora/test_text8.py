@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from treelm.cli import run
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.preparing import split_text8
+from treelm.corpora.preparing import Text8Parts, split_text8
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.stream_batches import TokenStream
 from treelm.errors import InputError
@@ -25,14 +26,16 @@ def write(folder: Path) -> str:
     return text
 
 
-def test_parts_are_ninety_five_and_five_percent_of_the_characters(tmp_path: Path) -> None:
-    text = write(tmp_path)
-    counts = split_text8(tmp_path / "text8", tmp_path / "out")
-    assert sum(counts.values()) == len(text)
-    assert counts["train"] == len(text) * 90 // 100
-    kept = [" ".join((tmp_path / f"out/{name}.txt").read_text().split()) for name in counts]
-    assert "".join(kept).replace(" ", "") == text.replace(" ", "")
-    assert len((tmp_path / "out/train.txt").read_text().splitlines()) > 1
+@pytest.mark.parametrize(("parts", "borders"), [("90-5-5", (0, 90, 95, 100)), ("99-1", (0, 99, 100))])
+def test_parts_have_their_percent_of_the_characters(
+    parts: Text8Parts, borders: tuple[int, ...], tmp_path: Path
+) -> None:
+    text, out = write(tmp_path), tmp_path / "out"
+    assert run(["data", "text8", str(tmp_path / "text8"), "--out", str(out), "--parts", parts]) == 0
+    places = [len(text) * border // 100 for border in borders]
+    expected = dict(zip(("train", "dev", "test"), (text[a:b].split() for a, b in pairwise(places)), strict=False))
+    assert {path.stem: path.read_text().split() for path in out.iterdir()} == expected
+    assert len((out / "train.txt").read_text().splitlines()) > 1
 
 
 def test_a_stream_of_characters_is_the_text_with_one_blank_a_word(tmp_path: Path) -> None:
@@ -56,13 +59,6 @@ def test_other_characters_are_a_user_error(tmp_path: Path, capsys: pytest.Captur
         split_text8(tmp_path / "empty", tmp_path / "out")
 
 
-def test_the_command_line_splits_it(tmp_path: Path) -> None:
-    write(tmp_path)
-    assert run(["data", "text8", str(tmp_path / "text8"), "--out", str(tmp_path / "out")]) == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"train.txt", "dev.txt", "test.txt"}
-    assert run(["data", "text8", str(tmp_path / "text8")]) == 2
-
-
 def test_a_part_of_another_split_does_not_stay_beside_a_train_part_that_holds_it(tmp_path: Path) -> None:
     write(tmp_path)
     split_text8(tmp_path / "text8", tmp_path / "out")
@@ -73,12 +69,3 @@ def test_a_part_of_another_split_does_not_stay_beside_a_train_part_that_holds_it
     (tmp_path / "out/test.txt").unlink()
     assert split_text8(tmp_path / "text8", tmp_path / "out", "99-1").keys() == {"train", "dev"}
     assert split_text8(tmp_path / "text8", tmp_path / "out").keys() == {"train", "dev", "test"}
-
-
-def test_the_split_of_language_models_of_words_has_no_test_part(tmp_path: Path) -> None:
-    text, out = write(tmp_path), tmp_path / "out"
-    assert run(["data", "text8", str(tmp_path / "text8"), "--out", str(out), "--parts", "99-1"]) == 0
-    assert {path.name for path in out.iterdir()} == {"train.txt", "dev.txt"}
-    train, dev = (" ".join((out / f"{name}.txt").read_text().split()) for name in ("train", "dev"))
-    border = len(text) * 99 // 100
-    assert (train, dev) == (text[:border].strip(), text[border:].strip())

@@ -157,25 +157,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         TokenizerVocabulary.read(tmp_path)
 
 
-def test_one_of_the_two_files_is_not_enough(gpt2: Any, tmp_path: Path) -> None:
-    path = tmp_path / "vocab.json"
-    path.write_text(json.dumps(json.loads(gpt2.to_str())["model"]["vocab"]), "utf-8")
-    with pytest.raises(InputError, match=r"not a tokenizer file; give a tokenizer\.json, or a folder .* merges\.txt"):
-        TokenizerVocabulary.read(path)
-
-
 def test_without_the_library_one_line_says_what_to_install(gpt2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(InputError, match=r"without the tokenizers library.*pip install 'treelm\[tokenizers\]'"):
         read(gpt2)
-
-
-@pytest.mark.parametrize("settings", [{"kind": "tokenizer"}, {"file": "x.json"}])
-def test_the_file_and_the_kind_come_together(settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"vocabulary\.kind.*vocabulary\.file"):
-        VocabularyConfig(**settings)
-
-
-def test_the_tokens_of_a_file_are_all_of_them() -> None:
-    with pytest.raises(InputError, match=r"max_size = 100 with kind = 'tokenizer'; remove this option"):
-        VocabularyConfig(kind="tokenizer", file="x.json", max_size=100)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from treelm.errors import InputError
-from treelm.io.atomic import write_atomically, write_durably
-from treelm.io.json import encode_json, read_json
+from treelm.io import atomic
+from treelm.io.atomic import hold_folder, write_atomically, write_durably
 
 
 def test_a_crash_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,19 +37,6 @@ def test_content_reaches_the_disk_before_the_name(tmp_path: Path, monkeypatch: p
     assert events == ["sync", "rename", "sync"]  # the last one is of the directory
 
 
-def test_json_keeps_text_as_it_is(tmp_path: Path) -> None:
-    values = {"word": "naïve 犬", "number": 0.1}
-    write_atomically(tmp_path / "file.json", encode_json(values))
-    assert read_json(tmp_path / "file.json", remedy="-") == values
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"[" * 100_000])
-def test_what_is_no_json_object_is_an_input_error(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "file.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"file\.json: not "):
-        read_json(tmp_path / "file.json", remedy="write it again")
-
-
 @pytest.mark.parametrize("write", [write_atomically, write_durably])
 def test_a_disk_that_is_full_is_told_with_the_name_of_the_file(
     write: Callable[[Path, bytes], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -72,3 +59,58 @@ def test_a_name_that_nobody_gave_is_in_no_message(tmp_path: Path) -> None:
     with pytest.raises(OSError) as caught:  # noqa: PT011
         write_atomically(tmp_path / "folder", b"new")
     assert (caught.value.filename, caught.value.filename2) == (str(tmp_path / "folder"), None)
+
+
+BUSY = {"found": "busy", "remedy": "wait"}
+
+
+def test_a_folder_is_held_once_and_free_afterwards(tmp_path: Path) -> None:
+    with hold_folder(tmp_path, **BUSY), pytest.raises(InputError, match="busy; wait"), hold_folder(tmp_path, **BUSY):
+        pytest.fail("held twice")
+    with hold_folder(tmp_path, **BUSY):
+        pass
+
+
+def test_a_folder_that_was_made_for_this_and_stays_empty_goes(tmp_path: Path) -> None:
+    with hold_folder(tmp_path / "new", **BUSY):
+        assert (tmp_path / "new").is_dir()
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    with hold_folder(tmp_path / "old", **BUSY):
+        pass
+    assert (tmp_path / "old").is_dir()
+    with hold_folder(tmp_path / "full", **BUSY):
+        (tmp_path / "full" / "file").touch()
+    assert (tmp_path / "full" / "file").exists()
+
+
+def test_whoever_is_refused_does_not_remove_the_folder(tmp_path: Path) -> None:
+    with hold_folder(tmp_path / "new", **BUSY):
+        with pytest.raises(InputError), hold_folder(tmp_path / "new", **BUSY):
+            pass
+        assert (tmp_path / "new").is_dir()
+
+
+def test_a_folder_that_was_replaced_before_it_could_be_held_is_not_taken_for_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, opened = tmp_path / "run", []
+
+    def open_and_replace(path: Path, flags: int) -> int:
+        descriptor = os.open(path, flags)
+        opened.append(descriptor)
+        if len(opened) == 1:  # another process ends its own run here, and begins the next one
+            folder.rename(tmp_path / "gone")
+            folder.mkdir()
+        return descriptor
+
+    class Watched:
+        def __getattr__(self, name: str) -> object:
+            return open_and_replace if name == "open" else getattr(os, name)
+
+    monkeypatch.setattr(atomic, "os", Watched())
+    with hold_folder(folder, **BUSY):
+        monkeypatch.undo()
+        assert len(opened) == 2
+        with pytest.raises(InputError, match="busy"), hold_folder(folder, **BUSY):
+            pytest.fail("held twice")

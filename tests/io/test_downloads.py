@@ -72,29 +72,30 @@ def test_a_file_is_downloaded_once(server: Server, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_transfer_that_breaks_off_leaves_nothing(server: Server, tmp_path: Path) -> None:
-    server.break_after = 60_000
-    with pytest.raises(InputError, match=r"cannot download .*train\.ptb"):
-        fetch(download(server), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_another_hash_is_an_error_and_leaves_nothing(server: Server, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="another sha256"):
         fetch(download(server, "0" * 64), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_file_is_an_error_that_names_the_address(server: Server, tmp_path: Path) -> None:
-    server.status = 404
-    with pytest.raises(InputError, match=r"train\.ptb.*404"):
-        fetch(download(server), tmp_path)
-
-
-def test_a_server_that_cannot_be_reached_is_an_error(server: Server, tmp_path: Path) -> None:
-    wanted = Download(url="http://127.0.0.1:1/train.ptb", sha256=SHA256)
-    with pytest.raises(InputError, match="cannot download"):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"break_after": 60_000}, r"cannot download .*train\.ptb"),
+        ({"status": 404}, r"train\.ptb.*404"),
+        ({"server_port": 1}, "cannot download"),
+    ],
+)
+def test_a_transfer_that_fails_is_told_and_leaves_nothing(
+    server: Server, wrong: dict[str, int], message: str, tmp_path: Path
+) -> None:
+    wanted = download(server)
+    if "server_port" in wrong:
+        wanted = Download(url="http://127.0.0.1:1/train.ptb", sha256=SHA256)
+    server.break_after, server.status = wrong.get("break_after"), wrong.get("status")
+    with pytest.raises(InputError, match=message):
         fetch(wanted, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_corpus_of_the_catalogue_is_downloaded_and_prepared(

@@ -86,20 +86,6 @@ def test_without_its_library_a_file_is_refused_by_its_name(name: str, monkeypatc
         check_table_name(name)
 
 
-def test_a_failed_table_leaves_what_was_there(tmp_path: Path) -> None:
-    path = tmp_path / "x.xlsx"
-    path.write_text("before")
-
-    def fail() -> None:
-        with binary_table(str(path), NAMES) as write:
-            write(frame(ROWS))
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert path.read_text() == "before"
-
-
 @pytest.mark.parametrize(
     ("header", "names"),
     [
