@@ -88,27 +88,3 @@ def test_the_first_surprisal_is_that_of_a_sentence_in_an_empty_home(try_wheel: M
     bits = header.split("\t").index("surprisal_bits")
     assert [row.split("\t")[2] for row in rows][:3] == ["The", "museum", "was"]
     assert all(float(row.split("\t")[bits]) > 0 for row in rows)
-
-
-def test_the_environment_is_there_until_the_last_page_has_run(
-    try_wheel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A new environment lies in a folder of its own, which is removed at the end."""
-
-    def environment_of(python: str, folder: Path) -> Path:
-        (folder / "python").symlink_to(python)
-        return folder / "python"
-
-    def is_there(python: Path, page: str, folder: Path) -> float:
-        assert python.exists()
-        return 0.0
-
-    monkeypatch.setattr(try_wheel, "environment_of", environment_of)
-    monkeypatch.setattr(try_wheel, "install", lambda *arguments: None)
-    monkeypatch.setattr(try_wheel, "run", lambda command, folder: "3.12.0 2.13.0" if "torch" in command[-1] else "")
-    monkeypatch.setattr(try_wheel, "first_surprisal", is_there)
-    monkeypatch.setattr(try_wheel, "run_page", is_there)
-    assert try_wheel.try_python(sys.executable, [])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Python 3.12.0, torch 2.13.0\tfirst surprisal of lstm-open-english\t0.0 s of processor time"
-    assert len(lines) == len(try_wheel.FIRST) + len(try_wheel.PAGES)

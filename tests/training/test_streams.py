@@ -270,15 +270,6 @@ def test_finetuning_from_another_system_is_a_user_error(tmp_path: Path) -> None:
         set_up(recipe)
 
 
-def test_a_stream_for_a_system_of_sentences_is_a_user_error(tmp_path: Path) -> None:
-    (tmp_path / "train.ptb").write_text("(S (X a) (X b))\n" * 5)
-    (tmp_path / "som.toml").write_text(
-        '[data]\ntrain = "train.ptb"\n[model]\nsystem = "som"\nsize = 8\n[training]\nbatches = "stream"\n'
-    )
-    with pytest.raises(InputError, match="batches = \"stream\" with system 'som', which reads whole sentences"):
-        set_up(load_recipe(tmp_path / "som.toml"))
-
-
 def test_a_stream_without_sentence_ends(tmp_path: Path) -> None:
     setup = prepare(tmp_path, "sentence_ends=false")
     assert isinstance(setup.batches, BPTTBatches)
