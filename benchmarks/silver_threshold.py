@@ -4,7 +4,7 @@ python benchmarks/silver_threshold.py choose PARSER DEV.ptb ...
 python benchmarks/silver_threshold.py keep SILVER --parser PARSER --dev DEV.ptb ... --out FOLDER
 python benchmarks/silver_threshold.py describe SILVER --parser PARSER --dev DEV.ptb ... --out FOLDER
 
-SILVER holds what `treelm data annotate TEXT.txt.gz --parser PARSER --documents --out SPLIT.ptb.gz` wrote: trees, and
+SILVER holds what `treelm data annotate TEXT.txt.gz --parser PARSER --documents --output SPLIT.ptb.gz` wrote: trees, and
 their confidence in SPLIT.ptb.gz.tsv. The threshold is the lowest, in hundredths, at which the trees of dev sentences
 that the parser is at least so sure of have a labelled F1 of `--least-f1` or more. FOLDER gets the sentences above it,
 documents apart, and silver.json: how the trees were made, the threshold and what it costs. `describe` leaves no tree

@@ -412,7 +412,7 @@ def test_the_command_line_works_on_it(system: str, treelm: Treelm, tmp_path: Pat
     save_recipe(small_recipe(system, tmp_path, {"training": length}), tmp_path / "small.toml")
     run, text = tmp_path / "run", tmp_path / "text.txt"
     text.write_text("".join(" ".join(words) + "\n" for words in SENTENCES))
-    assert treelm("train", tmp_path / "small.toml", "--out", run, "--quiet").code == 0
+    assert treelm("train", tmp_path / "small.toml", "--output", run, "--quiet").code == 0
     model = load_model(run)
     assert treelm("evaluate", run, "--split", "test", "--json").code == 0
     if scores_words(model):

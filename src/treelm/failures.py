@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 import tempfile
-import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
@@ -60,13 +59,10 @@ def _version(package: str) -> str:
 
 def _keep(report: str) -> Path | None:
     """Write a new file in the working directory, or else in that of temporary files."""
-    name = f"treelm-failure-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}.txt"
-    for is_temporary in (False, True):
-        try:
-            path = Path(tempfile.gettempdir() if is_temporary else "", name)
-            with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
+    for folder in (".", None):
+        with suppress(OSError):  # also where there is no folder for temporary files
+            descriptor, path = tempfile.mkstemp(prefix="treelm-failure-", suffix=".txt", dir=folder)
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(report)
-        except OSError:  # also where there is no folder for temporary files
-            continue
-        return path
+            return Path(os.path.relpath(path) if folder else path)
     return None

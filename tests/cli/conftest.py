@@ -84,5 +84,5 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "train.ptb").write_text(TREES, encoding="utf-8")
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
-    assert run_treelm(["train", str(folder / "recipe.toml"), "--out", str(folder / "run"), "--quiet"]) == 0
+    assert run_treelm(["train", str(folder / "recipe.toml"), "--output", str(folder / "run"), "--quiet"]) == 0
     return folder

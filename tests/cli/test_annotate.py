@@ -34,7 +34,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def annotation(text: Path, project: Path, out: Path, *options: str) -> list[str]:
-    arguments = ["data", "annotate", text, "--parser", project / "run", "--out", out, *options]
+    arguments = ["data", "annotate", text, "--parser", project / "run", "--output", out, *options]
     return [str(argument) for argument in arguments]
 
 
@@ -93,7 +93,7 @@ def test_the_trees_can_be_trained_on(project: Path, tmp_path: Path, treelm: Tree
     assert (about["num_sentences"], about["num_words"], about["tokenise"]) == (2, 10, True)
     changes = [f"data.train={out}", "training.epochs=1", f"data.dev={project / 'train.ptb'}"]
     changes.append(f"data.test={project / 'train.ptb'}")
-    trained = treelm("train", project / "recipe.toml", "--out", tmp_path / "run", "--quiet", "--set", *changes)
+    trained = treelm("train", project / "recipe.toml", "--output", tmp_path / "run", "--quiet", "--set", *changes)
     assert trained.code == 0, trained.err
 
 
@@ -107,11 +107,11 @@ def test_what_could_not_be_parsed_is_named_and_exit_code_3(project: Path, tmp_pa
 
 
 def test_a_parser_that_is_not_installed_is_one_line(text: Path, tmp_path: Path, treelm: Treelm) -> None:
-    outcome = treelm("data", "annotate", text, "--parser", "benepar", "--out", tmp_path / "out.ptb")
+    outcome = treelm("data", "annotate", text, "--parser", "benepar", "--output", tmp_path / "out.ptb")
     assert outcome.code == 2
     assert outcome.err.count("\n") == 1
     assert "pip install 'treelm[benepar]'" in outcome.err
-    outcome = treelm("data", "annotate", text, "--parser", "stanza", "--out", tmp_path / "o", "--action-beam", "3")
+    outcome = treelm("data", "annotate", text, "--parser", "stanza", "--output", tmp_path / "o", "--action-beam", "3")
     assert "a search for stanza" in outcome.err
 
 
@@ -120,7 +120,7 @@ def test_a_run_without_trees_is_refused(tmp_path: Path, text: Path, project: Pat
         (project / "recipe.toml").read_text().partition("[model]")[0].replace('"train.ptb"', f'"{project}/train.ptb"')
     )
     (tmp_path / "lstm.toml").write_text(recipe + '[model]\nsystem = "lstm"\nembedding_size = 4\nhidden_size = 4\n')
-    treelm("train", tmp_path / "lstm.toml", "--out", tmp_path / "run", "--quiet", "--set", "training.epochs=1")
-    outcome = treelm("data", "annotate", text, "--parser", tmp_path / "run", "--out", tmp_path / "out.ptb")
+    treelm("train", tmp_path / "lstm.toml", "--output", tmp_path / "run", "--quiet", "--set", "training.epochs=1")
+    outcome = treelm("data", "annotate", text, "--parser", tmp_path / "run", "--output", tmp_path / "out.ptb")
     assert outcome.code == 2
     assert "lstm is a language model without trees" in outcome.err

@@ -13,7 +13,7 @@ from treelm.cli.train import Arguments
     [
         (["demo", "--set", "A=1", "--set", "B=2"], "demo", ("A=1", "B=2")),
         (["demo", "--set", "A=1", "B=2", "--quiet", "--set", "C=3"], "demo", ("A=1", "B=2", "C=3")),
-        (["--set=A=1", "demo", "--set", "B=2", "--out", "x"], "demo", ("A=1", "B=2")),
+        (["--set=A=1", "demo", "--set", "B=2", "--output", "x"], "demo", ("A=1", "B=2")),
         (["--set", "A=1", "--", "demo"], "demo", ("A=1",)),
         (["--set", "A=1", "--quiet", "demo"], "demo", ("A=1",)),
         (["-o", "x", "demo"], "demo", ()),

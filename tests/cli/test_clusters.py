@@ -122,7 +122,7 @@ def test_trees_annotated_by_a_cluster_are_those_of_one_process(
     project: Path, treelm: Treelm, text: Path, tmp_path: Path, cluster: Path
 ) -> None:
     for name, where in (("one", ()), ("many", ("--cluster", cluster))):
-        command = ("data", "annotate", text, "--parser", project / "run", "--out", tmp_path / f"{name}.ptb")
+        command = ("data", "annotate", text, "--parser", project / "run", "--output", tmp_path / f"{name}.ptb")
         assert treelm(*command, *where).code == 0
     assert (tmp_path / "many.ptb").read_bytes() == (tmp_path / "one.ptb").read_bytes()
 

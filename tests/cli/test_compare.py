@@ -52,7 +52,7 @@ def runs(project: Path) -> list[str]:
     for name, model in SYSTEMS.items():
         recipe = f"{start}[model]\n{model}{'' if name == 'counts' else training}"
         (project / f"{name}.toml").write_text(recipe, encoding="utf-8")
-        assert run_treelm(["train", str(project / f"{name}.toml"), "--out", str(project / name), "--quiet"]) == 0
+        assert run_treelm(["train", str(project / f"{name}.toml"), "--output", str(project / name), "--quiet"]) == 0
     (project / "suite.json").write_text(json.dumps(SUITE), encoding="utf-8")
     (project / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks .\tdog the . barks\n")
     return [str(project / name) for name in ("run", "counts", "parser")]
@@ -76,7 +76,7 @@ def test_a_beam_that_no_model_uses_is_told_of(treelm: Treelm, runs: list[str]) -
 def test_every_run_is_a_row_with_what_its_system_has(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
     project, out = Path(runs[0]).parent, tmp_path / "out"
     options = ["--syntaxgym", str(project / "suite.json"), "--pairs", str(project / "pairs.tsv")]
-    outcome = treelm("compare", *runs, *options, "--format", "csv", "--out", str(out))
+    outcome = treelm("compare", *runs, *options, "--format", "csv", "--output", str(out))
     assert outcome.code == 0, outcome.err
     rnng, counts, parser = csv.DictReader(outcome.out.splitlines())
     assert (rnng["is_upper_bound"], counts["is_upper_bound"], parser["is_upper_bound"]) == ("1", "0", "")
@@ -97,10 +97,10 @@ def test_a_comparison_goes_on_with_what_is_kept(
     treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite = str(Path(runs[0]).parent / "suite.json")
-    first = treelm("compare", *runs[:2], "--syntaxgym", suite, "--format", "json", "--out", str(tmp_path / "out"))
+    first = treelm("compare", *runs[:2], "--syntaxgym", suite, "--format", "json", "--output", str(tmp_path / "out"))
     for name in ("evaluate_run", "load", "score_suites"):
         monkeypatch.delattr(measure, name)
-    again = treelm("compare", *runs[:2], "--syntaxgym", suite, "--format", "json", "--out", str(tmp_path / "out"))
+    again = treelm("compare", *runs[:2], "--syntaxgym", suite, "--format", "json", "--output", str(tmp_path / "out"))
     assert again.code == 0, again.err
     assert json.loads(again.out) == json.loads(first.out)
 
@@ -112,7 +112,7 @@ def test_sentences_of_suites_are_scored_once_whoever_asks(
     suite = str(Path(runs[0]).parent / "suite.json")
     scored = json.loads(treelm("syntaxgym", runs[0], "--suites", suite, "--processes", "1", "--json").out)
     monkeypatch.delattr(scoring, "sentence_surprisal")
-    call = ("compare", runs[0], "--syntaxgym", suite, "--format", "json", "--out", tmp_path / "out")
+    call = ("compare", runs[0], "--syntaxgym", suite, "--format", "json", "--output", tmp_path / "out")
     (row,) = json.loads(treelm(*call).out)["runs"]
     assert row["syntaxgym"]["suites"]["mine"] == scored["suites"]["mine"]["accuracy"]
     subject = Subject(Path(runs[0]), DataRoot(None, {}), "")
@@ -141,7 +141,7 @@ def test_figures_are_not_kept_for_weights_that_changed_meanwhile(
 
 
 def test_rows_of_a_kept_comparison_stand_beside_new_ones(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
-    treelm("compare", runs[1], "--out", str(tmp_path))
+    treelm("compare", runs[1], "--output", str(tmp_path))
     outcome = treelm("compare", str(tmp_path / "comparison.json"), runs[2], "--format", "csv")
     assert [row["run"] for row in csv.DictReader(outcome.out.splitlines())] == ["counts", "parser"]
 
@@ -215,7 +215,7 @@ def test_a_report_does_not_draw_another_model_that_lies_where_the_row_s_was(
     run, sentences = tmp_path / "run", tmp_path / "chosen.txt"
     shutil.copytree(runs[0], run)
     sentences.write_text("the dog sees the cat .\n", encoding="utf-8")
-    assert treelm("compare", run, "--out", tmp_path / "out").code == 0
+    assert treelm("compare", run, "--output", tmp_path / "out").code == 0
     shutil.rmtree(run)
     shutil.copytree(runs[1], run)
     kept = tmp_path / "out" / "comparison.json"
@@ -228,7 +228,7 @@ def test_pairs_of_a_table_of_one_s_own_are_read_by_its_column_names(
     treelm: Treelm, runs: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "mine.tsv").write_text("yes\tno\tkind\nthe dog barks .\tdog the . barks\torder\n")
-    call = ("compare", runs[1], "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out", "--format", "json")
+    call = ("compare", runs[1], "--pairs", tmp_path / "mine.tsv", "--output", tmp_path / "out", "--format", "json")
     outcome = treelm(*call, "--good", "yes", "--bad", "no", "--group-by", "kind")
     assert outcome.code == 0, outcome.err
     (row,) = json.loads(outcome.out)["runs"]
@@ -242,7 +242,7 @@ def test_pairs_without_the_columns_are_refused_before_anything_is_measured(
     treelm: Treelm, runs: list[str], tmp_path: Path, columns: tuple[str, ...]
 ) -> None:
     (tmp_path / "mine.tsv").write_text("yes\tno\nthe dog barks .\tdog the . barks\n")
-    outcome = treelm("compare", runs[1], "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out", *columns)
+    outcome = treelm("compare", runs[1], "--pairs", tmp_path / "mine.tsv", "--output", tmp_path / "out", *columns)
     assert outcome.code == 2
     assert "there are 'yes', 'no'" in outcome.err
     assert "done in" not in outcome.err

@@ -63,8 +63,8 @@ def test_without_it_what_is_missing_says_what_to_install(absent: None, treelm: T
     for command in (
         ("data", "show", "open-english"),
         ("models", "chart-gum-open"),
-        ("train", "lstm-open-english", "--out", "run"),
-        ("train", "lstm-gum-open", "--out", "run", "--set", "training.start_from=chart-gum-open"),
+        ("train", "lstm-open-english", "--output", "run"),
+        ("train", "lstm-gum-open", "--output", "run", "--set", "training.start_from=chart-gum-open"),
         *(("parse", "chart-gum-open", "-"), ("surprisal", "chart-gum-open", "-"), ("evaluate", "chart-gum-open")),
         *(("compare", "chart-gum-open"), ("gardenpath", "chart-gum-open"), ("explore", "chart-gum-open")),
     ):
@@ -142,7 +142,7 @@ def test_a_corpus_that_is_made_of_its_text_keeps_its_name_and_is_asked_of_the_us
 ) -> None:
     assert load_recipe("rnng-open-english").data.corpus == "open-english-silver"
     monkeypatch.setenv("TREELM_CATALOG", str(tmp_path / "catalog.toml"))
-    outcome = treelm("train", "rnng-open-english", "--out", tmp_path / "run")
+    outcome = treelm("train", "rnng-open-english", "--output", tmp_path / "run")
     assert outcome.code == 2
     assert "corpus open-english-silver has no train split; make it as the README" in outcome.err
     (tmp_path / "train.ptb").write_text("(S (X a))\n")

@@ -82,7 +82,7 @@ def test_two_recipes_of_one_name_are_refused(treelm: Treelm) -> None:
 
 
 def test_parse_draws_the_first_sentence_as_a_picture(treelm: Treelm, recipes: tuple[str, ...], tmp_path: Path) -> None:
-    treelm("train", recipes[1], "--out", "run", "--quiet")
+    treelm("train", recipes[1], "--output", "run", "--quiet")
     (tmp_path / "in.txt").write_text("the dog barks\nbarks dog\n")
     outcome = treelm("parse", "run", "in.txt", "--figure", "memory.svg")
     assert outcome.code == 0, outcome.err

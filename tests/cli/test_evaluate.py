@@ -44,7 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "train.ptb").write_text(TREES, encoding="utf-8")
     for name, system in SYSTEMS.items():
         (folder / "recipe.toml").write_text(RECIPE.replace("SYSTEM", system), encoding="utf-8")
-        assert run_treelm(["train", str(folder / "recipe.toml"), "--out", str(folder / name), "--quiet"]) == 0
+        assert run_treelm(["train", str(folder / "recipe.toml"), "--output", str(folder / name), "--quiet"]) == 0
     return folder
 
 
@@ -241,8 +241,8 @@ def test_a_run_with_given_trees_says_why_it_does_not_parse(treelm: Treelm, runs:
     text.write_text("the dog barks .\n")
     for call in (
         ("parse", runs / "given", text),
-        ("data", "annotate", text, "--parser", runs / "given", "--out", tmp_path / "out.ptb"),
-        ("train", runs / "given/recipe.toml", "--out", tmp_path / "x", "--set", "training.select_by=unlabeled_f1"),
+        ("data", "annotate", text, "--parser", runs / "given", "--output", tmp_path / "out.ptb"),
+        ("train", runs / "given/recipe.toml", "--output", tmp_path / "x", "--set", "training.select_by=unlabeled_f1"),
     ):
         outcome = treelm(*call)
         assert (outcome.code, outcome.out) == (2, "")

@@ -94,7 +94,7 @@ def folder(tmp_path: Path, preloaded: Path) -> Path:
 
 REFUSED = {
     "a folder in place of text": ("treelm parse {rnng} dir --format text", "dir: cannot be read (Is a directory)"),
-    "a folder in place of a recipe": ("treelm train dir --out run", "dir: cannot be read (Is a directory)"),
+    "a folder in place of a recipe": ("treelm train dir --output run", "dir: cannot be read (Is a directory)"),
     "a folder in place of weights": ("treelm parse weights-dir in.txt", "model.safetensors"),
     "a folder in place of gold trees": ("treelm evaluate --gold dir --predicted train.ptb", "Is a directory"),
     "a file in place of a run": ("treelm parse in.txt in.txt", "in.txt: no such run folder"),
@@ -102,10 +102,10 @@ REFUSED = {
     "a run without weights": ("treelm parse no-weights in.txt", "no-weights"),
     "a config of another system": ("treelm parse mixed in.txt", "mixed"),
     "an unknown key in a recipe": (
-        "treelm train unknown.toml --out run",
+        "treelm train unknown.toml --output run",
         "unknown field 'epoks'; did you mean epochs?",
     ),
-    "a recipe that is no TOML": ("treelm train unclosed.toml --out run", "unclosed.toml:1: not TOML"),
+    "a recipe that is no TOML": ("treelm train unclosed.toml --output run", "unclosed.toml:1: not TOML"),
     "text that is not UTF-8": (
         "treelm surprisal {rnng} latin.txt --output out.tsv",
         "latin.txt:2: byte 0xe9 is not UTF-8",
@@ -125,10 +125,10 @@ REFUSED = {
         "--action-beam with --surprisals; leave it out",
     ),
     "a surprisal that is a word": ("treelm syntaxgym --surprisals bits.tsv", "bits.tsv:2: 'many' is not a number"),
-    "a run that is there already": ("cp -r {lstm} run && treelm train r.toml --out run", "already holds a run"),
-    "two runs of one name": ("treelm demo --recipes r.toml ./r.toml --out runs", "two recipes of one name"),
-    "a pipe in place of a recipe": ("treelm train pipe.toml --out run", "pipe.toml: no regular file"),
-    "a corpus that is there already": ("treelm data prepare in.txt --out dir", "dir: the directory exists"),
+    "a run that is there already": ("cp -r {lstm} run && treelm train r.toml --output run", "already holds a run"),
+    "two runs of one name": ("treelm demo --recipes r.toml ./r.toml --output runs", "two recipes of one name"),
+    "a pipe in place of a recipe": ("treelm train pipe.toml --output run", "pipe.toml: no regular file"),
+    "a corpus that is there already": ("treelm data prepare in.txt --output dir", "dir: the directory exists"),
     "checkpoints that are all damaged": ("treelm train --resume damaged --quiet", "none of 1 checkpoints is usable"),
     "a name with control characters": ("treelm parse $'run\\n\\e[31mred' in.txt", r"run\n\x1b[31mred"),
     "a name that is not UTF-8": ("treelm parse $'caf\\xe9' in.txt", "caf"),
@@ -196,13 +196,13 @@ def test_an_input_may_be_a_pipe(folder: Path, line: str) -> None:
 
 
 def test_a_recipe_may_be_what_a_command_writes(folder: Path) -> None:
-    outcome = call("treelm train <(sed s#train.ptb#$PWD/train.ptb# r.toml) --out run --quiet", folder, is_real=True)
+    outcome = call("treelm train <(sed s#train.ptb#$PWD/train.ptb# r.toml) --output run --quiet", folder, is_real=True)
     assert outcome.code == 0, outcome.err
 
 
 def test_a_vocabulary_without_any_word_trains_and_says_all_are_unknown(folder: Path) -> None:
     (folder / "r.toml").write_text(RECIPE.format(min_count=1000))
-    assert call("treelm train r.toml --out run --quiet", folder).code == 0
+    assert call("treelm train r.toml --output run --quiet", folder).code == 0
     outcome = call("treelm surprisal run in.txt", folder)
     assert outcome.code == 0, outcome.err
     rows = [row.split("\t") for row in outcome.out.decode().splitlines()[1:]]

@@ -286,7 +286,7 @@ def test_a_report_may_stand_in_the_folder_of_its_comparison(treelm: Treelm, tmp_
 
 def test_a_comparison_has_the_effects_and_keeps_them(treelm: Treelm, tmp_path: Path) -> None:
     out = tmp_path / "comparison"
-    call = ("compare", "ngram-gum-open", "--max-sentences", 2, "--gardenpath", "--format", "csv", "--out", out)
+    call = ("compare", "ngram-gum-open", "--max-sentences", 2, "--gardenpath", "--format", "csv", "--output", out)
     (row,) = csv.DictReader(io.StringIO(treelm(*call).out))
     found = json.loads(treelm("gardenpath", "ngram-gum-open", "--references", "none", "--json").out)["models"][0]
     for effect in found["effects"]:

@@ -16,8 +16,8 @@ COMMANDS = [
     "evaluate {run}",
     "syntaxgym {run}",
     "pairs {run} {pairs}",
-    "compare {run} --out {folder}/comparison",
-    "data annotate {text} --parser {run} --out {folder}/out.ptb",
+    "compare {run} --output {folder}/comparison",
+    "data annotate {text} --parser {run} --output {folder}/out.ptb",
 ]
 
 

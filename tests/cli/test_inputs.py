@@ -46,8 +46,8 @@ OWN_INPUT = {
     "evaluate, its summary": "evaluate {lstm} --data in.tsv --format brackets --summary in.tsv",
     "evaluate, its trees": "evaluate {rnng} --data in.ptb --trees .",
     "compare, its page": "compare no-run --data in.html --report in.html",
-    "compare, its folder": "compare no-run --pairs comparison.csv --out .",
-    "data text8": "data text8 train.txt --out .",
+    "compare, its folder": "compare no-run --pairs comparison.csv --output .",
+    "data text8": "data text8 train.txt --output .",
 }
 
 
@@ -102,7 +102,7 @@ def test_trees_on_standard_input_are_not_taken_for_text(
 
 @pytest.mark.parametrize("subcommand", ["parse", "data annotate"])
 def test_no_subcommand_takes_trees_on_standard_input_for_text(subcommand: str, piped: Treelm, folder: Path) -> None:
-    run = ["--parser", RUNS / "rnng", "--out", "out.ptb"] if " " in subcommand else []
+    run = ["--parser", RUNS / "rnng", "--output", "out.ptb"] if " " in subcommand else []
     arguments = [*subcommand.split(), "-", *run] if " " in subcommand else [subcommand, RUNS / "rnng", "-"]
     assert_refused(piped(TREE, *arguments), "<stdin>:1: looks like brackets")
 
@@ -117,12 +117,12 @@ def test_what_is_no_file_is_called_what_it_is(name: str, expected: str, folder: 
         (folder / loop).symlink_to(loop)
     assert_refused(treelm("surprisal", RUNS / "ngram", name), expected)
     (folder / "r.toml").write_text(f'[data]\ntrain = "{name}"\n[model]\nsystem = "ngram"\n')
-    assert_refused(treelm("train", "r.toml", "--out", "run"), expected)
+    assert_refused(treelm("train", "r.toml", "--output", "run"), expected)
 
 
 def test_a_path_with_a_nul_character_in_a_recipe_is_told(folder: Path, treelm: Treelm) -> None:
     (folder / "r.toml").write_text('[data]\ntrain = "tr.ptb\\u0000"\n[model]\nsystem = "ngram"\n')
-    assert_refused(treelm("train", "r.toml", "--out", "run"), "train = 'tr.ptb\\x00' holds a NUL character; remove it")
+    assert_refused(treelm("train", "r.toml", "--output", "run"), "train = 'tr.ptb\\x00' holds a NUL character; remove it")
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_a_path_with_a_nul_character_in_a_recipe_is_told(folder: Path, treelm: T
         ["audit", ""],
         ["pairs", "", "pairs.tsv"],
         ["compare", ""],
-        ["data", "annotate", "in.ptb", "--parser", "", "--out", "out.ptb"],
-        ["train", "demo", "--out", "run", "--set", "training.start_from=''"],
+        ["data", "annotate", "in.ptb", "--parser", "", "--output", "out.ptb"],
+        ["train", "demo", "--output", "run", "--set", "training.start_from=''"],
     ],
 )
 def test_an_empty_run_is_not_the_current_folder(arguments: list[str], folder: Path, treelm: Treelm) -> None:

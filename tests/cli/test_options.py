@@ -111,7 +111,7 @@ def test_particles_are_not_counted_in_vain(
     treelm: Treelm, project: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     run, text = project / "run", project / "train.ptb"
-    annotate = ("data", "annotate", text, "--parser", run, "--out", tmp_path / "out.ptb")
+    annotate = ("data", "annotate", text, "--parser", run, "--output", tmp_path / "out.ptb")
     for command in (("surprisal", run, text), ("parse", run, text), ("evaluate", run), annotate):
         outcome = treelm(*command, *flags)
         assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome

@@ -10,7 +10,7 @@ from tests.cli.conftest import Treelm
 
 
 def test_a_run_that_is_done_has_nothing_left_to_do(project: Path, treelm: Treelm) -> None:
-    command = ["train", project / "recipe.toml", "--out", project / "run", "--resume-if-present", "--quiet"]
+    command = ["train", project / "recipe.toml", "--output", project / "run", "--resume-if-present", "--quiet"]
     before = (project / "run" / "model.safetensors").read_bytes()
     assert treelm(*command).code == 0
     assert (project / "run" / "model.safetensors").read_bytes() == before
@@ -25,7 +25,7 @@ def test_a_run_that_is_done_has_nothing_left_to_do(project: Path, treelm: Treelm
     ],
 )
 def test_a_run_of_another_recipe_is_not_gone_on_with(project: Path, treelm: Treelm, setting: str, found: str) -> None:
-    command = ["train", project / "recipe.toml", "--out", project / "run", "--resume-if-present", "--quiet"]
+    command = ["train", project / "recipe.toml", "--output", project / "run", "--resume-if-present", "--quiet"]
     outcome = treelm(*command, "--set", setting)
     assert outcome.code == 2
     assert found in outcome.err

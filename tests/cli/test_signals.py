@@ -54,7 +54,7 @@ def test_a_stopped_run_says_how_to_go_on_and_goes_on(project: Path, tmp_path: Pa
     """SIGHUP: ``test_a_terminal_that_is_closed_loses_no_work``; more than one signal: ``tests/training``."""
     run = tmp_path / "run"
     endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
-    with started(["train", str(project / "recipe.toml"), "--out", str(run), *endless]) as process:
+    with started(["train", str(project / "recipe.toml"), "--output", str(run), *endless]) as process:
         error = stop(process, run, signal.SIGTERM, after_step=5)
     assert f"treelm train --resume {run}" in error
     reached = max(steps(run))
@@ -80,7 +80,7 @@ def test_a_terminal_that_is_closed_loses_no_work(project: Path, tmp_path: Path) 
     pty = pytest.importorskip("pty")
     run = tmp_path / "run"
     master, terminal = pty.openpty()
-    command = ["train", str(project / "recipe.toml"), "--out", str(run)]
+    command = ["train", str(project / "recipe.toml"), "--output", str(run)]
     settings = ["--set", "training.epochs=100000", "training.log_every_steps=5", "training.checkpoint_every_minutes=90"]
     # A session of its own, whose terminal is the first one that it opens.
     opening = "import os, sys; os.open(sys.argv.pop(1), os.O_RDWR); from treelm.cli import main; main()"
@@ -100,7 +100,7 @@ def test_a_terminal_that_is_closed_loses_no_work(project: Path, tmp_path: Path) 
 def test_nohup_goes_on(project: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from treelm.cli import main; main()"
-    command = ["train", str(project / "recipe.toml"), "--out", str(run), "--set", "training.epochs=100000"]
+    command = ["train", str(project / "recipe.toml"), "--output", str(run), "--set", "training.epochs=100000"]
     with started([*command, "training.log_every_steps=5"], code) as process:
         for reached in (5, 30):
             wait_for_step(process, run, reached)

@@ -193,7 +193,7 @@ def test_a_limit_of_time_is_told_even_if_quiet(
     treelm: Treelm, project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     limit = ("--set", "training.max_minutes=0.0001", "--quiet")
-    assert treelm("train", project / "recipe.toml", "--out", tmp_path / "run", *limit).code == 0
+    assert treelm("train", project / "recipe.toml", "--output", tmp_path / "run", *limit).code == 0
     assert "training ended after step 1: max_minutes = 0.0001 are over" in caplog.text
 
 
@@ -370,13 +370,13 @@ def test_statistics_and_prepared_corpora_know_labels_of_dependencies(treelm: Tre
     for labels, number in (("plain", 1), ("upos", 2)):
         out = treelm("data", "statistics", file, "--dependency-labels", labels).out
         assert next(line for line in out.splitlines() if "labels" in line).split()[-1] == str(number)
-        outcome = treelm("data", "prepare", file, "--dependency-labels", labels, "--out", tmp_path / labels)
+        outcome = treelm("data", "prepare", file, "--dependency-labels", labels, "--output", tmp_path / labels)
         assert outcome.code == 0, outcome.err
         assert len(PreparedCorpus.open(tmp_path / labels).labels) == number
 
 
 def test_train_refuses_a_folder_that_holds_a_run(treelm: Treelm, project: Path) -> None:
-    outcome = treelm("train", project / "recipe.toml", "--out", project / "run")
+    outcome = treelm("train", project / "recipe.toml", "--output", project / "run")
     assert outcome.code == 2
     assert outcome.err.count("\n") == 1
 
@@ -384,7 +384,7 @@ def test_train_refuses_a_folder_that_holds_a_run(treelm: Treelm, project: Path) 
 def test_a_finished_run_can_be_made_longer(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     short = ("--set", "training.epochs=1")
-    assert treelm("train", project / "recipe.toml", "--out", out, "--quiet", *short).code == 0
+    assert treelm("train", project / "recipe.toml", "--output", out, "--quiet", *short).code == 0
     assert treelm("train", "--resume", out, "--quiet", "--set", "training.epochs=2").code == 0
     assert sum('"kind": "dev"' in line for line in (out / "metrics.jsonl").read_text().splitlines()) == 2
 
@@ -399,8 +399,8 @@ def test_a_finished_run_can_be_made_longer(treelm: Treelm, project: Path, tmp_pa
         ("evaluate", "run", "--gold", "x", "--predicted", "y"),
         ("evaluate", "--gold", "no-such-file", "--predicted", "no-such-file"),
         ("train",),
-        ("train", "no-such-recipe", "--out", "somewhere"),
-        ("train", "demo", "--out", "somewhere", "--set", "training.epoch=3"),
+        ("train", "no-such-recipe", "--output", "somewhere"),
+        ("train", "demo", "--output", "somewhere", "--set", "training.epoch=3"),
         ("train", "--resume", "no-such-run"),
         ("data", "show", "no-such-corpus"),
         ("data", "statistics", "no-such-file"),
@@ -499,7 +499,7 @@ def test_generate_spells_whole_words(treelm: Treelm, project: Path, tmp_path: Pa
         sizes = "embedding_size = 16\nhidden_size = 16\nnum_layers = 1\n"
         recipe = recipe.replace(sizes, "size = 16\n").replace('"rnng"', '"som"')
     (tmp_path / "recipe.toml").write_text(recipe.replace("epochs = 30", "epochs = 2"))
-    assert treelm("train", tmp_path / "recipe.toml", "--out", tmp_path / "run", "--quiet").code == 0
+    assert treelm("train", tmp_path / "recipe.toml", "--output", tmp_path / "run", "--quiet").code == 0
     options = ("--num-sentences", "3", "--max-words", "4", "--seed", "5")
     words, trees = (treelm("generate", tmp_path / "run", *options, *more) for more in ((), ("--trees",)))
     assert (words.code, trees.code) == (0, 0), words.err + trees.err

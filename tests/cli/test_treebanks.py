@@ -61,8 +61,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def align(treelm: Treelm) -> str:
-    assert treelm("data", "sections", "wsj", "--splits", "ptb-lm", "--out", "ptb").code == 0
-    outcome = treelm("data", "align", "ptb/train.ptb", "--text", "text.txt", "--out", "aligned.ptb")
+    assert treelm("data", "sections", "wsj", "--splits", "ptb-lm", "--output", "ptb").code == 0
+    outcome = treelm("data", "align", "ptb/train.ptb", "--text", "text.txt", "--output", "aligned.ptb")
     assert outcome.code == 0
     return outcome.err
 
@@ -96,7 +96,7 @@ def test_a_system_that_reads_trees_alone_refuses_blank_lines(folder: Path, treel
     align(treelm)
     rnng = 'system = "rnng"\nembedding_size = 8\nhidden_size = 8'
     (folder / "recipe.toml").write_text(RECIPE.format(model=rnng, training=""))
-    outcome = treelm("train", "recipe.toml", "--out", "run", "--quiet")
+    outcome = treelm("train", "recipe.toml", "--output", "run", "--quiet")
     assert outcome.code == 2
     assert "aligned.ptb:2: a blank line" in outcome.err
 
@@ -105,7 +105,7 @@ def test_a_system_that_reads_trees_alone_refuses_blank_lines(folder: Path, treel
 def test_systems_train_on_it(model: str, training: str, folder: Path, treelm: Treelm) -> None:
     align(treelm)
     (folder / "recipe.toml").write_text(RECIPE.format(model=model, training=training))
-    assert treelm("train", "recipe.toml", "--out", "run", "--quiet").code == 0
+    assert treelm("train", "recipe.toml", "--output", "run", "--quiet").code == 0
     last = json.loads((folder / "run/metrics.jsonl").read_text().splitlines()[-1])
     structure = [name for name in last if name.startswith(("spans_nats", "parse_nats"))]
     assert structure
@@ -116,13 +116,13 @@ def test_bad_input_is_one_line_and_nothing_is_written(folder: Path, treelm: Tree
     before = sorted(folder.rglob("*"))
     (folder / "other.txt").write_text("".join(f"something else number {number}\n" for number in range(30)))
     for line, expected in (
-        ("sections wsj --splits ptb-parsing --out ptb", "where 39,832 are known"),
-        ("sections nowhere --splits ptb-lm --out ptb", "no such folder"),
-        ("sections wsj --splits mine --out ptb", "invalid choice"),
-        ("align wsj/03/wsj_0301.mrg --text other.txt --out out.ptb", "0 of 3 trees are found, on 0 of 30 lines"),
-        ("align other.txt --text text.txt --out out.ptb", "other.txt:1: a sentence without a tree"),
-        ("align wsj/03/wsj_0301.mrg --text text.txt --out text.txt", "the output is the input"),
-        ("align --text text.txt --out out.ptb", "required: TREES"),
+        ("sections wsj --splits ptb-parsing --output ptb", "where 39,832 are known"),
+        ("sections nowhere --splits ptb-lm --output ptb", "no such folder"),
+        ("sections wsj --splits mine --output ptb", "invalid choice"),
+        ("align wsj/03/wsj_0301.mrg --text other.txt --output out.ptb", "0 of 3 trees are found, on 0 of 30 lines"),
+        ("align other.txt --text text.txt --output out.ptb", "other.txt:1: a sentence without a tree"),
+        ("align wsj/03/wsj_0301.mrg --text text.txt --output text.txt", "the output is the input"),
+        ("align --text text.txt --output out.ptb", "required: TREES"),
     ):
         outcome = treelm("data", *line.split())
         assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome

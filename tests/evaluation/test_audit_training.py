@@ -7,7 +7,7 @@ import torch
 
 from tests.evaluation import toys
 from tests.models.prpn.worlds import prpn
-from treelm.cli.audit import main
+from treelm.cli import run
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit_training import audit_training, training_log_probs
@@ -60,7 +60,7 @@ def test_the_subcommand_tells_by_its_exit_code(
     config = PRPNConfig(embedding_size=6, hidden_size=6, num_layers=1, norm=norm)  # type: ignore[arg-type]
     save_model(PRPN(config, vocabulary=WordVocabulary([*".,", "the", "of", "a", "is"])), tmp_path / "run")
     (tmp_path / "text.txt").write_text("the a of\na is the\n")
-    assert main([str(tmp_path / "run"), str(tmp_path / "text.txt"), "--training-mode"]) == code
+    assert run(["audit", str(tmp_path / "run"), str(tmp_path / "text.txt"), "--training-mode"]) == code
     assert "causality of the training loss" in capsys.readouterr().out
 
 

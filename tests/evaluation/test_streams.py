@@ -129,12 +129,12 @@ def test_the_command_line_shows_both_figures_by_name(
         '[training]\nbatches = "stream"\nbatch_size = 2\nmax_steps = 2\n[evaluation]\nsplits = ["dev"]\n'
     )
     train(load_recipe(tmp_path / "r.toml"), tmp_path / "run", on_terminal=False)
-    assert run(["evaluate", str(tmp_path / "run"), "--stream", "--stream-rows", "1", "--cache-weight", "0.1"]) == 0
+    assert run(["evaluate", str(tmp_path / "run"), "--stream", "beside", "--stream-rows", "1", "--cache-weight", "0.1"]) == 0
     shown = capsys.readouterr().out
     assert "perplexity per word, with end of sentence " in shown
     assert "perplexity per word, with end of sentence, in a stream of 1 row, cache 0.1/1/500" in shown
     assert "F1" not in shown
-    assert run(["evaluate", str(tmp_path / "run"), "--stream-only", "--data", str(tmp_path / "dev.txt")]) == 0
+    assert run(["evaluate", str(tmp_path / "run"), "--stream", "only", "--data", str(tmp_path / "dev.txt")]) == 0
     only = capsys.readouterr().out
     assert "in a stream of 10 rows" in only
     assert "end of sentence  " not in only
@@ -170,4 +170,4 @@ def test_an_option_of_streams_without_a_stream_is_refused(tmp_path: Path, capsys
     (tmp_path / "run").mkdir()
     (tmp_path / "run/recipe.toml").write_text('[data]\ncorpus = "gum-open"\n[model]\nsystem = "lstm"\n')
     assert run(["evaluate", str(tmp_path / "run"), "--cache-weight", "0.1"]) == 2
-    assert "--cache-weight without a stream; add --stream" in capsys.readouterr().err
+    assert "--cache-weight without --stream beside; add --stream beside" in capsys.readouterr().err

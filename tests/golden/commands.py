@@ -56,7 +56,7 @@ def surprisal_tables(record: Record) -> None:
     columns = "word_length unigram_surprisal_bits zipf_frequency"
     for name, line in {
         "output": f"{of} text.txt --output out.tsv",
-        "csv": f"{of} text.txt --output out.csv --separator comma",
+        "csv": f"{of} text.txt --output out.csv",
         "two-wide": f"{two} {FORMS} --punctuation summed",
         "two-long": f"{two} {FORMS} --punctuation summed --shape long --names one two",
         "left-out": f"{of} {FORMS} --punctuation left-out",
@@ -121,8 +121,8 @@ def evaluate(record: Record) -> None:
     )
     record.call("split", "evaluate ngram-gum-open --split dev --max-sentences 30 --json")
     record.call("text", "evaluate lstm-gum-open --data text.txt")
-    record.call("stream", "evaluate lstm-gum-open --data dev.ptb --stream --stream-rows 2 --json")
-    record.call("cache", "evaluate lstm-gum-open --data dev.ptb --stream --cache-weight 0.1 --cache-theta 0.3 --json")
+    record.call("stream", "evaluate lstm-gum-open --data dev.ptb --stream beside --stream-rows 2 --json")
+    record.call("cache", "evaluate lstm-gum-open --data dev.ptb --stream beside --cache-weight 0.1 --cache-theta 0.3 --json")
     record.call(
         "protocols", "evaluate on-lstm-open-english --data gold.ptb --protocol wsj10 klein plain binarised --json"
     )
@@ -277,7 +277,7 @@ def others(record: Record) -> None:
         record.call(f"reproduce-{paper}", f"reproduce {paper} --small --budget 0 --data data --output reproduced")
     record.call("completion", "completion bash", shown=False)
     record.call("version", "--version")
-    record.call("doctor", "doctor --json", shown=False)
+    record.call("doctor", "doctor", shown=False)
 
 
 PARTS: dict[str, Part] = {

@@ -30,7 +30,7 @@ def test_an_export_gives_every_token_the_logits_that_the_run_gives(
     lm: Any = small_setup(name, tmp_path).model.eval()
     run, out = tmp_path / "run", tmp_path / "exported"
     save_model(lm, run)
-    found = treelm("export", run, "--to", "transformers", "--out", out)
+    found = treelm("export", run, "--to", "transformers", "--output", out)
     assert (found.code, found.err) == (0, f"wrote {out}\n")
     model = transformers.AutoModelForCausalLM.from_pretrained(out)
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
@@ -93,7 +93,7 @@ def test_where_a_run_is_wanted_an_export_is_told(prefix: str, treelm: Treelm, tm
 
 
 def test_what_has_no_logits_is_refused_and_nothing_is_written(treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811
-    found = treelm("export", "rnng-gum-open", "--to", "transformers", "--out", tmp_path / "out")
+    found = treelm("export", "rnng-gum-open", "--to", "transformers", "--output", tmp_path / "out")
     assert (found.code, "does not read step by step" in found.err, found.err.count("\n")) == (2, True, 1)
     assert not (tmp_path / "out").exists()
     from treelm.hf import TreelmConfig, TreelmForCausalLM

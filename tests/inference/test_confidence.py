@@ -195,7 +195,7 @@ def test_a_parser_that_does_not_say_is_refused_before_any_work(text: Path, tmp_p
 
 def test_the_command_writes_all_three_files(run: Path, text: Path, tmp_path: Path, treelm: Treelm) -> None:  # noqa: F811
     out = tmp_path / "out.ptb.gz"
-    options = ("--parser", run, "--out", out, "--min-confidence", "0.01")
+    options = ("--parser", run, "--output", out, "--min-confidence", "0.01")
     outcome = treelm("data", "annotate", text, *options)
     assert outcome.code == 0, outcome.err
     assert "25 trees" in outcome.err

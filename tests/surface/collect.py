@@ -96,11 +96,10 @@ def _arguments_of(module: types.ModuleType) -> list[Any]:
 
 
 def _flags_of(subcommand: str, arguments: Any) -> Iterator[str]:
-    from treelm.cli.arguments import Positional, annotated_fields, name_of
+    from treelm.cli.arguments import arguments_of
 
-    for field, annotation, marks in annotated_fields(arguments):
-        is_positional = any(isinstance(mark, Positional) for mark in marks)
-        name = field.name.upper() if is_positional else name_of(field, marks).name
+    for field, annotation, place, (option, *_) in arguments_of(arguments):
+        name = field.name.upper() if place else option
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
         yield f"{subcommand} {name} {_type(annotation)}{default}"
 
@@ -172,7 +171,7 @@ def columns(folder: Path) -> Iterator[str]:
         header = _call(folder, "surprisal", run, "in.ptb").split("\n")[0]
         yield from (f"surprisal {run} {name}" for name in header.split("\t"))
         yield from (f"surprisal {run} --columns {name}" for name in _further_columns(run))
-        stream = ("--stream", "--stream-rows", "1") if run == "lstm" else ()
+        stream = ("--stream", "beside", "--stream-rows", "1") if run == "lstm" else ()
         _call(folder, "evaluate", run, "--data", "in.ptb", "--summary", "out.tsv", "--json", *stream)
         yield from (
             f"evaluate {run} --summary {name}" for name in (folder / "out.tsv").read_text().split("\n")[0].split("\t")

@@ -84,7 +84,7 @@ def test_batch_script_without_srun_is_one_process(monkeypatch: pytest.MonkeyPatc
 @contextmanager
 def started(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Two processes of torchrun that train in the folder's ``run``, and have saved some steps."""
-    command = torchrun("treelm", "train", "tiny.toml", "--out", "run", "--resume-if-present", "--quiet")
+    command = torchrun("treelm", "train", "tiny.toml", "--output", "run", "--resume-if-present", "--quiet")
     with subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True) as process:
         try:
             while newest_step(folder / "run") < 3:

@@ -24,7 +24,7 @@ from nltk_data import masc_document, speech_document
 from open_english import write_packed
 from wikipedia import wikisplit_sentences
 
-from treelm.cli.arguments import Named, Positional, parse
+from treelm.cli.arguments import Positional, parse
 from treelm.errors import InputError
 
 COLUMNS = ("source", "number", "work", "title", "author", "date", "licence")
@@ -39,7 +39,7 @@ class Arguments:
 
     repositories: Annotated[Path, Positional("REPOSITORIES")]
     """Folder of git directories."""
-    output: Annotated[Path, Named("--output", ("-o",))]
+    output: Annotated[Path, "-o"]
     """Folder of the raw texts."""
     only: tuple[str, ...] = ()
     """Sources to extract; without any, all, and the table of documents."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from treelm.cli.arguments import Named, Positional, parse
+from treelm.cli.arguments import Positional, parse
 from treelm.corpora.running_text import CHARACTERS, normalise, sentences_of
 from treelm.corpora.tokens import words_of
 
@@ -62,7 +62,7 @@ class Arguments:
 
     raw: Annotated[Path, Positional("RAW")]
     """Folder of the raw texts."""
-    output: Annotated[Path, Named("--output", ("-o",))]
+    output: Annotated[Path, "-o"]
     """Folder of train.txt.gz, dev.txt.gz, test.txt.gz and documents.tsv.gz."""
     held_out: Path | None = None
     """Folder of the corpora that models are measured on."""

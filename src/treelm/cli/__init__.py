@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from treelm.errors import InputError
-
 SUBCOMMANDS = {
     "demo": "train small systems on the packaged treebank and compare them in a table and a page",
     "explore": "a page on this machine: type a sentence and watch models read it word by word",
@@ -44,8 +42,6 @@ NESTED = {"data annotate": "annotate", "data sections": "sections", "data align"
 
 PARENT_VARIABLE = "TREELM_PARENT"
 """The environment variable with the number of the process that a ``treelm`` is not to outlive."""
-is_program = False
-"""True if this process does nothing but run one subcommand (and is not a caller's own)."""
 _ended_by = 0
 """The first signal that came to end this process, if any."""
 EXIT_OK = 0
@@ -78,8 +74,6 @@ def usage() -> str:
 
 def main() -> None:
     """Entry point of the ``treelm`` program."""
-    global is_program
-    is_program = True
     _unwind_on_signals()
     if parent := os.environ.pop(PARENT_VARIABLE, None):  # not for those that this process starts
         from treelm.io.workers import end_with_parent
@@ -92,7 +86,10 @@ def main() -> None:
     except KeyboardInterrupt:  # where nothing could be said yet, or while it was said
         code = _code_of_signal(sys.argv[1:])
     finally:
-        _drop_unread_notes()
+        try:
+            sys.stderr.flush()
+        except OSError:  # people have left: how the program ends says nothing of them
+            _drop_output(sys.stderr)
     for number in _signals():  # the interpreter's own end takes a while, in which none is to change how it went
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda *_: os._exit(code))
@@ -131,13 +128,11 @@ def _unwind_on_signals() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one subcommand and return the exit code."""
-    from treelm.errors import InputError
+    """Run one subcommand and return the exit code; what is wrong is one line on standard error."""
     from treelm.io.atomic import path_in_errors
     from treelm.io.terminal import log
 
     subcommand, *arguments = arguments or ["--help"]
-
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a sign that the terminal lacks, a name that is no UTF-8
     try:
@@ -146,32 +141,17 @@ def run(arguments: list[str]) -> int:
             with path_in_errors("standard output"):
                 sys.stdout.flush()  # here, where a full disk or a closed pipe still gets an answer
         return code
-    except InputError as error:
-        log(f"treelm {subcommand}: {error}")
-        return EXIT_BAD_INPUT
-    except BrokenPipeError:
-        # The reader of our output has gone (`treelm ... | head`): not an error, and nothing is left to say.
-        _drop_output()
-        return 0
-    except OSError as error:
-        _drop_output()
-        log(f"treelm {subcommand}: {_describe(error)}")
-        return EXIT_BAD_INPUT
     except SystemExit:
         raise
+    except BrokenPipeError:  # the reader of our output has gone (`treelm ... | head`): nothing is left to say
+        _drop_output(sys.stdout)
+        return EXIT_OK
     except BaseException as error:  # what libraries written in Rust raise is no Exception
-        if isinstance(error, KeyboardInterrupt) or _ended_by:
-            number = signal.Signals(_ended_by or signal.SIGINT)
-            words = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
-            log(f"treelm {subcommand}: {words}")
-            return _code_of_signal([subcommand])
-        return _fail(subcommand, arguments, error)
-
-
-def _code_of_signal(arguments: list[str]) -> int:
-    """The exit code after a signal: as shells say it, but for training that had not begun, which is asked for again."""
-    number = _ended_by or signal.SIGINT
-    return EXIT_STOPPED if arguments[:1] == ["train"] and number != signal.SIGINT else 128 + number
+        if isinstance(error, OSError):
+            _drop_output(sys.stdout)
+        message, code = _explain(error, subcommand, arguments)
+        log(f"treelm {subcommand}: {message}")
+        return code
 
 
 def _call(subcommand: str, arguments: list[str]) -> int:
@@ -188,45 +168,46 @@ def _call(subcommand: str, arguments: list[str]) -> int:
         return EXIT_OK
     if subcommand not in SUBCOMMANDS:
         raise InputError(f"no subcommand {subcommand!r}", remedy=choose_from(subcommand, SUBCOMMANDS))
-    return int(import_module(f"treelm.cli.{subcommand}").main(arguments) or 0)
+    from treelm.cli.arguments import parse
+
+    name = " ".join([subcommand, *arguments[:1]])
+    if name in NESTED:
+        arguments = arguments[1:]
+    else:
+        name = subcommand
+    module = import_module(f"treelm.cli.{NESTED.get(name, name)}")
+    return int(module.main(parse(module.Arguments, f"treelm {name}", arguments)))
 
 
-def _fail(subcommand: str, arguments: list[str], error: BaseException) -> int:
-    """Say in one line what nobody foresaw, and keep the traceback in a file; the exit code."""
-    from treelm.errors import OutOfMemory, is_out_of_memory
-    from treelm.io.terminal import log
-
-    if is_out_of_memory(error):
-        log(f"treelm {subcommand}: {OutOfMemory()}")
-        return EXIT_BAD_INPUT
+def _explain(error: BaseException, subcommand: str, arguments: list[str]) -> tuple[object, int]:
+    """What is told of an error, and the exit code."""
+    from treelm.errors import InputError, OutOfMemory, is_out_of_memory
     from treelm.failures import EXIT_FAILED, explain
 
-    log(f"treelm {subcommand}: {explain(error, subcommand, arguments)}")
-    return EXIT_FAILED
-
-
-def _drop_output(stream: TextIO | None = None) -> None:
-    """Send what a stream, standard output, still holds nowhere: the interpreter fails on it at its end."""
-    stream = stream or sys.stdout
-    if stream is None:
-        return
-    with suppress(OSError):  # a standard output without a file, as in a notebook
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _drop_unread_notes() -> None:
-    """Drop what was written for people who have left: how the program ends says nothing of them."""
-    try:
-        sys.stderr.flush()
-    except OSError:
-        _drop_output(sys.stderr)
-
-
-def _describe(error: OSError) -> InputError:
-    from treelm.errors import InputError, OutOfMemory, is_out_of_memory
-
+    if isinstance(error, InputError):
+        return error, EXIT_BAD_INPUT
     if is_out_of_memory(error):
-        return OutOfMemory()
-    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-    found = f"cannot be read or written ({error.strerror or error})"
-    return InputError(found, where=" -> ".join(names) or "input or output", remedy="check path, permissions and space")
+        return OutOfMemory(), EXIT_BAD_INPUT
+    if isinstance(error, OSError):
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        found = f"cannot be read or written ({error.strerror or error})"
+        remedy = "check path, permissions and space"
+        return InputError(found, where=" -> ".join(names) or "input or output", remedy=remedy), EXIT_BAD_INPUT
+    if isinstance(error, KeyboardInterrupt) or _ended_by:
+        number = signal.Signals(_ended_by or signal.SIGINT)
+        words = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+        return words, _code_of_signal([subcommand])
+    return explain(error, subcommand, arguments), EXIT_FAILED
+
+
+def _code_of_signal(arguments: list[str]) -> int:
+    """The exit code after a signal: as shells say it, but for training that had not begun, which is asked for again."""
+    number = _ended_by or signal.SIGINT
+    return EXIT_STOPPED if arguments[:1] == ["train"] and number != signal.SIGINT else 128 + number
+
+
+def _drop_output(stream: TextIO | None) -> None:
+    """Send what a stream still holds nowhere: the interpreter fails on it at its end."""
+    with suppress(OSError):  # a standard output without a file, as in a notebook
+        if stream is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -16,15 +16,11 @@ import types
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from itertools import pairwise
-from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from treelm.errors import InputError, nearest
-from treelm.io.terminal import log
 
 Arguments = TypeVar("Arguments")
-note = log  # the name under which subcommands import it
 
 
 @dataclass(frozen=True)
@@ -36,26 +32,55 @@ class Positional:
     """Instead of the field's docstring."""
 
 
-@dataclass(frozen=True)
-class Named:
-    """Annotation of an option that is not named after its field, or has short names."""
-
-    name: str
-    aliases: tuple[str, ...] = ()
-
-
 def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Arguments:
     """Read the arguments of a program, or of a subcommand such as "treelm parse"; prints help and exits by itself.
 
-    Raises ``InputError`` for arguments that cannot be read.
+    Raises ``InputError`` for arguments that cannot be read, and for options without effect (``refuse``).
     """
     given, unknown = parser_of(kind, program).parse_known_intermixed_args(arguments)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(given).items()}
     if unknown:
-        meant = nearest(unknown[0].partition("=")[0], option_names(kind)) if unknown[0].startswith("-") else ""
-        remedy = f"{meant}see {program} --help"
-        raise InputError(f"unrecognized arguments: {' '.join(unknown)}", remedy=remedy)
-    return kind(**values)
+        known = [names[0] for _, _, place, names in arguments_of(kind) if not place]
+        meant = nearest(unknown[0].partition("=")[0], known) if unknown[0].startswith("-") else ""
+        raise InputError(f"unrecognized arguments: {' '.join(unknown)}", remedy=f"{meant}see {program} --help")
+    options = kind(**values)
+    for name, other in getattr(kind, "needs", {}).items():
+        if not is_given(options, other):
+            refuse(options, [name], f"without --{other}")
+    for name, other in getattr(kind, "excludes", {}).items():
+        if is_given(options, other):
+            refuse(options, [name], f"with --{other}")
+    return options
+
+
+def refuse(options: Any, names: Iterable[str], why: str) -> None:
+    """Raise ``InputError`` for the first of these fields that is given, as it would have no effect.
+
+    ``why`` follows the option in the message: "without --data", "with --gold". What a subcommand's class says in
+    ``needs`` and ``excludes``, field by field, is refused before it begins.
+    """
+    for name in names:
+        if is_given(options, name):
+            remedy = f"add {why[8:]}, or remove this option" if why.startswith("without ") else "remove one of them"
+            raise InputError(f"--{name.replace('_', '-')} {why}", remedy=remedy)
+
+
+def is_given(options: Any, name: str) -> bool:
+    """Tell whether a field has another value than by default."""
+    return bool(getattr(options, name) != type(options).__dataclass_fields__[name].default)
+
+
+def written(options: Any) -> list[str]:
+    """The arguments that ``parse`` reads these options from, those of the default values left out."""
+    places, words = list[str](), list[str]()
+    for field, _, place, names in arguments_of(type(options)):
+        value = getattr(options, field.name)
+        values = [str(one) for one in (value if isinstance(value, tuple) else (value,))]
+        if place and is_given(options, field.name):
+            places += values
+        elif is_given(options, field.name):
+            words += [names[0], *([] if value is True else values)]
+    return [*places, *words]
 
 
 def parser_of(kind: type[Any], program: str) -> argparse.ArgumentParser:
@@ -68,40 +93,28 @@ def parser_of(kind: type[Any], program: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     docs, usage = _docstrings(kind), [program]
-    for field, annotation, marks in annotated_fields(kind):
-        place = next((mark for mark in marks if isinstance(mark, Positional)), None)
+    for field, annotation, place, names in arguments_of(kind):
         text = (place.help if place else "") or docs.get(field.name, "")
         if field.default not in (MISSING, None, "", ()) and not isinstance(field.default, bool):
             shown = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
             text = f"{text} (default: {shown})"
-        options = {"help": text.replace("%", "%%"), **_options(field, annotation)}
+        options = {"help": text.replace("%", "%%"), **_type(field, annotation)}
         is_required = field.default is MISSING
-        if place is not None:
+        if place:
             if not is_required:
                 options.setdefault("nargs", "?")
             parser.add_argument(field.name, metavar=place.metavar, **options)
             several = " ..." if options.get("nargs") in ("*", "+") and " " not in place.metavar else ""
             usage.append(f"{place.metavar}{several}" if is_required else f"[{place.metavar}{several}]")
         else:
-            named = name_of(field, marks)
             if "type" in options:
-                options["metavar"] = {_whole_number: "INT", _number: "FLOAT"}.get(
-                    options["type"], named.name[2:].upper()
-                )
+                options["metavar"] = {int: "INT", float: "FLOAT"}.get(options["type"], names[0][2:].upper())
             if is_required:
                 options["required"] = True
-                usage.append(f"{named.name} {options.get('metavar', '{...}')}")
-            parser.add_argument(named.name, *named.aliases, dest=field.name, **options)
+                usage.append(f"{names[0]} {options.get('metavar', '{...}')}")
+            parser.add_argument(*names, dest=field.name, **options)
     parser.usage = " ".join([*usage, "[options]"])
     return parser
-
-
-def option_names(kind: type[Any]) -> list[str]:
-    """The options of a subcommand, without their short names."""
-    found = annotated_fields(kind)
-    return [
-        name_of(field, marks).name for field, _, marks in found if not any(isinstance(m, Positional) for m in marks)
-    ]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -117,27 +130,26 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(status)
 
 
-def annotated_fields(kind: type[Any]) -> Iterator[tuple[Field[Any], Any, tuple[Any, ...]]]:
-    """Every field with its type and the marks of its annotation."""
+def arguments_of(kind: type[Any]) -> Iterator[tuple[Field[Any], Any, Positional | None, list[str]]]:
+    """Every field with its type, its place if it has one, and the names of its option.
+
+    A string in the annotation is another name of the option, such as "-o".
+    """
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         hint = hints[field.name]
         annotation, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        yield field, annotation, tuple(marks)
+        place = next((mark for mark in marks if isinstance(mark, Positional)), None)
+        names = [f"--{field.name.replace('_', '-')}", *(mark for mark in marks if isinstance(mark, str))]
+        yield field, annotation, place, names
 
 
-def name_of(field: Field[Any], marks: Iterable[Any]) -> Named:
-    """How the option of a field is called."""
-    usual = Named(f"--{field.name.replace('_', '-')}")
-    return next((mark for mark in marks if isinstance(mark, Named)), usual)
-
-
-def _options(field: Field[Any], annotation: Any) -> dict[str, Any]:
+def _type(field: Field[Any], annotation: Any) -> dict[str, Any]:
     """What ``add_argument`` is told of a field's type."""
     if get_origin(annotation) in (Union, types.UnionType):  # with None, which leaving it out means
         annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
     if annotation is bool:
-        return {"action": argparse.BooleanOptionalAction if field.default is True else "store_true"}
+        return {"action": "store_true"}
     options: dict[str, Any] = {}
     if get_origin(annotation) is tuple:
         annotation, *more = get_args(annotation)
@@ -145,21 +157,7 @@ def _options(field: Field[Any], annotation: Any) -> dict[str, Any]:
         options = {"nargs": number, "action": "extend"} if more == [...] else {"nargs": 1 + len(more)}
     if get_origin(annotation) is Literal:
         return {**options, "choices": get_args(annotation)}
-    return {**options, "type": {int: _whole_number, float: _number}.get(annotation, annotation)}
-
-
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    return {**options, "type": annotation}
 
 
 def description_of(kind: Any) -> str:
@@ -182,15 +180,3 @@ def _docstrings(kind: type[Any]) -> dict[str, str]:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
                     found[name] = " ".join(words.split())
     return found
-
-
-def how_called() -> str:
-    """Tell what the user types to call this program again: ``treelm``, a path to it, or ``python -m treelm``."""
-    typed = Path(sys.argv[0])
-    if typed.name == "__main__.py":
-        on_path = shutil.which("python")
-        return f"{'python' if on_path == sys.executable else quote(sys.executable)} -m treelm"
-    on_path = shutil.which("treelm")
-    if typed.stem != "treelm" or (on_path and typed.exists() and typed.samefile(on_path)):
-        return "treelm"
-    return quote(str(typed))

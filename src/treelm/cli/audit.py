@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from treelm.cli.arguments import note, parse
 from treelm.cli.files import print_json, progress_bar, report_skipped
-from treelm.cli.options import InputFile, InputOptions, RunFolder, read_input
+from treelm.cli.options import InputFile, InputOptions, RunFolder
 from treelm.errors import InputError, check_positive
+from treelm.io.terminal import log
 from treelm.models.capabilities import Enumerable
 
 MOST_WORDS = 12  # of a sentence: the checks read it many times, and breaches of the contract show early
@@ -41,15 +41,20 @@ class Arguments(InputOptions):
     """Write the report as JSON."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm audit", arguments)
+    from treelm.corpora.catalog import corpus_entry
     from treelm.evaluation import audit, audit_training
     from treelm.inference.loading import load
 
     check_positive(num_sentences=options.num_sentences)
     lm, skipped = load(options.run), list[InputError]()
-    sentences = _sentences(options, skipped)
+    path = options.file or str(corpus_entry("gum-open").locate("dev")[0])
+    read = [sentence.words for sentence in islice(options.read(path, skipped), options.num_sentences)]
+    num_longer = sum(len(words) > MOST_WORDS for words in read)
+    if num_longer and options.file:
+        log(f"cut after {MOST_WORDS} words: {num_longer} of {len(read)} sentences")
+    sentences = [words[:MOST_WORDS] for words in read]
     number = audit_training.NUM_CHECKS if options.training_mode else audit.NUM_CHECKS
     with progress_bar(f"auditing {options.run}", number, unit="checks") as advance:
         if options.training_mode:
@@ -63,14 +68,3 @@ def main(arguments: list[str]) -> int:
         print(report.as_text())
     code = report_skipped(skipped)
     return code if report.passed else 1
-
-
-def _sentences(options: Arguments, skipped: list[InputError]) -> list[tuple[str, ...]]:
-    from treelm.corpora.catalog import corpus_entry
-
-    path = options.file or str(corpus_entry("gum-open").locate("dev")[0])
-    read = [sentence.words for sentence in islice(read_input(path, options, skipped), options.num_sentences)]
-    num_longer = sum(len(words) > MOST_WORDS for words in read)
-    if num_longer and options.file:
-        note(f"cut after {MOST_WORDS} words: {num_longer} of {len(read)} sentences")
-    return [words[:MOST_WORDS] for words in read]

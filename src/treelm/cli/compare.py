@@ -6,17 +6,18 @@ import platform
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from treelm.cli.arguments import Positional, note, parse
+from treelm.cli.arguments import Positional, written
 from treelm.cli.files import check_not_input, print_json, progress_bar
-from treelm.cli.options import OutputPath, PairOptions, WideTables, refuse_lost
+from treelm.cli.options import Output
 from treelm.evaluation.comparison.settings import Settings
+from treelm.io.terminal import log
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
@@ -26,7 +27,7 @@ FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "compari
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Settings, WideTables):
+class Arguments(Settings):
     """Several runs in one table: sizes, perplexity, F1, tests of syntax, speed; every metric measured the same way.
 
     What takes long is kept (in --output, or in each run folder), so that a comparison that was interrupted goes on.
@@ -39,11 +40,19 @@ class Arguments(Settings, WideTables):
     Example: treelm compare runs/demo runs/som-small --report report.html --sentences sentences.txt
     """
 
+    needs: ClassVar = {
+        **dict.fromkeys(("good", "bad", "group_by", "max_pairs_per_group"), "pairs"),
+        **{"data_format": "data", "sentences": "report", "reading_data": "reading"},
+    }
+    excludes: ClassVar = {"split": "data"}
+
     runs: Annotated[tuple[str, ...], Positional("RUN")]
     """Folders of trained models, or comparison.json files of comparisons made before."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
     """Form of the table that is printed."""
-    out: OutputPath = ""
+    wide: bool = False
+    """One table with all columns, however wide, instead of parts that fit the terminal."""
+    output: Output = ""
     """Folder to write comparison.json, .md, .csv and .tex into."""
     report: str = ""
     """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
@@ -53,62 +62,45 @@ class Arguments(Settings, WideTables):
     of the comparison that was given, else three of the first run's dev data."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm compare", arguments)
     from treelm.corpora.readers import read_sentences
     from treelm.evaluation.comparison.compare import compare
     from treelm.evaluation.comparison.metrics import FILE_NAME
     from treelm.io.files import require_rereadable
     from treelm.models.persistence.shipped import check_given
 
-    out = Path(options.out) if options.out else None
-    _check_choices(options)
+    out = Path(options.output) if options.output else None
     if options.report:
         from treelm.figures.report.page import check_path
 
         check_path(Path(options.report), to_come=out)
-    require_rereadable((options.data, *options.pairs, *options.syntaxgym))
+    read_again = (options.data, *options.pairs, *options.syntaxgym)
+    require_rereadable(read_again)
     sentences = list(read_sentences(options.sentences)) if options.sentences else []
-    check_not_input(_outputs(options), (options.data, options.sentences, *options.pairs, *options.syntaxgym))
+    pages = [Path(options.report), Path(options.report).with_suffix(".json")] if options.report else []
+    written_files = [out / name for name in (FILE_NAME, *FILES.values())] if out else []
+    check_not_input([*pages, *written_files], (*read_again, options.sentences))
     for run in options.runs:
         check_given(run)
     comparison = compare([Path(run) for run in options.runs], options, show_progress, keep_in=out)
     if options.given_search() and not any(row.search for row in comparison.runs):
-        note("none of these models searches, so the beam that was given changes nothing")
+        log("none of these models searches, so the beam that was given changes nothing")
     if out is not None:
         write_files(comparison, out)
     if options.report:
-        comparison = write_page(comparison, Path(options.report), ["compare", *arguments], sentences)
+        comparison = write_page(comparison, Path(options.report), ["compare", *written(options)], sentences)
         if out is not None:
             comparison.save(out / FILE_NAME)  # with what the report shows of sentences
-    _print(comparison, options.format, wide=options.wide)
-    return 0
+    if options.format == "json":
+        print_json(comparison.to_json())
+    elif options.format == "table":
+        from treelm.figures.tables import comparison_tables, print_table
 
-
-def _check_choices(options: Arguments) -> None:
-    """Refuse options without effect."""
-    if options.data:
-        refuse_lost(options, ("split",), "with --data", remedy="leave one of them out")
+        print_table(*comparison_tables(comparison), wide=options.wide)
     else:
-        refuse_lost(options, ("data_format",), "without --data", remedy="add --data FILE, or leave it out")
-    if not options.report:
-        refuse_lost(options, ("sentences",), "without --report", remedy="add --report FILE.html")
-    if not options.pairs:
-        names = [one.name for one in fields(PairOptions)]
-        refuse_lost(options, names, "without --pairs", remedy="add --pairs FILE")
-    if options.reading == "none":
-        remedy = "add --reading natural-stories or ucl"
-        refuse_lost(options, ("reading_data",), "without --reading", remedy=remedy)
-
-
-def _outputs(options: Arguments) -> list[Path]:
-    """All that will be written."""
-    from treelm.evaluation.comparison.metrics import FILE_NAME
-
-    pages = [Path(options.report), Path(options.report).with_suffix(".json")] if options.report else []
-    names = [FILE_NAME, *FILES.values()] if options.out else []
-    return [*pages, *(Path(options.out) / name for name in names)]
+        print(_text(comparison, options.format), end="")
+    return 0
 
 
 def write_page(
@@ -119,31 +111,26 @@ def write_page(
     ``command`` are the arguments of the program, which the page tells beside date, releases and machine, unless this is
     a kept comparison that knows its own.
     """
+    from treelm import __version__
     from treelm.figures.report.analyse import examples_of, kept_sentences, with_sentences
     from treelm.figures.report.page import write_report
+    from treelm.io.workers import usable_cores
 
     chosen = sentences or kept_sentences(comparison) or examples_of(comparison)
     if not chosen:
-        note("no sentences to show: the data of these runs are not here; treelm compare --sentences FILE takes others")
-    comparison = replace(with_sentences(comparison, chosen, show_progress), made=comparison.made or _made(command))
-    write_report(comparison, path)
-    comparison.save(path.with_suffix(".json"))
-    note(f"wrote {path} and {path.with_suffix('.json').name}")
-    return comparison
-
-
-def _made(command: Sequence[str]) -> dict[str, str]:
-    """How the comparison comes about, for its readers."""
-    from treelm import __version__
-    from treelm.io.workers import usable_cores
-
-    now, torch = datetime.now().astimezone(), version("torch")
-    return {
+        log("no sentences to show: the data of these runs are not here; treelm compare --sentences FILE takes others")
+    now = datetime.now().astimezone()
+    made = {
         "date": f"{now.day} {now:%B %Y, %H:%M %Z}",
         "command": shlex.join(["treelm", *command]),
-        "releases": f"treelm {__version__}, python {platform.python_version()}, torch {torch}",
+        "releases": f"treelm {__version__}, python {platform.python_version()}, torch {version('torch')}",
         "machine": f"{platform.processor() or platform.machine()}, {usable_cores()} cores",
     }
+    comparison = replace(with_sentences(comparison, chosen, show_progress), made=comparison.made or made)
+    write_report(comparison, path)
+    comparison.save(path.with_suffix(".json"))
+    log(f"wrote {path} and {path.with_suffix('.json').name}")
+    return comparison
 
 
 @contextmanager
@@ -152,7 +139,7 @@ def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     begin = perf_counter()
     with progress_bar(what, total) as advance:
         yield advance
-    note(f"{what}: done in {perf_counter() - begin:.0f} s")
+    log(f"{what}: done in {perf_counter() - begin:.0f} s")
 
 
 def write_files(comparison: Comparison, folder: Path) -> None:
@@ -164,7 +151,7 @@ def write_files(comparison: Comparison, folder: Path) -> None:
     comparison.save(folder / FILE_NAME)
     for format, name in FILES.items():
         write_atomically(folder / name, _text(comparison, format).encode())
-    note(f"wrote {FILE_NAME}, {', '.join(FILES.values())} into {folder}")
+    log(f"wrote {FILE_NAME}, {', '.join(FILES.values())} into {folder}")
 
 
 def _text(comparison: Comparison, format: str) -> str:
@@ -172,14 +159,3 @@ def _text(comparison: Comparison, format: str) -> str:
 
     frame = ComparisonFrame.of(comparison)
     return {"markdown": frame.to_markdown, "csv": frame.to_csv, "latex": frame.to_latex}[format]()
-
-
-def _print(comparison: Comparison, format: str, *, wide: bool) -> None:
-    if format == "json":
-        print_json(comparison.to_json())
-    elif format == "table":
-        from treelm.figures.tables import comparison_tables, print_table
-
-        print_table(*comparison_tables(comparison), wide=wide)
-    else:
-        print(_text(comparison, format), end="")

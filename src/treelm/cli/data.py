@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from treelm.cli import NESTED
-from treelm.cli.arguments import Positional, note, parse
+from treelm.cli.arguments import Positional
 from treelm.cli.files import check_not_input, progress_bar
-from treelm.cli.options import OutputPath
+from treelm.cli.options import Output
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
+from treelm.io.terminal import log
 
 if TYPE_CHECKING:
     from treelm.corpora.corpus import PreparedCorpus
-
 
 Action = Literal["list", "show", "statistics", "prepare", "text8"]
 
@@ -54,7 +52,7 @@ class Arguments:
     N, no punctuation."""
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out and report them."""
-    out: OutputPath = ""
+    output: Output = ""
     """Folder of the prepared corpus, or of text8's parts."""
     parts: Literal["90-5-5", "99-1"] = "90-5-5"
     """Millions of characters of text8's parts. 99-1 has no test part: figures of words are of its dev part."""
@@ -62,83 +60,70 @@ class Arguments:
     """Processes that read in parallel; without it, as many as pay."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    if arguments and (nested := NESTED.get(f"data {arguments[0]}")) is not None:
-        return int(import_module(f"treelm.cli.{nested}").main(arguments[1:]))
-    options = parse(Arguments, "treelm data", arguments)
-    if options.action != "list" and not options.names:
+    from treelm.corpora.catalog import corpus_entry, corpus_names, show
+
+    if options.action == "list":
+        for name in corpus_names():
+            entry = corpus_entry(name)
+            print(name, entry.licence, entry.description, sep="\t")
+    elif not options.names:
         raise InputError(f"nothing to {options.action}", remedy=f"treelm data {options.action} NAME, such as gum-open")
-    actions = {"list": _list, "show": _show, "statistics": _statistics, "prepare": _prepare, "text8": _text8}
-    return actions[options.action](options)
-
-
-def _list(options: Arguments) -> int:
-    from treelm.corpora.catalog import corpus_entry, corpus_names
-
-    for name in corpus_names():
-        entry = corpus_entry(name)
-        print(name, entry.licence, entry.description, sep="\t")
+    elif options.action == "show":
+        print("\n".join(show(name) for name in options.names), end="")
+    else:
+        {"statistics": _statistics, "prepare": _prepare, "text8": _text8}[options.action](options)
     return 0
 
 
-def _show(options: Arguments) -> int:
-    from treelm.corpora.catalog import show
-
-    print("\n".join(show(name) for name in options.names), end="")
-    return 0
-
-
-def _reading(options: Arguments) -> dict[str, Any]:
+def _how(options: Arguments) -> dict[str, Any]:
+    """How files are read."""
     return {name: getattr(options, name) for name in ("format", "tags", "dependency_labels", "preprocess")}
 
 
-def _statistics(options: Arguments) -> int:
+def _statistics(options: Arguments) -> None:
     from treelm.corpora.catalog import corpus_entry, corpus_names
     from treelm.corpora.data_config import DataConfig, prepared_split
     from treelm.figures.tables import print_table, statistics_table
 
-    reading = DataConfig(**_reading(options), on_error=options.on_error)
+    config = DataConfig(**_how(options), on_error=options.on_error)
     columns: dict[str, PreparedCorpus] = {}
     with progress_bar("reading", None, unit="MB") as advance:
         for name in options.names:
             if name in corpus_names() or Path(name).is_dir():
-                config = replace(reading, corpus=name)
                 for split in corpus_entry(name).splits:
-                    columns[f"{name} {split}"] = prepared_split(config, split, on_block=advance)
+                    columns[f"{name} {split}"] = prepared_split(replace(config, corpus=name), split, on_block=advance)
             else:
-                config = replace(reading, train=name)
-                columns[name] = prepared_split(config, "train", workers=options.workers, on_block=advance)
+                own = replace(config, train=name)
+                columns[name] = prepared_split(own, "train", workers=options.workers, on_block=advance)
     print_table(statistics_table(columns), wide=not sys.stdout.isatty())
-    return 0
 
 
-def _prepare(options: Arguments) -> int:
+def _prepare(options: Arguments) -> None:
     from treelm.corpora.preparing import prepare
     from treelm.corpora.readers import ReadOptions
 
-    if not options.out:
+    if not options.output:
         raise InputError("no folder for the prepared corpus", remedy="add --output FOLDER")
     with progress_bar("reading", None, unit="MB") as advance:
         corpus = prepare(
             list(options.names),
-            Path(options.out),
-            options=ReadOptions(**_reading(options)),
+            Path(options.output),
+            options=ReadOptions(**_how(options)),
             on_error=options.on_error,
             workers=options.workers,
             on_block=advance,
         )
-    note(f"{len(corpus):,} sentences, {corpus.num_tokens:,} tokens in {options.out}")
-    return 0
+    log(f"{len(corpus):,} sentences, {corpus.num_tokens:,} tokens in {options.output}")
 
 
-def _text8(options: Arguments) -> int:
+def _text8(options: Arguments) -> None:
     from treelm.corpora.preparing import TEXT8_PARTS, split_text8
 
-    if not options.out or len(options.names) != 1:
+    if not options.output or len(options.names) != 1:
         raise InputError("no folder for the parts", remedy="give treelm data text8 FILE --output FOLDER")
-    outputs = [Path(options.out) / f"{part}.txt" for part in TEXT8_PARTS[options.parts]]
-    check_not_input(outputs, options.names)
-    for name, number in split_text8(Path(options.names[0]), Path(options.out), options.parts).items():
-        note(f"{number:,} characters in {Path(options.out) / f'{name}.txt'}")
-    return 0
+    outputs = {part: Path(options.output) / f"{part}.txt" for part in TEXT8_PARTS[options.parts]}
+    check_not_input(outputs.values(), options.names)
+    for part, number in split_text8(Path(options.names[0]), Path(options.output), options.parts).items():
+        log(f"{number:,} characters in {outputs[part]}")

@@ -9,13 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import psutil
 from packaging.requirements import Requirement
 
-from treelm.cli.arguments import parse
-from treelm.cli.files import print_json
 from treelm.io.files import CACHE_VARIABLE, cache_directory
 
 GIGABYTE = 1e9
@@ -30,28 +27,18 @@ class Arguments:
     problems with what to do. Exit code 0 also with these: treelm works.
 
     Example: treelm doctor
-    Example: treelm doctor --json > machine.json
     """
 
-    json: bool = False
-    """Write it as JSON: releases, what torch found, and a list of warnings."""
 
-
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm doctor", arguments)
-    from torch.utils.collect_env import get_env_info, pretty_str
+    from torch.utils.collect_env import get_pretty_env_info
 
-    machine: Any = get_env_info()  # type: ignore[no-untyped-call]
-    warnings = list(_warnings())
-    versions = {"treelm": _version("treelm"), "python": platform.python_version()}
-    versions |= {one.name: _version(one.name) for one in _requirements()}
-    if options.json:
-        print_json({"versions": versions, "torch": machine._asdict(), "warnings": warnings})
-        return 0
-    print(*(f"{name} {version or 'not installed'}" for name, version in versions.items()), sep="\n")
-    print(f"\n{pretty_str(machine).strip()}\n")  # type: ignore[no-untyped-call]
-    print(*(f"warning: {warning}" for warning in warnings or ["none"]), sep="\n")
+    print(f"treelm {_version('treelm')}\npython {platform.python_version()}")
+    for one in _requirements():
+        print(one.name, _version(one.name) or "not installed")
+    print(f"\n{get_pretty_env_info().strip()}\n")  # type: ignore[no-untyped-call]
+    print(*(f"warning: {warning}" for warning in list(_warnings()) or ["none"]), sep="\n")
     return 0
 
 

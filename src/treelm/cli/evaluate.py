@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import is_given, refuse
 from treelm.cli.files import check_not_input, open_output, print_json, progress_bar, report_skipped
-from treelm.cli.options import (
-    FileFormat,
-    ModelOptions,
-    RunFolder,
-    SpanProtocol,
-    WorkerOptions,
-    note_lost_widths,
-    refuse_lost,
-)
+from treelm.cli.options import FileFormat, RunFolder, SpanProtocol, WorkerOptions
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
+from treelm.io.terminal import log
 
 if TYPE_CHECKING:
     from treelm.evaluation.evaluate import Evaluation
     from treelm.training.recipe import Recipe
 
-Stream = Literal["no", "beside", "only"]
 _OF_FILES = ("run", "gold", "predicted", "params", "sentences", "json")
 """Options of one bracket file against another: all others are of a run."""
+_OF_STREAMS = ("stream_rows", "cache_weight", "cache_theta", "cache_window")
+_OF_TREES = ("protocol", "trees", "tree_builder")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, WorkerOptions):
+class Arguments(WorkerOptions):
     """Perplexity and F1 of a run, beside trivial baselines; or EVALB scores of one bracket file against another.
 
     Example: treelm evaluate runs/demo --split test
     Example: treelm evaluate runs/demo --data my-treebank.ptb other.conllu
-    Example: treelm evaluate runs/awd-lstm --stream-only --stream-rows 1 --cache-weight 0.1
+    Example: treelm evaluate runs/awd-lstm --stream only --stream-rows 1 --cache-weight 0.1
     Example: treelm evaluate runs/som --data ud-ood/*.conllu.gz --on-error skip --summary ood.tsv
     Example: treelm evaluate --gold gold.ptb --predicted parsed.ptb --params COLLINS.prm
     """
+
+    needs: ClassVar = {"format": "data", "sentences": "gold", "params": "gold"}
+    excludes: ClassVar = {"split": "data"}
 
     run: RunFolder = ""
     split: tuple[Literal["train", "dev", "test"], ...] = ()
@@ -55,15 +53,10 @@ class Arguments(ModelOptions, WorkerOptions):
     """Only so many sentences of each split, the first ones."""
     format: FileFormat = "auto"
     """Format of the files of --data. auto: by their names."""
-    stream: bool = False
-    """Also the perplexity of the whole text in a row, the hidden state kept over sentences: what papers on LMs report.
-    Without this and the next three, as in the recipe."""
-    stream_only: bool = False
-    """Nothing but that."""
-    no_stream: bool = False
-    """Only the metrics of sentences and trees."""
-    no_stream_only: bool = False
-    """The metrics of sentences and trees too; --protocol, --trees and --tree-builder imply it."""
+    stream: Literal["no", "beside", "only"] | None = None
+    """The perplexity of the whole text in a row, the hidden state kept over sentences, which is what papers on LMs
+    report: beside the metrics of sentences and trees, or nothing but that. Without it, as in the recipe; but options of
+    trees bring these metrics too."""
     stream_rows: int | None = None
     """Rows in which the stream is read, each from the zero state; without it, as in the recipe (the cache's too), and
     one row for a text that is too short for them."""
@@ -93,17 +86,15 @@ class Arguments(ModelOptions, WorkerOptions):
     """Write the metrics as JSON, unrounded."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm evaluate", arguments)
     if bool(options.gold) != bool(options.predicted) or bool(options.run) == bool(options.gold):
         raise InputError("cannot tell what to evaluate", remedy="give RUN, or --gold FILE --predicted FILE")
     return _evaluate_files(options) if options.gold else _evaluate_run(options)
 
 
 def _evaluate_files(options: Arguments) -> int:
-    names = [one.name for one in fields(Arguments) if one.name not in _OF_FILES]
-    refuse_lost(options, names, "with --gold", remedy="leave it out: it is for a run")
+    refuse(options, [one.name for one in fields(Arguments) if one.name not in _OF_FILES], "with --gold")
     from treelm.evaluation.evalb import score_bracketings
     from treelm.evaluation.evalb_files import find_parameters, read_bracketings
     from treelm.evaluation.report import evalb_json, evalb_text
@@ -120,22 +111,20 @@ def _evaluate_files(options: Arguments) -> int:
 
 def _evaluate_run(options: Arguments) -> int:
     from treelm.evaluation.evaluate import evaluate_run
-    from treelm.evaluation.report import as_table, check_suffix, write_summary
+    from treelm.evaluation.report import as_table, write_summary
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.io.terminal import stdout_console
     from treelm.models import system_class
     from treelm.training.run_folder import recipe_of_model
 
-    if options.summary:
-        check_suffix(Path(options.summary))
-    _check_choices(options)
-    for file in options.data:
-        if not Path(file).exists():
-            raise InputError("no such file", where=file, remedy="check the path")
-    recipe = _with_settings(recipe_of_model(options.run), options)
-    _check_stream_options(recipe, options)
-    _check_outputs(recipe, options)
-    note_lost_widths(options.run, system_class(recipe.model.system), options)
+    of_trees = [f"--{name.replace('_', '-')}" for name in _OF_TREES if is_given(options, name)]
+    if options.stream == "only":
+        refuse(options, _OF_TREES, "with --stream only")
+    recipe = _with_settings(recipe_of_model(options.run), options, has_trees=bool(of_trees))
+    if recipe.evaluation.stream == "no":
+        refuse(options, _OF_STREAMS, "without --stream beside")
+    tree_files = _check_files(options, recipe)
+    options.note_lost_widths(options.run, system_class(recipe.model.system))
     skipped: list[InputError] = []
     with progress_bar("evaluating", None) as advance:
         evaluations = evaluate_run(
@@ -145,19 +134,19 @@ def _evaluate_run(options: Arguments) -> int:
             format=options.format,
             skipped=skipped if options.on_error == "skip" else None,
             protocols=[find_protocol(name) for name in options.protocol] or None,
-            trees_for=next(iter(_asks_for_trees(options)), ""),
+            trees_for=next(iter(of_trees), ""),
             fixed_rows=options.stream_rows is not None,
             processes=options.processes,
             cluster=options.cluster,
             device=options.device,
             on_sentence=advance,
         )
-    if options.trees:
-        _write_trees(Path(options.trees), evaluations)
+    for evaluation in evaluations if options.trees else ():
+        _write_trees(evaluation, tree_files)
     results = [one.result for one in evaluations]
     if options.summary:
         write_summary(results, Path(options.summary))
-        note(f"wrote {options.summary}")
+        log(f"wrote {options.summary}")
     if options.json:
         print_json([result.to_json() for result in results])
     else:
@@ -165,10 +154,12 @@ def _evaluate_run(options: Arguments) -> int:
     return report_skipped(skipped)
 
 
-def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
-    names = ("max_sentences", "tree_builder", "stream_rows", "cache_weight", "cache_theta", "cache_window")
-    given: dict[str, Any] = {name: value for name in names if (value := getattr(options, name)) is not None}
-    given["stream"] = _stream(options, recipe.evaluation.stream)
+def _with_settings(recipe: Recipe, options: Arguments, *, has_trees: bool) -> Recipe:
+    """The recipe with what the options change; a stream alone has no trees."""
+    names = ("max_sentences", "tree_builder", "stream", *_OF_STREAMS)
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if has_trees and recipe.evaluation.stream == "only":
+        given.setdefault("stream", "beside")
     if options.split:
         given["splits"] = options.split
     data = replace(recipe.data, preprocess=options.preprocess) if options.preprocess else recipe.data
@@ -176,83 +167,43 @@ def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
     return replace(recipe, data=data, search=search, evaluation=evaluation)
 
 
-def _asks_for_trees(options: Arguments) -> list[str]:
-    """The given options that mean nothing without the trees of sentences."""
-    given = {"--protocol": options.protocol, "--trees": options.trees, "--tree-builder": options.tree_builder}
-    return [name for name, value in given.items() if value]
+def _check_files(options: Arguments, recipe: Recipe) -> dict[tuple[str, str], Path]:
+    """The files of trees by split or file and kind; what cannot be read or written is refused before any work."""
+    from treelm.evaluation.report import check_suffix
 
-
-def _stream(options: Arguments, usual: Stream) -> Stream:
-    """Choice of evaluating the stream: what was asked for, else as in the recipe."""
-    if options.no_stream:
-        return "no"
-    if options.stream_only:
-        return "only"
-    if options.stream or (usual == "only" and (options.no_stream_only or _asks_for_trees(options))):
-        return "beside"
-    return usual
-
-
-def _check_choices(options: Arguments) -> None:
-    """Refuse options that contradict one another, and those without effect."""
-    against = {
-        "--no-stream": ("--stream" if options.stream else "", "--stream-only" if options.stream_only else ""),
-        "--stream-only": ("--no-stream-only" if options.no_stream_only else "", *_asks_for_trees(options)),
+    for file in options.data:
+        if not Path(file).exists():
+            raise InputError("no such file", where=file, remedy="check the path")
+    sources: Sequence[str] = options.data or recipe.evaluation.splits
+    folder = Path(options.trees)
+    trees = {
+        (source, kind): folder / f"{Path(source).name}.{kind}.ptb"
+        for source in (sources if options.trees else ())
+        for kind in ("gold", "predicted")
     }
-    given = {"--no-stream": options.no_stream, "--stream-only": options.stream_only}
-    for name, others in against.items():
-        for other in filter(None, others if given[name] else ()):
-            raise InputError(f"{name} with {other}", remedy="leave one of them out")
-    refuse_lost(options, ("sentences", "params"), "without --gold", remedy="leave it out: it is for two bracket files")
-    if options.data:
-        refuse_lost(options, ("split",), "with --data", remedy="leave one of them out")
-    else:
-        refuse_lost(options, ("format",), "without --data", remedy="add --data FILE, or leave it out")
-
-
-def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
-    """Refuse what would change no metric: options of streams where none is read."""
-    if recipe.evaluation.stream != "no":
-        return
-    names = ("stream_rows", "cache_weight", "cache_theta", "cache_window")
-    if options.no_stream:
-        refuse_lost(options, names, "with --no-stream", remedy="leave one of them out")
-    refuse_lost(options, names, "without a stream", remedy="add --stream or --stream-only")
-
-
-def _check_outputs(recipe: Recipe, options: Arguments) -> None:
-    """Refuse to write over what is to be evaluated."""
-    trees = [
-        path
-        for name in (options.data or recipe.evaluation.splits if options.trees else ())
-        for path in _tree_files(Path(options.trees), name).values()
-    ]
-    if len(set(trees)) < len(trees):
+    if len(set(trees.values())) < len(trees):
         raise InputError("two files of one name, whose trees would share a file", remedy="rename one")
-    if options.trees and Path(options.trees).exists() and not Path(options.trees).is_dir():
+    if options.trees and folder.exists() and not folder.is_dir():
         raise InputError("not a folder", where=options.trees, remedy="give the name of a folder")
     if options.summary:
+        check_suffix(Path(options.summary))
         check_output_path(options.summary)
     own = (recipe.data.train, recipe.data.dev, recipe.data.test)
-    check_not_input([options.summary, *trees], options.data or filter(None, own))
+    check_not_input([options.summary, *trees.values()], options.data or filter(None, own))
+    return trees
 
 
-def _tree_files(folder: Path, split: str) -> dict[str, Path]:
-    """The files that the trees of a split or file are written into."""
-    return {kind: folder / f"{Path(split).name}.{kind}.ptb" for kind in ("gold", "predicted")}
-
-
-def _write_trees(folder: Path, evaluations: list[Evaluation]) -> None:
+def _write_trees(evaluation: Evaluation, files: dict[tuple[str, str], Path]) -> None:
     from treelm.trees.brackets import format_tree
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for evaluation in evaluations:
-        paths = _tree_files(folder, evaluation.result.split)
-        gold = [format_tree(one.tree, one.tags) for one in evaluation.sentences if one.tree is not None]
-        predicted = [format_tree(one.tree) for one in evaluation.analyses if one.tree is not None]
-        for kind, trees in (("gold", gold), ("predicted", predicted)):
-            if not trees:  # the notes say why
-                continue
-            with open_output(str(paths[kind])) as out:
-                out.write("\n".join(trees) + "\n")
-            note(f"wrote {paths[kind]}")
+    trees = {
+        "gold": [format_tree(one.tree, one.tags) for one in evaluation.sentences if one.tree is not None],
+        "predicted": [format_tree(one.tree) for one in evaluation.analyses if one.tree is not None],
+    }
+    for kind, lines in trees.items():
+        if lines:  # if there are none, the notes say why
+            path = files[evaluation.result.split, kind]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open_output(str(path)) as out:
+                out.write("\n".join(lines) + "\n")
+            log(f"wrote {path}")

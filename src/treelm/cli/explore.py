@@ -6,14 +6,10 @@ import secrets
 import webbrowser
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
-from treelm.cli.arguments import note, parse
-from treelm.cli.options import ModelOptions, Runs, load_adaptive
+from treelm.cli.options import ModelOptions, Runs
 from treelm.errors import InputError
-
-if TYPE_CHECKING:
-    from treelm.explorer.reading import Reader
+from treelm.io.terminal import log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,39 +39,32 @@ class Arguments(ModelOptions):
     'treelm[sentences]'. "": each line is a sentence."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm explore", arguments)
     missing = [name for name in ("starlette", "uvicorn", "blingfire") if find_spec(name) is None]
     if missing:
         raise InputError(f"{' and '.join(missing)} not installed", remedy='pip install "treelm[explore]"')
     import torch
 
-    from treelm.explorer.reading import Limits
+    from treelm.evaluation.comparison.compare import display_names, row_names
+    from treelm.explorer.reading import Limits, Reader
     from treelm.explorer.server import serve
+    from treelm.models.persistence.shipped import find_run, shipped_names
 
     limits = Limits(
         max_words=options.max_words, max_seconds=options.max_seconds, split_sentences=options.split_sentences
     )
     torch.set_num_threads(1)  # models compute side by side, each in a thread of its own
-    readers = _readers(options)
+    runs = {find_run(run): run for run in options.runs or shipped_names()}
+    names = row_names([find_run(run) for run in options.runs] or list(runs))
+    models = {path: options.load_adaptive(run) for path, run in runs.items()}
+    shown = display_names([(lm.system, names[path]) for path, lm in models.items()])
+    readers = [Reader(name, lm) for name, lm in zip(shown, models.values(), strict=True)]
 
     def ready(address: str) -> None:
-        note(f"{', '.join(reader.name for reader in readers)}\nopen {address}\nCtrl-C ends it")
+        log(f"{', '.join(shown)}\nopen {address}\nCtrl-C ends it")
         if options.open_page:
             webbrowser.open(address)
 
     serve(readers, limits, port=options.port, token=secrets.token_urlsafe(24), ready=ready)
     return 0
-
-
-def _readers(options: Arguments) -> list[Reader]:
-    from treelm.evaluation.comparison.compare import display_names, row_names
-    from treelm.explorer.reading import Reader
-    from treelm.models.persistence.shipped import find_run, shipped_names
-
-    runs = {find_run(run): run for run in options.runs or shipped_names()}
-    names = row_names([find_run(run) for run in options.runs] or list(runs))
-    models = {path: load_adaptive(run, options, None) for path, run in runs.items()}
-    shown = display_names([(lm.system, names[path]) for path, lm in models.items()])
-    return [Reader(name, lm) for name, lm in zip(shown, models.values(), strict=True)]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from treelm.cli.arguments import note, parse
-from treelm.cli.options import OutputPath, RunFolder
+from treelm.cli.options import Output, RunFolder
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
+from treelm.io.terminal import log
 from treelm.models.capabilities import BackoffNGrams, require
 
 
@@ -24,13 +24,12 @@ class Arguments:
     to: Literal["transformers", "arpa"]
     """transformers: a folder that AutoModelForCausalLM opens after ``import treelm.hf``, of a system that reads step
     by step. arpa: a file of n-grams, as KenLM and SRILM have it."""
-    output: OutputPath
+    output: Output
     """Folder, or file, to write; it must not exist yet."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm export", arguments)
     from treelm.inference.loading import load
 
     out = Path(options.output)
@@ -38,12 +37,10 @@ def main(arguments: list[str]) -> int:
         raise InputError("there is something already", where=options.output, remedy="give another name, or remove it")
     if options.to == "arpa":
         check_output_path(out)
-    lm = load(options.run)
-    if options.to == "arpa":
-        require(lm, BackoffNGrams).write_arpa(out)
+        require(load(options.run), BackoffNGrams).write_arpa(out)
     else:
         from treelm.hf import export_model
 
-        export_model(lm, out)
-    note(f"wrote {options.output}")
+        export_model(load(options.run), out)
+    log(f"wrote {options.output}")
     return 0

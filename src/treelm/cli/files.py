@@ -9,22 +9,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
 from typing import IO, TYPE_CHECKING, Any
 
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
-from treelm.cli.arguments import note
 from treelm.corpora.lines import REST_LOST
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path, open_atomic, path_in_errors
 from treelm.io.json import json_text
 from treelm.io.tables import SEPARATORS, Write, binary_table, check_table_name, is_binary, text_writer
+from treelm.io.terminal import log
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SECONDS_BETWEEN_NOTES = 30.0  # of progress, where there is no terminal
-SECONDS_BEFORE_BAR = 2.0
 
 
 @contextmanager
@@ -56,14 +54,14 @@ def open_output(path: str) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def open_table(path: str, names: Sequence[str], separator: str) -> Iterator[Write]:
+def open_table(path: str, names: Sequence[str], separator: str = "") -> Iterator[Write]:
     """Open what a table is written into, by its name, and give what writes rows: at once if it is a text."""
     if is_binary(path):
         with binary_table(path, names) as write:
             yield write
         return
     with open_output(path) as stream:
-        yield text_writer(stream, names, separator)
+        yield text_writer(stream, names, separator or SEPARATORS.get(Path(path).suffix.lower(), ""))
 
 
 def check_items(path: str, inputs: Iterable[str | Path]) -> None:
@@ -80,7 +78,7 @@ def write_items(path: str, tables: Mapping[str, pd.DataFrame]) -> None:
         import pandas as pd
 
         table = pd.concat(tables, names=["model"]).reset_index("model")
-        with open_table(path, list(table), SEPARATORS.get(Path(path).suffix.lower(), "")) as write:
+        with open_table(path, list(table)) as write:
             write(table)
 
 
@@ -121,13 +119,12 @@ def report_skipped(skipped: Iterable[InputError]) -> int:
     """Name every sentence that was left out, and what damage took; the exit code that says whether there was any."""
     errors = list(skipped)
     for error in errors:
-        note(f"skipped: {error}")
+        log(f"skipped: {error}")
     damage = [error for error in errors if error.found == REST_LOST]
-    num_sentences = len(errors) - len(damage)
-    if num_sentences:
-        note(f"{num_sentences} sentence{'s' * (num_sentences > 1)} left out")
+    if num_sentences := len(errors) - len(damage):
+        log(f"{num_sentences} sentence{'s' * (num_sentences > 1)} left out")
     for error in damage:
-        note(f"lost: the rest of the file from {error.where} on, any number of sentences")
+        log(f"lost: the rest of the file from {error.where} on, any number of sentences")
     return EXIT_SKIPPED if errors else EXIT_OK
 
 
@@ -137,32 +134,23 @@ def progress_bar(
 ) -> Iterator[Callable[[], None]]:
     """A bar on standard error, or a line now and then if it is no terminal; gives what to call after each sentence.
 
-    What is counted may be other than sentences: ``unit`` is its name, for the line. The bar comes with the second
-    second, so that short work says nothing. With ``shares_terminal`` there is none if what is written goes to the
-    terminal too, where one would stand in the other.
+    What is counted may be other than sentences: ``unit`` is its name, for the line. With ``shares_terminal`` there is
+    no bar if what is written goes to the terminal too, where one would stand in the other.
     """
     from treelm.io.terminal import stderr_console
 
     console = stderr_console()
     if shares_terminal and sys.stdout is not None and sys.stdout.isatty():
         yield lambda: None
-        return
-    if not console.is_terminal:
+    elif not console.is_terminal:
         yield _lines(what, total, unit)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    else:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, console=console, transient=True)
-    task = progress.add_task(what, total=total)
-    timer = Timer(SECONDS_BEFORE_BAR, progress.start)
-    timer.start()
-    try:
-        yield lambda: progress.advance(task)
-    finally:
-        timer.cancel()
-        timer.join()  # it may be starting just now
-        progress.stop()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task(what, total=total)
+            yield lambda: progress.advance(task)
 
 
 def _lines(what: str, total: int | None, unit: str) -> Callable[[], None]:
@@ -174,6 +162,6 @@ def _lines(what: str, total: int | None, unit: str) -> Callable[[], None]:
         done += 1
         if time.monotonic() - last >= SECONDS_BETWEEN_NOTES:
             last = time.monotonic()
-            note(f"{what}: {done}{'' if total is None else f' of {total}'} {unit}")
+            log(f"{what}: {done}{'' if total is None else f' of {total}'} {unit}")
 
     return advance

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from treelm.cli.arguments import parse
 from treelm.cli.files import check_items, print_json, write_items
-from treelm.cli.options import WideTables, refuse_lost
-from treelm.cli.surprisal_sources import (
-    SourceOptions,
-    gather_surprisals,
-    score_run,
-    source_names,
-    table_files,
-)
+from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError
-from treelm.models.capabilities import Searching
 from treelm.models.search.config import SearchConfig
 
 if TYPE_CHECKING:
-    from treelm.evaluation.human.material import Surprisals
-    from treelm.models.base import LanguageModel
+    from treelm.evaluation.human.garden_paths import GardenPaths
+    from treelm.evaluation.human.material import Material
 
 Subset = Literal["garden-path", "relative-clause", "agreement", "attachment"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(SourceOptions, WideTables):
+class Arguments(SourceOptions):
     """Effects of syntactic difficulty in bits beside people's milliseconds (SAP benchmark, Huang et al. 2024).
 
     Hard minus easy sentence at the critical word and the two after it: MVRR, NP/S and NP/Z garden paths, relative
@@ -39,6 +30,8 @@ class Arguments(SourceOptions, WideTables):
     Example: treelm gardenpath --stimuli > words.csv
     Example: treelm gardenpath words-bits.tsv --references none
     """
+
+    excludes: ClassVar = {"items": "beam_sweep", "references": "beam_sweep"}
 
     subsets: tuple[Subset, ...] = ("garden-path", "relative-clause", "agreement", "attachment")
     """Parts of the benchmark."""
@@ -52,88 +45,52 @@ class Arguments(SourceOptions, WideTables):
     """Print the words as a table for another program to score, with the columns that its surprisals must keep."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm gardenpath", arguments)
+    from treelm.configs import to_plain
     from treelm.evaluation.human import sap
-    from treelm.evaluation.human.garden_paths import measure_effects
+    from treelm.evaluation.human.garden_paths import LOST, measure_effects
     from treelm.evaluation.human.reading import check_names
+    from treelm.figures.human_tables import effect_tables, sweep_tables
+    from treelm.figures.tables import print_table
 
     material = sap.material(options.subsets)
     if options.stimuli:
-        _write_stimuli(options.subsets)
+        _write_stimuli(material)
         return 0
     if options.beam_sweep:
-        return _sweep(options)
-    check_items(options.items, table_files(options))
-    published = sap.published(options.subsets)
-    check_names(source_names(options, published, tuple(published)))
-    models = gather_surprisals(options, material, published, tuple(published))
-    if not models:
-        raise InputError("nothing to measure", remedy="give RUN, a table, or a published model")
-    results = [measure_effects(model, options.subsets) for model in models]
-    write_items(options.items, {result.name: result.to_frame() for result in results})
-    if options.json:
-        from treelm.configs import to_plain
+        if min(options.beam_sweep) < 1 or not options.runs:
+            raise InputError("a sweep without runs or of a beam below 1", remedy="give RUN, and sizes from 1 on")
 
-        print_json({"models": [to_plain(result) for result in results]})
-    else:
-        from treelm.figures.human_tables import effect_tables
-        from treelm.figures.tables import print_table
+        def effects(run: str, widths: tuple[int, int, int]) -> GardenPaths:
+            search = SearchConfig(action_beam=widths[0], word_beam=widths[1], fast_track=widths[2])
+            return measure_effects(options.score(run, material, search=search, columns=(LOST,)), options.subsets)
 
-        print_table(*effect_tables(results), wide=options.wide)
-    return 0
-
-
-def _write_stimuli(subsets: tuple[str, ...]) -> None:
-    import csv
-
-    from treelm.evaluation.human import sap
-
-    material = sap.material(subsets)
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*material.key_names, "sentence_id", "word"])
-    rows = zip(material.keys, material.sentences, material.words, strict=True)
-    writer.writerows([*key, sentence, word] for key, sentence, word in rows)
-
-
-def _sweep(options: Arguments) -> int:
-    from treelm.evaluation.human.garden_paths import measure_effects
-
-    if any(size < 1 for size in options.beam_sweep):
-        raise InputError(f"a beam of {min(options.beam_sweep)}", remedy="give sizes from 1 on")
-    if not options.runs:
-        raise InputError("a sweep without runs", remedy="give RUN")
-    remedy = "leave one out: of a sweep, --json has the items"
-    refuse_lost(options, ("items",), "with --beam-sweep", remedy=remedy)
-    if options.references and options.references != ("none",):
-        raise InputError("--references with --beam-sweep", remedy="leave one out: published models have one beam")
-    found = {
-        run: {
-            size: measure_effects(_score_with(_beam(size), run, options), options.subsets)
-            for size in options.beam_sweep
-        }
-        for run in options.runs
-    }
-    if options.json:
-        from treelm.configs import to_plain
-
+        swept = {run: {size: effects(run, _beam(size)) for size in options.beam_sweep} for run in options.runs}
         models = [
             {
                 "name": run,
                 "beams": [
-                    {"size": size, "widths": list(_beam(size)), "effects": to_plain(effects)}
-                    for size, effects in sizes.items()
+                    {"size": size, "widths": list(_beam(size)), "effects": to_plain(one)} for size, one in sizes.items()
                 ],
             }
-            for run, sizes in found.items()
+            for run, sizes in swept.items()
         ]
+        tables = sweep_tables(swept)
+    else:
+        check_items(options.items, options.table_files())
+        published = sap.published(options.subsets)
+        sources = options.sources(material, published, tuple(published))
+        check_names([name for name, _ in sources])
+        if not sources:
+            raise InputError("nothing to measure", remedy="give RUN, a table, or a published model")
+        results = [measure_effects(load(), options.subsets) for _, load in sources]
+        write_items(options.items, {result.name: result.to_frame() for result in results})
+        models, tables = [to_plain(result) for result in results], effect_tables(results)
+    if options.json:
         print_json({"models": models})
     else:
-        from treelm.figures.human_tables import sweep_tables
-        from treelm.figures.tables import print_table
-
-        print_table(*sweep_tables(found), wide=options.wide)
+        print_table(*tables, wide=options.wide)
     return 0
 
 
@@ -144,16 +101,10 @@ def _beam(size: int) -> tuple[int, int, int]:
     return size, max(1, size // 10), max(1, size // 100)
 
 
-def _score_with(widths: tuple[int, int, int], run: str, options: Arguments) -> Surprisals:
-    from treelm.evaluation.human import sap
-    from treelm.evaluation.human.garden_paths import LOST
+def _write_stimuli(material: Material) -> None:
+    import csv
 
-    def set_search(lm: LanguageModel) -> str:
-        if not isinstance(lm, Searching):
-            remedy = "leave it out of --beam-sweep"
-            raise InputError(f"{lm.system} scores without a search", where=run, remedy=remedy)
-        action_beam, word_beam, fast_track = widths
-        lm.search = SearchConfig(action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
-        return str(lm.search)
-
-    return score_run(run, options, sap.material(options.subsets), set_search=set_search, columns=(LOST,))
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([*material.key_names, "sentence_id", "word"])
+    rows = zip(material.keys, material.sentences, material.words, strict=True)
+    writer.writerows([*key, sentence, word] for key, sentence, word in rows)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from treelm.cli.arguments import parse
 from treelm.cli.files import open_output, progress_bar
-from treelm.cli.options import ModelOptions, OutputFile, RunFolder, load_to_search
+from treelm.cli.options import ModelOptions, Output, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +28,17 @@ class Arguments(ModelOptions):
     """Below 1: draw from the likeliest tokens that together have this probability."""
     trees: bool = False
     """Write the model's tree over each sentence instead of its words."""
-    output: OutputFile = "-"
+    output: Output = "-"
     """File to write; - is standard output."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm generate", arguments)
     from treelm.inference.generation import Drawing, generate
     from treelm.trees.brackets import format_tree
 
     drawn = generate(
-        load_to_search(options.run, options),
+        options.load(options.run),
         num_sentences=options.num_sentences,
         seed=options.seed,
         drawing=Drawing(max_words=options.max_words, temperature=options.temperature, top_p=options.top_p),

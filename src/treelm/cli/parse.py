@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, open_output, progress_bar, report_skipped
-from treelm.cli.options import (
-    InputFile,
-    InputOptions,
-    ModelOptions,
-    OutputFile,
-    RunFolder,
-    WorkerOptions,
-    load_to_search,
-    read_input,
-    workers,
-)
+from treelm.cli.options import InputFile, InputOptions, Output, RunFolder, WorkerOptions
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
+from treelm.io.terminal import log
 from treelm.models.capabilities import Parser, require
 
 if TYPE_CHECKING:
     from treelm.models.base import LanguageModel
-    from treelm.models.scores import ParsedSentence
     from treelm.trees.tree import Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, WorkerOptions, InputOptions):
+class Arguments(WorkerOptions, InputOptions):
     """The best tree of every sentence of a file, one a line, in input order.
 
     Trees have a tag over each word, so that EVALB and our own reader take them: X from systems without tags. A blank
@@ -45,7 +33,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     run: RunFolder
     file: InputFile = "-"
     """Text, brackets or CoNLL-U; - is standard input."""
-    output: OutputFile = "-"
+    output: Output = "-"
     """File to write; - is standard output."""
     show: Literal["brackets", "drawing"] = "brackets"
     """brackets: for programs. drawing: for eyes."""
@@ -57,32 +45,35 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     """Sentences computed together; changes no tree."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm parse", arguments)
+    from treelm.figures.terminal import draw_tree
     from treelm.inference.batching import in_batches
-    from treelm.inference.processes import annotate, model_workers
+    from treelm.inference.processes import annotate
+    from treelm.trees.brackets import format_tree
 
-    if options.figure and not options.figure.endswith(".svg"):
-        raise InputError(f"cannot draw into {options.figure}", remedy="end its name in .svg")
     if options.figure:
+        if not options.figure.endswith(".svg"):
+            raise InputError(f"cannot draw into {options.figure}", remedy="end its name in .svg")
         check_output_path(options.figure)
     check_not_input((options.output, options.figure), [options.file])
-    lm = load_to_search(options.run, options)
+    lm = options.load(options.run)
     require(lm, Parser)
     skipped: list[InputError] = []
-    sentences = read_input(options.file, options, skipped, empty_lines=True)
-    collect = skipped if options.on_error == "skip" else None
-    draw = _writer(options.show)
-    computer = model_workers(annotate, lm, **workers(options, options.run))
+    sentences = options.read(options.file, skipped, empty_lines=True)
+    left_out = skipped if options.on_error == "skip" else None
+    figure, as_drawing = options.figure, options.show == "drawing"
     bar = progress_bar("parsing", None, shares_terminal=options.output == "-")
-    with bar as advance, open_output(options.output) as out, computer as compute:
-        figure = options.figure
-        for sentence, parsed in in_batches(sentences, compute, batch_size=options.batch_size, skipped=collect):
-            print("" if parsed is None else draw(parsed), file=out)
-            if figure and parsed is not None:
-                _draw(figure, lm, parsed.tree, sentence.tree)
-                figure = ""
+    with bar as advance, open_output(options.output) as out, options.compute(annotate, lm, options.run) as compute:
+        for sentence, found in in_batches(sentences, compute, batch_size=options.batch_size, skipped=left_out):
+            if found is None:
+                print(file=out)
+            else:
+                shown = f"{draw_tree(found.tree, found.tags)}\n" if as_drawing else format_tree(found.tree, found.tags)
+                print(shown, file=out)
+                if figure:
+                    _draw(figure, lm, found.tree, sentence.tree)
+                    figure = ""
             advance()
     return report_skipped(skipped)
 
@@ -94,17 +85,7 @@ def _draw(path: str, lm: LanguageModel, tree: Tree, gold: Tree | None) -> None:
     try:
         drawing = figure_of(lm, tree, gold).file()
     except InputError as error:  # the trees of a file are worth more than the picture of its first one
-        note(f"left out {path}: {error}")
+        log(f"left out {path}: {error}")
         return
     write_atomically(Path(path), drawing.encode())
-    note(f"wrote {path}")
-
-
-def _writer(show: str) -> Callable[[ParsedSentence], str]:
-    if show == "brackets":
-        from treelm.trees.brackets import format_tree
-
-        return lambda parsed: format_tree(parsed.tree, parsed.tags)
-    from treelm.figures.terminal import draw_tree
-
-    return lambda parsed: draw_tree(parsed.tree, parsed.tags) + "\n"
+    log(f"wrote {path}")

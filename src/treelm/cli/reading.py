@@ -6,19 +6,19 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import refuse
 from treelm.cli.files import print_json
-from treelm.cli.options import WideTables, refuse_lost
-from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, source_names
+from treelm.cli.surprisal_sources import Context, SourceOptions
 from treelm.errors import InputError, nearest
 from treelm.evaluation.human.columns import TableColumns
+from treelm.io.terminal import log
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.corpora import ReadingCorpus
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(TableColumns, SourceOptions, WideTables):
+class Arguments(TableColumns, SourceOptions):
     """Prediction of reading times: what surprisals add to length, frequency, punctuation and place, in nats a word.
 
     Held out by story or document, with its interval; by word class; over other models; slopes in ms a bit; whether the
@@ -34,7 +34,7 @@ class Arguments(TableColumns, SourceOptions, WideTables):
     """natural-stories, ucl, or a table with one row a word: CSV, TSV or the first sheet of an .xlsx."""
     data: str = ""
     """Folder of the corpus."""
-    context: Literal["sentence", "document"] = "sentence"
+    context: Context = "sentence"
     """document: what came before in the document counts, for systems that read streams and models trained to read
     documents."""
     response: str = ""
@@ -56,28 +56,27 @@ class Arguments(TableColumns, SourceOptions, WideTables):
     """Folder to write: the table of the regression, and scripts for R's lme4 and mgcv."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm reading", arguments)
+    from treelm.configs import to_plain
     from treelm.evaluation.human import ucl
     from treelm.evaluation.human.babylm import reading_score
+    from treelm.evaluation.human.export import FILES, check_folder, export
     from treelm.evaluation.human.reading import Design, Regression, check_names, measure_reading
     from treelm.evaluation.human.regression import require_library
+    from treelm.figures.human_tables import reading_tables
+    from treelm.figures.tables import print_table
 
     require_library()
     if options.export:
-        from treelm.evaluation.human.export import check_folder
-
         check_folder(Path(options.export))
     corpus = _load(options)
     for line in corpus.notes:
-        note(f"{corpus.name}: {line}")
+        log(f"{corpus.name}: {line}")
     if len(options.response_columns) > 1 and not options.response:
-        first = options.response_columns[0]
-        note(
-            f"{corpus.name}: {first} is predicted, the first of {len(options.response_columns)} columns of times; "
-            "--response names another"
-        )
+        first, number = options.response_columns[0], len(options.response_columns)
+        what = f"{first} is predicted, the first of {number} columns of times"
+        log(f"{corpus.name}: {what}; --response names another")
     design = Design(
         response=options.response,
         baseline=options.baseline,
@@ -85,31 +84,24 @@ def main(arguments: list[str]) -> int:
         only=options.only,
         known_only=options.known_only,
     )
-    check_names(source_names(options, corpus.published, corpus.references), options.over)
+    sources = options.sources(corpus, corpus.published, corpus.references, options.context)
+    check_names([name for name, _ in sources], options.over)
     Regression(corpus, design, ())  # what is wrong with the design is told before minutes of scoring
-    models = gather_surprisals(options, corpus, corpus.published, corpus.references, context=options.context)
-    if options.known_only:
-        for model in models:
-            if model.kind == "table" and not model.says_unknown:
-                note(f"{model.name}: its table has no column is_unk, so all of its words count as known")
+    models = [load() for _, load in sources]
+    for model in models if options.known_only else ():
+        if model.kind == "table" and not model.says_unknown:
+            log(f"{model.name}: its table has no column is_unk, so all of its words count as known")
     result = measure_reading(corpus, models, design, over=options.over)
     if result.baseline_log_likelihood < result.constant_log_likelihood:
         lost = "the baseline predicts held-out times worse than their mean does: gains over it mean little"
-        note(f"{corpus.name}: {lost}")
+        log(f"{corpus.name}: {lost}")
     scores = [reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
     if options.export:
-        from treelm.evaluation.human.export import FILES, export
-
         export(Regression(corpus, design, models), Path(options.export))
-        note(f"wrote {', '.join(FILES)} into {options.export}")
+        log(f"wrote {', '.join(FILES)} into {options.export}")
     if options.json:
-        from treelm.configs import to_plain
-
         print_json({**to_plain(result), "babylm": [to_plain(score) for score in scores]})
     else:
-        from treelm.figures.human_tables import reading_tables
-        from treelm.figures.tables import print_table
-
         print_table(*reading_tables(result, scores), wide=options.wide)
     return 0
 
@@ -118,18 +110,16 @@ def _load(options: Arguments) -> ReadingCorpus:
     """The corpus by its name, or a table; raises ``InputError`` for options of another kind of corpus."""
     from treelm.evaluation.human import natural_stories, reading_tables, ucl
 
-    if options.corpus not in (natural_stories.NAME, ucl.NAME):
-        if options.data or options.alignment != "corrected":
-            raise InputError("--data or --alignment with a table", remedy="leave them out")
+    corpora = (natural_stories.NAME, ucl.NAME)
+    if options.corpus not in corpora:
+        refuse(options, ("data", "alignment"), "with a table")
         if not Path(options.corpus).is_file():
-            near = nearest(options.corpus, (natural_stories.NAME, ucl.NAME))
-            remedy = f"{near}name {natural_stories.NAME} or {ucl.NAME}, or give a table"
+            near = nearest(options.corpus, corpora)
+            remedy = f"{near}name {' or '.join(corpora)}, or give a table"
             raise InputError(f"no corpus {options.corpus!r}", remedy=remedy)
         return reading_tables.load(Path(options.corpus), options)
-    names = [one.name for one in fields(TableColumns)]
-    refuse_lost(options, names, f"with {options.corpus}", remedy="remove it: it is of tables")
+    refuse(options, [one.name for one in fields(TableColumns)], f"with {options.corpus}")
     if options.corpus == natural_stories.NAME:
         return natural_stories.load(options.data, alignment=options.alignment)
-    if options.alignment != "corrected":
-        raise InputError(f"--alignment with {ucl.NAME}", remedy=f"it is of {natural_stories.NAME} alone")
+    refuse(options, ("alignment",), f"with {options.corpus}")
     return ucl.load(options.data)

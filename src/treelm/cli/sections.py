@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from treelm.cli.arguments import Positional, note, parse
-from treelm.cli.options import OutputPath
+from treelm.cli.arguments import Positional
+from treelm.cli.options import Output
+from treelm.io.terminal import log
 
 Splits = Literal[
     "ptb-parsing", "ptb-parsing-24", "ptb-lm", "ptb-sample", "bllip-xs", "bllip-sm", "bllip-md", "bllip-lg"
@@ -31,21 +32,20 @@ class Arguments:
     """Folder that has the treebank's files, however deep: wsj_0001.mrg and so on, or w7_001 and so on of BLLIP."""
     splits: Splits
     """Sections to take."""
-    out: OutputPath
+    output: Output
     """Folder of the splits."""
     partial: bool = False
     """Make splits of the sections that are there: no published split, and sections.json says so."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm data sections", arguments)
     from treelm.corpora.sections import named_splits, write_splits
 
-    out = Path(options.out)
+    out = Path(options.output)
     reports = write_splits(Path(options.folder), named_splits()[options.splits], out, partial=options.partial)
     for split, report in reports.items():
         lacking = f", PARTIAL: sections {report.missing} are missing" if report.missing else ""
         lacking = lacking or ("" if report.is_complete else f", PARTIAL: {report.expected_trees:,} are known")
-        note(f"{split}: {report.num_trees:,} trees of sections {report.sections} in {out / report.file}{lacking}")
+        log(f"{split}: {report.num_trees:,} trees of sections {report.sections} in {out / report.file}{lacking}")
     return 0

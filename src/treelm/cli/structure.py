@@ -5,21 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.files import print_json, progress_bar, report_skipped
-from treelm.cli.options import (
-    FileFormat,
-    ModelOptions,
-    SpanProtocol,
-    WideTables,
-    load_to_search,
-    naming_run,
-    refuse_lost,
-)
+from treelm.cli.options import FileFormat, ModelOptions, Runs, SpanProtocol, TableOptions
 from treelm.corpora.sentence import Preprocessing, Sentence
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
+from treelm.io.terminal import log
 from treelm.models.capabilities import Grammar, require
 
 if TYPE_CHECKING:
@@ -27,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, WideTables):
+class Arguments(ModelOptions, TableOptions):
     """What trees runs have learned: F1 by label and length, agreement of seeds, distances against heights.
 
     Runs of one system with one config are seeds of it: their mean is shown, and how far their trees agree. Trees from
@@ -38,7 +30,10 @@ class Arguments(ModelOptions, WideTables):
     Example: treelm structure runs/on-lstm-* --data treebank.ptb --preprocess prpn --protocol wsj10 wsj40
     """
 
-    runs: Annotated[tuple[str, ...], Positional("RUN")]
+    needs: ClassVar = {"format": "data"}
+    excludes: ClassVar = {"split": "data", "rules": "json"}
+
+    runs: Runs
     """Folders of trained models, or names of models that come with the package."""
     split: Literal["train", "dev", "test"] = "dev"
     """Split of the first run's own corpus."""
@@ -57,15 +52,12 @@ class Arguments(ModelOptions, WideTables):
     """Protocols of unlabelled F1."""
     draws: int = 5
     """Random trees of each kind to compare with."""
-    rules: int = 0
+    rules: int | None = None
     """List so many rules of induced grammars, the most used in the most probable trees of the sentences."""
-    json: bool = False
-    """Write the figures as JSON, unrounded."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm structure", arguments)
     from treelm.evaluation.comparison.compare import row_names
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.structure import analyse_structure
@@ -75,17 +67,11 @@ def main(arguments: list[str]) -> int:
     from treelm.models.persistence.storage import read_system
 
     row_names([find_run(run) for run in options.runs])  # refuses the same run twice: it would be two seeds
-    if options.rules < 0 or (options.rules and options.json):
-        raise InputError(
-            f"--rules {options.rules}{' with --json' * options.json}", remedy="give 1 or more, without --json"
-        )
-    for name in ("draws", "max_sentences"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise InputError(f"{name} = {value}", remedy="give 1 or more")
+    check_positive(rules=options.rules, draws=options.draws, max_sentences=options.max_sentences)
     for run in options.runs if options.rules else ():
-        with naming_run(run):
-            if not issubclass(system := read_system(find_run(run)), Grammar):
-                raise InputError(f"{system.system} has no rules to list", remedy="take a run of an induced grammar")
+        if not issubclass(system := read_system(find_run(run)), Grammar):
+            remedy = "take a run of an induced grammar"
+            raise InputError(f"{system.system} has no rules to list", where=run, remedy=remedy)
     skipped: list[InputError] = []
     sentences = _read(options, skipped)
     systems = _systems(options, sentences)
@@ -97,13 +83,12 @@ def main(arguments: list[str]) -> int:
         ]
     if options.json:
         print_json([result.to_json() for result in results])
-    else:
-        for result in results:
-            print_table(*structure_tables(result), wide=options.wide)
-        for run in options.runs if options.rules else ():
-            lm = load_to_search(run, options)
-            rules = require(lm, Grammar).used_rules([sentence.words for sentence in sentences])
-            print_table(rules_table(run, rules[: options.rules]), wide=options.wide)
+        return report_skipped(skipped)
+    for result in results:
+        print_table(*structure_tables(result), wide=options.wide)
+    for run in options.runs if options.rules else ():
+        rules = require(options.load(run), Grammar).used_rules([sentence.words for sentence in sentences])
+        print_table(rules_table(run, rules[: options.rules]), wide=options.wide)
     return report_skipped(skipped)
 
 
@@ -112,10 +97,6 @@ def _read(options: Arguments, skipped: list[InputError]) -> list[Sentence]:
     from treelm.corpora.readers import read_sentences
     from treelm.training.run_folder import load_run_recipe
 
-    if options.data:
-        refuse_lost(options, ("split",), "with --data", remedy="leave one of them out")
-    else:
-        refuse_lost(options, ("format",), "without --data", remedy="add --data FILE, or leave it out")
     data = load_run_recipe(options.runs[0]).data
     if options.preprocess:
         data = replace(data, preprocess=options.preprocess)
@@ -139,15 +120,14 @@ def _systems(options: Arguments, sentences: list[Sentence]) -> list[LearnedTrees
         if other != run:
             raise InputError(f"{run} is the same model as {other}", remedy="give seeds, each once")
     for run in options.runs:
-        lm = load_to_search(run, options)
+        lm = options.load(run)
         known = configs.setdefault(lm.system, [])
         if lm.config not in known:
             known.append(lm.config)
         number = known.index(lm.config)
+        suffix = f", config {number + 1}" if number else ""
         with progress_bar(f"{run}: parsing", len(words)) as advance:
-            learned = list(learned_trees(lm, words, on_sentence=advance))
-        for trees in learned:
-            name = trees.name if number == 0 else f"{trees.name}, config {number + 1}"
-            found.setdefault(name, []).append(trees)
-        note(f"{run}: {lm.system}" + (f", config {number + 1}" if number else ""))
+            for trees in learned_trees(lm, words, on_sentence=advance):
+                found.setdefault(f"{trees.name}{suffix}", []).append(trees)
+        log(f"{run}: {lm.system}{suffix}")
     return [together(name, parts) for name, parts in found.items()]

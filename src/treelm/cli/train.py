@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, ClassVar
 
 from treelm import cli
-from treelm.cli.arguments import Positional, note, parse
-from treelm.cli.options import OutputPath
+from treelm.cli.arguments import Positional
+from treelm.cli.options import Output
 from treelm.errors import InputError
-
-if TYPE_CHECKING:
-    from treelm.training.recipe import Recipe
+from treelm.io.terminal import log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +26,11 @@ class Arguments:
     Example: torchrun --nproc-per-node 4 -m treelm train demo --output runs/first --resume-if-present
     """
 
+    excludes: ClassVar = {"output": "resume", "resume_if_present": "resume"}
+
     recipe: Annotated[str, Positional("RECIPE")] = ""
     """Path or name of a recipe."""
-    out: OutputPath = ""
+    output: Output = ""
     """Run folder to make."""
     resume: str = ""
     """Run folder to go on with, by the recipe that is kept there."""
@@ -39,22 +39,29 @@ class Arguments:
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE, as many as you like; no value unsets a field. When resuming: only longer training."""
     quiet: bool = False
-    """Show no progress; a limit of time that ends training is told all the same."""
+    """Show no progress; a limit of time that ends training is still printed."""
 
 
-def main(arguments: list[str]) -> int:
+def main(options: Arguments) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "treelm train", arguments)
-    _check(options)
+    if bool(options.resume) == bool(options.recipe):
+        raise InputError(
+            "both a recipe and --resume" if options.recipe else "neither a recipe nor --resume",
+            remedy="give treelm train RECIPE --output RUN, or treelm train --resume RUN",
+        )
+    if options.recipe and not options.output:
+        raise InputError("no run folder", remedy="add --output RUN")
     from treelm.training.distributed import rank_and_size
     from treelm.training.outcomes import NonFiniteError, ProcessLost, TrainingInterrupted
-    from treelm.training.run_folder import is_estimated
+    from treelm.training.recipe import load_recipe
+    from treelm.training.run_folder import has_run, is_estimated, load_run_recipe
     from treelm.training.trainer import train
 
-    is_main = rank_and_size()[0] == 0
+    is_main, run = rank_and_size()[0] == 0, options.resume or options.output
     try:
-        run, recipe, resume = _what_to_train(options)
+        recipe = load_run_recipe(run, options.set) if options.resume else load_recipe(options.recipe, options.set)
         if not (options.resume_if_present and is_estimated(run, recipe)):
+            resume = bool(options.resume) or (options.resume_if_present and has_run(run, recipe))
             train(recipe, run, resume=resume, on_terminal=not options.quiet)
     except (InputError, OSError):
         if is_main:
@@ -62,35 +69,10 @@ def main(arguments: list[str]) -> int:
         return cli.EXIT_BAD_INPUT  # the first process has the same error, and says so
     except (TrainingInterrupted, NonFiniteError, ProcessLost) as stopped:
         if is_main:
-            note(f"treelm train: {stopped}")
-            if isinstance(stopped, TrainingInterrupted):  # what was no number would be none again
-                note(f"to continue: treelm train --resume {quote(str(run))}")
+            log(f"treelm train: {stopped}")
+            if isinstance(stopped, TrainingInterrupted):  # a loss that is not finite would come again
+                log(f"to continue: treelm train --resume {quote(run)}")
         return stopped.exit_code
     if is_main:
-        note(f"the model is in {run}; next: treelm evaluate {quote(str(run))}")
+        log(f"the model is in {run}; next: treelm evaluate {quote(run)}")
     return 0
-
-
-def _what_to_train(options: Arguments) -> tuple[str, Recipe, bool]:
-    """The run folder, the recipe, and whether it is resumed."""
-    from treelm.training.recipe import load_recipe
-    from treelm.training.run_folder import has_run, load_run_recipe
-
-    if options.resume:
-        return options.resume, load_run_recipe(options.resume, options.set), True
-    recipe = load_recipe(options.recipe, options.set)
-    return options.out, recipe, options.resume_if_present and has_run(options.out, recipe)
-
-
-def _check(options: Arguments) -> None:
-    if bool(options.resume) == bool(options.recipe):
-        raise InputError(
-            "both a recipe and --resume" if options.recipe else "neither a recipe nor --resume",
-            remedy="give treelm train RECIPE --output RUN, or treelm train --resume RUN",
-        )
-    if options.recipe and not options.out:
-        raise InputError("no run folder", remedy="add --output RUN")
-    if options.resume and options.out:
-        raise InputError("--output beside --resume", remedy="leave --output away: the run goes on in its own folder")
-    if options.resume_if_present and options.resume:
-        raise InputError("--resume-if-present beside --resume", remedy="give RECIPE --output RUN --resume-if-present")

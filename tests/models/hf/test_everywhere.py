@@ -63,7 +63,7 @@ def test_comparison_beside_a_model_of_the_package_and_its_report(run: str, treel
     pairs.write_text("grammatical\tungrammatical\nthe dog saw cats\tdog the saw cats\n")
     before = sorted(Path(run.removeprefix("hf:")).rglob("*"))
     out = tmp_path / "out"
-    shown = ("--out", out, "--report", tmp_path / "page.html")
+    shown = ("--output", out, "--report", tmp_path / "page.html")
     found = treelm("compare", run, "ngram-gum-open", "--data", data, "--pairs", pairs, *shown)
     assert found.code == 0, found.err
     rows = json.loads((out / "comparison.json").read_text())["runs"]
@@ -90,10 +90,10 @@ def test_what_it_cannot_do_is_told(run: str, text: Path, treelm: Treelm, tmp_pat
     assert (found.code, "without trees" in found.err) == (2, True)
     recipe = tmp_path / "recipe.toml"
     recipe.write_text('[data]\ncorpus = "gum-open"\n[model]\nsystem = "hf"\n')
-    found = treelm("train", recipe, "--out", tmp_path / "run")
+    found = treelm("train", recipe, "--output", tmp_path / "run")
     assert (found.code, "not trained here" in found.err, found.err.count("\n")) == (2, True, 1)
     recipe.write_text(f'[data]\ncorpus = "gum-open"\n[model]\nsystem = "lstm"\n[training]\nstart_from = "{run}"\n')
-    assert treelm("train", recipe, "--out", tmp_path / "run").code == 2
+    assert treelm("train", recipe, "--output", tmp_path / "run").code == 2
     assert not (tmp_path / "run").exists()
 
 

@@ -88,14 +88,14 @@ def test_a_file_stands_wherever_a_run_can(treelm: Treelm, tmp_path: Path) -> Non
     assert (found.code, len(found.out.splitlines())) == (0, 3), found.err
     compared = treelm("compare", arpa, "--data", trees)
     assert compared.code == 0, compared.err
-    again = treelm("export", arpa, "--to", "arpa", "--out", tmp_path / "again.arpa")
+    again = treelm("export", arpa, "--to", "arpa", "--output", tmp_path / "again.arpa")
     assert again.code == 0, again.err
     assert load(tmp_path / "again.arpa").score(["dog cat"])[0].log_probs.tolist() == pytest.approx(
         load(arpa).score(["dog cat"])[0].log_probs.tolist()
     )
-    refused = treelm("export", "lstm-gum-open", "--to", "arpa", "--out", tmp_path / "no.arpa")
+    refused = treelm("export", "lstm-gum-open", "--to", "arpa", "--output", tmp_path / "no.arpa")
     assert (refused.code, "has no n-grams" in refused.err, (tmp_path / "no.arpa").exists()) == (2, True, False)
-    assert treelm("export", arpa, "--to", "arpa", "--out", text).code == 2
+    assert treelm("export", arpa, "--to", "arpa", "--output", text).code == 2
 
 
 @pytest.mark.parametrize(
