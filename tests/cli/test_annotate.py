@@ -113,14 +113,3 @@ def test_a_parser_that_is_not_installed_is_one_line(text: Path, tmp_path: Path, 
     assert "pip install 'treelm[benepar]'" in outcome.err
     outcome = treelm("data", "annotate", text, "--parser", "stanza", "--output", tmp_path / "o", "--action-beam", "3")
     assert "a search for stanza" in outcome.err
-
-
-def test_a_run_without_trees_is_refused(tmp_path: Path, text: Path, project: Path, treelm: Treelm) -> None:
-    recipe = (
-        (project / "recipe.toml").read_text().partition("[model]")[0].replace('"train.ptb"', f'"{project}/train.ptb"')
-    )
-    (tmp_path / "lstm.toml").write_text(recipe + '[model]\nsystem = "lstm"\nembedding_size = 4\nhidden_size = 4\n')
-    treelm("train", tmp_path / "lstm.toml", "--output", tmp_path / "run", "--quiet", "--set", "training.epochs=1")
-    outcome = treelm("data", "annotate", text, "--parser", tmp_path / "run", "--output", tmp_path / "out.ptb")
-    assert outcome.code == 2
-    assert "lstm is a language model without trees" in outcome.err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -56,15 +55,6 @@ def runs(project: Path) -> list[str]:
     (project / "suite.json").write_text(json.dumps(SUITE), encoding="utf-8")
     (project / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks .\tdog the . barks\n")
     return [str(project / name) for name in ("run", "counts", "parser")]
-
-
-def test_a_pipe_that_several_models_would_read_is_refused(treelm: Treelm, runs: list[str]) -> None:
-    reading, writing = os.pipe()
-    for option in ("--data", "--pairs", "--syntaxgym"):
-        outcome = treelm("compare", *runs[:2], option, f"/dev/fd/{reading}")
-        assert (outcome.code, "it can be read only once" in outcome.err) == (2, True)
-    os.close(reading)
-    os.close(writing)
 
 
 def test_a_beam_that_no_model_uses_is_told_of(treelm: Treelm, runs: list[str]) -> None:
@@ -146,13 +136,6 @@ def test_rows_of_a_kept_comparison_stand_beside_new_ones(treelm: Treelm, runs: l
     assert [row["run"] for row in csv.DictReader(outcome.out.splitlines())] == ["counts", "parser"]
 
 
-def test_what_is_no_run_is_refused_before_anything_is_measured(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
-    outcome = treelm("compare", runs[0], str(tmp_path))
-    assert outcome.code == 2
-    assert "no trained model here" in outcome.err
-    assert "done in" not in outcome.err
-
-
 def test_a_run_without_data_of_the_split_is_named_before_anything_is_measured(
     treelm: Treelm, runs: list[str], tmp_path: Path
 ) -> None:
@@ -181,34 +164,6 @@ def test_a_report_is_written_and_drawn_again_without_models(treelm: Treelm, runs
     assert (tmp_path / "again.html").read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("options", [["--report", "report.pdf"], ["--sentences", "a.txt"]])
-def test_a_report_that_cannot_be_is_refused_before_anything_is_measured(
-    treelm: Treelm, runs: list[str], options: list[str]
-) -> None:
-    outcome = treelm("compare", runs[0], *options)
-    assert outcome.code == 2
-    assert "measured" not in outcome.err
-    assert ".html" in outcome.err
-
-
-def test_what_is_wrong_with_later_work_is_said_before_anything_is_measured(
-    treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("treelm.evaluation.comparison.compare.Measurement", None)
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good"\n')
-    (tmp_path / "file").touch()
-    for options, message in (
-        (("--pairs", bad), "bad.jsonl:2"),
-        (("--pairs", bad, "--max-pairs-per-group", 0), "max_pairs_per_group = 0"),
-        (("--syntaxgym", "typo"), "typo"),
-        (("--output", tmp_path / "file"), "not a folder"),
-        (("--report", tmp_path / "r.html", "--sentences", tmp_path / "no.txt"), "no.txt"),
-    ):
-        outcome = treelm("compare", *runs, *options)
-        assert (outcome.code, message in outcome.err) == (2, True), outcome.err
-
-
 def test_a_report_does_not_draw_another_model_that_lies_where_the_row_s_was(
     treelm: Treelm, runs: list[str], tmp_path: Path
 ) -> None:
@@ -235,18 +190,3 @@ def test_pairs_of_a_table_of_one_s_own_are_read_by_its_column_names(
     assert row["pairs"][0]["groups"] == {"kind": {"order": row["pairs"][0]["accuracy"]}}
     (swapped,) = json.loads(treelm(*call, "--good", "no", "--bad", "yes").out)["runs"]
     assert swapped["pairs"][0]["accuracy"] == 1 - row["pairs"][0]["accuracy"]  # not what was kept of other columns
-
-
-@pytest.mark.parametrize("columns", [(), ("--good", "yes", "--bad", "wrong")])
-def test_pairs_without_the_columns_are_refused_before_anything_is_measured(
-    treelm: Treelm, runs: list[str], tmp_path: Path, columns: tuple[str, ...]
-) -> None:
-    (tmp_path / "mine.tsv").write_text("yes\tno\nthe dog barks .\tdog the . barks\n")
-    outcome = treelm("compare", runs[1], "--pairs", tmp_path / "mine.tsv", "--output", tmp_path / "out", *columns)
-    assert outcome.code == 2
-    assert "there are 'yes', 'no'" in outcome.err
-    assert "done in" not in outcome.err
-
-
-def test_columns_of_pairs_without_pairs_are_refused(treelm: Treelm, runs: list[str]) -> None:
-    assert "add --pairs" in treelm("compare", runs[1], "--good", "yes").err

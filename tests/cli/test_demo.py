@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import RECIPE, TREES, Treelm
-from treelm.cli.arguments import how_called
-from treelm.figures.demo import what_next
-from treelm.training.run_folder import lock_folder
+from treelm.cli import run as run_treelm
 
 SOM = '[model]\nsystem = "som"\nsize = 12\ndropout = 0.0\n'
 PARSER = '[model]\nsystem = "shift-reduce"\nsize = 12\nlanguage_model = false\n'
@@ -36,8 +34,19 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     return "one.toml", "two.toml", "three.toml", "counts.toml"
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systems are trained one by one, without a process each."""
+
+    def one_by_one(commands: Mapping[str, Sequence[str]], **options: object) -> dict[str, int]:
+        return {name: run_treelm([*command]) for name, command in commands.items()}
+
+    monkeypatch.setattr("treelm.cli.demo.run_side_by_side", one_by_one)
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_every_recipe_is_a_row_that_says_what_its_f1_is_against(treelm: Treelm, recipes: tuple[str, ...]) -> None:
-    outcome = treelm("demo", "--recipes", *recipes, "--jobs", "1", "--syntaxgym", "none")
+    outcome = treelm("demo", "--recipes", *recipes, "--syntaxgym", "none")
     assert outcome.code == 0, outcome.err
     assert {path.name for path in Path("runs").iterdir()} == {*SYSTEMS, "comparison", "report.html", "report.json"}
     with Path("runs/comparison/comparison.csv").open() as file:
@@ -50,8 +59,10 @@ def test_every_recipe_is_a_row_that_says_what_its_f1_is_against(treelm: Treelm, 
     report = Path("runs/report.html").read_text()
     assert all(name in report for name in SYSTEMS)
     assert "threads = 1" in Path("runs/one/recipe.toml").read_text()
-    again = treelm("demo", "--recipes", *recipes, "--jobs", "1", "--syntaxgym", "none")
-    assert "going on with the run in runs/one" in again.err
+    trained = Path("runs/one/model.safetensors").stat().st_mtime_ns
+    again = treelm("demo", "--recipes", *recipes, "--syntaxgym", "none")
+    assert again.code == 0
+    assert Path("runs/one/model.safetensors").stat().st_mtime_ns == trained
     assert "one: test" not in again.err  # its figures are kept
 
 
@@ -59,11 +70,12 @@ def test_a_system_that_fails_leaves_the_others_their_rows(treelm: Treelm, recipe
     Path("bad.toml").write_text(Path("two.toml").read_text().replace("size = 12", "size = -1"))
     outcome = treelm("demo", "--recipes", "bad.toml", "two.toml", "--jobs", "2", "--syntaxgym", "none")
     assert outcome.code == 2
-    assert "bad.toml is not in the comparison" in outcome.err
+    assert "bad is not in the comparison" in outcome.err
     assert "[bad] treelm demo:" in outcome.err
     assert "surprisal in bits (* unknown word)" in outcome.out
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_quick_demo_has_folders_of_its_own_and_judges_few_sentences(treelm: Treelm, recipes: tuple[str, ...]) -> None:
     outcome = treelm("demo", "--quick", "--recipes", recipes[1], "--syntaxgym", "none")
     assert outcome.code == 0, outcome.err
@@ -73,12 +85,6 @@ def test_a_quick_demo_has_folders_of_its_own_and_judges_few_sentences(treelm: Tr
     assert " parse runs/quick/two - --show drawing" in outcome.out
     assert "max_sentences = 30" in Path("runs/quick/two/recipe.toml").read_text()
     assert "max_minutes = 0.1" in Path("runs/quick/two/recipe.toml").read_text()
-
-
-def test_two_recipes_of_one_name_are_refused(treelm: Treelm) -> None:
-    outcome = treelm("demo", "--recipes", "a/demo.toml", "b/demo.toml")
-    assert outcome.code == 2
-    assert "two recipes of one name" in outcome.err
 
 
 def test_parse_draws_the_first_sentence_as_a_picture(treelm: Treelm, recipes: tuple[str, ...], tmp_path: Path) -> None:
@@ -91,37 +97,3 @@ def test_parse_draws_the_first_sentence_as_a_picture(treelm: Treelm, recipes: tu
     assert svg.startswith("<svg")
     assert "slot 14" in svg
     assert treelm("parse", "run", "in.txt", "--figure", "memory.png").code == 2
-
-
-def test_again_throws_nothing_away_while_another_process_trains(treelm: Treelm, recipes: tuple[str, ...]) -> None:
-    common = ("--recipes", "counts.toml", "two.toml", "--jobs", "1", "--syntaxgym", "none")
-    assert treelm("demo", *common).code == 0
-    files = ["runs/counts/model.safetensors", "runs/two/model.safetensors", "runs/two/checkpoints"]
-    before = [Path(file).stat().st_mtime_ns for file in files]
-    with lock_folder(Path("runs/two")):
-        outcome = treelm("demo", *common, "--again")
-    assert outcome.code == 2
-    assert "runs/two: another process is training in this folder" in outcome.err
-    assert [Path(file).stat().st_mtime_ns for file in files] == before
-    assert treelm("demo", *common, "--again").code == 0
-    assert all(Path(file).stat().st_mtime_ns > time for file, time in zip(files, before, strict=True))
-
-
-def test_commands_to_try_are_those_that_the_user_can_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("on-path", "beside"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "treelm").write_text("#!/bin/sh\n")
-        (tmp_path / name / "treelm").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "on-path"))
-    monkeypatch.setattr(sys, "executable", "/usr/lib/python 3")
-    typed = {
-        str(tmp_path / "on-path" / "treelm"): "treelm",
-        str(tmp_path / "beside" / "treelm"): str(tmp_path / "beside" / "treelm"),
-        "/site-packages/treelm/__main__.py": "'/usr/lib/python 3' -m treelm",
-        "script.py": "treelm",
-    }
-    for path, expected in typed.items():
-        monkeypatch.setattr(sys, "argv", [path])
-        assert how_called() == expected
-    assert "runs/x - --show drawing" in what_next(Path("runs/x"), Path("r.html"), ("it", "'s"), "treelm")
-    assert "echo 'it '\"'\"'s' | treelm parse" in what_next(Path("runs/x"), Path("r.html"), ("it", "'s"), "treelm")

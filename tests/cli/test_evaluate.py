@@ -68,15 +68,12 @@ def contexts(treelm: Treelm, run: Path, *options: str) -> list[str]:
     ("recipe", "options", "judged"),
     [
         ("only", (), [IN_A_ROW]),
-        ("only", ("--stream",), [ALONE, IN_A_ROW]),
-        ("only", ("--no-stream",), [ALONE]),
-        ("only", ("--no-stream-only",), [ALONE, IN_A_ROW]),
+        ("only", ("--stream", "beside"), [ALONE, IN_A_ROW]),
+        ("only", ("--stream", "no"), [ALONE]),
         ("only", ("--protocol", "plain"), [ALONE, IN_A_ROW]),
-        ("only", ("--protocol", "plain", "--no-stream"), [ALONE]),
-        ("beside", ("--no-stream",), [ALONE]),
-        ("beside", ("--stream-only",), [IN_A_ROW]),
-        ("no", ("--stream",), [ALONE, IN_A_ROW]),
-        ("no", ("--no-stream-only",), [ALONE]),
+        ("only", ("--protocol", "plain", "--stream", "no"), [ALONE]),
+        ("beside", ("--stream", "only"), [IN_A_ROW]),
+        ("no", ("--stream", "beside"), [ALONE, IN_A_ROW]),
     ],
 )
 def test_the_command_line_wins_over_the_recipe(
@@ -106,55 +103,10 @@ def test_text_gives_predicted_trees_and_no_empty_file_of_gold_ones(treelm: Treel
     assert "gold.ptb" not in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("palm", ("--stream-only", "--protocol", "wsj40"), "--stream-only with --protocol; leave one of them out"),
-        ("palm", ("--stream-only", "--trees", "x"), "--stream-only with --trees"),
-        ("palm", ("--stream-only", "--no-stream-only"), "--stream-only with --no-stream-only"),
-        ("palm", ("--no-stream", "--stream"), "--no-stream with --stream;"),
-        ("palm", ("--no-stream", "--stream-rows", "1"), "--stream-rows with --no-stream; leave one of them out"),
-        ("palm", ("--format", "brackets"), "--format without --data"),
-        ("lstm", ("--protocol", "wsj40"), "--protocol, but lstm is a language model without trees"),
-        ("given", ("--trees", "x"), "--trees, but the attention of this run is set by given trees"),
-    ],
-)
-def test_what_cannot_be_judged_is_refused(
-    treelm: Treelm, runs: Path, name: str, options: tuple[str, ...], message: str
-) -> None:
-    outcome = treelm("evaluate", with_stream(runs / name, "beside"), *options)
+def test_trees_of_a_run_with_given_trees_are_refused(treelm: Treelm, runs: Path) -> None:
+    outcome = treelm("evaluate", with_stream(runs / "given", "beside"), "--trees", "x")
     assert (outcome.code, outcome.out) == (2, "")
-    assert message in outcome.err
-
-
-def test_a_system_of_sentences_is_refused_a_stream_before_it_is_judged(treelm: Treelm, project: Path) -> None:
-    outcome = treelm("evaluate", project / "run", "--stream", "--data", project / "train.ptb")
-    assert "rnng reads whole sentences, not streams" in outcome.err
-
-
-def test_what_cannot_be_written_or_read_is_said_before_anything_is_evaluated(
-    treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("treelm.evaluation.evaluate.evaluate_run", None)
-    (tmp_path / "file").touch()
-    (tmp_path / "train.ptb").touch()
-    data, run = ("--data", project / "train.ptb"), project / "run"
-    for options, message in (
-        ((*data, "nothere.ptb"), "nothere.ptb: no such file"),
-        ((*data, "--summary", tmp_path / "no" / "s.tsv"), f"no folder {tmp_path / 'no'}"),
-        ((*data, "--trees", tmp_path / "file"), "not a folder"),
-        ((*data, tmp_path / "train.ptb", "--trees", tmp_path / "out"), "two files of one name"),
-        ((*data, "--sentences"), "--sentences without --gold"),
-        ((*data, "--params", "new"), "--params without --gold"),
-        ((*data, "--split", "train"), "--split with --data; leave one of them out"),
-    ):
-        outcome = treelm("evaluate", run, *options)
-        assert (outcome.code, message in outcome.err) == (2, True), outcome.err
-    files = ("--gold", project / "train.ptb", "--predicted", project / "train.ptb")
-    for option in (("--summary", tmp_path / "s.tsv"), ("--stream-rows", 2), ("--on-error", "skip")):
-        outcome = treelm("evaluate", *files, *option)
-        assert (outcome.code, f"{option[0]} with --gold" in outcome.err) == (2, True)
-    assert treelm("evaluate", *files, "--params", "new", "--sentences", "--json").code == 0
+    assert "--trees, but the attention of this run is set by given trees" in outcome.err
 
 
 def test_names_of_files_are_no_markup(
@@ -181,7 +133,8 @@ def test_a_summary_has_the_perplexity_of_sentences_and_that_of_the_stream(
 
 
 @pytest.mark.parametrize(
-    "options", [("--stream-only",), ("--stream-only", "--cache-weight", "0.1"), ("--stream",), ("--no-stream",)]
+    "options",
+    [("--stream", "only"), ("--stream", "only", "--cache-weight", "0.1"), ("--stream", "beside"), ("--stream", "no")],
 )
 def test_given_trees_are_named_beside_every_figure_that_they_made(
     treelm: Treelm, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
@@ -225,12 +178,6 @@ def test_a_file_whose_name_tells_no_format_is_read_as_one_says(treelm: Treelm, r
     compared = treelm("compare", run, "--data", nameless, "--data-format", "brackets", "--format", "json")
     (row,) = json.loads(compared.out)["runs"]
     assert row["unlabeled_f1"]
-    for flags, message in (
-        (("--data-format", "brackets"), "--data-format without --data"),
-        (("--data", nameless, "--split", "train"), "--split with --data; leave one of them out"),
-        (("--max-pairs-per-group", "3"), "--max-pairs-per-group without --pairs; add --pairs FILE"),
-    ):
-        assert message in treelm("compare", run, *flags).err
 
 
 CANNOT_PARSE = 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import pytest
 
@@ -34,7 +34,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A subcommand with a bug."""
 
-    def fail(arguments: list[str]) -> int:
+    def fail(options: object) -> int:
         value = SECRET
         raise KeyError(f"{len(value)}\nlines")
 
@@ -132,7 +132,7 @@ def test_a_bug_in_another_process_is_told_with_its_own_traceback(
 def test_want_of_memory_is_bad_luck_and_no_fault(
     treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(arguments: list[str]) -> int:
+    def fail(options: object) -> int:
         raise error
 
     monkeypatch.setattr("treelm.cli.parse.main", fail)
@@ -150,7 +150,7 @@ def test_an_interrupt_is_no_fault_and_a_panic_of_a_library_is_one(
 
     for error, code in ((KeyboardInterrupt(), 130), (Panic("null"), 70)):
 
-        def fail(arguments: list[str], error: BaseException = error) -> int:
+        def fail(options: object, error: BaseException = error) -> int:
             raise error
 
         monkeypatch.setattr("treelm.cli.parse.main", fail)
@@ -178,14 +178,11 @@ def test_where_no_folder_can_be_written_nor_home_be_found_the_line_still_comes(
     monkeypatch.setattr(Path, "home", unknown)
     assert treelm("parse", "x").code == 70
     assert len(kept(tmp_path)) == 1
-    really_open = Path.open
 
-    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
-        if path.name.startswith("treelm-failure"):
-            raise OSError(30, "Read-only file system")
-        return really_open(path, *arguments, **options)
+    def refuse(**options: object) -> None:
+        raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
     outcome = treelm("parse", "x")
     assert (outcome.code, outcome.err.count("\n")) == (70, 1)
     assert "no file for the traceback could be written" in outcome.err

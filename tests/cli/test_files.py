@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
 
 import pytest
 
@@ -28,21 +27,10 @@ def test_progress_is_told_once_each_time_and_at_the_end(
     assert last.startswith("scoring: done in ")
 
 
-def test_a_bar_comes_with_the_second_second_and_not_beside_what_is_written(
+def test_a_bar_does_not_come_beside_what_is_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, to rich
-    monkeypatch.setattr(files, "SECONDS_BEFORE_BAR", 60.0)
-    with files.progress_bar("scoring", 2) as advance:
-        advance()
-    assert capsys.readouterr().err.strip() == ""
-
-    class Now(Timer):
-        def start(self) -> None:
-            super().start()
-            self.function()
-
-    monkeypatch.setattr(files, "Timer", Now)
     with files.progress_bar("scoring", 2) as advance:
         advance()
     assert "scoring" in capsys.readouterr().err

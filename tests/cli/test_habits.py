@@ -7,27 +7,6 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from treelm import __version__
-from treelm.cli.completion import place
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("surprisl", "x"), "did you mean surprisal?"),
-        (("parse", "rnng-gum-opn", "in.txt"), "did you mean rnng-gum-open?"),
-        (("train", "lstm-dmo", "-o", "x"), "did you mean lstm-demo?"),
-        (("data", "show", "gum-opn"), "did you mean gum-open?"),
-        (("syntaxgym", "lstm-gum-open", "--suites", "number_orcs"), "did you mean number_orc?"),
-    ],
-)
-def test_near_misses_are_answered_with_what_was_meant(
-    treelm: Treelm, arguments: tuple[str, ...], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("in.txt").write_text("a\n")
-    outcome = treelm(*arguments)
-    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
-    assert expected in outcome.err
 
 
 def test_the_version_has_a_short_flag(treelm: Treelm) -> None:
@@ -67,17 +46,3 @@ def test_completion_of_bash_knows_subcommands_and_options(treelm: Treelm) -> Non
         typed = call.format(script=script, words=words, place=place_of)
         done = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False)
         assert expected in done.stdout.split(), done.stderr
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_written_where_the_shell_looks(
-    treelm: Treelm, shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("HOME", "home"), ("XDG_DATA_HOME", "data"), ("XDG_CONFIG_HOME", "config")):
-        monkeypatch.setenv(name, str(tmp_path / value))
-    outcome = treelm("completion", shell, "--install")
-    path = place(shell)  # type: ignore[arg-type]
-    assert outcome.code == 0
-    assert f"wrote {path}" in outcome.err
-    assert path.is_relative_to(tmp_path)
-    assert "surprisal" in path.read_text()

@@ -1,282 +1,419 @@
-"""Bad input through the program itself: one line, the documented exit code, and nothing else lost."""
+"""Calls that cannot be answered: one line, exit code 2, nothing written, and no sentence scored before."""
 
-import json
+from __future__ import annotations
+
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
+import torch
 
+from tests.cli.conftest import RECIPE, Outcome, Treelm
 from tests.legacy.make import HERE as RUNS
+from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Parser
 
 SRC = Path(__file__).parents[2] / "src"
 TREE = "(S (NP (D The) (N city)) (VP (V was) (ADJP (J old))) (. .))\n"
-RECIPE = """\
-[data]
-train = "train.ptb"
-dev = "train.ptb"
-[vocabulary]
-min_count = {min_count}
-[model]
-system = "lstm"
-embedding_size = 4
-hidden_size = 4
-num_layers = 1
-[training]
-epochs = 1
-threads = 1
+CONLLU = "# text = The city\n1\tThe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcity\tcity\tNOUN\t_\t_\t0\troot\t_\t_\n"
+TIMES = "--corpus times.csv --document-column text --sentence-column sentence"
+
+CALLS = """
+no-such-subcommand                                           | no subcommand 'no-such-subcommand'
+surprisl x                                                   | did you mean surprisal?
+
+parse                                                        | the following arguments are required: RUN
+parse run --bogus                                            | unrecognized arguments: --bogus; did you mean
+parse run --word-bem 3                                       | did you mean --word-beam? see treelm parse --help
+parse run in.txt out.txt                                     | unrecognized arguments: out.txt
+parse run --batch-size foo                                   | argument --batch-size: invalid int value: 'foo'
+parse run --batch-size 1.5                                   | argument --batch-size: invalid int value: '1.5'
+parse run --batch-size                                       | argument --batch-size: expected one argument
+parse '' in.txt                                              | no run given
+parse no-such-run -                                          | no-such-run: no such run folder
+parse rnng-gum-opn in.txt                                    | did you mean rnng-gum-open?
+parse in.txt in.txt                                          | in.txt: no such run folder
+parse no-weights in.txt                                      | no-weights
+parse mixed in.txt                                           | mixed
+parse weights-dir in.txt                                     | model.safetensors
+parse run binary.txt                                         | binary.txt:
+parse run empty.txt                                          | empty.txt: no sentences
+parse run dir --format text                                  | dir: cannot be read (Is a directory)
+parse run in.txt --output no/out.ptb                         | no folder no
+parse run in.txt --output /proc/out.ptb                      | /proc/
+parse run in.txt --output dir                                | dir: a folder
+parse run in.txt --output out.ptb.gz                         | cannot write packed files; leave .gz away
+parse run in.txt --figure no/tree.svg                        | no folder no
+parse run in.txt --figure tree.png                           | cannot draw into tree.png
+parse run in.txt --batch-size 0                              | batch_size = 0
+parse run in.txt --word-beam 0                               | word_beam
+parse run in.txt --processes 0                               | processes = 0; give 1 or more
+parse run in.txt --num-particles 5                           | num_particles with search by
+parse {transformer-grammar} in.txt --search released         | transformer-grammar: search by 'released', which is that
+parse 'run\x1b[31mred' in.txt                               | run\\x1b[31mred: no such run folder
+parse no-run link.ptb --output hard.ptb                      | hard.ptb: the output is the input
+parse no-run in.ptb --figure drawn.svg                       | drawn.svg: the output is the input
+
+surprisal                                                    | required: RUN ... FILE
+surprisal '' in.ptb                                          | no run given
+surprisal no-such-run -                                      | no-such-run: no such run folder
+surprisal dir in.txt                                         | config.json: no such file
+surprisal run run in.txt                                     | two models of the name 'run'; give --names
+surprisal run in.txt --names a b                             | 2 names for 1 runs
+surprisal run lstm-gum-open                                  | no file, but a run: lstm-gum-open; name the file last
+surprisal run in.txt --batch-size -1                         | batch_size = -1
+surprisal run in.txt --lag-columns rt                        | --lag-columns without --lag; add --lag, or remove this
+surprisal run in.txt --split-sentences xx                    | no rules for sentences of language 'xx'
+surprisal run in.txt --columns open_node                     | did you mean open_nodes?
+surprisal run in.txt --columns open_nodes open_nodes         | the column 'open_nodes' twice; name each once
+surprisal run in.txt --columns distance --output out.tsv     | no column 'distance' from rnng
+surprisal run in.txt --threshold nan                         | threshold is nan
+surprisal run in.txt --threshold -1                          | threshold is -1
+surprisal run in.txt --search released --search-seed 1       | search_seed with search by
+surprisal run in.txt --search particles --search-seed -3     | search.seed is -3; give 0 or more
+surprisal {transformer-grammar} in.txt --search released     | transformer-grammar: search by 'released', which is that
+surprisal run latin.txt --output out.tsv                     | latin.txt:1: byte 0xe9 is not UTF-8
+surprisal {ngram} dir                                        | dir: a folder
+surprisal {ngram} loop                                       | levels of symbolic links
+surprisal {ngram} loop.ptb                                   | levels of symbolic links
+surprisal run blank.txt --output out.tsv                     | blank.txt: no sentences
+surprisal run blank.txt --context document -o out.tsv        | blank.txt: no sentences
+surprisal no-run in.txt --output out.ods                     | out.ods: cannot write a table into a file ending in .ods
+surprisal no-run in.txt --output out.TSV.gz                  | file ending in .gz; end its name in .tsv, .txt, .csv
+surprisal no-run in.ptb --output ./in.ptb                    | in.ptb: the output is the input
+surprisal no-run in.ptb --output link.ptb                    | link.ptb: the output is the input
+surprisal no-run in.ptb --output out.tsv                     | out.tsv.json: the output is the input
+
+generate ''                                                  | no run given
+generate run --num-sentences -3                              | num_sentences
+generate run --max-words 0                                   | max_words
+generate run --seed -5                                       | seed
+generate run --seed 99999999999999999999                     | seed
+generate run --temperature 0                                 | temperature
+generate run --temperature nan                               | temperature
+generate run --temperature inf                               | temperature
+generate run --temperature 1e-320                            | temperature
+audit ''                                                     | no run given
+audit run in.txt --num-sentences -1                          | num_sentences = -1
+export {ngram} --to arpa --output no/x.arpa                  | no folder no
+explore --max-seconds long                                   | argument --max-seconds: invalid float value: 'long'
+
+data frob                                                    | argument ACTION: invalid choice: 'frob'
+data show no-such-corpus                                     | no-such-corpus
+data show gum-opn                                            | did you mean gum-open?
+data statistics no-such-file                                 | no-such-file
+data prepare in.txt --output dir                             | dir: the directory exists
+data text8 train.txt --output .                              | train.txt: the output is the input
+data annotate in.ptb --parser '' --output out.ptb            | no run given
+data annotate in.txt --parser run --output o --num-particles 5 | num_particles with search by
+data annotate in.txt --parser stanza --output o --action-beam 3 | a search for stanza
+data annotate in.txt --parser {lstm} --output out.ptb        | lstm is a language model without trees
+
+train                                                        | neither a recipe nor --resume
+train r.toml --resume run                                    | both a recipe and --resume
+train r.toml                                                 | no run folder; add --output RUN
+train --resume run --output run                              | --output with --resume
+train no-such-recipe --output somewhere                      | no-such-recipe
+train lstm-dmo -o x                                          | did you mean lstm-demo?
+train demo --output x --set training.epoch=3                 | did you mean epochs?
+train demo --output x --set "training.start_from=''"         | no run given
+train dir --output x                                         | dir: cannot be read (Is a directory)
+train unknown.toml --output x                                | unknown field 'epoks'; did you mean epochs?
+train unclosed.toml --output x                               | unclosed.toml:1: not TOML
+train nul.toml --output x                                    | train = 'tr.ptb\\x00' holds a NUL character; remove it
+train pipe.toml --output x                                   | pipe.toml: no regular file
+train loop.toml --output x                                   | levels of symbolic links
+train r.toml --output run                                    | already holds a run
+train --resume no-such-run                                   | no-such-run
+demo --recipes r.toml ./r.toml                               | two recipes of one name
+demo --jobs 0                                                | jobs = 0
+
+evaluate                                                     | cannot tell what to evaluate
+evaluate run --gold x --predicted y                          | cannot tell what to evaluate
+evaluate run --split foo                                     | argument --split: invalid choice: 'foo' (choose from
+evaluate run --data in.ptb nothere.ptb                       | nothere.ptb: no such file
+evaluate run --data in.ptb --summary no/s.tsv                | no folder no
+evaluate run --data in.ptb --trees in.txt                    | in.txt: not a folder
+evaluate run --data in.ptb dir/in.ptb --trees out            | two files of one name
+evaluate run --data in.ptb --sentences                       | --sentences without --gold
+evaluate run --data in.ptb --params new                      | --params without --gold
+evaluate run --data in.ptb --split train                     | --split with --data; remove one of them
+evaluate run --data in.ptb --stream beside                   | rnng reads whole sentences, not streams
+evaluate run --format brackets                               | --format without --data; add --data, or remove this
+evaluate run --stream-rows 1                                 | --stream-rows without --stream beside; add --stream
+evaluate run --stream only --protocol wsj40                  | --protocol with --stream only; remove one of them
+evaluate run --stream only --trees x                         | --trees with --stream only
+evaluate run --search particles --search-seed -3             | search.seed is -3; give 0 or more
+evaluate run --num-particles 5                               | num_particles with search by
+evaluate {lstm} --data in.ptb --protocol wsj40               | --protocol, but lstm is a language model without trees
+evaluate {lstm} --data in.tsv --format brackets --summary in.tsv | in.tsv: the output is the input
+evaluate {rnng} --data in.ptb --trees .                      | in.ptb.gold.ptb: the output is the input
+evaluate --gold dir --predicted in.ptb                       | Is a directory
+evaluate --gold no-such-file --predicted no-such-file        | no-such-file
+evaluate --gold in.ptb --predicted in.ptb --summary s.tsv    | --summary with --gold
+evaluate --gold in.ptb --predicted in.ptb --stream-rows 2    | --stream-rows with --gold
+evaluate --gold in.ptb --predicted in.ptb --on-error skip    | --on-error with --gold
+
+compare ''                                                   | no run given
+compare run run                                              | the same run twice
+compare run dir                                              | no trained model here
+compare run --report report.pdf                              | .html
+compare run --sentences a.txt                                | --sentences without --report
+compare run --report r.html --sentences no.txt               | no.txt
+compare run --pairs bad.jsonl                                | bad.jsonl:2
+compare run --pairs pairs.tsv --max-pairs-per-group 0        | max_pairs_per_group = 0
+compare run --pairs mine.tsv                                 | there are 'yes', 'no'
+compare run --pairs mine.tsv --good yes --bad wrong          | there are 'yes', 'no'
+compare run --good yes                                       | --good without --pairs; add --pairs
+compare run --max-pairs-per-group 3                          | --max-pairs-per-group without --pairs
+compare run --data-format brackets                           | --data-format without --data
+compare run --data in.ptb --split train                      | --split with --data; remove one of them
+compare run --syntaxgym typo                                 | typo
+compare run --output in.txt                                  | in.txt: not a folder
+compare lstm-gum-open --reading-data .                       | --reading-data without --reading
+compare lstm-gum-open --reading ucl --reading-data .         | may not be shipped
+compare no-run --data in.html --report in.html               | in.html: the output is the input
+compare no-run --pairs comparison.csv --output .             | comparison.csv: the output is the input
+
+structure                                                    | arguments are required: RUN
+structure {prpn} {prpn} --data in.ptb                        | the same run twice
+structure {lstm} --data in.ptb                               | without trees
+structure {prpn} --data in.ptb --draws 0                     | draws = 0; give 1 or more
+structure {prpn} --data in.ptb --max-sentences 0             | max_sentences = 0; give 1 or more
+structure {prpn} --format brackets                           | --format without --data
+structure {prpn} --data in.ptb --split train                 | --split with --data
+structure {palm} --data in.ptb --rules 2                     | palm: palm has no rules to list
+structure {neural-pcfg} --rules -1                           | rules = -1; give 1 or more
+structure {neural-pcfg} --rules 3 --json                     | --rules with --json
+
+pairs '' pairs.tsv                                           | no run given
+pairs {lstm}                                                 | no file, but a run
+pairs {lstm} cut.tsv.gz                                      | cut.tsv.gz: gzip data is truncated or damaged
+pairs run pairs.tsv --items pairs.tsv                        | pairs.tsv: the output is the input
+syntaxgym --surprisals bits.tsv --action-beam 10             | --action-beam with --surprisals; remove one of them
+syntaxgym --surprisals bits.tsv                              | bits.tsv:2: 'many' is not a number
+syntaxgym --surprisals few.tsv                               | no surprisals for 'The painting that the artist painted
+syntaxgym                                                    | cannot tell what to evaluate
+syntaxgym lstm-gum-open --suites number_orcs                 | did you mean number_orc?
+syntaxgym lstm-gum-open --references rnng/bllip              | no published model 'rnng/bllip'; did you mean
+
+gardenpath --references none                                 | nothing to measure
+gardenpath --references gpt9                                 | no published model 'gpt9'
+gardenpath --references all gpt2                             | no published model 'all'
+gardenpath gpt3 --subsets agreement                          | gpt3: no such run folder; did you mean gpt2? give
+gardenpath nowhere                                           | , or a published model: gpt2, lstm, rnng, or hf:NAME of
+gardenpath nowhere.tsv:bits                                  | nowhere.tsv:bits: no such table; check the path
+gardenpath run ./run                                         | two models named run
+gardenpath gpt2 --items nowhere/items.csv                    | no folder nowhere
+gardenpath --beam-sweep 1                                    | a sweep without runs
+gardenpath rnng-gum-open --beam-sweep 1 --items a.csv        | --items with --beam-sweep
+gardenpath rnng-gum-open --beam-sweep 0                      | of a beam below 1
+gardenpath lstm-gum-open --beam-sweep 1                      | scores without a search
+reading lstm-gum-open --corpus nothing.csv                   | no corpus 'nothing.csv'
+reading --corpus natural-story                               | did you mean natural-stories? name natural-stories or ucl
+reading --corpus ucl --class-column pos                      | --class-column with ucl
+reading --corpus ucl --alignment published                   | --alignment with ucl
+reading --corpus natural-stories --data .                    | may not be shipped
+reading ngram-gum-open {times} --data .                      | --data with a table
+reading ngram-gum-open {times} --over bits                   | no model 'bits'; choose from: ngram-gum-open
+reading run ./run {times}                                    | two models named run
+reading rts {times} --surprisal-columns rt                   | rts: no such run folder; did you mean rt? give
+reading ngram-gum-open {times} --response rt2                | no response 'rt2'
+reading ngram-gum-open {times} --baseline no                 | no predictor 'no'
+reading ngram-gum-open {times} --export dir                  | words.csv is there already
+
+models nothing                                               | no model 'nothing' in the package; it has
+completion tcsh                                              | argument SHELL: invalid choice: 'tcsh'
 """
-BAD_INPUT = 2
-
-
-class Outcome(NamedTuple):
-    """What a call left."""
-
-    code: int
-    out: bytes
-    err: str
-
-
-def call(line: str, folder: Path, *, stdin: bytes = b"", is_real: bool = False, **environment: str) -> Outcome:
-    """A shell line in a folder, in which ``treelm`` is the program and ``{name}`` an old run.
-
-    It starts by a fork (``tests.preloaded``), unless it ``is_real``: its streams are strange, or its environment.
-    """
-    for run in sorted(os.listdir(RUNS), reverse=True):
-        line = line.replace(f"{{{run}}}", shlex.quote(str(RUNS / run)))
-    program = [sys.executable, "-m", "treelm"] if is_real or environment else [str(folder / ".treelm")]
-    line = f'treelm() {{ {shlex.join(program)} "$@"; }}; set -o pipefail; {line}'
-    settings = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "TREELM_CACHE": str(folder / "cache")}
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=folder, input=stdin, env=settings | environment, capture_output=True, check=False
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr.decode())
-
-
-def assert_refused(outcome: Outcome, expected: str) -> None:
-    assert outcome.code == BAD_INPUT, outcome
-    assert outcome.err.count("\n") == 1, outcome.err
-    assert expected in outcome.err
-    assert outcome.err.startswith("treelm ")
+REFUSED = [tuple(map(str.strip, line.split("|"))) for line in CALLS.splitlines() if line]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, preloaded: Path) -> Path:
-    """A folder with what the calls below name."""
-    (tmp_path / ".treelm").symlink_to(preloaded / "treelm")
+def folder(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with what the calls name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TREELM_CATALOG", str(tmp_path / "no-catalog.toml"))
+    times = (f"{n // 4},{n},w{n},3{n}\n{n // 4},{n},dog,2\n" for n in range(16))
+    texts = {
+        **dict.fromkeys(("in.ptb", "in.tsv", "in.html", "comparison.csv", "dir/in.ptb", "dir/words.csv"), TREE),
+        "in.txt": "The city was old .\nI think so .\n",
+        "train.txt": "one two",
+        "empty.txt": "",
+        "blank.txt": "\n \t\n\n",
+        "bits.tsv": "sentence\tchar_start\tchar_end\tsurprisal_bits\nYes\t0\t3\tmany\n",
+        "few.tsv": "sentence\tchar_start\tchar_end\tsurprisal_bits\nx\t0\t1\t1.0\n",
+        "pairs.tsv": "grammatical\tungrammatical\nthe dog barks .\tdog the . barks\n",
+        "mine.tsv": "yes\tno\nthe dog barks .\tdog the . barks\n",
+        "bad.jsonl": '{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good"\n',
+        "times.csv": "text,sentence,word,rt\n" + "".join(times),
+        "r.toml": RECIPE.replace('"train.ptb"', '"in.ptb"'),
+        "unknown.toml": RECIPE.replace("epochs", "epoks"),
+        "unclosed.toml": "[data\n",
+        "nul.toml": '[data]\ntrain = "tr.ptb\\u0000"\n[model]\nsystem = "ngram"\n',
+        "loop.toml": '[data]\ntrain = "loop.ptb"\n[model]\nsystem = "ngram"\n',
+    }
     (tmp_path / "dir").mkdir()
-    (tmp_path / "train.ptb").write_text(TREE * 3)
-    (tmp_path / "in.txt").write_text("The city was old .\nI think so .\n")
-    (tmp_path / "latin.txt").write_bytes("The city was old .\nle caf\xe9 .\n".encode("latin-1"))
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "latin.txt").write_bytes("le caf\xe9 .\nThe city was old .\n".encode("latin-1"))
     (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 10)
-    (tmp_path / "empty.txt").write_bytes(b"")
     (tmp_path / "cut.tsv.gz").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03K")
-    (tmp_path / "bits.tsv").write_text("sentence\tchar_start\tchar_end\tsurprisal_bits\nYes\t0\t3\tmany\n")
-    (tmp_path / "r.toml").write_text(RECIPE.format(min_count=1))
-    (tmp_path / "unknown.toml").write_text(RECIPE.format(min_count=1).replace("epochs", "epoks"))
     os.mkfifo(tmp_path / "pipe.toml")
-    (tmp_path / "unclosed.toml").write_text("[data\n")
-    shutil.copytree(RUNS / "rnng", tmp_path / "no-weights", ignore=shutil.ignore_patterns("model.safetensors"))
+    for loop in ("loop", "loop.ptb"):
+        (tmp_path / loop).symlink_to(loop)
+    (tmp_path / "link.ptb").symlink_to("in.ptb")
+    for name in ("hard.ptb", "drawn.svg", "out.tsv.json", "in.ptb.gold.ptb"):
+        os.link(tmp_path / "in.ptb", tmp_path / name)
+    (tmp_path / "run").symlink_to(project / "run")
+    without_weights = shutil.ignore_patterns("model.safetensors")
+    shutil.copytree(RUNS / "rnng", tmp_path / "no-weights", ignore=without_weights)
+    shutil.copytree(RUNS / "rnng", tmp_path / "weights-dir", ignore=without_weights)
+    (tmp_path / "weights-dir" / "model.safetensors").mkdir()
     shutil.copytree(RUNS / "rnng", tmp_path / "mixed")
     shutil.copy(RUNS / "lstm" / "config.json", tmp_path / "mixed")
-    shutil.copytree(RUNS / "rnng", tmp_path / "weights-dir", ignore=shutil.ignore_patterns("model.safetensors"))
-    (tmp_path / "weights-dir" / "model.safetensors").mkdir()
-    shutil.copytree(RUNS / "lstm", tmp_path / "damaged")
-    for state in (tmp_path / "damaged" / "checkpoints").glob("*/state.json"):
-        state.write_bytes(state.read_bytes()[:100])
     return tmp_path
 
 
-REFUSED = {
-    "a folder in place of text": ("treelm parse {rnng} dir --format text", "dir: cannot be read (Is a directory)"),
-    "a folder in place of a recipe": ("treelm train dir --output run", "dir: cannot be read (Is a directory)"),
-    "a folder in place of weights": ("treelm parse weights-dir in.txt", "model.safetensors"),
-    "a folder in place of gold trees": ("treelm evaluate --gold dir --predicted train.ptb", "Is a directory"),
-    "a file in place of a run": ("treelm parse in.txt in.txt", "in.txt: no such run folder"),
-    "a folder that is no run": ("treelm surprisal dir in.txt", "config.json: no such file"),
-    "a run without weights": ("treelm parse no-weights in.txt", "no-weights"),
-    "a config of another system": ("treelm parse mixed in.txt", "mixed"),
-    "an unknown key in a recipe": (
-        "treelm train unknown.toml --output run",
-        "unknown field 'epoks'; did you mean epochs?",
-    ),
-    "a recipe that is no TOML": ("treelm train unclosed.toml --output run", "unclosed.toml:1: not TOML"),
-    "text that is not UTF-8": (
-        "treelm surprisal {rnng} latin.txt --output out.tsv",
-        "latin.txt:2: byte 0xe9 is not UTF-8",
-    ),
-    "a binary file": ("treelm parse {rnng} binary.txt", "binary.txt:"),
-    "an empty file": ("treelm parse {rnng} empty.txt", "empty.txt: no sentences"),
-    "an output folder that is not there": ("treelm parse {rnng} in.txt --output no/out.ptb", "no folder no"),
-    "no folder of a picture": ("treelm parse {rnng} in.txt --figure no/tree.svg", "no folder no"),
-    "no folder of n-grams": ("treelm export {ngram} --to arpa --output no/x.arpa", "no folder no"),
-    "an output that is a folder": ("treelm parse {rnng} in.txt --output dir", "dir: a folder"),
-    "a full disk behind a pipe of words": ("treelm surprisal {lstm} in.txt > /dev/full", "standard output: cannot"),
-    "a full disk behind an output file": ("treelm surprisal {lstm} in.txt --output /dev/full", "/dev/full: cannot"),
-    "closed standard input": ("treelm parse {rnng} - <&-", "standard input is closed"),
-    "damaged gzip": ("treelm pairs {lstm} cut.tsv.gz", "cut.tsv.gz: gzip data is truncated or damaged"),
-    "options of a run beside a table of bits": (
-        "treelm syntaxgym --surprisals bits.tsv --action-beam 10",
-        "--action-beam with --surprisals; leave it out",
-    ),
-    "a surprisal that is a word": ("treelm syntaxgym --surprisals bits.tsv", "bits.tsv:2: 'many' is not a number"),
-    "a run that is there already": ("cp -r {lstm} run && treelm train r.toml --output run", "already holds a run"),
-    "two runs of one name": ("treelm demo --recipes r.toml ./r.toml --output runs", "two recipes of one name"),
-    "a pipe in place of a recipe": ("treelm train pipe.toml --output run", "pipe.toml: no regular file"),
-    "a corpus that is there already": ("treelm data prepare in.txt --output dir", "dir: the directory exists"),
-    "checkpoints that are all damaged": ("treelm train --resume damaged --quiet", "none of 1 checkpoints is usable"),
-    "a name with control characters": ("treelm parse $'run\\n\\e[31mred' in.txt", r"run\n\x1b[31mred"),
-    "a name that is not UTF-8": ("treelm parse $'caf\\xe9' in.txt", "caf"),
-}
+def assert_refused(outcome: Outcome, expected: str) -> None:
+    assert (outcome.code, outcome.out) == (2, ""), outcome
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert outcome.err.startswith("treelm ")
+    assert expected in outcome.err
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_one_line_and_exit_code_2(name: str, folder: Path) -> None:
-    line, expected = REFUSED[name]
-    before = {path for path in folder.rglob("*") if "cache" not in path.parts}
-    outcome = call(line, folder, is_real="<&-" in line or "/dev/full" in line)
-    if name == "checkpoints that are all damaged":  # each is reported before the end
-        outcome = outcome._replace(err=outcome.err.splitlines(keepends=True)[-1])
-    assert_refused(outcome, expected)
-    made = {path for path in folder.rglob("*") if "cache" not in path.parts} - before
-    assert not [path for path in made if not path.is_relative_to(folder / "run") and "damaged-" not in str(path)]
+def content(folder: Path) -> dict[Path, int]:
+    return {path: path.lstat().st_mtime_ns for path in folder.rglob("*") if "cache" not in path.parts}
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may read and write anything")
-@pytest.mark.parametrize("line", ["treelm parse {rnng} in.txt", "treelm parse {rnng} train.ptb --output dir/out.ptb"])
-def test_what_may_not_be_read_or_written_is_named(folder: Path, line: str) -> None:
-    (folder / "in.txt").chmod(0)
-    (folder / "dir").chmod(0o500)
-    assert_refused(call(line, folder), "Permission denied")
+def named(line: str) -> str:
+    """The line with the paths of old runs in the place of {name}."""
+    for run in sorted(os.listdir(RUNS), reverse=True):
+        line = line.replace(f"{{{run}}}", shlex.quote(str(RUNS / run)))
+    return line.replace("{times}", TIMES)
+
+
+@pytest.mark.parametrize(("line", "expected"), REFUSED, ids=[line for line, _ in REFUSED])
+def test_calls_that_cannot_be_are_refused_before_any_work(
+    line: str, expected: str, folder: Path, treelm: Treelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **options: Any) -> None:
+        raise AssertionError("work before the refusal")
+
+    for kind, method in ((LanguageModel, "score"), (LanguageModel, "analyse"), (Parser, "parse")):
+        monkeypatch.setattr(kind, method, fail)
+    before = content(folder)
+    assert_refused(treelm(*shlex.split(named(line))), expected)
+    assert content(folder) == before
+
+
+def call(line: str, folder: Path, **environment: str) -> Outcome:
+    """A shell line in a folder; ``treelm`` is the program, ``{name}`` an old run."""
+    line = f'treelm() {{ {sys.executable} -m treelm "$@"; }}; set -o pipefail; {named(line)}'
+    settings = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", **environment}
+    done = subprocess.run(["bash", "-c", line], cwd=folder, env=settings, capture_output=True, check=False)
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("treelm surprisal {lstm} in.txt > /dev/full", "standard output: cannot"),
+        ("treelm surprisal {lstm} in.txt --output /dev/full", "/dev/full: cannot"),
+        ("treelm parse {rnng} - <&-", "standard input is closed"),
+        ("treelm parse {rnng} in.txt >&-", "standard output is closed"),
+        ("treelm parse $'caf\\xe9' in.txt", "caf"),
+        (
+            "cp -r {ngram} $'caf\\xe9' && treelm surprisal $'caf\\xe9' in.txt --output out.tsv",
+            r"caf\udce9/model.safetensors: not a complete safetensors file",
+        ),
+    ],
+)
+def test_streams_and_names_that_cannot_be_used_are_refused(line: str, expected: str, folder: Path) -> None:
+    assert_refused(call(line, folder), expected)
 
 
 def test_a_reader_that_leaves_early_ends_it_quietly(folder: Path) -> None:
     (folder / "long.txt").write_text("The city was old .\n" * 2000)
-    assert call(
-        "treelm surprisal {ngram} long.txt | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}", folder, is_real=True
-    ) == (
-        0,
-        b"",
-        "",
-    )
-
-
-UNKNOWN = r"\d of \d words \([\d.]+%\) are unknown to [^\n]*\n"
-
-
-def test_an_output_that_is_a_pipe_is_written_to_and_stays_one(folder: Path) -> None:
-    outcome = call(
-        "mkfifo pipe; cat pipe & treelm surprisal {ngram} in.txt --output pipe && wait && test -p pipe", folder
-    )
-    assert outcome.code == 0
-    assert re.fullmatch(UNKNOWN, outcome.err)
-    assert outcome.out.count(b"\n") == 1 + 5 + 4
-    assert not (folder / "pipe.json").exists()
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "treelm surprisal {ngram} <(cat in.txt) --format text",
-        "cat in.txt | treelm surprisal {ngram} /dev/stdin --format text",
-        "mkfifo in; cat in.txt > in & treelm surprisal {ngram} in --format text",
-        "cat in.txt | treelm surprisal {ngram} -",
-    ],
-)
-def test_an_input_may_be_a_pipe(folder: Path, line: str) -> None:
-    outcome = call(line, folder, is_real="<(" in line)
-    assert outcome.code == 0
-    assert re.fullmatch(UNKNOWN, outcome.err)
-    assert outcome.out.count(b"\n") == 1 + 5 + 4
+    line = "treelm surprisal {ngram} long.txt | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}"
+    assert call(line, folder) == (0, "", "")
 
 
 def test_a_recipe_may_be_what_a_command_writes(folder: Path) -> None:
-    outcome = call("treelm train <(sed s#train.ptb#$PWD/train.ptb# r.toml) --output run --quiet", folder, is_real=True)
+    outcome = call("treelm train <(sed s#in.ptb#$PWD/in.ptb# r.toml) --output new --quiet", folder)
     assert outcome.code == 0, outcome.err
-
-
-def test_a_vocabulary_without_any_word_trains_and_says_all_are_unknown(folder: Path) -> None:
-    (folder / "r.toml").write_text(RECIPE.format(min_count=1000))
-    assert call("treelm train r.toml --output run --quiet", folder).code == 0
-    outcome = call("treelm surprisal run in.txt", folder)
-    assert outcome.code == 0, outcome.err
-    rows = [row.split("\t") for row in outcome.out.decode().splitlines()[1:]]
-    assert [row[4] for row in rows] == ["1"] * 9
-
-
-@pytest.mark.parametrize("run", ["rnng", "som"])
-def test_a_long_sentence_and_sentences_of_one_lose_no_word(folder: Path, run: str) -> None:
-    (folder / "sizes.txt").write_text("city " * 200 + "\n.\nOh\n")
-    widths = "--action-beam 4 --word-beam 2" if run == "rnng" else ""
-    outcome = call(f"treelm parse {{{run}}} sizes.txt {widths}", folder)
-    assert (outcome.code, outcome.err) == (0, "")
-    trees = outcome.out.decode().splitlines()
-    assert [len(re.findall(r"\(X [^\s()]+\)", tree)) for tree in trees] == [200, 1, 1]
-
-
-WORDS = [
-    "\U0001f469\u200d\U0001f4bb",
-    "e\u0301te\u0301",
-    "\u05e9\u05dc\u05d5\u05dd",
-    "\u202eabc",
-    "\u0928\u092e\u0938\u094d\u0924\u0947",
-    "a\u00a0b",
-    "\ufeff",
-]
-
-
-def test_words_of_any_script_come_out_as_they_went_in(folder: Path) -> None:
-    (folder / "words.txt").write_text(" ".join(WORDS) + "\n", encoding="utf-8")
-    outcome = call("treelm surprisal {rnng-in-order-attention} words.txt --action-beam 4 --word-beam 2", folder)
-    assert outcome.code == 0
-    assert re.fullmatch(UNKNOWN + r"([^\n]*left-out\)\n)?(\d of 7 words not converged: [^\n]*\n)?", outcome.err)
-    assert [row.split("\t")[2] for row in outcome.out.decode().splitlines()[1:]] == WORDS
-
-
-def test_words_that_a_search_has_lost_are_counted(folder: Path) -> None:
-    narrow = "--action-beam 1 --word-beam 1 --fast-track 0 --output out.tsv"
-    outcome = call(f"treelm surprisal {{rnng-in-order-attention}} in.txt {narrow}", folder)
-    assert outcome.code == 0
-    num_infinite = (folder / "out.tsv").read_text().count("\tinf\t")
-    assert num_infinite > 0
-    assert outcome.err.startswith(f"{num_infinite} of 9 words have inf bits")
-    metadata = json.loads((folder / "out.tsv.json").read_text(), parse_constant=lambda name: pytest.fail(name))
-    assert (metadata["num_impossible_words"], metadata["word_surprisal_bits"]) == (num_infinite, None)
-
-
-def test_pairs_and_suites_that_a_search_has_lost_are_counted(folder: Path) -> None:
-    narrow = "{rnng-in-order-attention} --action-beam 1 --word-beam 1 --fast-track 0"
-    (folder / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks\tthe dog bark\n")
-    run, *_ = narrow.split()
-    outcome = call(f"treelm pairs {narrow.replace(run, run + ' pairs.tsv')} --json", folder)
-    assert json.loads(outcome.out)["num_pairs_with_impossible_sentences"] == 1
-    assert "1 of 1 pairs have sentences of inf bits" in outcome.err
-    assert "try a wider beam" in outcome.err
-    outcome = call(f"treelm syntaxgym {narrow} --suites center_embed --json --references", folder)
-    found = json.loads(outcome.out)["suites"]["center_embed"]
-    assert 0 < found["num_impossible"] <= found["num_items"]
-    assert f"{found['num_impossible']} of {found['num_items']} items have regions of inf bits" in outcome.err
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_a_terminal_that_cannot_show_a_sign_gets_another(folder: Path, encoding: str) -> None:
-    outcome = call("treelm evaluate {rnng} --data train.ptb", folder, PYTHONIOENCODING=encoding)
+    outcome = call("treelm evaluate {rnng} --data in.ptb", folder, PYTHONIOENCODING=encoding)
     assert (outcome.code, outcome.err) == (0, "")
-    assert b"perplexity" in outcome.out
+    assert "perplexity" in outcome.out
 
 
-def test_a_run_whose_name_is_not_utf_8_is_refused_by_that_name(folder: Path) -> None:
-    outcome = call("cp -r {ngram} $'caf\\xe9' && treelm surprisal $'caf\\xe9' in.txt --output out.tsv", folder)
-    assert_refused(outcome, r"caf\udce9/model.safetensors: not a complete safetensors file")
+def test_checkpoints_that_are_all_damaged_are_told_one_by_one(folder: Path, treelm: Treelm) -> None:
+    shutil.copytree(RUNS / "lstm", folder / "damaged")
+    for state in (folder / "damaged" / "checkpoints").glob("*/state.json"):
+        state.write_bytes(state.read_bytes()[:100])
+    outcome = treelm("train", "--resume", "damaged", "--quiet")
+    assert outcome.code == 2
+    assert "none of 1 checkpoints is usable" in outcome.err.splitlines()[-1]
 
 
-def test_metadata_may_name_an_input_that_is_not_utf_8(folder: Path) -> None:
-    outcome = call("cp in.txt $'caf\\xe9.txt' && treelm surprisal {ngram} $'caf\\xe9.txt' --output out.tsv", folder)
-    assert outcome.code == 0
-    assert re.fullmatch(UNKNOWN, outcome.err)
-    assert json.loads((folder / "out.tsv.json").read_text())["num_sentences"] == 2
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may read and write anything")
+@pytest.mark.parametrize("line", ["parse run in.txt", "parse run in.ptb --output dir/out.ptb"])
+def test_what_may_not_be_read_or_written_is_named(folder: Path, treelm: Treelm, line: str) -> None:
+    (folder / "in.txt").chmod(0)
+    (folder / "dir").chmod(0o500)
+    assert_refused(treelm(*line.split()), "Permission denied")
+
+
+@pytest.mark.parametrize("option", ["--data", "--pairs", "--syntaxgym"])
+def test_a_pipe_that_several_models_would_read_is_refused(folder: Path, treelm: Treelm, option: str) -> None:
+    assert_refused(treelm("compare", "run", option, "pipe.toml"), "it can be read only once")
+
+
+@pytest.mark.parametrize(("content", "format"), [(TREE, "brackets"), (CONLLU, "conllu")])
+@pytest.mark.parametrize("line", ["surprisal run -", "parse run -", "data annotate - --parser run --output out.ptb"])
+def test_trees_on_standard_input_are_not_taken_for_text(
+    content: str, format: str, line: str, folder: Path, treelm: Treelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "given").write_text(content)
+    with (folder / "given").open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert_refused(treelm(*line.split()), f"say format {format}")
+    with (folder / "given").open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert treelm(*line.split(), "--format", format).code == 0
+
+
+def test_standard_input_may_be_the_file_that_would_be_written(
+    folder: Path, treelm: Treelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (folder / "in.ptb").open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert_refused(treelm("parse", "no-run", "-", "--output", "in.ptb"), "the output is the input")
+    assert "no such run folder" in treelm("parse", "no-run", "/dev/null", "--output", "/dev/null").err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "surprisal run in.txt",
+        "parse run in.txt",
+        "generate run",
+        "evaluate run",
+        "syntaxgym run",
+        "pairs run pairs.tsv",
+        "compare run --output new",
+        "data annotate in.txt --parser run --output out.ptb",
+    ],
+)
+def test_a_gpu_that_is_not_there_is_told(folder: Path, treelm: Treelm, line: str) -> None:
+    assert_refused(treelm(*line.split(), "--device", "cuda"), "torch finds no GPU")

@@ -47,35 +47,6 @@ def test_a_model_of_the_package_predicts_the_times_of_a_table(treelm: Treelm, ti
     assert len(scored) == 1 + result["num_words"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "found"),
-    [
-        (("--over", "bits"), "no model 'bits'; choose from: ngram-gum-open"),
-        (("lstm-gum-open", "--over", "no.tsv"), "no model 'no.tsv'; choose from: ngram-gum-open, lstm-gum-open"),
-        (("src/../ngram-gum-open",), "two models named ngram-gum-open"),
-        (("rts", "--surprisal-columns", "rt"), "rts: no such run folder; did you mean rt? give"),
-        (("--response", "rt2"), "no response 'rt2'"),
-        (("--baseline", "no"), "no predictor 'no'"),
-    ],
-)
-def test_what_is_not_there_is_said_before_anything_is_scored(
-    treelm: Treelm, times: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], found: str
-) -> None:
-    monkeypatch.setattr("treelm.cli.surprisal_sources.score_run", None)
-    done = treelm("reading", "ngram-gum-open", *arguments, "--corpus", times, *OF_TABLE)
-    assert done.code == 2
-    assert found in done.err
-
-
-def test_a_folder_of_an_export_is_looked_at_before_anything_is_scored(
-    treelm: Treelm, times: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("treelm.cli.surprisal_sources.score_run", None)
-    (tmp_path / "words.csv").touch()
-    done = treelm("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE, "--export", tmp_path)
-    assert (done.code, "words.csv is there already" in done.err) == (2, True)
-
-
 def test_a_document_in_two_parts_is_refused_by_tables_that_follow_documents(treelm: Treelm, tmp_path: Path) -> None:
     table = tmp_path / "parts.csv"
     table.write_text("text,item,word\na,1,The\na,1,dog\nb,1,The\na,2,barks\n")
@@ -293,44 +264,3 @@ def test_a_comparison_has_the_effects_and_keeps_them(treelm: Treelm, tmp_path: P
         name = f"effect_bits, {effect['effect']}, {effect['region']}"
         assert float(row[name]) == pytest.approx(effect["bits"])
     assert "garden paths: done" not in treelm(*call).err
-
-
-def test_a_comparison_says_that_a_corpus_is_missing_before_it_measures(treelm: Treelm, tmp_path: Path) -> None:
-    done = treelm("compare", "lstm-gum-open", "--reading", "ucl", "--reading-data", tmp_path)
-    assert done.code == 2
-    assert len(done.err.strip().splitlines()) == 1
-    assert "may not be shipped" in done.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "found"),
-    [
-        (("gardenpath", "--references", "none"), "nothing to measure"),
-        (("gardenpath", "--references", "gpt9"), "no published model 'gpt9'"),
-        (("gardenpath", "--references", "all", "gpt2"), "all or none beside names"),
-        (("gardenpath", "nowhere"), "no such run folder"),
-        (("gardenpath", "gpt3", "--subsets", "agreement"), "gpt3: no such run folder; did you mean gpt2? give"),
-        (("gardenpath", "nowhere"), ", or a published model: gpt2, lstm, rnng, or hf:NAME of the Hugging Face hub"),
-        (("gardenpath", "nowhere.tsv:bits"), "nowhere.tsv:bits: no such table; check the path"),
-        (("gardenpath", "src/../ngram-gum-open", "ngram-gum-open"), "two models named ngram-gum-open"),
-        (("gardenpath", "gpt2", "--items", "nowhere/items.csv"), "no folder nowhere"),
-        (("gardenpath", "--beam-sweep", "1"), "a sweep without runs"),
-        (("gardenpath", "rnng-gum-open", "--beam-sweep", "1", "--items", "a.csv"), "--items with --beam-sweep"),
-        (("gardenpath", "lstm-gum-open", "--beam-sweep", "0"), "a beam of 0"),
-        (("gardenpath", "lstm-gum-open", "--beam-sweep", "1"), "scores without a search"),
-        (("reading", "lstm-gum-open", "--corpus", "nothing.csv"), "no corpus 'nothing.csv'"),
-        (("reading", "--corpus", "natural-story"), "no corpus 'natural-story'; did you mean natural-stories? name"),
-        (
-            ("reading", "--corpus", "ucl", "--class-column", "pos"),
-            "--class-column with ucl; remove it",
-        ),
-        (("reading", "--corpus", "ucl", "--alignment", "published"), "--alignment with ucl"),
-        (("reading", "--corpus", "natural-stories", "--data", "."), "may not be shipped"),
-        (("compare", "lstm-gum-open", "--reading-data", "."), "--reading-data without --reading"),
-    ],
-)
-def test_calls_that_cannot_be_are_refused_in_one_line(treelm: Treelm, arguments: tuple[str, ...], found: str) -> None:
-    done = treelm(*arguments)
-    assert done.code == 2
-    assert found in done.err
-    assert len(done.err.strip().splitlines()) == 1

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm, treelm  # noqa: F401
-from tests.legacy.make import HERE
 from tests.systems import small_setup
 from treelm.models.persistence.storage import save_model
 from treelm.training.recipe import save_recipe
@@ -34,27 +33,6 @@ def test_structure_tells_labels_and_draws_rules(treelm: Treelm, run: Path) -> No
     found = treelm("structure", run, "--protocol", "wsj40", "--draws", 1, "--json")
     row = json.loads(found.out)[0]["rows"][0]
     assert set(row["symbols"]) <= {"NT1", "NT2", "NT3"}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--rules", "-1"), "give 1 or more"),
-        (("--rules", "3", "--json"), "without --json"),
-    ],
-)
-def test_rules_that_cannot_be_are_refused(treelm: Treelm, run: Path, options: tuple[str, ...], message: str) -> None:  # noqa: F811
-    outcome = treelm("structure", run, *options)
-    assert outcome.code == 2
-    assert message in outcome.err
-
-
-def test_a_system_without_rules_says_so(treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811
-    (tmp_path / "in.ptb").write_text("(S (NP (D the) (N dog)) (VP (V saw) (NP (D a) (N cat))))\n")
-    outcome = treelm("structure", HERE / "palm", "--data", tmp_path / "in.ptb", "--rules", 2, "--draws", 1)
-    assert outcome.code == 2
-    assert f"{HERE / 'palm'}: palm has no rules to list" in outcome.err
-    assert outcome.out == "", "it is said before anything is parsed"
 
 
 def test_trees_are_built_as_is_asked(treelm: Treelm, run: Path) -> None:  # noqa: F811

@@ -9,17 +9,6 @@ import torch
 
 from tests.cli.conftest import Treelm
 
-COMMANDS = [
-    "surprisal {run} {text}",
-    "parse {run} {text}",
-    "generate {run}",
-    "evaluate {run}",
-    "syntaxgym {run}",
-    "pairs {run} {pairs}",
-    "compare {run} --output {folder}/comparison",
-    "data annotate {text} --parser {run} --output {folder}/out.ptb",
-]
-
 
 @pytest.fixture
 def place(project: Path, tmp_path: Path) -> dict[str, str]:
@@ -27,17 +16,6 @@ def place(project: Path, tmp_path: Path) -> dict[str, str]:
     (tmp_path / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks .\tthe barks dog .\n")
     names = {"run": project / "run", "text": tmp_path / "text.txt", "pairs": tmp_path / "pairs.tsv", "folder": tmp_path}
     return {name: str(path) for name, path in names.items()}
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_gpu_that_is_not_there_is_one_line_and_exit_code_2(
-    command: str, treelm: Treelm, place: dict[str, str]
-) -> None:
-    outcome = treelm(*command.format(**place).split(), "--device", "cuda")
-    assert outcome.code == 2
-    assert len(outcome.err.splitlines()) == 1
-    assert "torch finds no GPU" in outcome.err
 
 
 def test_auto_is_the_cpu_where_there_is_nothing_else(

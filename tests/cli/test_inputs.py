@@ -1,148 +1,116 @@
-"""What the subcommands make of their input before they work: none is written over, none is taken for what it is not."""
+"""Input that is odd but good: pipes, any script, long and short sentences, words that nothing knows."""
 
 import gzip
-import io
+import json
 import os
 import re
-import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, Treelm
+from tests.cli.conftest import RECIPE, TREES, Treelm
 from tests.legacy.make import HERE as RUNS
 
-TREE = "(S (NP (D The) (N city)) (VP (V was) (ADJP (J old))) (. .))\n"
+UNKNOWN = r"\d of \d words \([\d.]+%\) are unknown to [^\n]*\n"
+NARROW = ("--action-beam", "1", "--word-beam", "1", "--fast-track", "0")
+SEARCHING = RUNS / "rnng-in-order-attention"
 
 
-def assert_refused(outcome: Outcome, expected: str) -> None:
-    assert outcome.code == 2, outcome
-    assert outcome.err.count("\n") == 1, outcome.err
-    assert expected in outcome.err
-    assert outcome.out == ""
-
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a treebank under several names."""
+    """The working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "in.ptb").write_text(TREE)
-    (tmp_path / "link.ptb").symlink_to("in.ptb")
-    os.link(tmp_path / "in.ptb", tmp_path / "hard.ptb")
-    os.link(tmp_path / "in.ptb", tmp_path / "drawn.svg")
-    os.link(tmp_path / "in.ptb", tmp_path / "out.tsv.json")
-    os.link(tmp_path / "in.ptb", tmp_path / "in.ptb.gold.ptb")
-    (tmp_path / "train.txt").write_text("one two")
+    (tmp_path / "in.txt").write_text("The city was old .\nI think so .\n")
     return tmp_path
 
 
-OWN_INPUT = {
-    "surprisal": "surprisal no-run in.ptb --output ./in.ptb",
-    "surprisal, a link": "surprisal no-run in.ptb --output link.ptb",
-    "surprisal, its metadata": "surprisal no-run in.ptb --output out.tsv",
-    "parse, another name": "parse no-run link.ptb --output hard.ptb",
-    "parse, its figure": "parse no-run in.ptb --figure drawn.svg",
-    "evaluate, its summary": "evaluate {lstm} --data in.tsv --format brackets --summary in.tsv",
-    "evaluate, its trees": "evaluate {rnng} --data in.ptb --trees .",
-    "compare, its page": "compare no-run --data in.html --report in.html",
-    "compare, its folder": "compare no-run --pairs comparison.csv --output .",
-    "data text8": "data text8 train.txt --output .",
-}
+@pytest.mark.parametrize("input_is_pipe", [True, False])
+def test_input_and_output_may_be_pipes_and_stay_them(treelm: Treelm, input_is_pipe: bool) -> None:
+    os.mkfifo("pipe")
+    plain = treelm("surprisal", RUNS / "ngram", "in.txt").out
+    found: list[str] = []
+    other = (
+        (lambda: Path("pipe").write_text(Path("in.txt").read_text()))
+        if input_is_pipe
+        else (lambda: found.append(Path("pipe").read_text()))
+    )
+    thread = threading.Thread(target=other)
+    thread.start()
+    files = ("pipe", "--format", "text") if input_is_pipe else ("in.txt", "--output", "pipe")
+    outcome = treelm("surprisal", RUNS / "ngram", *files)
+    thread.join()
+    assert outcome.code == 0
+    assert re.fullmatch(UNKNOWN, outcome.err)
+    assert [outcome.out, *found] == ([plain] if input_is_pipe else ["", plain])
+    assert Path("pipe").is_fifo()
+    assert not Path("pipe.json").exists()
 
 
-@pytest.mark.parametrize("name", OWN_INPUT)
-def test_no_subcommand_writes_over_its_input(name: str, folder: Path, treelm: Treelm) -> None:
-    for other in ("in.tsv", "in.html", "comparison.csv"):
-        (folder / other).write_text(TREE)
-    before = {path: path.read_bytes() for path in folder.iterdir()}
-    line = OWN_INPUT[name].replace("{lstm}", str(RUNS / "lstm")).replace("{rnng}", str(RUNS / "rnng"))
-    assert_refused(treelm(*line.split()), "the output is the input")
-    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+def test_a_vocabulary_without_any_word_trains_and_says_all_are_unknown(folder: Path, treelm: Treelm) -> None:
+    (folder / "train.ptb").write_text(TREES)
+    settings = ("vocabulary.min_count=1000", "training.epochs=1")
+    (folder / "r.toml").write_text(RECIPE)
+    assert treelm("train", "r.toml", "--output", "run", "--quiet", "--set", *settings).code == 0
+    outcome = treelm("surprisal", "run", "in.txt")
+    assert outcome.code == 0, outcome.err
+    assert [row.split("\t")[4] for row in outcome.out.splitlines()[1:]] == ["1"] * 9
 
 
-def test_standard_input_may_be_the_file_that_would_be_written(
-    folder: Path, treelm: Treelm, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("run", "widths"), [("rnng", ("--action-beam", "4", "--word-beam", "2")), ("som", ())])
+def test_a_long_sentence_and_sentences_of_one_lose_no_word(
+    folder: Path, treelm: Treelm, run: str, widths: tuple[str, ...]
 ) -> None:
-    with (folder / "in.ptb").open() as stream:
-        monkeypatch.setattr("sys.stdin", stream)
-        assert_refused(treelm("parse", "no-run", "-", "--output", "in.ptb"), "the output is the input")
+    (folder / "sizes.txt").write_text("city " * 200 + "\n.\nOh\n")
+    outcome = treelm("parse", RUNS / run, "sizes.txt", *widths)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert [len(re.findall(r"\(X [^\s()]+\)", tree)) for tree in outcome.out.splitlines()] == [200, 1, 1]
 
 
-def test_a_device_may_be_read_and_written(treelm: Treelm) -> None:
-    assert "no such run folder" in treelm("parse", "no-run", "/dev/null", "--output", "/dev/null").err
+WORDS = [
+    "\U0001f469\u200d\U0001f4bb",
+    "e\u0301te\u0301",
+    "\u05e9\u05dc\u05d5\u05dd",
+    "\u202eabc",
+    "\u0928\u092e\u0938\u094d\u0924\u0947",
+    "a\u00a0b",
+    "\ufeff",
+]
 
 
-CONLLU = "# text = The city\n1\tThe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcity\tcity\tNOUN\t_\t_\t0\troot\t_\t_\n"
+def test_words_of_any_script_come_out_as_they_went_in(folder: Path, treelm: Treelm) -> None:
+    (folder / "words.txt").write_text(" ".join(WORDS) + "\n", encoding="utf-8")
+    outcome = treelm("surprisal", SEARCHING, "words.txt", "--action-beam", "4", "--word-beam", "2")
+    assert outcome.code == 0
+    assert re.fullmatch(UNKNOWN + r"([^\n]*left-out\)\n)?(\d of 7 words not converged: [^\n]*\n)?", outcome.err)
+    assert [row.split("\t")[2] for row in outcome.out.splitlines()[1:]] == WORDS
 
 
-@pytest.fixture
-def piped(treelm: Treelm, monkeypatch: pytest.MonkeyPatch) -> Treelm:
-    """Call the command line with this standard input: ``piped(content, subcommand, ...)``."""
-
-    def call(content: str | Path, *arguments: str | Path) -> Outcome:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(str(content).encode())))
-        return treelm(*arguments)
-
-    return call
-
-
-@pytest.mark.parametrize(("content", "format", "num_words"), [(TREE, "brackets", 5), (CONLLU, "conllu", 2)])
-def test_trees_on_standard_input_are_not_taken_for_text(
-    content: str, format: str, num_words: int, piped: Treelm
-) -> None:
-    refused = piped(content, "surprisal", RUNS / "ngram", "-")
-    assert_refused(refused, f"say format {format}")
-    told = piped(content, "surprisal", RUNS / "ngram", "-", "--format", format)
-    assert (told.code, told.out.count("\n")) == (0, 1 + num_words)
-    as_text = piped(content, "surprisal", RUNS / "ngram", "-", "--format", "text")
-    assert as_text.code == 0, as_text.err
-    assert as_text.out.count("\n") > 1 + num_words
+def test_what_a_search_has_lost_is_counted(folder: Path, treelm: Treelm) -> None:
+    outcome = treelm("surprisal", SEARCHING, "in.txt", *NARROW, "--output", "out.tsv")
+    assert outcome.code == 0
+    num_infinite = (folder / "out.tsv").read_text().count("\tinf\t")
+    assert num_infinite > 0
+    assert outcome.err.startswith(f"{num_infinite} of 9 words have inf bits")
+    metadata = json.loads((folder / "out.tsv.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert (metadata["num_impossible_words"], metadata["word_surprisal_bits"]) == (num_infinite, None)
+    (folder / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks\tthe dog bark\n")
+    outcome = treelm("pairs", SEARCHING, "pairs.tsv", *NARROW, "--json")
+    assert json.loads(outcome.out)["num_pairs_with_impossible_sentences"] == 1
+    assert "1 of 1 pairs have sentences of inf bits" in outcome.err
+    assert "try a wider beam" in outcome.err
+    outcome = treelm("syntaxgym", SEARCHING, *NARROW, "--suites", "center_embed", "--json", "--references")
+    found = json.loads(outcome.out)["suites"]["center_embed"]
+    assert 0 < found["num_impossible"] <= found["num_items"]
+    assert f"{found['num_impossible']} of {found['num_items']} items have regions of inf bits" in outcome.err
 
 
-@pytest.mark.parametrize("subcommand", ["parse", "data annotate"])
-def test_no_subcommand_takes_trees_on_standard_input_for_text(subcommand: str, piped: Treelm, folder: Path) -> None:
-    run = ["--parser", RUNS / "rnng", "--output", "out.ptb"] if " " in subcommand else []
-    arguments = [*subcommand.split(), "-", *run] if " " in subcommand else [subcommand, RUNS / "rnng", "-"]
-    assert_refused(piped(TREE, *arguments), "<stdin>:1: looks like brackets")
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("adir", "adir: a folder"), ("loop", "levels of symbolic links"), ("loop.ptb", "levels of symbolic links")],
-)
-def test_what_is_no_file_is_called_what_it_is(name: str, expected: str, folder: Path, treelm: Treelm) -> None:
-    (folder / "adir").mkdir()
-    for loop in ("loop", "loop.ptb"):
-        (folder / loop).symlink_to(loop)
-    assert_refused(treelm("surprisal", RUNS / "ngram", name), expected)
-    (folder / "r.toml").write_text(f'[data]\ntrain = "{name}"\n[model]\nsystem = "ngram"\n')
-    assert_refused(treelm("train", "r.toml", "--output", "run"), expected)
-
-
-def test_a_path_with_a_nul_character_in_a_recipe_is_told(folder: Path, treelm: Treelm) -> None:
-    (folder / "r.toml").write_text('[data]\ntrain = "tr.ptb\\u0000"\n[model]\nsystem = "ngram"\n')
-    assert_refused(treelm("train", "r.toml", "--output", "run"), "train = 'tr.ptb\\x00' holds a NUL character; remove it")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["surprisal", "", "in.ptb"],
-        ["parse", "", "in.ptb"],
-        ["generate", ""],
-        ["audit", ""],
-        ["pairs", "", "pairs.tsv"],
-        ["compare", ""],
-        ["data", "annotate", "in.ptb", "--parser", "", "--output", "out.ptb"],
-        ["train", "demo", "--output", "run", "--set", "training.start_from=''"],
-    ],
-)
-def test_an_empty_run_is_not_the_current_folder(arguments: list[str], folder: Path, treelm: Treelm) -> None:
-    shutil.copytree(RUNS / "rnng", folder, dirs_exist_ok=True)
-    (folder / "pairs.tsv").write_text("good\tbad\na\tb\n")
-    more = ["--good", "good", "--bad", "bad"] if arguments[0] == "pairs" else []
-    assert_refused(treelm(*arguments, *more), "no run given")
+def test_metadata_may_name_an_input_that_is_not_utf_8(folder: Path, treelm: Treelm) -> None:
+    name = os.fsdecode(b"caf\xe9.txt")
+    (folder / name).write_bytes((folder / "in.txt").read_bytes())
+    assert treelm("surprisal", RUNS / "ngram", name, "--output", "out.tsv").code == 0
+    assert json.loads((folder / "out.tsv.json").read_text())["num_sentences"] == 2
 
 
 def test_the_lost_rest_of_a_damaged_file_is_not_called_one_sentence(folder: Path, treelm: Treelm) -> None:

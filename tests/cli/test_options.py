@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Treelm
 from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Tokens, build_model
-from treelm.cli.options import in_words
+from treelm.cli.options import described
 from treelm.errors import InputError
 from treelm.inference.loading import run_search
 from treelm.models.capabilities import set_search
@@ -22,7 +22,7 @@ CHART, GRAMMAR = LEGACY / "chart", LEGACY / "transformer-grammar"
 
 
 def test_a_beam_is_named_where_there_is_a_search() -> None:
-    assert in_words(prpn()) == "prpn"
+    assert described(prpn()) == "prpn"
     model = build_model(Tokens(4))
     for search, name in (
         (SearchConfig(action_beam=20), "beam 20/10/1"),
@@ -31,7 +31,7 @@ def test_a_beam_is_named_where_there_is_a_search() -> None:
         (SearchConfig(method="particles", num_particles=30, precision="fp16"), "30 particles, fp16"),
     ):
         model.search = search
-        assert in_words(model) == f"rnng, {name}"
+        assert described(model) == f"rnng, {name}"
 
 
 def test_the_search_of_a_recipe_is_that_of_its_run(project: Path, tmp_path: Path) -> None:
@@ -85,37 +85,6 @@ def test_advice_about_words_that_have_not_converged_is_of_the_search(treelm: Tre
         said[search] = outcome.err
     assert "not converged: another beam may differ (leave out the widths for an adaptive beam)" in said["beam"]
     assert "not converged: another beam may differ (give larger widths)" in said["released"]
-
-
-@pytest.mark.parametrize("command", ["surprisal", "parse"])
-def test_the_search_of_rnngs_alone_names_the_run_that_is_none(treelm: Treelm, project: Path, command: str) -> None:
-    run = GRAMMAR
-    outcome = treelm(command, run, project / "train.ptb", "--search", "released")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err.startswith(f"treelm {command}: {run}: search by 'released', which is that of the RNNG's")
-
-
-def test_a_seed_below_zero_is_refused(treelm: Treelm, project: Path) -> None:
-    flags = ("--search", "particles", "--num-particles", "5", "--search-seed", "-3")
-    for command, name in (
-        (("surprisal", project / "run", project / "train.ptb"), "search.seed is"),
-        (("evaluate", project / "run"), "search.seed is"),
-    ):
-        outcome = treelm(*command, *flags)
-        assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
-        assert f"{name} -3; give 0 or more" in outcome.err
-
-
-@pytest.mark.parametrize("flags", [("--num-particles", "5"), ("--search", "released", "--search-seed", "1")])
-def test_particles_are_not_counted_in_vain(
-    treelm: Treelm, project: Path, tmp_path: Path, flags: tuple[str, ...]
-) -> None:
-    run, text = project / "run", project / "train.ptb"
-    annotate = ("data", "annotate", text, "--parser", run, "--output", tmp_path / "out.ptb")
-    for command in (("surprisal", run, text), ("parse", run, text), ("evaluate", run), annotate):
-        outcome = treelm(*command, *flags)
-        assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
-        assert f"{flags[-2].removeprefix('--').replace('-', '_')} with search by" in outcome.err
 
 
 def test_widths_of_no_search_are_told_of(treelm: Treelm, project: Path, tmp_path: Path) -> None:

@@ -85,8 +85,3 @@ def test_a_process_that_dies_each_time_is_one_line(
     assert outcome.err == (
         "treelm parse: a process that computes was killed; free memory, or lower the number of processes\n"
     )
-
-
-def test_no_process_at_all_is_refused(project: Path, treelm: Treelm, text: Path) -> None:
-    outcome = treelm("parse", project / "run", text, "--processes", "0")
-    assert (outcome.code, outcome.err) == (2, "treelm parse: processes = 0; give 1 or more\n")

@@ -20,7 +20,6 @@ OF_OTHERS = {
     "errors.py": {"--mem"},  # of sbatch
     "training/distributed.py": {"--nproc-per-node", "--nnodes", "--ntasks-per-node"},  # of torchrun and srun
     "cli/train.py": {"--nproc-per-node"},
-    "cli/options.py": {"--output"},  # the old name of --output
     "corpora/data_packages.py": {"--upgrade"},  # of pip
     "io/workers.py": {"--scheduler-file"},  # of dask
     "models/search/config.py": {"--search"},  # of all subcommands that search

@@ -15,7 +15,6 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from tests.papers.conftest import paper
-from treelm import cli
 from treelm.cli import EXIT_STOPPED
 from treelm.cli import run as run_treelm
 from treelm.io.atomic import hold_folder
@@ -123,19 +122,6 @@ def test_a_finetuned_row_goes_on_from_the_best_weights_of_its_first_run(
     assert f"{first.name}: the run to finetune is not finished" in outcome.err
 
 
-def test_what_is_measured_after_training_can_be_ended(
-    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A training of its own lets signals without effect when it is over; here measuring follows."""
-    monkeypatch.chdir(paper.parent)
-    monkeypatch.setattr(cli, "is_program", True)
-    command = ("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1")
-    before = signal.getsignal(signal.SIGTERM)
-    assert treelm(*command).code == 0
-    assert begun
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
 def test_a_folder_in_which_another_one_works_is_told(
     treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,9 +138,9 @@ def test_a_folder_in_which_another_one_works_is_told(
     [
         (("nothing",), "no paper 'nothing'; choose one of"),
         (("paper", "--table", "4"), "no table4 of paper; choose of table1"),
-        (("paper", "--jobs", "0"), "--jobs 0; give 1 or more"),
-        (("paper", "--seeds", "0"), "--seeds 0; give 1 or more"),
-        (("paper", "--budget", "-1"), "--budget -1.0; give 0 or more minutes"),
+        (("paper", "--jobs", "0"), "jobs = 0; give 1 or more"),
+        (("paper", "--seeds", "0"), "seeds = 0; give 1 or more"),
+        (("paper", "--budget", "-1"), "budget = -1.0; give 0 or more minutes"),
         (("paper", "--data", "nowhere"), "nowhere: no such folder"),
         (("paper", "--only", "x"), "no run 'x'"),
     ],
@@ -202,8 +188,11 @@ def stopped_when(is_time: Callable[[], bool]) -> Iterator[None]:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
     is_over, watcher = threading.Event(), threading.Thread(target=watch)
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    before = signal.signal(signal.SIGTERM, end)
     watcher.start()
     try:
         yield

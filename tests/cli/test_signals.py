@@ -111,15 +111,15 @@ def test_nohup_goes_on(project: Path, tmp_path: Path) -> None:
 def test_an_interrupt_that_a_library_swallows_is_still_no_fault_of_ours(tmp_path: Path) -> None:
     """numpy and others catch all that goes wrong in parts of them while they load, and fail where these are needed."""
     program = """
-import signal, sys, types
-import treelm.cli
-def main(arguments):
+import signal, sys
+import treelm.cli.train
+def main(options):
     try:
         signal.raise_signal(signal.SIGINT)
     except BaseException:
         pass
     raise AttributeError("module 'numpy' has no attribute 'matrix'")
-sys.modules["treelm.cli.train"] = types.SimpleNamespace(main=main)
+treelm.cli.train.main = main
 sys.argv = ["treelm", "train"]
 treelm.cli.main()
 """
@@ -134,25 +134,25 @@ treelm.cli.main()
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_leaves_nothing_half_written(name: str, tmp_path: Path) -> None:
     program = f"""
-import signal, sys, types
+import signal, sys
 from pathlib import Path
-import treelm.cli
+import treelm.cli.models
 from treelm.io.atomic import open_atomic
-def main(arguments):
+def main(options):
     with open_atomic(Path("out.txt")):
         try:
             signal.raise_signal(signal.{name})
         finally:
             signal.raise_signal(signal.{name})  # as programs such as timeout send it to the group, too
-sys.modules["treelm.cli.generate"] = types.SimpleNamespace(main=main)
-sys.argv = ["treelm", "generate"]
+treelm.cli.models.main = main
+sys.argv = ["treelm", "models"]
 treelm.cli.main()
 """
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     ended = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert (ended.returncode, ended.stderr) == (128 + getattr(signal, name), f"treelm generate: ended by {name}\n")
+    assert (ended.returncode, ended.stderr) == (128 + getattr(signal, name), f"treelm models: ended by {name}\n")
     assert not list(tmp_path.iterdir())
 
 

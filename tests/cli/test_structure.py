@@ -60,23 +60,6 @@ def test_tables_show_every_kind_of_figure(treelm: Treelm, treebank: Path) -> Non
     assert "sentences over 10 words" in outcome.out
 
 
-@pytest.mark.parametrize(
-    ("run", "options", "message"),
-    [
-        ("lstm", (), "without trees"),
-        ("prpn", ("--draws", "0"), "draws = 0; give 1 or more"),
-        ("prpn", ("--max-sentences", "0"), "max_sentences = 0; give 1 or more"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(
-    treelm: Treelm, treebank: Path, run: str, options: tuple[str, ...], message: str
-) -> None:
-    outcome = treelm("structure", HERE / run, "--data", treebank, *options)
-    assert outcome.code == 2
-    assert message in outcome.err
-    assert outcome.err.count("\n") == 1
-
-
 def test_bad_sentences_may_be_left_out_as_in_training(treelm: Treelm, tmp_path: Path) -> None:
     (tmp_path / "some.ptb").write_text("(S (D a) (N b))\n(S (D a)\n(S (NP (D a) (N b)) (V c))\n")
     call = ("structure", HERE / "prpn", "--data", tmp_path / "some.ptb", "--protocol", "plain", "--draws", 1, "--json")
@@ -85,26 +68,3 @@ def test_bad_sentences_may_be_left_out_as_in_training(treelm: Treelm, tmp_path: 
     assert "some.ptb:2" in stopped.err
     assert "1 sentence left out" in told.err
     assert json.loads(told.out)[0]["num_sentences"] == 2
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--format", "brackets"), "--format without --data; add --data FILE, or leave it out"),
-        (("--data", "in.ptb", "--split", "train"), "--split with --data; leave one of them out"),
-    ],
-)
-def test_a_format_is_of_a_file_and_a_split_of_the_runs_data(
-    treelm: Treelm, flags: tuple[str, ...], message: str
-) -> None:
-    outcome = treelm("structure", HERE / "prpn", *flags)
-    assert (outcome.code, outcome.err) == (2, f"treelm structure: {message}\n")
-
-
-@pytest.mark.parametrize(
-    ("runs", "message"), [((), "arguments are required: RUN"), (("prpn", "prpn"), "the same run twice")]
-)
-def test_one_run_is_one_seed(treelm: Treelm, treebank: Path, runs: tuple[str, ...], message: str) -> None:
-    outcome = treelm("structure", *(HERE / run for run in runs), "--data", treebank)
-    assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
-    assert message in outcome.err

@@ -34,31 +34,11 @@ def test_every_subcommand_has_help_with_an_example(treelm: Treelm, subcommand: s
     assert "Example" in outcome.out
 
 
-@pytest.mark.parametrize("ending", [".ods", ".gz", ".TSV.gz", ".json"])
-def test_an_output_that_is_no_table_by_its_name_is_refused_before_any_work(
-    treelm: Treelm, tmp_path: Path, ending: str
-) -> None:
-    out = tmp_path / f"out{ending}"
-    outcome = treelm("surprisal", "no-run", tmp_path / "in.txt", "--output", out)
-    assert outcome.code == 2
-    assert outcome.err == (
-        f"treelm surprisal: {out}: cannot write a table into a file ending in {out.suffix}; "
-        "end its name in .tsv, .txt, .csv, .parquet, .xlsx\n"
-    )
-    assert not list(tmp_path.iterdir())
-
-
 def test_endings_of_tables_say_what_stands_between_cells(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     for ending, separator in ((".tsv", "\t"), (".txt", "\t"), (".CSV", ","), ("", "\t")):
         out = tmp_path / f"out{ending}"
         assert treelm("surprisal", project / "run", project / "train.ptb", "--output", out).code == 0
         assert out.read_text().partition("\n")[0] == f"{HEADER}\tbeam_converged".replace("\t", separator)
-
-
-def test_packed_output_is_not_promised_by_a_name(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    outcome = treelm("parse", project / "run", project / "train.ptb", "--output", tmp_path / "out.ptb.gz")
-    assert outcome.code == 2
-    assert "out.ptb.gz: cannot write packed files; leave .gz away" in outcome.err
 
 
 def test_help_of_surprisal_lists_every_column_of_every_system(treelm: Treelm) -> None:
@@ -135,29 +115,6 @@ def test_several_runs_are_in_one_table_and_what_is_said_names_each(
     assert found["surprisal_bits_lstm"].tolist() == pytest.approx(bits, abs=1e-6)
     long = treelm("surprisal", *runs, tmp_path / "rt.csv", *columns, "--shape", "long", "--names", "a", "b")
     assert [row.split("\t")[0] for row in long.out.splitlines()] == ["model", "a", "a", "b", "b", "a", "a", "b", "b"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["run", "run", "in.txt"], "two models of the name 'run'; give --names"),
-        (["run", "in.txt", "--names", "a", "b"], "2 names for 1 runs"),
-        (["run", "lstm-gum-open"], "no file, but a run: lstm-gum-open; name the file last"),
-        (["run", "in.txt", "--lag-columns", "rt"], "--lag-columns without --lag"),
-        (["run", "in.txt", "--split-sentences", "xx"], "no rules for sentences of language 'xx'"),
-        (["run", "in.txt", "--columns", "open_node"], "did you mean open_nodes?"),
-        ([], "required: RUN ... FILE"),
-    ],
-)
-def test_what_no_table_can_be_made_of_is_one_line(
-    treelm: Treelm, project: Path, arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "in.txt").write_text("the dog\n")
-    (tmp_path / "run").symlink_to(project / "run")
-    monkeypatch.chdir(tmp_path)
-    outcome = treelm("surprisal", *arguments)
-    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
-    assert expected in outcome.err
 
 
 def test_a_text_that_is_read_as_one_sentence_is_told_and_can_be_split(
@@ -375,45 +332,12 @@ def test_statistics_and_prepared_corpora_know_labels_of_dependencies(treelm: Tre
         assert len(PreparedCorpus.open(tmp_path / labels).labels) == number
 
 
-def test_train_refuses_a_folder_that_holds_a_run(treelm: Treelm, project: Path) -> None:
-    outcome = treelm("train", project / "recipe.toml", "--output", project / "run")
-    assert outcome.code == 2
-    assert outcome.err.count("\n") == 1
-
-
 def test_a_finished_run_can_be_made_longer(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     short = ("--set", "training.epochs=1")
     assert treelm("train", project / "recipe.toml", "--output", out, "--quiet", *short).code == 0
     assert treelm("train", "--resume", out, "--quiet", "--set", "training.epochs=2").code == 0
     assert sum('"kind": "dev"' in line for line in (out / "metrics.jsonl").read_text().splitlines()) == 2
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("no-such-subcommand",),
-        ("surprisal", "no-such-run", "-"),
-        ("parse", "no-such-run", "-"),
-        ("evaluate",),
-        ("evaluate", "run", "--gold", "x", "--predicted", "y"),
-        ("evaluate", "--gold", "no-such-file", "--predicted", "no-such-file"),
-        ("train",),
-        ("train", "no-such-recipe", "--output", "somewhere"),
-        ("train", "demo", "--output", "somewhere", "--set", "training.epoch=3"),
-        ("train", "--resume", "no-such-run"),
-        ("data", "show", "no-such-corpus"),
-        ("data", "statistics", "no-such-file"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(
-    treelm: Treelm, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    outcome = treelm(*arguments)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err.count("\n") == 1, outcome.err
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_wider_beam_finds_more_probability(treelm: Treelm, project: Path) -> None:
@@ -476,19 +400,6 @@ def test_surprisal_searches_as_wide_as_the_doubt_or_by_the_flags_and_says_which_
     assert narrow["word_surprisal_bits"] > default["word_surprisal_bits"]
 
 
-@pytest.mark.parametrize("threshold", ["nan", "-1", "0"])
-def test_a_threshold_is_a_number_of_nats(threshold: str, treelm: Treelm, project: Path) -> None:
-    outcome = treelm("surprisal", project / "run", project / "train.ptb", "--threshold", threshold)
-    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
-    assert "threshold is " in outcome.err
-
-
-def test_parse_takes_a_beam(treelm: Treelm, project: Path) -> None:
-    outcome = treelm("parse", project / "run", project / "train.ptb", "--word-beam", "0")
-    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert "word_beam" in outcome.err
-
-
 @pytest.mark.parametrize("system", ["rnng", "som"])
 @pytest.mark.parametrize("kind", ["character", "subword"])
 def test_generate_spells_whole_words(treelm: Treelm, project: Path, tmp_path: Path, kind: str, system: str) -> None:
@@ -534,16 +445,3 @@ def test_a_tree_that_is_too_tall_for_a_drawing_leaves_out_the_figure_alone(
     assert "left out" in line
     assert "too tall for a drawing" in line
     assert not (tmp_path / "tree.svg").exists()
-
-
-@pytest.mark.parametrize("context", ["sentence", "document"])
-def test_surprisal_of_empty_lines_says_that_there_is_no_sentence(
-    context: str, treelm: Treelm, project: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in.txt").write_text("\n \t\n\n")
-    outcome = treelm(
-        "surprisal", project / "run", tmp_path / "in.txt", "--context", context, "-o", tmp_path / "out.tsv"
-    )
-    assert outcome.code == 2
-    assert "in.txt: no sentences" in outcome.err
-    assert not (tmp_path / "out.tsv").exists()

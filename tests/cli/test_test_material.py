@@ -93,15 +93,6 @@ def test_surprisals_of_another_program_give_the_same_result(treelm: Treelm, proj
     assert json.loads(outcome.out)["suites"]["barking"]["accuracy"] == 1.0
 
 
-def test_a_sentence_without_surprisals_is_named(treelm: Treelm, tmp_path: Path) -> None:
-    table = tmp_path / "other.tsv"
-    table.write_text("sentence\tchar_start\tchar_end\tsurprisal_bits\nx\t0\t1\t1.0\n")
-    outcome = treelm("syntaxgym", "--surprisals", table)
-    assert outcome.code == 2
-    assert outcome.err.count("\n") == 1
-    assert "no surprisals for 'The painting that the artist painted deteriorated'" in outcome.err
-
-
 def test_table_for_people(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "barking.json"
     path.write_text(json.dumps(SUITE))

@@ -129,7 +129,10 @@ def test_the_command_line_shows_both_figures_by_name(
         '[training]\nbatches = "stream"\nbatch_size = 2\nmax_steps = 2\n[evaluation]\nsplits = ["dev"]\n'
     )
     train(load_recipe(tmp_path / "r.toml"), tmp_path / "run", on_terminal=False)
-    assert run(["evaluate", str(tmp_path / "run"), "--stream", "beside", "--stream-rows", "1", "--cache-weight", "0.1"]) == 0
+    assert (
+        run(["evaluate", str(tmp_path / "run"), "--stream", "beside", "--stream-rows", "1", "--cache-weight", "0.1"])
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "perplexity per word, with end of sentence " in shown
     assert "perplexity per word, with end of sentence, in a stream of 1 row, cache 0.1/1/500" in shown

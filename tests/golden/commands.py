@@ -122,7 +122,8 @@ def evaluate(record: Record) -> None:
     record.call("split", "evaluate ngram-gum-open --split dev --max-sentences 30 --json")
     record.call("text", "evaluate lstm-gum-open --data text.txt")
     record.call("stream", "evaluate lstm-gum-open --data dev.ptb --stream beside --stream-rows 2 --json")
-    record.call("cache", "evaluate lstm-gum-open --data dev.ptb --stream beside --cache-weight 0.1 --cache-theta 0.3 --json")
+    cache = "--stream beside --cache-weight 0.1 --cache-theta 0.3"
+    record.call("cache", f"evaluate lstm-gum-open --data dev.ptb {cache} --json")
     record.call(
         "protocols", "evaluate on-lstm-open-english --data gold.ptb --protocol wsj10 klein plain binarised --json"
     )

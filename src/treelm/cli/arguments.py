@@ -46,10 +46,10 @@ def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Argu
     options = kind(**values)
     for name, other in getattr(kind, "needs", {}).items():
         if not is_given(options, other):
-            refuse(options, [name], f"without --{other}")
+            refuse(options, [name], f"without --{other.replace('_', '-')}")
     for name, other in getattr(kind, "excludes", {}).items():
         if is_given(options, other):
-            refuse(options, [name], f"with --{other}")
+            refuse(options, [name], f"with --{other.replace('_', '-')}")
     return options
 
 

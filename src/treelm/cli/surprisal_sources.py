@@ -61,7 +61,8 @@ class SourceOptions(WorkerOptions, TableOptions):
         from treelm.inference.surprisal import BITS
         from treelm.models.persistence.shipped import find_run
 
-        names, others = reference_names(self.references, published, usual), list[tuple[str, Callable[[], Surprisals]]]()
+        names = reference_names(self.references, published, usual)
+        others: list[tuple[str, Callable[[], Surprisals]]] = []
         for source in self.runs:
             path, column = _table(source)
             if path.is_file():
