@@ -38,17 +38,14 @@ class ToyStreamLM(StreamLM):
     """h_t = tanh(x_t + W h_{t-1}); the embedding is the decoder."""
 
     system: ClassVar[str] = "toy-stream"
+    config: ToyStreamConfig
 
     def __init__(self, config: ToyStreamConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         self.embedding = nn.Parameter(torch.randn(len(vocabulary) + 1, config.size))
         self.recurrent = nn.Parameter(torch.randn(config.size, config.size))
         self.bias = nn.Parameter(torch.randn(len(vocabulary) + 1))
-
-    @property
-    def config(self) -> ToyStreamConfig:
-        return self._config
 
     @property
     def decoder_weight(self) -> Tensor:

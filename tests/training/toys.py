@@ -36,18 +36,15 @@ class ToyLM(LanguageModel, Parser):
     """p(token | token before it)."""
 
     system: ClassVar[str] = "toy"
+    config: ToyConfig
 
     def __init__(self, *, config: ToyConfig, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         self.embedding = nn.Embedding(len(vocabulary) + 1, config.size)
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(config.size, len(vocabulary) + 1)
         self.poison: str | None = None  # name of a sentence whose loss is not a number
-
-    @property
-    def config(self) -> ToyConfig:
-        return self._config
 
     def losses(self, batch: SentenceBatch) -> Losses:
         end = len(self.vocabulary)

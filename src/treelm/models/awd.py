@@ -68,19 +68,16 @@ class AWDStreamLM(StreamLM, Generic[Config]):
     Subclasses add their layers, whose dropouts are their own, and implement ``init_state`` and ``forward``.
     """
 
+    config: Config
+
     def __init__(self, config: Config, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator; biases of the softmax are 0."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         vocabulary_size = len(vocabulary) + 1
         drawn = torch.empty(vocabulary_size, config.embedding_size).uniform_(-1, 1)
         self.embedding = nn.Parameter(drawn * config.embedding_range)
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
-
-    @property
-    def config(self) -> Config:
-        """Sizes, regularisers and variants."""
-        return self._config
 
     @property
     def decoder_weight(self) -> Tensor:

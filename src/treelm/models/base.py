@@ -54,6 +54,8 @@ class LanguageModel(nn.Module, ABC):
 
     system: ClassVar[str]
     """Its name in recipes and run folders."""
+    config: Any
+    """The frozen dataclass that it was built from; its constructor sets it."""
     benchmark_recipe: ClassVar[str] = ""
     """Packaged recipe of the sizes that ``benchmarks/bench.py`` measures; without one, the defaults of its config."""
     runtime_settings: ClassVar[tuple[str, ...]] = ()
@@ -76,11 +78,6 @@ class LanguageModel(nn.Module, ABC):
         """Capabilities of its class that its config switches off, each with the reason."""
 
     # What a system implements.
-
-    @property
-    @abstractmethod
-    def config(self) -> Any:
-        """The frozen dataclass that this network was built from."""
 
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:

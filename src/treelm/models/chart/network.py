@@ -57,12 +57,13 @@ class ChartParser(LanguageModel, ConfidentParser):
     """
 
     system: ClassVar[str] = "chart"
+    config: ChartConfig
     preferred_batch_size: ClassVar[int] = 4096
 
     def __init__(self, config: ChartConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         alone = [(label,) for label in self.labels] or [(UNLABELLED,)]
         self._chains = [*alone, *(tuple(chain.split()) for chain in config.chains)]
         numbers = {label: number for number, label in enumerate(self.labels)}
@@ -84,11 +85,6 @@ class ChartParser(LanguageModel, ConfidentParser):
         self.tagger = nn.Linear(2 * hidden, len(config.tags)) if config.tags else None
         self.register_buffer("temperature", torch.ones(()))
         self.temperature: Tensor  # scores are divided by it, except in training: see ``calibrate``
-
-    @property
-    def config(self) -> ChartConfig:
-        """The sizes, labels and tags that this network was built from."""
-        return self._config
 
     @property
     def tags(self) -> tuple[str, ...]:

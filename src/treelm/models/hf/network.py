@@ -74,12 +74,13 @@ class CausalLM(LanguageModel, DocumentContext):
     """
 
     system: ClassVar[str] = "hf"
+    config: CausalConfig
     runtime_settings: ClassVar[tuple[str, ...]] = ("context",)
 
     def __init__(self, config: CausalConfig, *, network: nn.Module, vocabulary: CausalVocabulary) -> None:
         """Wrap a network that ``load_parts`` has loaded."""
         super().__init__(vocabulary=vocabulary)
-        self._config = config
+        self.config = config
         self.network: Any = network
         self.tokens = vocabulary
         self.context = config.context
@@ -117,13 +118,8 @@ class CausalLM(LanguageModel, DocumentContext):
         begin, (other, another) = self.tokens.begin, np.flatnonzero(~self.tokens.begins_word)[:2].tolist()
         logits = self.network(torch.tensor([[begin, other], [begin, another]], device=self.device)).logits[:, 0]
         if not torch.allclose(logits[0], logits[1], rtol=1e-5, atol=1e-6):
-            found = f"{self._config.architecture} sees the tokens that it is to predict"
+            found = f"{self.config.architecture} sees the tokens that it is to predict"
             raise InputError(found, where=where, remedy="take a causal language model")
-
-    @property
-    def config(self) -> CausalConfig:
-        """Name, class and length of context."""
-        return self._config
 
     @property
     def scoring_dtype(self) -> torch.dtype:

@@ -90,11 +90,12 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
     """
 
     system: ClassVar[str] = "ngram"
+    config: NGramConfig
 
     def __init__(self, config: NGramConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Allocate memory for the n-grams that the config counts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         base = len(vocabulary) + 2
         sizes = config.num_ngrams or (base, *(0,) * (config.order - 1))
         if sizes[0] != base:
@@ -102,11 +103,6 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         for length, size in enumerate(sizes, start=1):
             self._keep(length, torch.arange(size), torch.zeros(size).double(), torch.zeros(size).double())
         self.log_probs_1: Tensor = self.log_probs_1 - np.log(base - 1)
-
-    @property
-    def config(self) -> NGramConfig:
-        """Order and, once estimated, the numbers of n-grams."""
-        return self._config
 
     def estimate(self, corpus: EncodedCorpus) -> None:
         """Count and smooth. Raises ``InputError`` for data whose counts give no discounts."""
@@ -118,12 +114,12 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         lengths = np.concatenate([np.diff(batch.token_offsets) for batch in batches])
         vocabulary_size = len(self.vocabulary)
         text, place = with_boundaries(tokens, np.concatenate(([0], np.cumsum(lengths))), vocabulary_size)
-        levels = count_ngrams(text, place, vocabulary_size=vocabulary_size, order=self._config.order)
-        found = smooth(levels, vocabulary_size=vocabulary_size, fallback=self._config.fallback_discounts)
-        if self._config.prune_threshold:
-            threshold = self._config.prune_threshold
+        levels = count_ngrams(text, place, vocabulary_size=vocabulary_size, order=self.config.order)
+        found = smooth(levels, vocabulary_size=vocabulary_size, fallback=self.config.fallback_discounts)
+        if self.config.prune_threshold:
+            threshold = self.config.prune_threshold
             found = prune(levels, found, vocabulary_size=vocabulary_size, threshold=threshold)
-        self._config = replace(self._config, num_ngrams=tuple(len(level.keys) for level in found))
+        self.config = replace(self.config, num_ngrams=tuple(len(level.keys) for level in found))
         for length, level in enumerate(found, start=1):
             self._keep(length, *map(torch.from_numpy, (level.keys, level.log_probs, level.log_backoffs)))
 
@@ -140,9 +136,9 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
     def write_arpa(self, path: Path) -> None:
         """Write an ARPA file, which KenLM and others read."""
         levels = []
-        for length in range(1, self._config.order + 1):
+        for length in range(1, self.config.order + 1):
             keys = torch.arange(len(self.log_probs_1)) if length == 1 else self.get_buffer(f"keys_{length}")
-            weights = self.get_buffer(f"log_backoffs_{length}") if length < self._config.order else keys.new_zeros(0)
+            weights = self.get_buffer(f"log_backoffs_{length}") if length < self.config.order else keys.new_zeros(0)
             parts = (keys, self.get_buffer(f"log_probs_{length}"), weights.double())
             numbers, log_probs, log_backoffs = (part.cpu().numpy() for part in parts)
             levels.append((numbers, log_probs, log_backoffs))
@@ -152,7 +148,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         self.register_buffer(f"log_probs_{length}", log_probs)
         if length > 1:  # tokens have their own ids
             self.register_buffer(f"keys_{length}", keys)
-        if length < self._config.order:
+        if length < self.config.order:
             self.register_buffer(f"log_backoffs_{length}", log_backoffs)
 
     # Whole sentences.
@@ -185,7 +181,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         )
         numbers = text
         log_probs = self.log_probs_1[text]
-        for length in range(2, self._config.order + 1):
+        for length in range(2, self.config.order + 1):
             contexts = torch.where(place > 0, numbers.roll(1), -1)
             numbers = self._find(length, contexts, text)
             log_probs = self._choose(length, log_probs, contexts, numbers)
@@ -215,7 +211,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
 
     def _start(self, num_sentences: int) -> NGramState:
         """The state after the begin of a sentence."""
-        contexts = torch.full((num_sentences, max(self._config.order - 1, 1)), -1, device=self.log_probs_1.device)
+        contexts = torch.full((num_sentences, max(self.config.order - 1, 1)), -1, device=self.log_probs_1.device)
         contexts[:, 0] = len(self.vocabulary) + 1
         return NGramState(contexts=contexts, num_read=(0,) * num_sentences)
 
@@ -225,7 +221,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         read = torch.tensor([-1 if one is None else one for one in tokens], device=state.contexts.device)
         contexts = state.contexts.clone()
         contexts[:, 0] = read
-        for length in range(2, self._config.order):
+        for length in range(2, self.config.order):
             contexts[:, length - 1] = self._find(length, state.contexts[:, length - 2], read)
         return NGramState(
             contexts=torch.where(read[:, None] < 0, state.contexts, contexts),
@@ -241,7 +237,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         """(V + 1,) after one sentence's contexts of rising length."""
         base = len(self.vocabulary) + 2
         log_probs = self.log_probs_1[:-1].clone()
-        for length, context in enumerate(contexts[: self._config.order - 1], start=2):
+        for length, context in enumerate(contexts[: self.config.order - 1], start=2):
             if context < 0:
                 continue
             keys = self.get_buffer(f"keys_{length}")

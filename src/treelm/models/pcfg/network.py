@@ -227,6 +227,7 @@ class NeuralPCFG(GrammarLM, capabilities.Grammar):
     """
 
     system: ClassVar[str] = "neural-pcfg"
+    config: NeuralPCFGConfig
     predicts_labels: ClassVar[bool] = False
     runtime_settings: ClassVar[tuple[str, ...]] = ("tree_builder",)
     tree_builders: ClassVar[Mapping[str, str]] = {
@@ -238,16 +239,11 @@ class NeuralPCFG(GrammarLM, capabilities.Grammar):
     def __init__(self, config: NeuralPCFGConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         self.network = GrammarNetwork(config, len(vocabulary))
         self.encoder = LatentEncoder(config, len(vocabulary)) if config.latent_size else None
         if config.latent_size:
             self.register_buffer("draws", torch.randn(config.num_draws, config.latent_size))
-
-    @property
-    def config(self) -> NeuralPCFGConfig:
-        """The sizes that it was built from."""
-        return self._config
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Raise ``InputError`` for a sentence without words: a grammar has no tree for it."""

@@ -36,11 +36,12 @@ class TreebankPCFG(GrammarLM, Counted):
     """
 
     system: ClassVar[str] = "pcfg"
+    config: TreebankPCFGConfig
 
     def __init__(self, config: TreebankPCFGConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Allocate memory for the rules that the config counts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         if config.sizes:
             sizes, history = TreebankSizes(*config.sizes), max(1, config.history)
             num_tags = len(self.tag_names)
@@ -52,11 +53,6 @@ class TreebankPCFG(GrammarLM, Counted):
                 self.register_buffer(name, torch.zeros(shape, dtype=torch.float64 if name in _FLOATS else torch.int64))
         else:
             self._keep(*self._estimate(Counts(), np.zeros((len(self.tag_names), len(vocabulary)))))
-
-    @property
-    def config(self) -> TreebankPCFGConfig:
-        """How it was counted and, once estimated, how many rules there are."""
-        return self._config
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -93,7 +89,7 @@ class TreebankPCFG(GrammarLM, Counted):
             self.register_buffer(name, torch.from_numpy(values))
         lists = (len(arrays[name]) for name in ("mixture_from", "step_from", "ending_from"))
         sizes = TreebankSizes(len(table.constituents), len(table.states), *lists)
-        self._config = replace(self._config, sizes=tuple(sizes))
+        self.config = replace(self.config, sizes=tuple(sizes))
 
     def _tags_of(self, batch: SentenceBatch) -> Ints:
         if batch.tags is None:

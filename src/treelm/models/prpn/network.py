@@ -203,12 +203,13 @@ class PRPN(DistanceParser, LatentTrees):
     """
 
     system: ClassVar[str] = "prpn"
+    config: PRPNConfig
     benchmark_recipe: ClassVar[str] = "prpn-ptb"
 
     def __init__(self, config: PRPNConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         if not config.parsing_network:
             why = "this run has no parsing network (parsing_network = false), so it is a language model without trees"
             self.unavailable[Parser] = why
@@ -221,11 +222,6 @@ class PRPN(DistanceParser, LatentTrees):
         drops = [config.dropout] + [config.layer_dropout] * (config.num_layers - 1)
         self.layers = nn.ModuleList(ReadingLayer(config, *pair) for pair in zip(sizes, drops, strict=True))
         self.predictor = PredictNetwork(config)
-
-    @property
-    def config(self) -> PRPNConfig:
-        """The sizes and the variant that this network was built from."""
-        return self._config
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:

@@ -90,13 +90,14 @@ class Pushdown(GenerativeParser):
     """
 
     system: ClassVar[str] = "pushdown"
+    config: PushdownConfig
     benchmark_recipe: ClassVar[str] = "pushdown-gum-open"
     predicts_labels = False
 
     def __init__(self, config: PushdownConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator, as GPT-2 starts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         size, num_layers = config.size, config.num_layers
         kinds = config.max_distance + 1, config.max_depth + 1
         self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), size))  # (V, D), tied
@@ -112,11 +113,6 @@ class Pushdown(GenerativeParser):
         nn.init.zeros_(self.finish_head.bias)
         for matrix in (self.word_embedding, self.start_embedding, self.finish_head.weight):
             start_normal(matrix)
-
-    @property
-    def config(self) -> PushdownConfig:
-        """The sizes and the bound that this network was built from."""
-        return self._config
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text, and trees that are beyond the bound."""

@@ -44,6 +44,7 @@ class RNNG(GenerativeParser, DocumentReader):
     """
 
     system: ClassVar[str] = "rnng"
+    config: RNNGConfig
     packed: bool | None = None
     """Whether losses are computed in few large calls (``kernels.py``); None: on a GPU, not on a CPU."""
     search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles", "released")
@@ -51,7 +52,7 @@ class RNNG(GenerativeParser, DocumentReader):
     def __init__(self, config: RNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
         """Draw the parameters from torch's global generator. V = len(vocabulary), N = len(labels)."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         embedding_size, hidden_size = config.embedding_size, config.hidden_size
         self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), embedding_size))  # (V, E), tied
         self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
@@ -72,11 +73,6 @@ class RNNG(GenerativeParser, DocumentReader):
         if self.config.composition == "attention":
             return AttentionComposition(self.config.embedding_size, len(self.labels))
         return NoComposition(self.config.embedding_size)
-
-    @property
-    def config(self) -> RNNGConfig:
-        """The sizes and the variant that this network was built from."""
-        return self._config
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text, and trees that are beyond the bounds."""

@@ -183,6 +183,7 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
     """
 
     system: ClassVar[str] = "urnng"
+    config: UnsupervisedRNNGConfig
     search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles")  # "released" knows no binary trees
     predicts_labels: ClassVar[bool] = False
     own_metric_names: ClassVar[tuple[str, ...]] = (_F1, _BOUND)
@@ -192,12 +193,6 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
         super().__init__(config, vocabulary=vocabulary, labels=(LABEL,))
         self.inference = InferenceNetwork(len(vocabulary), config)
         self._kl_weight, self._infers = 1.0, True
-
-    @property
-    def config(self) -> UnsupervisedRNNGConfig:
-        """The sizes and the objective that both networks were built from."""
-        assert isinstance(self._config, UnsupervisedRNNGConfig)
-        return self._config
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse sentences beyond the bounds, and text where trees are needed."""

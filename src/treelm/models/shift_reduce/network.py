@@ -93,13 +93,14 @@ class ShiftReduce(LanguageModel, Parser):
     """
 
     system: ClassVar[str] = "shift-reduce"
+    config: ShiftReduceConfig
     predicts_labels: ClassVar[bool] = False
     lm_flag: ClassVar[str] = "language_model"
 
     def __init__(self, config: ShiftReduceConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. The trees have no labels: ``labels`` is kept."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         size, vocabulary_size = config.size, len(vocabulary) + 1
         self.embedding = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1))  # tied with the output
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size)) if config.language_model else None
@@ -109,11 +110,6 @@ class ShiftReduce(LanguageModel, Parser):
         self.action_hidden = nn.Linear(2 * size, size)
         self.action_score = nn.Linear(size, 1)
         self._exact: ExactCopy[ShiftReduce] = ExactCopy()
-
-    @property
-    def config(self) -> ShiftReduceConfig:
-        """The sizes and the variant that this network was built from."""
-        return self._config
 
     @property
     def boundary(self) -> int:

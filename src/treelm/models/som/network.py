@@ -242,6 +242,7 @@ class SOM(DocumentReader, Parser):
     """
 
     system: ClassVar[str] = "som"
+    config: SOMConfig
     predicts_labels: ClassVar[bool] = False
     lm_flag: ClassVar[str] = "word_loss"  # without it the output layer was never trained
     own_metric_names: ClassVar[tuple[str, ...]] = (
@@ -255,7 +256,7 @@ class SOM(DocumentReader, Parser):
     def __init__(self, config: SOMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. The trees of a SOM have no labels: ``labels`` is kept."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         size, vocabulary_size = config.size, len(vocabulary) + 1
         segments = (config.semantic_size, config.syntactic_size) if config.syntactic_size else (size,)
         self.embedding = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1))  # tied with the output
@@ -268,11 +269,6 @@ class SOM(DocumentReader, Parser):
         self.dropout = nn.Dropout(config.dropout)
         self.read_documents(config, size, dropout=config.dropout)
         self._exact: ExactCopy[Self] = ExactCopy()
-
-    @property
-    def config(self) -> SOMConfig:
-        """The sizes and the variant that this network was built from."""
-        return self._config
 
     @property
     def token_vectors(self) -> Tensor:

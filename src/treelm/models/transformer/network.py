@@ -66,6 +66,7 @@ class Transformer(StreamLM, Parser):
     """
 
     system: ClassVar[str] = "transformer"
+    config: TransformerConfig
     benchmark_recipe: ClassVar[str] = "transformer-gum-open"
     inference_overrides: ClassVar[tuple[str, ...]] = ("memory_length", "sink_tokens")
     predicts_labels: ClassVar[bool] = False
@@ -73,7 +74,7 @@ class Transformer(StreamLM, Parser):
     def __init__(self, config: TransformerConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator, as GPT-2 starts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         if config.auxiliary != "treereg":
             self.unavailable[Parser] = "transformer is a language model without trees"
         self.embedding = nn.Parameter(torch.empty(len(vocabulary) + 1, config.size))
@@ -92,11 +93,6 @@ class Transformer(StreamLM, Parser):
         )
         self.norm = nn.LayerNorm(config.size)
         self._check_memory(1)
-
-    @property
-    def config(self) -> TransformerConfig:
-        """The sizes and the kind of positions that this network was built from."""
-        return self._config
 
     @property
     def decoder_weight(self) -> Tensor:

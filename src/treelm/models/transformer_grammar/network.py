@@ -127,12 +127,13 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
     """
 
     system: ClassVar[str] = "transformer-grammar"
+    config: TransformerGrammarConfig
     benchmark_recipe: ClassVar[str] = "tg-gum-open"
 
     def __init__(self, config: TransformerGrammarConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
         """Draw the parameters from torch's global generator, as GPT-2 starts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        self.config = config
         size, num_layers = config.size, config.num_layers
         self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), size))  # (V, D), tied
         self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
@@ -154,11 +155,6 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         for matrix in (self.word_embedding, *self._marks, self.action_head.weight):
             start_normal(matrix)
         self.read_documents(config, size, dropout=config.dropout)
-
-    @property
-    def config(self) -> TransformerGrammarConfig:
-        """The sizes and the variant that this network was built from."""
-        return self._config
 
     @property
     def token_vectors(self) -> Tensor:
