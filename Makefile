@@ -91,7 +91,7 @@ try-wheel: install
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 system-packages:
 	$(SUDO) apt-get update
-	$(SUDO) apt-get install --yes --no-install-recommends r-base-core r-cran-lme4 r-cran-mgcv r-cran-reticulate
+	$(SUDO) apt-get install --yes --no-install-recommends r-base-core r-cran-lme4 r-cran-reticulate
 	command -v chromium chromium-browser google-chrome chrome || $(SUDO) apt-get install --yes --no-install-recommends chromium
 
 install: $(INSTALLED)

@@ -185,7 +185,7 @@ def gardenpath(record: Record) -> None:
 
 def reading(record: Record) -> None:
     """Prediction of the reading times of a table."""
-    record.call("json", f"reading ngram-gum-open {TIMES} --json --export out")
+    record.call("json", f"reading ngram-gum-open {TIMES} --json --export words.csv")
     record.call("table", f"reading ngram-gum-open lstm-gum-open {TIMES} --over ngram-gum-open")
     record.call("lags", f"reading lstm-gum-open {TIMES} --lags 1 --context document --lag-within document --wide")
     record.call("bits", f"surprisal ngram-gum-open times.csv --layout table {OF_TABLE} --output bits.tsv", files=False)

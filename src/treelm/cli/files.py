@@ -77,9 +77,13 @@ def write_items(path: str, tables: Mapping[str, pd.DataFrame]) -> None:
     if path:
         import pandas as pd
 
-        table = pd.concat(tables, names=["model"]).reset_index("model")
-        with open_table(path, list(table)) as write:
-            write(table)
+        write_table(path, pd.concat(tables, names=["model"]).reset_index("model"))
+
+
+def write_table(path: str, table: pd.DataFrame) -> None:
+    """Write a data frame into a file, in the form that its name tells."""
+    with open_table(path, list(table)) as write:
+        write(table)
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import refuse
-from treelm.cli.files import print_json
+from treelm.cli.files import check_items, print_json, write_table
 from treelm.cli.surprisal_sources import Context, SourceOptions
 from treelm.errors import InputError, nearest
 from treelm.evaluation.human.columns import TableColumns
@@ -53,7 +53,7 @@ class Arguments(TableColumns, SourceOptions):
     over: tuple[str, ...] = ()
     """Models to add every other one to, and the reverse: what one has that the other lacks."""
     export: str = ""
-    """Folder to write: the table of the regression, and scripts for R's lme4 and mgcv."""
+    """Table of the regression to write, for mixed models and others elsewhere: .csv, .tsv, .parquet or .xlsx."""
 
 
 def main(options: Arguments) -> int:
@@ -61,15 +61,13 @@ def main(options: Arguments) -> int:
     from treelm.configs import to_plain
     from treelm.evaluation.human import ucl
     from treelm.evaluation.human.babylm import reading_score
-    from treelm.evaluation.human.export import FILES, check_folder, export
     from treelm.evaluation.human.reading import Design, Regression, check_names, measure_reading
     from treelm.evaluation.human.regression import require_library
     from treelm.figures.human_tables import reading_tables
     from treelm.figures.tables import print_table
 
     require_library()
-    if options.export:
-        check_folder(Path(options.export))
+    check_items(options.export, [options.corpus, *options.table_files()])
     corpus = _load(options)
     for line in corpus.notes:
         log(f"{corpus.name}: {line}")
@@ -97,8 +95,8 @@ def main(options: Arguments) -> int:
         log(f"{corpus.name}: {lost}")
     scores = [reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
     if options.export:
-        export(Regression(corpus, design, models), Path(options.export))
-        log(f"wrote {', '.join(FILES)} into {options.export}")
+        write_table(options.export, Regression(corpus, design, models).to_frame())
+        log(f"wrote {options.export}")
     if options.json:
         print_json({**to_plain(result), "babylm": [to_plain(score) for score in scores]})
     else:

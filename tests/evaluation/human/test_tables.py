@@ -1,8 +1,6 @@
 """Users' own tables of reading times, and surprisals of other programs."""
 
-import csv
 import math
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +8,9 @@ import pytest
 
 from tests.evaluation.human.worlds import made_up, surprisals
 from tests.evaluation.toys import ToyLM
-from tests.programs import r_has
 from treelm.errors import InputError
 from treelm.evaluation.human import reading_tables
 from treelm.evaluation.human.columns import TableColumns
-from treelm.evaluation.human.export import export, r_names
 from treelm.evaluation.human.material import read_surprisals, score_material
 from treelm.evaluation.human.reading import Design, Regression
 from treelm.inference.loading import load
@@ -233,74 +229,17 @@ def test_a_model_scores_a_material_word_by_word_in_its_order(tmp_path: Path) -> 
     assert found.bits == pytest.approx([float(value) for value in expected])
 
 
-def test_export_files(tmp_path: Path) -> None:
+def test_the_table_of_a_regression_has_what_is_compared() -> None:
     corpus = made_up()
     bits = corpus.published["true"].bits.copy()
     bits[5] = np.nan
     world = Regression(corpus, Design(), [surprisals("5-gram", bits), corpus.published["noise"]])
-    folder = tmp_path / "out"
-    export(world, folder)
-    with (folder / "words.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == len(world.times) == int(world.kept.sum())
-    assert float(rows[0]["time"]) == pytest.approx(world.times[0], rel=1e-5)
-    assert float(rows[3]["x5_gram_1"]) == pytest.approx(world.bits("5-gram")[3, 1], rel=1e-5)
-    for name in ("lme4.R", "mgcv.R"):
-        script = (folder / name).read_text()
-        assert '"5-gram" = c("x5_gram_0", "x5_gram_1")' in script
-        assert '"length_0", "length_1", "position_"' in script  # position is a key
-        assert 'keys <- c("story", "position")' in script or name == "mgcv.R"
-        assert "@" not in script
-    with pytest.raises(InputError, match=r"words\.csv is there already"):
-        export(world, folder)
-
-
-@pytest.mark.parametrize("readers", [False, True])
-def test_the_scripts_run_in_r_and_find_what_is_there(tmp_path: Path, readers: bool) -> None:
-    if not r_has("lme4", "mgcv"):
-        pytest.skip("needs R with lme4 and mgcv")
-    corpus = made_up(curve=0.3)
-    export(Regression(corpus, Design(), [corpus.published["true"], corpus.published["noise"]]), tmp_path)
-    if readers:
-        rows = ["story,position,participant,time"]
-        for place, key in enumerate(corpus.keys):
-            rows += [f"{','.join(key)},{one},{corpus.responses['rt'][place] + 9 * one}" for one in range(3)]
-        (tmp_path / "participants.csv").write_text("\n".join(rows) + "\n")
-    out = {}
-    for name in ("lme4.R", "mgcv.R"):
-        command = ["Rscript", name]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
-        assert done.returncode == 0, done.stderr
-        out[name] = done.stdout.partition("\nnoise\n")
-    slope = next(line for line in out["lme4.R"][0].splitlines() if line.startswith("true_1 "))
-    assert float(slope.split()[1]) == pytest.approx(2.0, abs=0.3)
-    assert ("(1 | participant)" in out["lme4.R"][0]) is readers
-    p = {
-        row[0]: float(row[-1])
-        for row in map(str.split, "".join(out["mgcv.R"]).splitlines())
-        if row[:1] and row[0][:2] == "s("
-    }
-    assert p["s(true_0)"] < 1e-9  # bits squared are no straight line
-    assert min(value for name, value in p.items() if name != "s(true_0)") > 0.01
-
-
-def test_r_names_are_legal_and_unique() -> None:
-    assert r_names(["gpt2-xl", "gpt2_xl", "5-gram", "a b", "a b"]) == ["gpt2_xl", "gpt2_xl_", "x5_gram", "a_b", "a_b_"]
-
-
-def test_no_two_columns_of_an_export_have_one_name(tmp_path: Path) -> None:
-    rows = "".join(
-        f"{place // 10},{place % 7}{'abc' * (place % 5)},{300 + place * 7 % 50},{place % 11},{place * 3 % 13}\n"
-        for place in range(300)
-    )
-    table = write(tmp_path / "times.csv", f"sentence_id,word,rt,time,bits\n{rows}")
-    columns = TableColumns(predictor_columns=("bits",), control_columns=("time",), surprisal_columns=("bits",))
-    corpus = reading_tables.load(table, columns)
-    export(Regression(corpus, Design(), [corpus.published["bits"]]), tmp_path / "out")
-    head = (tmp_path / "out" / "words.csv").read_text().partition("\n")[0].split(",")
-    assert len(set(head)) == len(head)
-    assert head[:8] == ["document", "sentence", "place", "word", "fold", "class", "time", "bits_0"]
-    assert "time_" in (tmp_path / "out" / "lme4.R").read_text()
+    table = world.to_frame()
+    assert len(table) == len(world.times) == int(world.kept.sum())
+    head = ["story", "position", "word", "sentence", "fold", "class", "time", "length_0", "length_1", "position"]
+    assert list(table) == [*head, "5-gram_0", "5-gram_1", "noise_0", "noise_1"]
+    np.testing.assert_array_equal(table["time"], world.times)
+    np.testing.assert_array_equal(table[["5-gram_0", "5-gram_1"]], world.bits("5-gram"))
 
 
 def test_keys_and_words_of_a_table_have_to_agree(tmp_path: Path) -> None:

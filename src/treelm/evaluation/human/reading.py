@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from treelm.evaluation.human.regression import (
     slopes,
     splines,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +195,22 @@ class Regression:
         """The surprisals of a model, (words, lags)."""
         found: Floats = self.lagged_bits[name][self.kept]
         return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each word that is compared: keys, what it is, its time, predictors and surprisals at all lags.
+
+        ``NAME_1`` is that of the word before.
+        """
+        import pandas as pd
+
+        corpus = self.corpus
+        about = {"word": corpus.words, "sentence": corpus.sentences, "fold": corpus.folds, "class": corpus.classes}
+        about = {name: values for name, values in about.items() if name not in corpus.key_names and values}
+        bits = [(f"{name}_{lag}", own) for name, found in self.lagged_bits.items() for lag, own in enumerate(found.T)]
+        columns: list[tuple[str, Any]] = [*zip(corpus.key_names, zip(*corpus.keys, strict=True), strict=True)]
+        columns += [*about.items(), ("time", corpus.responses[self.response]), *self.columns.items(), *bits]
+        table = pd.DataFrame({number: list(values) for number, (_, values) in enumerate(columns)})[self.kept]
+        return table.set_axis([name for name, _ in columns], axis=1)
 
     def likelihood(self, *more: Floats, curved: Floats | None = None) -> Floats:
         """Held-out log likelihood of every word by the baseline, what is added to it, and splines of ``curved``."""
