@@ -10,7 +10,7 @@ from tests.models.prpn.worlds import prpn
 from treelm.cli import run
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.evaluation.audit_training import audit_training, training_log_probs
+from treelm.evaluation.audit import audit_training, training_log_probs
 from treelm.models.persistence.storage import save_model
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN

@@ -81,8 +81,6 @@ def test_a_broken_first_line_leaves_the_others_too(tmp_path: Path) -> None:
     first, *others = read_bracketings(file)
     assert first.problem == "1 brackets are not closed"
     assert [one.words for one in others] == [("b",), (), ("c",), ("d",)]
-    with pytest.raises(InputError, match="1 brackets of this tree are not closed"):
-        read_bracketings(file, layout="free")
     file.write_text("(S\n(NP (NN a))\n(VP (VB b))\n)\n(S\n(NP (NN c))\n(VP (VB d))\n")  # trees over several lines
     with pytest.raises(InputError, match="1 brackets of this tree are not closed"):
         read_bracketings(file)

@@ -44,7 +44,7 @@ class Arguments(InputOptions):
 def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.corpora.catalog import corpus_entry
-    from treelm.evaluation import audit, audit_training
+    from treelm.evaluation.audit import NUM_CHECKS, NUM_TRAINING_CHECKS, audit, audit_training
     from treelm.inference.loading import load
 
     check_positive(num_sentences=options.num_sentences)
@@ -55,13 +55,13 @@ def main(options: Arguments) -> int:
     if num_longer and options.file:
         log(f"cut after {MOST_WORDS} words: {num_longer} of {len(read)} sentences")
     sentences = [words[:MOST_WORDS] for words in read]
-    number = audit_training.NUM_CHECKS if options.training_mode else audit.NUM_CHECKS
+    number = NUM_TRAINING_CHECKS if options.training_mode else NUM_CHECKS
     with progress_bar(f"auditing {options.run}", number, unit="checks") as advance:
         if options.training_mode:
-            report = audit_training.audit_training(lm, sentences, seed=options.seed, on_check=advance)
+            report = audit_training(lm, sentences, seed=options.seed, on_check=advance)
         else:
             mass = lm.probability_mass if isinstance(lm, Enumerable) else None
-            report = audit.audit(lm, sentences, seed=options.seed, enumerate_all=mass, on_check=advance)
+            report = audit(lm, sentences, seed=options.seed, enumerate_all=mass, on_check=advance)
     if options.json:
         print_json(report.to_json())
     else:

@@ -1,7 +1,14 @@
-"""Audit of a language model: checks of the contract that everything measured of it stands on."""
+"""Audit of a language model: checks of the contract that everything measured of it stands on.
+
+``audit_training`` asks the same of the training loss: a network that is causal in evaluation need not be in training.
+Batch normalisation takes its statistics over all steps and rows of a batch, so that what is learnt at one place depends
+on later words and on other sentences. Scores are not affected, but the training loss is not a negative log likelihood
+then.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -12,18 +19,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.inference.surprisal import CONVERGED
 from treelm.io.json import finite
-from treelm.models.base import IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
+from treelm.models.base import LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.capabilities import Searching
-from treelm.models.layers.dropout import evaluating
+from treelm.models.layers.dropout import dropout_off, evaluating
+from treelm.models.layers.precision import DECIMALS
 from treelm.models.scores import NoLogProbability
+from treelm.models.streams import StreamLM
 
 Sentences = Sequence[Sequence[str]]
-Outcome = Literal["passed", "failed", "skipped"]
-NUM_CHECKS = 6
-"""Checks of ``audit``; the last one, of a search, is in no report of a model that scores without one."""
+FloatArray = NDArray[np.float64]
+Change = tuple[float, str]
+"""A deviation, never negative, infinite when it is not a number, and where it was seen."""
+Found = tuple[list[Change] | str, str]
+"""What a check has seen, or why it is skipped (no changes at all: it is in no report), and what it means for users."""
+NUM_CHECKS, NUM_TRAINING_CHECKS = 6, 2
+"""Checks of ``audit``, the last one of a search and in no report of a model that scores without one; and of
+``audit_training``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +46,7 @@ class Check:
     """A check: the largest deviation that was seen, what was allowed, and what it means for users."""
 
     name: str
-    outcome: Outcome
+    outcome: Literal["passed", "failed", "skipped"]
     figure: float | None  # None when skipped
     tolerance: float
     unit: str
@@ -106,8 +121,7 @@ def audit(
 
     Raises ``InputError`` without sentences or with an empty one.
     """
-    if not sentences or not all(sentences):
-        raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
+    _require_words(sentences)
     allowed = tolerances or Tolerances.of(model)
     finders: list[tuple[str, float, str, Callable[[], Found]]] = [
         ("causality", allowed.causality_nats, "nats", lambda: _causality(model, sentences, seed, num_cuts)),
@@ -123,22 +137,27 @@ def audit(
             try:
                 changes, explanation = find()
             except NoLogProbability as error:  # the audit has to say so, and to go on
-                changes = [] if name == "search" else [Change(math.inf, error.found)]
+                changes = [] if name == "search" else [(math.inf, error.found)]
                 explanation = "such a model predicts nothing"
             if changes:
-                checks.append(make_check(name, changes, tolerance, unit, explanation))
+                checks.append(_check(name, changes, tolerance, unit, explanation))
             on_check()
     return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=tuple(checks))
 
 
-def make_check(name: str, changes: Sequence[Change] | str, tolerance: float, unit: str, explanation: str) -> Check:
+def _require_words(sentences: Sentences) -> None:
+    if not sentences or not all(sentences):
+        raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
+
+
+def _check(name: str, changes: Sequence[Change] | str, tolerance: float, unit: str, explanation: str) -> Check:
     """Make the check whose outcome the largest change decides, or one that is skipped for a reason."""
-    if isinstance(changes, str):
-        figure, finding = None, changes
-    else:
-        largest = max(changes, key=lambda change: change.size)
-        figure, finding = largest.size, f"largest of {len(changes)}: {largest.where}"
-    outcome: Outcome = "skipped" if figure is None else "passed" if figure <= tolerance else "failed"
+    outcome: Literal["passed", "failed", "skipped"] = "skipped"
+    figure, finding = None, str(changes)
+    if not isinstance(changes, str):
+        figure, where = max(changes, key=lambda change: change[0])
+        finding = f"largest of {len(changes)}: {where}"
+        outcome = "passed" if figure <= tolerance else "failed"
     return Check(
         name=name,
         outcome=outcome,
@@ -150,21 +169,12 @@ def make_check(name: str, changes: Sequence[Change] | str, tolerance: float, uni
     )
 
 
-@dataclass(frozen=True)
-class Change:
-    """A deviation, never negative, infinite when it is not a number, and where it was seen."""
-
-    size: float
-    where: str
-
-    def __post_init__(self) -> None:
-        """Treat NaN as an infinite deviation, so that it is the largest and fails."""
-        if math.isnan(self.size):
-            object.__setattr__(self, "size", math.inf)
-
-
-Found = tuple[list[Change] | str, str]
-"""What a check has seen, or why it is skipped (no changes at all: it is in no report), and what it means for users."""
+def _distances(first: FloatArray | float, second: FloatArray | float) -> FloatArray:
+    """Absolute differences, (n,); equal infinities are no difference, and NaN is infinitely far."""
+    one, other = np.atleast_1d(first), np.atleast_1d(second)
+    with np.errstate(invalid="ignore"):
+        sizes = np.where(one == other, 0.0, np.abs(one - other))
+    return np.where(np.isnan(sizes), math.inf, sizes)
 
 
 def _causality(model: LanguageModel, sentences: Sentences, seed: int, num_cuts: int) -> Found:
@@ -174,13 +184,16 @@ def _causality(model: LanguageModel, sentences: Sentences, seed: int, num_cuts: 
     changes = []
     for number, words in enumerate(sentences, start=1):
         original = model.score([words])[0]
-        cuts = sorted(generator.sample(range(1, len(words) + 1), min(num_cuts, len(words))))
-        for cut in cuts:
+        for cut in _cuts(words, generator, num_cuts):
             for suffix in _other_suffixes(words[cut:], pool, generator):
                 changed = model.score([[*words[:cut], *suffix]])[0]
                 label = f"sentence {number} with {' '.join(suffix)!r} after word {cut}"
-                changes.append(compare_prefix(original, changed, num_words=cut, label=label))
+                changes.append(_compare_scores(original, changed, num_words=cut, label=label))
     return changes, "a probability that depends on later words is not a prediction, and surprisals from it mean nothing"
+
+
+def _cuts(words: Sequence[str], generator: random.Random, num_cuts: int) -> list[int]:
+    return sorted(generator.sample(range(1, len(words) + 1), min(num_cuts, len(words))))
 
 
 def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: random.Random) -> list[list[str]]:
@@ -188,6 +201,20 @@ def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: rando
     others = [generator.choice([other for other in pool if other != word] or [word + "x"]) for word in suffix]
     longer = [generator.choice(pool) for _ in range(len(suffix) + generator.randint(1, 3))]
     return [others, longer] if others else [longer]
+
+
+def _compare_scores(one: SentenceScore, other: SentenceScore, *, num_words: int | None, label: str) -> Change:
+    """Largest difference over the tokens of the first ``num_words`` words, or over everything and the end (None)."""
+    first, second = (
+        score.log_probs if num_words is None else score.log_probs[:-1][score.word_of_token < num_words]
+        for score in (one, other)
+    )
+    if first.shape != second.shape:
+        return math.inf, f"{len(second)} tokens instead of {len(first)} in {label}"
+    sizes = _distances(first, second)
+    index = int(sizes.argmax())
+    word = f"word {one.word_of_token[index] + 1}" if index < len(one.word_of_token) else "the end"
+    return float(sizes[index]), f"{word} of {label}"
 
 
 def _normalisation(model: LanguageModel, sentences: Sentences) -> Found:
@@ -202,8 +229,8 @@ def _normalisation(model: LanguageModel, sentences: Sentences) -> Found:
         for position in range(len(words) + 1):
             mass = float(model.next_word_log_probs(state).double().exp().sum(dim=-1)[0])
             smallest = min(smallest, mass)
-            deviation = max(mass - 1, 0.0) if pruned and mass == mass else abs(mass - 1)
-            changes.append(Change(deviation, f"the sum is {mass:.6g} after word {position} of sentence {number}"))
+            deviation = max(mass - 1, 0.0) if pruned and mass == mass else float(_distances(mass, 1.0)[0])
+            changes.append((deviation, f"the sum is {mass:.6g} after word {position} of sentence {number}"))
             state = model.extend(state, [words[position]]) if position < len(words) else state
     explanation = "probabilities that do not sum to 1 make perplexities incomparable with other models'"
     if pruned:
@@ -219,7 +246,7 @@ def _enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None) -> 
         return "this model offers no enumeration (only tiny vocabularies can)", explanation
     pairs = f"{mass.num_pairs} pairs ({mass.description})"
     finding = f"{pairs} have {mass.finished:.9g}, unfinished ones {mass.unfinished:.9g}"
-    return [Change(abs(mass.finished + mass.unfinished - 1), finding)], explanation
+    return [(float(_distances(mass.finished + mass.unfinished, 1.0)[0]), finding)], explanation
 
 
 def _batch_invariance(model: LanguageModel, sentences: Sentences, seed: int) -> Found:
@@ -234,7 +261,7 @@ def _batch_invariance(model: LanguageModel, sentences: Sentences, seed: int) -> 
     for batch in (order, shuffled, shuffled[: (len(order) + 1) // 2]):
         for index, score in zip(batch, model.score([sentences[i] for i in batch]), strict=True):
             label = f"sentence {index + 1} in a batch of {len(batch)}"
-            changes.append(compare_prefix(alone[index], score, num_words=None, label=label))
+            changes.append(_compare_scores(alone[index], score, num_words=None, label=label))
     return changes, explanation
 
 
@@ -246,7 +273,14 @@ def _incremental(model: LanguageModel, sentences: Sentences) -> Found:
     """
     changes = []
     for number, (words, score) in enumerate(zip(sentences, model.score(sentences), strict=True), start=1):
-        changes += word_changes(model, words, score, f"sentence {number}")
+        state = model.start()
+        for position, word in enumerate(words):
+            whole = score.log_probs[:-1][score.word_of_token == position].sum()
+            state, found = model.extend_scored(state, [word])
+            changes.append((float(_distances(whole, found[0])[0]), f"word {position + 1} of sentence {number}"))
+        if not isinstance(model, Searching):
+            end = float(model.next_word_log_probs(state)[0, len(model.vocabulary)])
+            changes.append((float(_distances(score.log_probs[-1], end)[0]), f"the end of sentence {number}"))
     return (
         changes,
         "generation and streaming use the model word by word; its reported figures come from whole sentences",
@@ -256,8 +290,8 @@ def _incremental(model: LanguageModel, sentences: Sentences) -> Found:
 def _search(model: LanguageModel, sentences: Sentences) -> Found:
     """How far ``score`` and ``next_word_log_probs`` of a search that prunes differ, and how many words converged.
 
-    Both are lower bounds of the same probability by different searches, so no difference fails. Other systems
-    have no such check: ``_incremental`` holds them to equality.
+    Compared are the first token of each word, and the end. Both are lower bounds of the same probability by different
+    searches, so no difference fails. Other systems have no such check: ``_incremental`` holds them to equality.
     """
     scores = model.score(sentences)
     explanation = "a search that looks at the next word and one that does not find different parts of its probability"
@@ -265,65 +299,88 @@ def _search(model: LanguageModel, sentences: Sentences) -> Found:
         return [], explanation
     changes = []
     for number, (words, score) in enumerate(zip(sentences, scores, strict=True), start=1):
-        changes += next_token_changes(model, words, score, f"sentence {number}")
+        state = model.start()
+        for position in range(len(words) + 1):
+            token, where = len(model.vocabulary), "the end"
+            if position < len(words):
+                encoded = model.vocabulary.encode([words[position]], sentence_initial=position == 0)
+                token, where = int(encoded.ids[0]), f"word {position + 1}"
+            whole = score.log_probs[int(np.searchsorted(score.word_of_token, position))]
+            found = float(model.next_word_log_probs(state)[0, token])
+            changes.append((float(_distances(whole, found)[0]) / math.log(2), f"{where} of sentence {number}"))
+            state = model.extend(state, [words[position]]) if position < len(words) else state
     flags = [flag for score in scores for flag in score.columns.get(CONVERGED, ()) if not math.isnan(flag)]
     if flags:
         explanation += f"; {flags.count(0.0)} of {len(flags)} words have not converged"
-    return [Change(change.size / math.log(2), change.where) for change in changes], explanation
+    return changes, explanation
 
 
-def compare_prefix(one: SentenceScore, other: SentenceScore, *, num_words: int | None, label: str) -> Change:
-    """Largest difference over the tokens of the first ``num_words`` words, or over everything and the end (None)."""
-    if num_words is None:
-        first, second = one.log_probs, other.log_probs
-    else:
-        first = one.log_probs[:-1][one.word_of_token < num_words]
-        second = other.log_probs[:-1][other.word_of_token < num_words]
-    if first.shape != second.shape:
-        return Change(math.inf, f"{len(second)} tokens instead of {len(first)} in {label}")
-    sizes = _distances(first, second)
-    index = int(sizes.argmax())
-    word = f"word {one.word_of_token[index] + 1}" if index < len(one.word_of_token) else "the end"
-    return Change(float(sizes[index]), f"{word} of {label}")
+def audit_training(
+    model: LanguageModel,
+    sentences: Sentences,
+    *,
+    seed: int = 1,
+    num_cuts: int = 3,
+    on_check: Callable[[], None] = lambda: None,
+) -> AuditReport:
+    """Check that log p in training mode, without dropout, depends on earlier words of the same sentence only.
+
+    All sentences are read in one batch, in float64; words after a cut, or other sentences, are replaced by as many
+    others. The model itself is not changed. ``on_check`` is called after each of the ``NUM_TRAINING_CHECKS``. Raises
+    ``InputError`` without words, for words that are all the same to the model, and for systems other than streams.
+    """
+    if not isinstance(model, StreamLM):
+        found = f"the training loss of {model.system} cannot be audited"
+        raise InputError(found, remedy="audit it in evaluation mode, or take a system that reads streams, such as prpn")
+    _require_words(sentences)
+    pool = {_tokens(model, word): word for word in sorted({word for words in sentences for word in words})}
+    if len(pool) < 2:
+        raise InputError("all words look the same to this model", remedy="audit with words that are in its vocabulary")
+    generator = random.Random(seed)
+    original = training_log_probs(model, sentences)
+
+    def others(words: Sequence[str]) -> list[str]:
+        spelled = [_tokens(model, word) for word in words]
+        return [generator.choice([other for tokens, other in pool.items() if tokens != own]) for own in spelled]
+
+    def change(row: int, changed: Sentences, num_tokens: int | None, where: str) -> Change:
+        one, other = (found[row][:num_tokens] for found in (original, training_log_probs(model, changed)))
+        return float(_distances(one, other).max(initial=0.0)), f"sentence {row + 1} {where}"
+
+    later, batch = [], []
+    for row, words in enumerate(sentences):
+        for cut in _cuts(words, generator, num_cuts):
+            changed = [*sentences[:row], [*words[:cut], *others(words[cut:])], *sentences[row + 1 :]]
+            num_tokens = len(encode_words([words[:cut]], model.vocabulary).tokens)
+            later.append(change(row, changed, num_tokens, f"with other words after word {cut}"))
+    on_check()
+    for row, words in enumerate(sentences):
+        changed = [words if number == row else others(one) for number, one in enumerate(sentences)]
+        batch.append(change(row, changed, None, "among other sentences"))
+    on_check()
+    explanation = (
+        "a training loss that sees later words or other sentences is not a negative log likelihood; scores, which are "
+        "computed in evaluation mode, are not concerned (treelm audit without --training-mode)"
+    )
+    checks = (
+        _check(f"{name} of the training loss", changes, 0.0, "nats", explanation)
+        for name, changes in (("causality", later), ("batch invariance", batch))
+    )
+    return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=tuple(checks))
 
 
-def _distances(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Absolute differences; equal infinities are no difference, and NaN is infinitely far."""
-    with np.errstate(invalid="ignore"):
-        sizes = np.where(first == second, 0.0, np.abs(first - second))
-    return np.where(np.isnan(sizes), math.inf, sizes)
+def _tokens(model: StreamLM, word: str) -> tuple[int, ...]:
+    return tuple(model.vocabulary.encode([word]).ids.tolist())
 
 
-def word_changes(model: LanguageModel, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
-    """Differences of each word's log probability as ``extend_scored`` gives it, and without a search of the end."""
-    state = model.start()
-    changes = []
-    for position, word in enumerate(words):
-        whole = score.log_probs[:-1][score.word_of_token == position].sum()
-        state, found = model.extend_scored(state, [word])
-        changes.append(_change(whole, found[0], f"word {position + 1} of {label}"))
-    if not isinstance(model, Searching):
-        changes.append(_at(model, state, len(model.vocabulary), score.log_probs[-1], f"the end of {label}"))
-    return changes
-
-
-def next_token_changes(model: LanguageModel, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
-    """Differences of the log probability of each word's first token, and of the end."""
-    state = model.start()
-    changes = []
-    for position, word in enumerate(words):
-        token = int(model.vocabulary.encode([word], sentence_initial=position == 0).ids[0])
-        whole = score.log_probs[int(np.searchsorted(score.word_of_token, position))]
-        changes.append(_at(model, state, token, whole, f"word {position + 1} of {label}"))
-        state = model.extend(state, [word])
-    changes.append(_at(model, state, len(model.vocabulary), score.log_probs[-1], f"the end of {label}"))
-    return changes
-
-
-def _at(model: LanguageModel, state: IncrementalState, token: int, whole: np.float64, where: str) -> Change:
-    return _change(whole, float(model.next_word_log_probs(state)[0, token]), where)
-
-
-def _change(whole: float, found: float, where: str) -> Change:
-    (size,) = _distances(np.array([whole]), np.array([found]))
-    return Change(float(size), where)
+@torch.no_grad()
+def training_log_probs(model: StreamLM, sentences: Sentences) -> list[FloatArray]:
+    """log p of every token and end, in nats, by a float64 copy of the network in training mode without dropout."""
+    network = copy.deepcopy(model.exact()).train()
+    batch = encode_words(sentences, model.vocabulary)
+    inputs, targets, mask = network.pad(batch)
+    with dropout_off(network):
+        outputs = network.forward(inputs, network.init_state(len(sentences)), mask=None if mask.all() else mask).outputs
+    log_probs = network.target_log_probs(outputs, targets).cpu().numpy().round(DECIMALS)
+    lengths = np.diff(batch.token_offsets)
+    return [log_probs[: length + 1, row] for row, length in enumerate(lengths.tolist())]

@@ -8,9 +8,6 @@ from functools import cached_property
 from itertools import accumulate, compress
 from typing import Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters
 from treelm.trees.brackets import EMPTY_TAG, unescape
@@ -189,14 +186,20 @@ def score_sentence(
     """
     left, right = _KeptWords(gold, parameters), _KeptWords(predicted, parameters)
     status, problem = _comparability(left, right, parameters)
-    row = SentenceRow(
-        number=number,
-        where=predicted.where,
-        status=status,
-        problem=problem,
-        length=sum(tag not in parameters.delete_labels_for_length for tag in gold.tags),
+    length = sum(tag not in parameters.delete_labels_for_length for tag in gold.tags)
+    row = SentenceRow(number=number, where=predicted.where, status=status, problem=problem, length=length)
+    if status != "valid":
+        return row
+    gold_spans, predicted_spans = left.spans(), right.spans()
+    return replace(
+        row,
+        matched=_num_matched(gold_spans, predicted_spans, parameters),
+        gold_brackets=len(gold_spans),
+        predicted_brackets=len(predicted_spans),
+        crossing=_num_crossing(gold_spans, predicted_spans),
+        words=left.num_words,
+        correct_tags=sum(map(parameters.same_label, left.tags(), right.tags())),
     )
-    return _with_counts(row, left, right, parameters) if status == "valid" else row
 
 
 def _comparability(gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> tuple[Status, str | None]:
@@ -214,24 +217,6 @@ def _comparability(gold: _KeptWords, predicted: _KeptWords, parameters: Paramete
         if not parameters.same_word(unescape(gold_word), unescape(predicted_word)):
             return "error", f"gold word {gold_word!r} but predicted word {predicted_word!r}"
     return "valid", None
-
-
-def _with_counts(row: SentenceRow, gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> SentenceRow:
-    gold_spans, predicted_spans = gold.spans(), predicted.spans()
-    return replace(
-        row,
-        matched=num_matched(gold_spans, predicted_spans, parameters),
-        gold_brackets=len(gold_spans),
-        predicted_brackets=len(predicted_spans),
-        crossing=num_crossing(gold_spans, predicted_spans),
-        words=gold.num_words,
-        correct_tags=sum(map(parameters.same_label, gold.tags(), predicted.tags())),
-    )
-
-
-def cut_function_tags(label: str) -> str:
-    """The label before its first ``-`` or ``=``, wherever that is (EVALB cuts ``-X`` to nothing)."""
-    return label.partition("-")[0].partition("=")[0]
 
 
 class _KeptWords:
@@ -254,11 +239,14 @@ class _KeptWords:
         return list(compress(self.bracketing.tags, self.keep))
 
     def spans(self) -> list[Span]:
-        """Constituents over the words that stay, in opening order, without the deleted and the empty ones."""
+        """Constituents over the words that stay, in opening order, without the deleted and the empty ones.
+
+        Of labels, what stands before the first ``-`` or ``=``, wherever that is (EVALB cuts ``-X`` to nothing).
+        """
         position = [0, *accumulate(self.keep)]
         moved = (
-            Span(cut_function_tags(span.label), position[span.start], position[span.end])
-            for span in self.bracketing.spans
+            Span(label.partition("-")[0].partition("=")[0], position[start], position[end])
+            for label, start, end in self.bracketing.spans
         )
         return [span for span in moved if span.start < span.end and not self.parameters.deletes_constituent(span.label)]
 
@@ -280,7 +268,7 @@ def _mend_quotes(gold: _KeptWords, predicted: _KeptWords) -> None:
                 break
 
 
-def num_matched(gold: Sequence[Span], predicted: Sequence[Span], parameters: Parameters) -> int:
+def _num_matched(gold: Sequence[Span], predicted: Sequence[Span], parameters: Parameters) -> int:
     """Gold brackets that find a predicted one with equal span and label; each predicted one is used once.
 
     Equal brackets (unary chains) match as often as both sides have them. Candidates are taken in opening order.
@@ -299,18 +287,13 @@ def num_matched(gold: Sequence[Span], predicted: Sequence[Span], parameters: Par
     return matched
 
 
-def num_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
+def _num_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
     """Predicted brackets that cross at least one gold bracket: overlap without one being inside the other."""
-    start, end = _positions(predicted)[:, :, None]
-    gold_start, gold_end = _positions(gold)
-    gold_is_left = (gold_start < start) & (start < gold_end) & (gold_end < end)
-    gold_is_right = (start < gold_start) & (gold_start < end) & (end < gold_end)
-    return int((gold_is_left | gold_is_right).any(axis=1).sum())
-
-
-def _positions(spans: Sequence[Span]) -> NDArray[np.int32]:
-    """Starts and ends, (2, num_spans)."""
-    return np.array([[span.start, span.end] for span in spans], dtype=np.int32).reshape(-1, 2).T
+    places = {(start, end) for _, start, end in gold}
+    return sum(
+        any(first < start < last < end or start < first < end < last for first, last in places)
+        for _, start, end in predicted
+    )
 
 
 def _with_gold_tags(gold: Bracketing, predicted: Bracketing) -> Bracketing:

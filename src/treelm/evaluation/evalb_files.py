@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
@@ -35,7 +35,7 @@ class Bracketing:
         """The same constituents over words that are tagged otherwise."""
         if len(tags) != len(self.words):
             raise ValueError(f"{len(tags)} tags for {len(self.words)} words")
-        return Bracketing(words=self.words, tags=tuple(tags), spans=self.spans, where=self.where, problem=self.problem)
+        return replace(self, tags=tuple(tags))
 
     @property
     def has_tags(self) -> bool:
@@ -63,71 +63,53 @@ def gold_bracketing(sentence: Sentence) -> Bracketing:
 
 
 def parse_bracketing(text: str, *, where: str = "") -> Bracketing:
-    """Read one sentence; what cannot be read gives a ``Bracketing`` with a ``problem``, not an exception."""
+    """Read one sentence, without recursion; what cannot be read gives a ``Bracketing`` with a ``problem``."""
     words, tags, spans = list[str](), list[str](), list[Span]()
-    problem = _read(text, words, tags, spans)
-    if problem is not None:
-        return Bracketing(where=where, problem=problem)
+    open_spans = list[int]()  # numbers of the constituents that are not closed yet
+    for label, word, closing, bare in TOKEN.findall(text):
+        if bare:
+            return Bracketing(where=where, problem=f"word {bare!r} has no bracket with its tag")
+        if len(closing) > len(open_spans):
+            return Bracketing(where=where, problem="a closing bracket too many")
+        for _ in closing:
+            index = open_spans.pop()
+            spans[index] = spans[index]._replace(end=len(words))
+        if word:
+            words.append(word)
+            tags.append(label)
+        elif not closing:
+            open_spans.append(len(spans))
+            spans.append(Span(label, len(words), -1))
+    if open_spans:
+        return Bracketing(where=where, problem=f"{len(open_spans)} brackets are not closed")
     return Bracketing(words=tuple(words), tags=tuple(tags), spans=tuple(spans), where=where)
 
 
-def _read(text: str, words: list[str], tags: list[str], spans: list[Span]) -> str | None:
-    """Fill in the words, tags and spans of one sentence, without recursion; return what is wrong with it, or None."""
-    open_spans = list[int]()  # numbers of the constituents that are not closed yet
-
-    for label, word, closing, bare in TOKEN.findall(text):
-        if bare:
-            return f"word {bare!r} has no bracket with its tag"
-        elif closing:
-            if len(closing) > len(open_spans):
-                return "a closing bracket too many"
-            for _ in closing:
-                index = open_spans.pop()
-                spans[index] = spans[index]._replace(end=len(words))
-        elif word:
-            words.append(word)
-            tags.append(label)
-        else:
-            open_spans.append(len(spans))
-            spans.append(Span(label, len(words), -1))
-    return f"{len(open_spans)} brackets are not closed" if open_spans else None
-
-
-Layout = Literal["auto", "lines", "free"]
 _PART = re.compile(r"\)+|\([^\s()]*")
 
 
-def read_bracketings(path: Path, *, layout: Layout = "auto") -> list[Bracketing]:
+def read_bracketings(path: Path) -> list[Bracketing]:
     """Read every sentence of a bracket file (``.gz`` too), for scoring.
 
-    ``layout="lines"``: one sentence a line, an empty line is a sentence that a parser failed on (as in EVALB).
-    ``layout="free"``: trees over several lines; empty lines mean nothing. ``"auto"`` takes ``"lines"`` unless the first
-    tree goes on after its first line; also then if the brackets match nowhere, and most lines are whole trees: that one
-    tree is damaged.
+    One sentence a line; an empty line is a sentence that a parser failed on (as in EVALB). If the first tree goes on
+    after its first line, trees stand over several lines, and empty lines mean nothing; but if brackets match nowhere
+    then, and most lines are whole trees, that one tree is damaged.
 
-    Raises ``InputError`` for a file that cannot be read or is empty, and in free layout for brackets that do not match.
+    Raises ``InputError`` for a file that cannot be read or is empty, and for brackets over several lines that do not
+    match.
     """
-    lines = _read_lines(path)
-    if layout == "free" or (layout == "auto" and _first_tree_goes_on(lines)):
-        try:
-            return [parse_bracketing(text, where=where) for text, where in _trees(lines, path)]
-        except InputError:
-            if layout == "free" or not _most_are_trees(lines):
-                raise
-    return [parse_bracketing(line, where=f"{path}:{n}") for n, line in enumerate(lines, start=1)]
-
-
-def _read_lines(path: Path) -> list[str]:
     text = read_text(path)
     if not text.strip():
         raise InputError("the file has no trees", where=str(path), remedy="give a file with one tree a line")
-    lines = text.split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
-
-
-def _first_tree_goes_on(lines: Iterable[str]) -> bool:
+    lines = text.removesuffix("\n").split("\n")
     first = next(line for line in lines if line.strip())
-    return first.count("(") > first.count(")")
+    if first.count("(") > first.count(")"):
+        try:
+            return [parse_bracketing(text, where=where) for text, where in _trees(lines, path)]
+        except InputError:
+            if not _most_are_trees(lines):
+                raise
+    return [parse_bracketing(line, where=f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
 
 def _most_are_trees(lines: Iterable[str]) -> bool:
@@ -141,7 +123,7 @@ def _most_are_trees(lines: Iterable[str]) -> bool:
 
 
 def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:
-    """The text of every tree of a free layout, with the place where it begins."""
+    """The text of every tree over several lines, with the place where it begins."""
     depth, parts, begun = 0, list[str](), 0
     for number, line in enumerate(lines, start=1):
         for token in TOKEN.finditer(line):
@@ -177,11 +159,11 @@ class Parameters:
 
     def same_label(self, first: str, second: str) -> bool:
         """Tell whether two labels (or tags) count as the same."""
-        return first == second or _is_pair(self.equal_labels, first, second)
+        return first == second or not {(first, second), (second, first)}.isdisjoint(self.equal_labels)
 
     def same_word(self, first: str, second: str) -> bool:
         """Tell whether two words count as the same."""
-        return first == second or _is_pair(self.equal_words, first, second)
+        return first == second or not {(first, second), (second, first)}.isdisjoint(self.equal_words)
 
     def deletes_constituent(self, label: str) -> bool:
         """Tell whether brackets with this label (function tags are cut) are left out; equal labels count here too."""
@@ -194,10 +176,6 @@ class Parameters:
     def deleting(self, *labels: str) -> Parameters:
         """The same rules with more labels deleted, as further ``DELETE_LABEL`` lines would."""
         return replace(self, delete_labels=self.delete_labels + labels, name=f"{self.name}+{'+'.join(labels)}")
-
-
-def _is_pair(pairs: tuple[tuple[str, str], ...], first: str, second: str) -> bool:
-    return any(pair in ((first, second), (second, first)) for pair in pairs)
 
 
 COLLINS = Parameters(
@@ -235,8 +213,7 @@ def parse_parameters(text: str, *, source: str) -> Parameters:
 
     Raises ``InputError`` for a line that cannot be read, and a parameter that is not supported.
     """
-    numbers: dict[str, Any] = {}
-    lists: dict[str, list[Any]] = {field: [] for field, kind in _KEYWORDS.values() if kind in (str, tuple)}
+    fields: dict[str, Any] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -244,37 +221,37 @@ def parse_parameters(text: str, *, source: str) -> Parameters:
         keyword, *values = line.split()
         if keyword not in _KEYWORDS:
             raise InputError(f"unknown keyword {keyword!r}", where=where, remedy=f"use one of {', '.join(_KEYWORDS)}")
-        field, kind = _KEYWORDS[keyword]
-        num_values = 2 if kind is tuple else 1
+        field, num_values, pattern = _KEYWORDS[keyword]
         if len(values) != num_values:
             remedy = f"give exactly {num_values}, separated by blanks"
             raise InputError(f"{keyword} has {len(values)} values", where=where, remedy=remedy)
-        if field in lists:
-            lists[field].append(tuple(values) if kind is tuple else values[0])
-            continue
-        if not re.fullmatch("[01]" if kind is bool else "[0-9]{1,18}", values[0]):
-            expected = "0 or 1" if kind is bool else "a whole number, 0 or more"
+        if pattern is None:
+            fields.setdefault(field, []).append(tuple(values) if num_values == 2 else values[0])
+        elif re.fullmatch(pattern, values[0]):
+            fields[field] = bool(int(values[0])) if pattern == _SWITCH else int(values[0])
+        else:
+            expected = "0 or 1" if pattern == _SWITCH else "a whole number, 0 or more"
             raise InputError(f"value {values[0]!r}", where=where, remedy=f"give {expected}")
-        numbers[field] = kind(int(values[0]))
-        if keyword == "DISC_ONLY" and numbers[field]:
+        if keyword == "DISC_ONLY" and fields[field]:
             found = "DISC_ONLY 1 scores only discontinuous constituents, and Penn brackets have none"
             raise InputError(found, where=where, remedy="set it to 0")
-    numbers.pop("", None)
-    fields: dict[str, Any] = numbers | {field: tuple(items) for field, items in lists.items()}
+    fields.pop("", None)
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
     return Parameters(name=Path(source).name, **fields)
 
 
-_KEYWORDS: dict[str, tuple[str, type]] = {
-    "DEBUG": ("", int),
-    "MAX_ERROR": ("max_errors", int),
-    "CUTOFF_LEN": ("cutoff_length", int),
-    "LABELED": ("labeled", bool),
-    "DISC_ONLY": ("", bool),
-    "DELETE_LABEL": ("delete_labels", str),
-    "DELETE_LABEL_FOR_LENGTH": ("delete_labels_for_length", str),
-    "QUOTE_LABEL": ("quote_labels", str),
-    "EQ_LABEL": ("equal_labels", tuple),
-    "EQ_WORD": ("equal_words", tuple),
+_SWITCH, _COUNT = "[01]", "[0-9]{1,18}"
+_KEYWORDS: dict[str, tuple[str, int, str | None]] = {
+    "DEBUG": ("", 1, _COUNT),
+    "MAX_ERROR": ("max_errors", 1, _COUNT),
+    "CUTOFF_LEN": ("cutoff_length", 1, _COUNT),
+    "LABELED": ("labeled", 1, _SWITCH),
+    "DISC_ONLY": ("", 1, _SWITCH),
+    "DELETE_LABEL": ("delete_labels", 1, None),
+    "DELETE_LABEL_FOR_LENGTH": ("delete_labels_for_length", 1, None),
+    "QUOTE_LABEL": ("quote_labels", 1, None),
+    "EQ_LABEL": ("equal_labels", 2, None),
+    "EQ_WORD": ("equal_words", 2, None),
 }
-"""The field of each keyword ("": it says nothing about scores) and the type of its value; of texts and pairs, every
-line adds one."""
+"""The field of each keyword ("": it says nothing about scores), how many values it has, and what a number looks like;
+of texts, every line adds one."""
