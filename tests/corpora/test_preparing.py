@@ -4,9 +4,6 @@ import dataclasses
 import gzip
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,49 +61,30 @@ def test_memory_and_mapped_files_hold_the_same(dev: PreparedCorpus) -> None:
     assert not dev.words.flags.writeable
 
 
-def test_the_result_does_not_depend_on_workers_or_blocks(
-    dev: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_the_result_does_not_depend_on_blocks(
+    dev: PreparedCorpus, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "_BLOCK_BYTES", 20_000)
-    for workers in (1, 2):
-        assert same(prepare([GUM_OPEN / "dev.ptb.gz"], tmp_path / str(workers), workers=workers), dev)
+    monkeypatch.setattr(preparing, "_BLOCK", block)
+    assert same(prepare([GUM_OPEN / "dev.ptb.gz"], tmp_path / "out"), dev)
 
 
-def test_errors_in_other_processes_are_reported_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparing, "_BLOCK_BYTES", 100)
+def test_bad_sentences_are_left_out_or_the_first_one_is_raised(tmp_path: Path) -> None:
     path = write(tmp_path / "a.ptb", (GOOD * 5 + BAD) * 8)
-    skipping = prepare([path], tmp_path / "skipping", workers=2, on_error="skip")
+    skipping = prepare([path], tmp_path / "skipping", on_error="skip")
     assert len(skipping) == 40
     assert [error.where for error in skipping.skipped] == [f"{path}:{6 * i + 6}" for i in range(8)]
     with pytest.raises(InputError, match=r"a\.ptb:6: "):
-        prepare([path], tmp_path / "raising", workers=2)
-    assert not (tmp_path / "raising").exists()
+        prepare([path], tmp_path / "raising")
+    assert [one.name for one in tmp_path.iterdir() if one.is_dir()] == ["skipping"]
 
 
-def test_scripts_without_a_main_guard_can_prepare_in_parallel(tmp_path: Path) -> None:
-    script = write(
-        tmp_path / "script.py",
-        "import sys\nfrom treelm.corpora.preparing import prepare\n"
-        "print(len(prepare([sys.argv[1]], sys.argv[2], workers=2)))\n",
-    )
-    write(tmp_path / "json.py", "raise SystemExit('a file of the user was imported')")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-P", str(script), str(GUM_OPEN / "dev.ptb.gz"), str(tmp_path / "out")]
-    found = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert found.stdout == "474\n"
-
-
-def die(*task: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_worker_that_is_killed_is_an_error_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preparing, "read_block", die)
-    with pytest.raises(InputError, match="was killed"):
-        prepare([GUM_OPEN / "dev.ptb.gz"], tmp_path / "out", workers=2)
-    assert list(tmp_path.iterdir()) == []
+def test_max_sentences_gives_the_corpus_of_the_first_ones(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.ptb", "(S (N a))\n(X (N b) (NP (N c)))\n(Y (N d))\n" + BAD)
+    first = prepare([path], tmp_path / "out", max_sentences=2)
+    read = [sentence("(S a)", 1, str(path)), sentence("(X b (NP c))", 2, str(path))]
+    expected = [dataclasses.replace(one, tags=("N",) * len(one.words)) for one in read]
+    assert same(first, PreparedCorpus.from_sentences(expected))
 
 
 def test_several_sources_follow_each_other(tmp_path: Path) -> None:
@@ -123,18 +101,6 @@ def test_identifiers_of_the_source_are_kept(tmp_path: Path) -> None:
     assert (
         next(prepared([GUM_OPEN / "dev.conllu.gz"], cache=tmp_path).sentences()).identifier == "GUM_academic_exposure-1"
     )
-
-
-@pytest.mark.parametrize("block_bytes", [1, 1 << 20])
-def test_max_sentences_gives_the_corpus_of_the_first_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
-) -> None:
-    monkeypatch.setattr(preparing, "_BLOCK_BYTES", block_bytes)
-    path = write(tmp_path / "a.ptb", "(S (N a))\n(X (N b) (NP (N c)))\n(Y (N d))\n" + BAD)
-    first = prepare([path], tmp_path / "out", max_sentences=2)
-    read = [sentence("(S a)", 1, str(path)), sentence("(X b (NP c))", 2, str(path))]
-    expected = [dataclasses.replace(one, tags=("N",) * len(one.words)) for one in read]
-    assert same(first, PreparedCorpus.from_sentences(expected))
 
 
 def test_plain_text_has_no_trees(tmp_path: Path) -> None:

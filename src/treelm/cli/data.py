@@ -56,8 +56,6 @@ class Arguments:
     """Folder of the prepared corpus, or of text8's parts."""
     parts: Literal["90-5-5", "99-1"] = "90-5-5"
     """Millions of characters of text8's parts. 99-1 has no test part: figures of words are of its dev part."""
-    workers: int | None = None
-    """Processes that read in parallel; without it, as many as pay."""
 
 
 def main(options: Arguments) -> int:
@@ -89,14 +87,14 @@ def _statistics(options: Arguments) -> None:
 
     config = DataConfig(**_how(options), on_error=options.on_error)
     columns: dict[str, PreparedCorpus] = {}
-    with progress_bar("reading", None, unit="MB") as advance:
+    with progress_bar("reading", None, unit="thousand sentences") as advance:
         for name in options.names:
             if name in corpus_names() or Path(name).is_dir():
                 for split in corpus_entry(name).splits:
                     columns[f"{name} {split}"] = prepared_split(replace(config, corpus=name), split, on_block=advance)
             else:
                 own = replace(config, train=name)
-                columns[name] = prepared_split(own, "train", workers=options.workers, on_block=advance)
+                columns[name] = prepared_split(own, "train", on_block=advance)
     print_table(statistics_table(columns), wide=not sys.stdout.isatty())
 
 
@@ -106,13 +104,12 @@ def _prepare(options: Arguments) -> None:
 
     if not options.output:
         raise InputError("no folder for the prepared corpus", remedy="add --output FOLDER")
-    with progress_bar("reading", None, unit="MB") as advance:
+    with progress_bar("reading", None, unit="thousand sentences") as advance:
         corpus = prepare(
             list(options.names),
             Path(options.output),
             options=ReadOptions(**_how(options)),
             on_error=options.on_error,
-            workers=options.workers,
             on_block=advance,
         )
     log(f"{len(corpus):,} sentences, {corpus.num_tokens:,} tokens in {options.output}")

@@ -79,12 +79,12 @@ class PreparedCorpus:
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sentence]) -> PreparedCorpus:
         """Prepare sentences in memory."""
-        from treelm.corpora.building import CorpusBuilder, SentenceBlock  # here because it makes this class
+        from treelm.corpora.building import CorpusBuilder  # here because it makes this class
 
         builder = CorpusBuilder()
         for source, group in groupby(sentences, key=lambda sentence: sentence.source):
             builder.begin_source(source)
-            builder.add(SentenceBlock.of(group))
+            builder.add(group)
         return builder.finish()
 
     @classmethod

@@ -93,13 +93,7 @@ def locate_split(config: DataConfig, split: Split, *, download: bool = True) -> 
     return Path(path), config.format
 
 
-def prepared_split(
-    config: DataConfig,
-    split: Split,
-    *,
-    workers: int | None = None,
-    on_block: Callable[[], None] = lambda: None,
-) -> PreparedCorpus:
+def prepared_split(config: DataConfig, split: Split, *, on_block: Callable[[], None] = lambda: None) -> PreparedCorpus:
     """The prepared corpus of a split: from the cache, or prepared now (``on_block``: see ``prepare``)."""
     path, format = locate_split(config, split)
     return prepared(
@@ -107,7 +101,6 @@ def prepared_split(
         options=config.read_options(format),
         on_error=config.on_error,
         max_sentences=config.max_sentences,
-        workers=workers,
         on_block=on_block,
     )
 

@@ -1,4 +1,4 @@
-"""Preparing a corpus: one streaming pass over its files, in parallel processes; the parts of text8."""
+"""Preparing a corpus: one streaming pass over its files; the parts of text8."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from treelm.corpora.building import CorpusBuilder, SentenceBlock
+from treelm.corpora.building import CorpusBuilder
 from treelm.corpora.corpus import DTYPES, FORMAT_VERSION, PreparedCorpus
-from treelm.corpora.lines import Format, Stretch, stretches
-from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences, read_items
-from treelm.errors import InputError, OnError, check_choice, check_positive
+from treelm.corpora.readers import ReadOptions, read_items
+from treelm.errors import InputError, OnError, check_choice, without_errors
 from treelm.io.atomic import atomic_directory, open_atomic, remove_stale
 from treelm.io.files import (
     CACHE_VARIABLE,
@@ -29,7 +27,6 @@ from treelm.io.files import (
     read_whole,
     require_rereadable,
 )
-from treelm.io.workers import Map, usable_cores, worker_pool
 
 Text8Parts = Literal["90-5-5", "99-1"]
 TEXT8_PARTS: Mapping[Text8Parts, Mapping[str, tuple[int, int]]] = {
@@ -39,13 +36,8 @@ TEXT8_PARTS: Mapping[Text8Parts, Mapping[str, tuple[int, int]]] = {
 """Begin and end of the parts of text8 in percent: of 10^8 characters 90M, 5M and 5M, as language models of characters
 have them, or 99M and 1M, as language models of words do (Mikolov et al. 2014, Shen et al. 2018)."""
 _WORDS_A_LINE = 1000
-_BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
-_ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processes would take longer
-_GZIP_RATIO = 8
-_MAX_WORKERS = 16
-_BLOCK_SENTENCES = 4096
+_BLOCK = 1000  # sentences
 _DEFAULT_OPTIONS = ReadOptions()
-_WORKER = {"what": "a process that reads the corpus", "remedy": "free memory, or set workers to 1"}
 
 
 def prepare(
@@ -55,16 +47,13 @@ def prepare(
     options: ReadOptions = _DEFAULT_OPTIONS,
     on_error: OnError = "raise",
     max_sentences: int | None = None,
-    workers: int | None = None,
     on_block: Callable[[], None] = lambda: None,
 ) -> PreparedCorpus:
-    """Read files into a new directory of flat arrays and open it.
+    """Read files, or their first ``max_sentences``, into a new directory of flat arrays and open it.
 
-    One pass with bounded memory; the result does not depend on the number of ``workers`` (by default as many as there
-    are cores, and none beside this process for small files and the first ``max_sentences``). The directory appears when
-    it is complete. ``on_block`` is called for each megabyte that has been read. Raises InputError for the first bad
-    sentence; with ``on_error="skip"`` bad sentences are left out and ``skipped`` lists them. Raises InputError for a
-    source without sentences, and for one that changes while it is read.
+    One pass with bounded memory; the directory appears when it is complete. ``on_block`` is called for each thousand
+    sentences. Raises InputError for the first bad sentence; with ``on_error="skip"`` bad sentences are left out and
+    ``skipped`` lists them. Raises InputError for a source without sentences, and for one that changes while it is read.
     """
     directory = Path(directory)
     if directory.exists():
@@ -72,23 +61,17 @@ def prepare(
     if not sources:
         raise InputError("a corpus of no files", remedy="give at least one file")
     check_choice("on_error", on_error, get_args(OnError))
-    if workers is not None:
-        check_positive(workers=workers)
     before = list(map(_status, sources))
-    processes = 1 if max_sentences is not None else workers or _num_workers(before, sources)
     with atomic_directory(directory) as building, CorpusBuilder(building) as builder:
-        with worker_pool(processes, **_WORKER) as computed:
-            for source in sources:
-                builder.begin_source(name_of(source))
-                if max_sentences is None:
-                    blocks = _all_blocks(source, options, on_error, computed)
-                else:
-                    blocks = _first_blocks(source, options, on_error, max_sentences - builder.num_sentences)
-                for block in blocks:
-                    if on_error == "raise" and block.errors:
-                        raise block.errors[0]
-                    builder.add(block)
-                    on_block()
+        for source in sources:
+            builder.begin_source(name_of(source))
+            items = read_items(source, options, keep_errors=on_error == "skip")
+            items = iter(items if on_error == "skip" else without_errors(items, None))
+            room = _BLOCK if max_sentences is None else max_sentences - builder.num_sentences
+            while room > 0 and (block := list(islice(items, min(room, _BLOCK)))):
+                builder.add(block)
+                on_block()
+                room = _BLOCK if max_sentences is None else max_sentences - builder.num_sentences
         builder.finish()
         for source, status in zip(sources, before, strict=True):
             if _status(source) != status:
@@ -103,7 +86,6 @@ def prepared(
     options: ReadOptions = _DEFAULT_OPTIONS,
     on_error: OnError = "raise",
     max_sentences: int | None = None,
-    workers: int | None = None,
     cache: Path | None = None,
     on_block: Callable[[], None] = lambda: None,
 ) -> PreparedCorpus:
@@ -119,14 +101,9 @@ def prepared(
     if directory.exists():
         return PreparedCorpus.open(directory)
     remove_stale(directory.parent)
-    how: dict[str, Any] = {
-        "on_error": on_error,
-        "max_sentences": max_sentences,
-        "workers": workers,
-        "on_block": on_block,
-    }
+    how: dict[str, Any] = {"options": options, "on_error": on_error, "max_sentences": max_sentences}
     try:
-        return prepare(sources, directory, options=options, **how)
+        return prepare(sources, directory, on_block=on_block, **how)
     except InputError:
         if not directory.exists():
             raise
@@ -153,62 +130,6 @@ def _status(source: str | Path) -> tuple[int, ...] | None:
         return None
     status = os.stat(source)
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _num_workers(statuses: Sequence[tuple[int, ...] | None], sources: Sequence[str | Path]) -> int:
-    """As many processes as pay for files of this size."""
-    packed = (_GZIP_RATIO if str(source).endswith(".gz") else 1 for source in sources)
-    size = sum(ratio * status[0] for ratio, status in zip(packed, statuses, strict=True) if status is not None)
-    return 1 if size <= _ALONE_BYTES else min(usable_cores(), _MAX_WORKERS)
-
-
-def _all_blocks(source: str | Path, options: ReadOptions, on_error: OnError, computed: Map) -> Iterator[SentenceBlock]:
-    """The sentences of a source, about a megabyte of the file a block. Raises ``InputError`` if there are none."""
-    name, format = name_of(source), options.format_for(str(source))
-    num_sentences, errors, damage = 0, list[InputError](), list[InputError]()
-    with open_bytes(source) as stream:
-        pieces = stretches(
-            stream,
-            name=name,
-            format=format,
-            is_guess=options.format == "auto",
-            blank_lines=options.empty_lines,
-            damage=damage if on_error == "skip" else None,
-        )
-        for block in computed(partial(read_block, name, format, options), _megabytes(pieces)):
-            num_sentences, errors = num_sentences + len(block), errors + block.errors
-            yield block
-    if damage:
-        yield SentenceBlock.of(damage)
-    if not num_sentences:
-        raise no_sentences(name, errors + damage)
-
-
-def _first_blocks(source: str | Path, options: ReadOptions, on_error: OnError, most: int) -> Iterator[SentenceBlock]:
-    """The first sentences of a source, and the errors before them."""
-    items = read_items(source, options, keep_errors=on_error == "skip")
-    while most > 0 and (held := list(islice(items, min(most, _BLOCK_SENTENCES)))):
-        block = SentenceBlock.of(held)
-        most -= len(block)
-        yield block
-
-
-def read_block(name: str, format: Format, options: ReadOptions, pieces: Iterable[Stretch]) -> SentenceBlock:
-    """Read the sentences of stretches into arrays, with the errors of those that cannot be read."""
-    return SentenceBlock.of(chain.from_iterable(map(StretchParser(name, format, options).parse, pieces)))
-
-
-def _megabytes(pieces: Iterable[Stretch]) -> Iterator[list[Stretch]]:
-    held: list[Stretch] = []
-    size = 0
-    for piece in pieces:
-        held.append(piece)
-        size += len(piece.content)
-        if size >= _BLOCK_BYTES:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
 
 
 def split_text8(file: Path, folder: Path, parts: Text8Parts = "90-5-5") -> dict[str, int]:
