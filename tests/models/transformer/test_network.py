@@ -26,7 +26,6 @@ from treelm.errors import InputError
 from treelm.inference.loading import model_hash
 from treelm.models import streams
 from treelm.models.layers import attention
-from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.network import Transformer
@@ -322,25 +321,6 @@ def test_continuations_of_one_state_do_not_disturb_each_other(config: dict[str, 
                 fresh = network.extend(fresh, [token])
             found, expected = network.next_word_log_probs(state)[row], network.next_word_log_probs(fresh)[0]
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-
-
-def test_a_sentence_of_a_thousand_words_is_read_without_quadratic_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    copied, copy = list[int](), KeyValueCache.for_lengths
-
-    def counted(cache: KeyValueCache, lengths: list[int], rows: list[int]) -> KeyValueCache:
-        found = copy(cache, lengths, rows)
-        copied.append(0 if found is cache else max(lengths))
-        return found
-
-    monkeypatch.setattr(KeyValueCache, "for_lengths", counted)
-    network = transformer(size=2, num_heads=1, num_layers=1).eval()
-    words = [str(one) for one in np.random.default_rng(0).integers(0, 8, 1000)]
-    state = network.start()
-    for word in words:
-        state = network.extend(state, [word])
-    assert sum(copied) < 3 * len(words)
-    end = network.next_word_log_probs(state)[0, -1].item()
-    assert end == pytest.approx(network.score([words])[0].log_probs[-1], abs=1e-8)
 
 
 def test_a_state_of_another_system_is_refused() -> None:

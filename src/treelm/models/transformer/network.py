@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
@@ -27,7 +27,6 @@ from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary
 from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.gold_trees import without_unparsed
-from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.layers.packing import Packing
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
@@ -38,20 +37,6 @@ from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin
 from treelm.models.transformer.config import TransformerConfig
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerState(StreamState):
-    """Knowledge of n sentences after some tokens: keys and values of all of them, written once and shared by states."""
-
-    cache: KeyValueCache
-    num_before: int = 0  # tokens in view that precede the sentences
-
-    @property
-    def lengths(self) -> list[int]:
-        """Tokens in the cache: those read, and those before them, of which the last is an end."""
-        return [self.num_before + 1 + number for number in self.num_tokens_read]
-
 
 PLANTED_HEAD = 0
 """Head of the last layer whose attention tree planting teaches."""
@@ -108,15 +93,17 @@ class Transformer(StreamLM, Parser):
 
     def init_state(self, num_rows: int) -> RecurrentState:
         """An empty memory: ``length`` (B,); of each layer ``inputs.l``, or ``keys.l`` and ``values.l``, (B, M, D)."""
-        config, like = self.config, self.embedding
-        if not config.memory_length:
+        if not self.config.memory_length:
             return {}
-        names = ("inputs",) if self.training else ("keys", "values")
-        shape = (num_rows, config.sink_tokens + config.memory_length, config.size)
         self._check_memory(num_rows)
-        length = torch.zeros(num_rows, dtype=torch.int64, device=like.device)
-        windows = {f"{name}.{layer}": like.new_zeros(shape) for layer in range(config.num_layers) for name in names}
-        return {"length": length, **windows}
+        return self._memory(num_rows, self.config.sink_tokens + self.config.memory_length)
+
+    def _memory(self, num_rows: int, size: int) -> RecurrentState:
+        """An empty memory with room for so many tokens."""
+        names, shape = ("inputs",) if self.training else ("keys", "values"), (num_rows, size, self.config.size)
+        length = torch.zeros(num_rows, dtype=torch.int64, device=self.embedding.device)
+        layers = range(self.config.num_layers)
+        return {"length": length} | {f"{n}.{layer}": self.embedding.new_zeros(shape) for layer in layers for n in names}
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
@@ -129,22 +116,34 @@ class Transformer(StreamLM, Parser):
         return {name: WordMetric(to_host(reading.structure[name]), predicts=False)}
 
     def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
-        """Read tokens (T, B). Without memory, ``carried`` is empty and the first token has the place 0.
+        """Read tokens (T, B). Without memory, ``carried`` is empty and the first token has the place 0; or it grows.
 
         ``structure`` has ``attention_entropy`` (T, B) where no gradient is wanted.
         """
-        self._check_length(len(inputs))
-        units = self._embedded(self.embedding[inputs.T], torch.arange(len(inputs), device=inputs.device))
-        seen, following = self._mask_and_window(len(inputs), carried, inputs.device)
+        outputs, following, attention = self._read(inputs, carried)
+        structure = {}
+        if not torch.is_grad_enabled():
+            structure["attention_entropy"] = self._layers[-1].spread(*attention).T
+        return StreamOutput(outputs=outputs, carried=following, structure=structure)
+
+    def _read(
+        self, inputs: Tensor, carried: RecurrentState
+    ) -> tuple[Tensor, RecurrentState, tuple[Tensor, Tensor, AttentionMask]]:
+        """Outputs (T, B, D) and memory after tokens (T, B); queries, keys and mask of the last layer."""
+        places = torch.arange(len(inputs), device=inputs.device)
+        if self.places is not None and carried:
+            places = carried["length"][:, None] + places
+            self._check_length(int(places.max()) + 1)
+        else:
+            self._check_length(len(inputs))
+        units = self._embedded(self.embedding[inputs.T], places)
+        mask, following = self._mask_and_window(len(inputs), carried, inputs.device)
         for layer, block in enumerate(self._layers):
             query, key, value = (
                 self._with_memory(block, units, carried, following, layer) if carried else block.heads(units)
             )
-            units = block.finish(units, block.attend(query, key, value, seen))
-        structure = {}
-        if not torch.is_grad_enabled():
-            structure["attention_entropy"] = self._layers[-1].spread(query, key, seen).T
-        return StreamOutput(outputs=self._finished(units).transpose(0, 1), carried=following, structure=structure)
+            units = block.finish(units, block.attend(query, key, value, mask))
+        return self._finished(units).transpose(0, 1), following, (query, key, mask)
 
     def _mask_and_window(
         self, num_steps: int, carried: RecurrentState, device: torch.device
@@ -155,7 +154,9 @@ class Transformer(StreamLM, Parser):
         """
         if not carried:
             return causal_mask(num_steps, self.config, device), {}
-        window, first = self.config.memory_length, self.config.memory_length - carried["length"]
+        memory = carried["inputs.0" if "inputs.0" in carried else "keys.0"]
+        window = memory.shape[1] - self.config.sink_tokens
+        first = window - carried["length"]
         places = torch.arange(window + num_steps, device=device)[None]
         queries = places[:, window:]
         if self.config.sink_tokens:
@@ -168,30 +169,28 @@ class Transformer(StreamLM, Parser):
         self, block: AttentionBlock, units: Tensor, carried: RecurrentState, following: RecurrentState, layer: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of a segment (B, T, D), keys and values with those of memory; ``following`` gets the next window."""
-        kept, size = f"inputs.{layer}", self.config.sink_tokens + self.config.memory_length
-        if kept in carried:
-            seen = torch.cat([carried[kept], units], 1)
-            following[kept] = self._remembered(seen, carried["length"])
+        names, length = (f"inputs.{layer}", f"keys.{layer}", f"values.{layer}"), carried["length"]
+        if names[0] in carried:
+            seen, following[names[0]] = self._joined(carried[names[0]], units, length)
             query, key, value = block.heads(seen)
-            return query[:, size:], key, value
+            return query[:, -units.shape[1] :], key, value
         query, key, value = block.heads(units)
-        key = torch.cat([carried[f"keys.{layer}"], key], 1)
-        value = torch.cat([carried[f"values.{layer}"], value], 1)
-        following[f"keys.{layer}"] = self._remembered(key, carried["length"])
-        following[f"values.{layer}"] = self._remembered(value, carried["length"])
+        key, following[names[1]] = self._joined(carried[names[1]], key, length)
+        value, following[names[2]] = self._joined(carried[names[2]], value, length)
         return query, key, value
 
-    def _remembered(self, seen: Tensor, length: Tensor) -> Tensor:
-        """Memory (B, K + M, D) after a segment from that before it with the segment behind (B, K + M + T, D)."""
-        sinks, seen = self.config.sink_tokens, seen.detach()
-        window = seen[:, -self.config.memory_length :]
+    def _joined(self, memory: Tensor, new: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+        """Memory (B, K + M, D) with a segment (B, T, D) behind it, and the memory after that."""
+        seen = torch.cat([memory, new], 1)
+        sinks, kept = self.config.sink_tokens, seen.detach()
+        window = kept[:, new.shape[1] + sinks :]
         if not sinks:
-            return window
+            return seen, window
         number = torch.arange(sinks, device=seen.device)
-        place = sinks + self.config.memory_length + number - length[:, None]  # in what is seen, of those not kept yet
+        place = memory.shape[1] + number - length[:, None]  # in what is seen, of those not kept yet
         place = torch.where((number < length[:, None]) | (place >= seen.shape[1]), number, place)
-        kept = seen.gather(1, place[:, :, None].expand(-1, -1, seen.shape[2]))
-        return torch.cat([kept, window], 1)
+        first = kept.gather(1, place[:, :, None].expand(-1, -1, seen.shape[2]))
+        return seen, torch.cat([first, window], 1)
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Losses of every token and end, as of every stream model; computed without padding but in attention.
@@ -271,56 +270,50 @@ class Transformer(StreamLM, Parser):
     # Word by word.
 
     @torch.no_grad()
-    def _start(self, num_sentences: int) -> TransformerState:
+    def _start(self, num_sentences: int) -> StreamState:
         """The state before the first word, after the end token that stands before a sentence."""
-        exact = self.exact()
-        cache = KeyValueCache(self.config.num_layers, num_sentences, self.config.size, exact.embedding)
-        hidden = exact._append(cache, [0] * num_sentences, [self.end] * num_sentences, list(range(num_sentences)))
-        empty: tuple[tuple[()], ...] = ((),) * num_sentences
-        return TransformerState(words=empty, tokens=empty, carried={}, hidden=hidden, cache=cache)
+        return self._started(torch.full((1, num_sentences), self.end, device=self.embedding.device))
+
+    @torch.no_grad()
+    def _start_after(self, sentences: Sequence[Sequence[str]]) -> StreamState:
+        """The state after these sentences; without a bound of memory, all of their tokens stay in view."""
+        if self.config.memory_length:
+            return super()._start_after(sentences)
+        tokens = torch.from_numpy(self.in_a_row(encode_words(sentences, self.vocabulary)))
+        return self._started(tokens.to(self.embedding.device)[:, None])
+
+    def _started(self, inputs: Tensor) -> StreamState:
+        """The state of n sentences after these tokens (T, n), in a memory that has room for no others."""
+        exact, num_rows = self.exact(), inputs.shape[1]
+        reading = exact.forward(inputs, exact._memory(num_rows, self.config.sink_tokens + len(inputs)))
+        empty: tuple[tuple[()], ...] = ((),) * num_rows
+        return StreamState(words=empty, tokens=empty, carried=reading.carried, hidden=reading.outputs[-1])
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:
         """The state after one more token in each sentence; None for a sentence that waits."""
-        if not isinstance(state, TransformerState):
-            return super()._extend(state, tokens)
-        before = state
+        before = StreamState.own(state)
         rows = [row for row, token in enumerate(tokens) if token is not None]
         if not rows:
             return before
-        cache = before.cache.for_lengths(before.lengths, rows)
-        read = [token for token in tokens if token is not None]
-        found = self.exact()._append(cache, before.lengths, read, rows)
-        hidden = before.hidden.index_copy(0, torch.tensor(rows, device=found.device), found)
-        return before.after(tokens, self.vocabulary, hidden=hidden, cache=cache)
-
-    @torch.no_grad()
-    def _start_after(self, sentences: Sequence[Sequence[str]]) -> StreamState:
-        """The state after these sentences; without memory, all of their tokens stay in view."""
-        if self.config.memory_length:
-            return super()._start_after(sentences)
-        exact, stream = self.exact(), self.in_a_row(encode_words(sentences, self.vocabulary)).tolist()
-        cache = KeyValueCache(self.config.num_layers, 1, self.config.size, exact.embedding)
-        for place, token in enumerate(stream):
-            hidden = exact._append(cache, [place], [token], [0])
-        return TransformerState(
-            words=((),), tokens=((),), carried={}, hidden=hidden, cache=cache, num_before=len(stream) - 1
-        )
-
-    def _append(self, cache: KeyValueCache, lengths: Sequence[int], tokens: Sequence[int], rows: list[int]) -> Tensor:
-        """Read one token in each of the rows (m,), behind what the cache holds of them: hidden states (m, D)."""
-        device, num_seen = self.embedding.device, max(lengths[row] for row in rows) + 1
-        self._check_length(num_seen)
-        row, token = torch.tensor([rows, tokens], device=device)
-        place = torch.tensor([lengths[number] for number in rows], device=device)
-        mask = mask_between(place[:, None], torch.arange(num_seen, device=device)[None], self.config)
-        cache.claim(lengths, rows)
-        units = self._embedded(self.embedding[token], place)
-        for layer, block in enumerate(self._layers):
-            query, key, value = block.heads(units)
-            keys, values = cache.append(layer, row, place, key, value, num_seen=num_seen)
-            units = block.finish(units, block.attend(query[:, None], keys, values, mask)[:, 0])
-        return self._finished(units)
+        sinks, room = self.config.sink_tokens, int(before.carried["length"].max()) + 1
+        more = min(room, self.config.memory_length or room) + sinks - before.carried["keys.0"].shape[1]
+        carried = before.carried
+        if more > 0:  # memory grows as far as it may
+            carried = {
+                name: torch.cat([kept[:, :sinks], functional.pad(kept[:, sinks:], (0, 0, more, 0))], 1)
+                for name, kept in carried.items()
+                if name != "length"
+            } | {"length": carried["length"]}
+        index = torch.tensor(rows, device=before.hidden.device)
+        read = torch.tensor([[token for token in tokens if token is not None]], device=index.device)
+        if len(rows) == len(tokens):
+            outputs, following, _ = self.exact()._read(read, carried)
+        else:
+            outputs, new, _ = self.exact()._read(read, {name: kept[index] for name, kept in carried.items()})
+            following = {name: kept.index_copy(0, index, new[name]) for name, kept in carried.items()}
+        hidden = before.hidden.index_copy(0, index, outputs[0])
+        return before.after(tokens, self.vocabulary, carried=following, hidden=hidden)
 
     # Trees.
 
