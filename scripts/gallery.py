@@ -43,8 +43,8 @@ async def _read(readers: Sequence[Reader], num_read: int) -> str:
     for number, reader in enumerate(readers):
         steps = [await reader.step(GARDEN_PATH[:end]) for end in range(1, len(GARDEN_PATH) + 1)]
         look = await reader.look(GARDEN_PATH[:num_read])
-        readings.append(Reading(name=reader.name, system=reader.lm.system, number=number, sentences=[steps], look=look))
-    return picture(GARDEN_PATH, 0, num_read, readings)
+        readings.append(Reading(name=reader.name, number=number, steps=steps, look=look))
+    return picture(GARDEN_PATH, num_read, readings)
 
 
 def effects(model: str, beside: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -180,22 +178,12 @@ def test_it_fits_and_axe_finds_nothing(browser: Any, address: str, width: int, d
 
 def test_what_is_seen_can_be_saved(page: Any, tmp_path: Path) -> None:
     read(page, GARDEN_PATH)
-    files = {}
-    for name in ("Table", "SVG", "PNG"):
-        with page.expect_download() as download:
-            page.get_by_role("button", name=name, exact=True).click()
-        files[name] = tmp_path / download.value.suggested_filename
-        download.value.save_as(files[name])
-    rows = list(csv.DictReader(files["Table"].read_text(encoding="utf-8").splitlines(), delimiter="\t"))
-    assert [row["word"] for row in rows if row["model"] == "lstm"] == GARDEN_PATH.split()
-    shown = [text.rstrip("*") for text in bits(page, "rnng")]
-    assert [f"{float(row['surprisal_bits']):.1f}" for row in rows if row["model"] == "rnng"] == shown
-    picture = ElementTree.parse(files["SVG"]).getroot()
-    content = files["PNG"].read_bytes()
-    assert content.startswith(b"\x89PNG")
-    width, height = struct.unpack(">II", content[16:24])
-    assert width / height == pytest.approx(float(picture.get("width", "")) / float(picture.get("height", "")), rel=0.01)
-    assert width > float(picture.get("width", "")), "sharper than the screen"
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save SVG", exact=True).click()
+    download.value.save_as(tmp_path / "saved.svg")
+    picture = ElementTree.parse(tmp_path / "saved.svg").getroot()
+    shown = {text.rstrip("*") for text in bits(page, "rnng")}
+    assert shown <= {(one.text or "").rstrip("*") for one in picture.iter()}
 
 
 def test_nothing_comes_from_elsewhere(browser: Any, address: str) -> None:

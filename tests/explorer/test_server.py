@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import math
 import re
 import time
@@ -133,17 +131,6 @@ def test_what_is_typed_cannot_become_markup(events: list[dict[str, Any]], reader
             ElementTree.fromstring(card)
 
 
-def test_the_table_has_a_row_for_each_model_and_word(readers: list[Reader]) -> None:
-    rows = list(csv.DictReader(io.StringIO(ask(readers, "table", asked()).body), delimiter="\t"))
-    assert [row["word"] for row in rows if row["model"] == "som"] == [word for words in WORDS for word in words]
-    assert len(rows) == len(NAMES) * sum(map(len, WORDS))
-    (whole,) = readers[0].lm.surprisal(WORDS[:1])
-    own = [row for row in rows if (row["system"], row["sentence_id"]) == ("lstm", "1")]
-    expected = [word.surprisal_bits for word in whole.words]
-    assert [float(row["surprisal_bits"]) for row in own] == pytest.approx(expected, abs=1e-5)
-    assert [row["is_unk"] for row in own] == [str(int(word.is_unk)) for word in whole.words]
-
-
 def test_the_picture_is_an_svg_with_everything_in_it(readers: list[Reader]) -> None:
     text = ask(readers, "svg", asked(at=[0, 4])).body
     picture = ElementTree.fromstring(text)
@@ -160,7 +147,6 @@ def test_the_picture_is_an_svg_with_everything_in_it(readers: list[Reader]) -> N
 
 def test_nothing_typed_is_nothing_to_read(readers: list[Reader]) -> None:
     assert ask(readers, "read", asked(" \n ")).events() == [{"event": "text", "sentences": [], "at": [0, -1]}]
-    assert ask(readers, "table", asked("")).body == ""
     assert ask(readers, "svg", asked("")).status == 400
 
 
@@ -271,14 +257,10 @@ def test_a_file_says_which_model_is_missing_in_it(readers: list[Reader], error: 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         reader = Reader("refuses", _Refuses(readers[0].lm, error))  # type: ignore[arg-type]
-        table, svg = (ask([reader, readers[0]], path, asked("The dog", [0, 1])) for path in ("table", "svg"))
+        svg = ask([reader, readers[0]], "svg", asked("The dog", [0, 1]))
         reader.close()
-    for answer in (table, svg):
-        assert answer.status == 200
-        assert re.match(f"refuses: .*{error.args[0].split(';')[0]}", unquote(answer.headers["lacking"]))
-    rows = list(csv.DictReader(io.StringIO(table.body), delimiter="\t"))
-    known = [(row["model"], row["word"], row["surprisal_bits"] == "NA") for row in rows]
-    assert known == [("refuses", "The", True), ("refuses", "dog", True), ("lstm", "The", False), ("lstm", "dog", False)]
+    assert svg.status == 200
+    assert re.match(f"refuses: .*{error.args[0].split(';')[0]}", unquote(svg.headers["lacking"]))
     assert "refuses: " in svg.body
     assert "Surprisal in bits" in svg.body
 

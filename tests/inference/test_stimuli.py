@@ -100,7 +100,7 @@ def test_texts_are_split_into_sentences_and_words_stay_as_they_are() -> None:
 
 
 def test_splitting_needs_no_two_sentences_and_no_blanks_in_words() -> None:
-    (one,) = split([stimulus(sentence("New York", "is", "far"), "as-given", cut_blanks=True)], "en")
+    (one,) = split([stimulus(sentence("New York", "is", "far"), "as-given", split_words=True)], "en")
     assert one.sentence.words == ("New York", "is", "far")
     assert one.keys == ("1", 1)
     german = [stimulus(sentence("Das", "ist", "z.", "B.", "gut.", "Und", "neu."), "as-given")]

@@ -151,7 +151,7 @@ function showWords() {
   for (const panel of panels.values()) if (!words.length) panel.replaceChildren();
   for (const panel of panels.values()) showPanel(panel);
   get("bars").hidden = !words.length;
-  for (const button of document.querySelectorAll("[data-save]")) button.disabled = !words.length;
+  get("save").disabled = !words.length;
   showBits();
   keepInView();
 }
@@ -264,41 +264,19 @@ for (const example of document.querySelectorAll(".example")) {
 
 get("form").addEventListener("submit", (event) => event.preventDefault());
 
-/* Files. */
+/* The picture as a file. */
 
-async function fetchFile(where, body) {
-  const answer = await post(where, body);
-  const lacking = answer.headers.get("lacking");
-  if (lacking) say(`Missing in the file: ${decodeURIComponent(lacking)}`);
-  return answer.blob();
-}
-
-function save(blob, name) {
-  const link = make("a", "", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
-
-async function png(svg) {
-  const image = new Image();
-  image.src = URL.createObjectURL(svg);
-  await image.decode();
-  const scale = Math.min(2, 16_000 / Math.max(image.width, image.height));
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [image.width * scale, image.height * scale];
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  URL.revokeObjectURL(image.src);
-  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-}
-
-const saves = {
-  table: async (body) => save(await fetchFile("table", body), "surprisals.tsv"),
-  svg: async (body) => save(await fetchFile("svg", body), "read-along.svg"),
-  png: async (body) => save(await png(await fetchFile("svg", body)), "read-along.png"),
-};
-
-for (const button of document.querySelectorAll("[data-save]")) {
-  button.addEventListener("click", () => saves[button.dataset.save](request()).catch((error) => say(error.message)));
-}
+get("save").addEventListener("click", async () => {
+  try {
+    const answer = await post("svg", request());
+    const lacking = answer.headers.get("lacking");
+    if (lacking) say(`Missing in the file: ${decodeURIComponent(lacking)}`);
+    const link = make("a", "", { href: URL.createObjectURL(await answer.blob()), download: "read-along.svg" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  } catch (error) {
+    say(error.message);
+  }
+});
 
 if (get("text").value) ask(); // what a browser kept of before

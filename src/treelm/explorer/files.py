@@ -1,4 +1,4 @@
-"""What is seen on the page as files: a table of surprisals, and one picture."""
+"""What is seen on the page, as one picture."""
 
 from __future__ import annotations
 
@@ -12,56 +12,37 @@ from treelm.figures.report.templates import share_text
 from treelm.figures.structures import PICTURES
 from treelm.figures.svg import FONT, Drawing, below, box, colour_class, element, heading, join, text, text_width
 from treelm.figures.trees import tree_drawing
-from treelm.io.tables import MISSING, tsv_row
 from treelm.trees.tree import MAX_SVG_HEIGHT
 
-COLUMNS = ("model", "system", "sentence_id", "word_id", "word", "surprisal_bits", "is_unk", "unk_class")
 _BARS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What one model has made of a text."""
+    """What one model has made of a sentence."""
 
     name: str
-    system: str
     number: int  # of its look
-    sentences: Sequence[Sequence[Step]] = ()  # a step a word
-    look: Look | None = None  # at the words in view
+    steps: Sequence[Step] = ()  # one for each word of the sentence in view
+    look: Look | None = None  # at the words that have been read
     refused: str = ""  # why there is none of these
 
 
-def surprisal_table(sentences: Sequence[Words], readings: Sequence[Reading]) -> str:
-    """A row for each model and word, tab-separated, with a header; nothing is known of one that has refused."""
-    lines = [tsv_row(COLUMNS)]
-    for one in readings:
-        for sentence, words in enumerate(sentences, 1):
-            for number, word in enumerate(words, 1):
-                known = (MISSING,) * 3 if one.refused else _cells(one.sentences[sentence - 1][number - 1])
-                lines.append(tsv_row([one.name, one.system, str(sentence), str(number), word, *known]))
-    return "\n".join(lines) + "\n"
-
-
-def _cells(step: Step) -> tuple[str, str, str]:
-    bits = MISSING if step.surprisal_bits is None else f"{step.surprisal_bits:.6f}"
-    return bits, str(int(step.unknown_class is not None)), step.unknown_class or MISSING
-
-
-def picture(words: Words, sentence: int, num_read: int, readings: Sequence[Reading]) -> str:
+def picture(words: Words, num_read: int, readings: Sequence[Reading]) -> str:
     """The surprisals of a sentence by all models, and what each makes of its first ``num_read`` words, as SVG."""
-    parts = list(_parts(words, sentence, words[:num_read], readings))
+    parts = list(_parts(words, words[:num_read], readings))
     return below(f"read along: {' '.join(words)}", parts, gap=18).file()
 
 
-def _parts(words: Words, sentence: int, read: Words, readings: Sequence[Reading]) -> Iterator[Drawing]:
+def _parts(words: Words, read: Words, readings: Sequence[Reading]) -> Iterator[Drawing]:
     yield from (heading(f"{one.name}: {one.refused}") for one in readings if one.refused)
     readings = [one for one in readings if not one.refused]
-    scored = [one for one in readings if all(step.surprisal_bits is not None for step in one.sentences[sentence])]
+    scored = [one for one in readings if all(step.surprisal_bits is not None for step in one.steps)]
     if scored:
         yield heading("Surprisal in bits")
-        bits = [step.surprisal_bits or 0.0 for one in scored for step in one.sentences[sentence]]
+        bits = [step.surprisal_bits or 0.0 for one in scored for step in one.steps]
         highest = max([1.0, *filter(math.isfinite, bits)])
-        yield from (_bars(one, words, one.sentences[sentence], highest) for one in scored)
+        yield from (_bars(one, words, highest) for one in scored)
     if read and readings:
         yield heading(f"After {' '.join(read)}")
         for one in readings:
@@ -69,11 +50,11 @@ def _parts(words: Words, sentence: int, read: Words, readings: Sequence[Reading]
                 yield from _drawings(one, one.look, read)
 
 
-def _bars(one: Reading, words: Words, steps: Sequence[Step], highest: float) -> Drawing:
+def _bars(one: Reading, words: Words, highest: float) -> Drawing:
     column = max(44.0, *(text_width(word) + 10 for word in words))
     base = FONT + 20 + _BARS
     parts = [text(0, FONT, one.name)]
-    for number, (word, step) in enumerate(zip(words, steps, strict=True)):
+    for number, (word, step) in enumerate(zip(words, one.steps, strict=True)):
         bits = step.surprisal_bits or 0.0
         size = _BARS * min(bits / highest, 1.0)
         middle = column * (number + 0.5)

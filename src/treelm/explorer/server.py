@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treelm.errors import InputError
-from treelm.explorer.files import Reading, picture, surprisal_table
+from treelm.explorer.files import Reading, picture
 from treelm.explorer.page import cards_of, page, script, style
 from treelm.explorer.reading import Limits, Reader, Words, sentences_of
 from treelm.failures import explain
@@ -146,45 +146,30 @@ class Explorer:
         """Answer with the stream of events."""
         return StreamingResponse(self.events(await self.asked(request)), media_type="application/x-ndjson")
 
-    async def table(self, request: Request) -> Response:
-        """Answer with the table of surprisals; of nothing, without a header."""
-        asked = await self.asked(request)
-        readings = await self.readings(asked)
-        text = surprisal_table(asked.sentences, readings) if asked.words else ""
-        return Response(text, media_type="text/tab-separated-values", headers=_lacking(readings))
-
     async def svg(self, request: Request) -> Response:
         """Answer with the picture. Raises ``InputError`` if there is nothing to draw."""
         asked = await self.asked(request)
         if not asked.words:
             raise InputError("nothing to draw", remedy="type a sentence first")
         readings = await self.readings(asked)
-        drawn = picture(asked.words, asked.sentence, asked.num_read, readings)
-        return Response(drawn, media_type="image/svg+xml", headers=_lacking(readings))
+        drawn = picture(asked.words, asked.num_read, readings)
+        lacking = "; ".join(f"{one.name}: {one.refused}" for one in readings if one.refused)
+        headers = {"lacking": quote(lacking)} if lacking else {}  # which models are missing, and why
+        return Response(drawn, media_type="image/svg+xml", headers=headers)
 
     async def readings(self, asked: Asked) -> list[Reading]:
-        """What the models make of the text, whole; of those that cannot read it, why."""
-        found = []
-        for number, reader in asked.readers if asked.words else ():
-            reading = Reading(name=reader.name, system=reader.lm.system, number=number)
+        """What the models make of the sentence in view; of those that cannot read it, why."""
+        found, words = [], asked.words
+        for number, reader in asked.readers:
+            reading = Reading(name=reader.name, number=number)
             try:
                 async with self._explaining():
-                    sentences = [
-                        [await reader.step(words[: place + 1]) for place in range(len(words))]
-                        for words in asked.sentences
-                    ]
-                    look = await reader.look(asked.words[: asked.num_read])
-                    reading = replace(reading, sentences=sentences, look=look)
+                    steps = [await reader.step(words[: place + 1]) for place in range(len(words))]
+                    reading = replace(reading, steps=steps, look=await reader.look(words[: asked.num_read]))
             except InputError as error:
                 reading = replace(reading, refused=str(error))
             found.append(reading)
         return found
-
-
-def _lacking(readings: Sequence[Reading]) -> dict[str, str]:
-    """The header that tells the page which models are missing in a file, and why."""
-    told = "; ".join(f"{one.name}: {one.refused}" for one in readings if one.refused)
-    return {"lacking": quote(told)} if told else {}
 
 
 def _line(event: Event) -> bytes:
@@ -202,7 +187,6 @@ def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIAp
         Route("/explorer.css", lambda _: Response(style(), media_type="text/css")),
         Route("/explorer.js", lambda _: Response(script(), media_type="text/javascript")),
         Route("/read", explorer.read, methods=["POST"]),
-        Route("/table", explorer.table, methods=["POST"]),
         Route("/svg", explorer.svg, methods=["POST"]),
     ]
     handlers: dict[Any, Callable[[Request, Exception], Response]] = {

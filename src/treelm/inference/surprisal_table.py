@@ -31,7 +31,7 @@ from treelm.inference.predictors import (
     word_length,
 )
 from treelm.inference.processes import Compute
-from treelm.inference.stimuli import Columns, PlacedRow, Punctuation, Stimulus, check_documents, table_stimuli
+from treelm.inference.stimuli import Columns, Punctuation, Stimulus, check_documents, table_stimuli
 from treelm.inference.stimulus_advice import ReadWords, advice
 from treelm.inference.surprisal import (
     BITS,
@@ -397,26 +397,24 @@ def surprisal_table(
         raise InputError(f"the column {UNIGRAM!r} without counts", remedy="give unigrams = Unigrams(counts of words)")
     if punctuation == "apart" or asked.end:
         more = "end = True" if asked.end else "punctuation = 'apart'"
-        raise InputError(f"{more}, which makes more rows", remedy="use treelm surprisal, or leave it out")
+        raise InputError(f"{more}, which makes more rows", remedy="use treelm surprisal, or remove it")
     names = Columns(word, (sentence,) if isinstance(sentence, str) else tuple(sentence), document)
     cells = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)
-    placed = (
-        PlacedRow(f"{_FRAME}:{number}", dict(zip(frame, row, strict=True))) for number, row in enumerate(cells, start=1)
-    )
-    read = table_stimuli(list(frame), placed, names, punctuation, source=_FRAME)
+    rows = ((f"{_FRAME}:{number}", dict(zip(frame, row, strict=True))) for number, row in enumerate(cells, start=1))
+    read = table_stimuli(list(frame), rows, names, punctuation, source=_FRAME)
     if asked.follows_documents:
         check_documents(read.stimuli)
     for lm in named.values():
         lm.require_words()
     shown = [NamedModel(name=name, lm=lm, unigrams=unigrams) for name, lm in named.items()]
     table = SurprisalTable(shown, asked, read.columns, given)
-    rows = pd.concat(table.frames(read.stimuli))
+    found = pd.concat(table.frames(read.stimuli))
     for (name, lm), said in zip(named.items(), table.findings, strict=True):
         for line in advice(said.words, lm.vocabulary, name or "the model"):
             warnings.warn(line, stacklevel=2)
     added = [name for name in table.names if name not in (*names.all, *table.own)]
     frame = frame.set_axis(deduplicate_names(list(frame), taken=added), axis=1)
-    views = [rows[rows[MODEL] == name] for name in named] if asked.shape == "long" else [rows]
+    views = [found[found[MODEL] == name] for name in named] if asked.shape == "long" else [found]
     return pd.concat([frame.assign(**{name: _plain(view[name]) for name in added}) for view in views])
 
 

@@ -53,7 +53,7 @@ class Material:
         for line, ((sentence, document), group) in enumerate(groupby(rows, key=lambda row: row[:2]), start=1):
             words = tuple(normalise(word) for _, _, word in group)
             own = Sentence(words=words, identifier=sentence, source=self.name, line=line)
-            yield stimulus(own, punctuation, document=document, cut_blanks=True)
+            yield stimulus(own, punctuation, document=document, split_words=True)
 
 
 @dataclass(frozen=True, kw_only=True)
