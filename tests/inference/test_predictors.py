@@ -18,7 +18,7 @@ def test_marks_around_a_word_do_not_count(word: str, expected: str) -> None:
 
 def test_counts_are_on_the_zipf_scale() -> None:
     counts = {"The": 499, "the": 500, "dog": 99, "cat": 0}
-    found = Frequencies.of_counts(counts, source="mine")
+    found = Frequencies.of_counts(counts)
     assert found.of('"THE') == pytest.approx(9 + 3 - 3.0426, abs=1e-3)  # 1000 of 1098 tokens and 3 types
     assert found.of("dog,") == pytest.approx(9 + 2 - 3.0418, abs=1e-3)
     assert found.of("zebra") == found.of("cat") == pytest.approx(9 - 3.0418, abs=1e-3)
@@ -52,7 +52,7 @@ def test_a_table_of_counts_is_read_in_full(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("word,frequency\nthe,1\n", "counts.csv:1: no column 'count'.*word, frequency"),
-        ("word,count\nthe,1\na,1.5\n", "counts.csv:3: '1.5' is no count"),
+        ("word,count\nthe,1\na,1.5\n", "counts.csv:3: '1.5' is not a count"),
         ("word,count\n", "without rows"),
     ],
 )

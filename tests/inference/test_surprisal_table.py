@@ -17,7 +17,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams
-from treelm.inference.processes import in_process, score
+from treelm.inference.processes import in_process
 from treelm.inference.stimuli import Columns, Stimulus, check_documents, read_table, stimulus
 from treelm.inference.surprisal_table import NamedModel, SurprisalTable
 from treelm.inference.table_settings import TableSettings
@@ -75,7 +75,7 @@ def test_wide_and_long_tables_have_the_figures_of_each_model_alone(models: list[
 
 
 def test_predictors_are_those_of_the_words_as_they_were_shown(models: list[NamedModel]) -> None:
-    frequencies = Frequencies.of_counts({"the": 9, "city": 1}, source="mine")
+    frequencies = Frequencies.of_counts({"the": 9, "city": 1})
     unigrams = Unigrams({"I": 3, "think": 1})
     names = ("word_length", "zipf_frequency", "unigram_surprisal_bits", "word_position", "document_position")
     named = [NamedModel(name="lstm", lm=models[0].lm, unigrams=unigrams)]
@@ -137,7 +137,7 @@ def failing(lm: NamedModel) -> NamedModel:
     def compute(sentences: Sequence[Sequence[str]]) -> list:
         if any("city" in words for words in sentences):
             raise InputError("too hard", remedy="give another")
-        return score(lm.lm, sentences)
+        return lm.lm.score(sentences)
 
     return NamedModel(name=lm.name, lm=lm.lm, compute=in_process(compute))
 

@@ -41,7 +41,6 @@ def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
     from treelm.figures.tables import pair_table, print_table
-    from treelm.inference.processes import score
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=False)
     check_items(options.items, [file])
@@ -51,7 +50,7 @@ def main(options: Arguments) -> int:
     results: dict[str, MinimalPairResult] = {}
     for name, (run, lm) in options.load_each(runs).items():
         bar = progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)}))
-        with options.compute(score, lm, run) as compute, bar as advance:
+        with options.compute(type(lm).score, lm, run) as compute, bar as advance:
             results[name] = score_pairs(
                 lm,
                 pairs,

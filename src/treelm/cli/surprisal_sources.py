@@ -92,7 +92,6 @@ class SourceOptions(WorkerOptions, TableOptions):
         """
         from treelm.corpora.running_text import normalise
         from treelm.evaluation.human.material import score_material
-        from treelm.inference.processes import score
         from treelm.inference.stimulus_advice import listed
         from treelm.inference.surprisal import CONVERGED
 
@@ -101,7 +100,7 @@ class SourceOptions(WorkerOptions, TableOptions):
             require(lm, Searching).search = search
         kept = tuple(name for name in (CONVERGED, *columns) if name in lm.word_columns)
         bar = progress_bar(f"{run}: scoring {material.name}", len(set(material.sentences)))
-        with self.compute(score, lm, run) as compute, bar as advance:
+        with self.compute(type(lm).score, lm, run) as compute, bar as advance:
             found = score_material(
                 lm,
                 material,

@@ -116,7 +116,7 @@ def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
 
 def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suite]) -> list[SuiteResult]:
     from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, write_sentences
-    from treelm.inference.processes import in_groups, score
+    from treelm.inference.processes import in_groups
 
     cache = ScoreCache.of(lm, tokenisation=options.tokenisation)
     if options.fresh:
@@ -129,7 +129,7 @@ def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suit
             with_end=options.with_end,
             batch_size=options.batch_size,
             on_sentence=advance,
-            score_groups=partial(in_groups, score, lm, **options.where(run)),
+            score_groups=partial(in_groups, type(lm).score, lm, **options.where(run)),
             cache=cache,
         )
     if num_impossible := sum(result.num_impossible for result in results):

@@ -33,7 +33,7 @@ from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
-from treelm.inference.processes import Compute, analyse, in_process, model_workers, parse
+from treelm.inference.processes import Compute, in_process, model_workers, parse
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Parser, Searching, TreeConditioned, has, score_with_trees, set_search, why_not
 from treelm.models.layers.devices import DeviceName
@@ -245,7 +245,7 @@ def evaluate_run(
     notes = _choose_builder(lm, config.tree_builder)
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
-    by_what = analyse if scores else parse
+    by_what = type(lm).analyse if scores else parse
     found = []
     with model_workers(by_what, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
         for name in names:

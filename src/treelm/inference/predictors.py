@@ -17,18 +17,10 @@ from treelm.io.tables import read_table
 
 WORD_LENGTH, ZIPF_FREQUENCY, UNIGRAM = "word_length", "zipf_frequency", "unigram_surprisal_bits"
 WORD_POSITION, DOCUMENT_POSITION = "word_position", "document_position"
-PREDICTORS: Mapping[str, str] = {
-    WORD_LENGTH: "characters of the word, without the marks around it",
-    ZIPF_FREQUENCY: "log10 of the word's occurrences in a thousand million words (van Heuven et al. 2014)",
-    UNIGRAM: "-log2 of the word's share of the model's training corpus",
-    WORD_POSITION: "number of the word in its sentence, from 1",
-    DOCUMENT_POSITION: "number of the word in its document, from 1",
-}
-"""Columns of every model, and what they are."""
-
-WORDFREQ = "wordfreq:"
-"""Begins the name of a source of frequencies that the library wordfreq has, such as ``wordfreq:en``."""
-_PER_BILLION = 9.0  # log10
+PREDICTORS = (WORD_LENGTH, ZIPF_FREQUENCY, UNIGRAM, WORD_POSITION, DOCUMENT_POSITION)
+"""Columns of every model: characters of the word without the marks around it; log10 of its occurrences in a thousand
+million words; -log2 of its share of the model's training corpus; its number in the sentence and document, from 1."""
+_WORDFREQ = "wordfreq:"
 
 
 def bare(word: str) -> str:
@@ -64,7 +56,6 @@ class Frequencies:
     The scale is that of van Heuven et al. (2014, "SUBTLEX-UK"): 1 to 3 are rare words, 4 to 7 frequent ones.
     """
 
-    source: str
     zipf: Callable[[str], float]  # of a word without marks around it, in any case
 
     def of(self, word: str) -> float | None:
@@ -75,9 +66,9 @@ class Frequencies:
     @classmethod
     def named(cls, source: str) -> Frequencies:
         """Frequencies of wordfreq (``wordfreq:en``), or those of a table with the columns word and count."""
-        if source.startswith(WORDFREQ):
-            return cls.of_wordfreq(source.removeprefix(WORDFREQ))
-        return cls.of_counts(read_counts(source), source=source)
+        if source.startswith(_WORDFREQ):
+            return cls.of_wordfreq(source.removeprefix(_WORDFREQ))
+        return cls.of_counts(read_counts(source))
 
     @classmethod
     def of_wordfreq(cls, language: str) -> Frequencies:
@@ -94,10 +85,10 @@ class Frequencies:
         if language not in known:
             found = f"no frequencies of the language {language!r} in wordfreq"
             raise InputError(found, remedy=f"choose from: {', '.join(known)}")
-        return cls(source=f"{WORDFREQ}{language}", zipf=lambda word: float(zipf_frequency(word, language)))
+        return cls(zipf=lambda word: float(zipf_frequency(word, language)))
 
     @classmethod
-    def of_counts(cls, counts: Mapping[str, int], *, source: str) -> Frequencies:
+    def of_counts(cls, counts: Mapping[str, int]) -> Frequencies:
         """Frequencies from counts of words, of which one more is assumed, so that unseen words have one, too.
 
         log10((count + 1) / (tokens + types)) + 9, as van Heuven et al. (2014) smooth. Case does not count.
@@ -106,7 +97,7 @@ class Frequencies:
         for word, count in counts.items():
             folded[normalize("NFC", word).casefold()] += count
         size = math.log10(folded.total() + len(folded))
-        return cls(source=source, zipf=lambda word: math.log10(folded[word.casefold()] + 1) - size + _PER_BILLION)
+        return cls(zipf=lambda word: math.log10(folded[word.casefold()] + 1) - size + 9)  # of 10 ** 9 words
 
 
 def read_counts(path: str) -> dict[str, int]:
@@ -124,7 +115,7 @@ def read_counts(path: str) -> dict[str, int]:
     for where, cells in rows:
         count = cells[columns["count"]]
         if not count.isdecimal():
-            raise InputError(f"{count!r} is no count", where=where, remedy="give whole numbers from 0 on")
+            raise InputError(f"{count!r} is not a count", where=where, remedy="give whole numbers from 0 on")
         counts[cells[columns["word"]]] += int(count)
     if not counts:
         raise InputError("a table without rows", where=path, remedy="give a row for every word")

@@ -21,25 +21,15 @@ from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Parser, require
 from treelm.models.layers.devices import DeviceName, device_of
 from treelm.models.persistence.hub import PREFIX
-from treelm.models.scores import ParsedSentence, SentenceScore
+from treelm.models.scores import ParsedSentence
 
 Result = TypeVar("Result")
 Sentences = Sequence[Sequence[str]]
 Task = Callable[[LanguageModel, Sentences], Sequence[Result]]
-"""Operation on sentences: a function of a module, so that another process finds it."""
+"""Operation on sentences: a function of a module or a method of the class, so that another process finds it."""
 
 _WORKER = {"what": "a process that computes", "remedy": "free memory, or lower the number of processes"}
 _WORTH_STARTING = 20.0  # seconds of work that are left: to start processes takes a few
-
-
-def score(lm: LanguageModel, sentences: Sentences) -> list[SentenceScore]:
-    """The scores of sentences (a ``Task``)."""
-    return lm.score(sentences)
-
-
-def analyse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
-    """Scores and trees of sentences (a ``Task``)."""
-    return lm.analyse(sentences)
 
 
 def parse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
