@@ -1,9 +1,8 @@
-"""The Transformer's block against its plain form: masks and places from outside, packed rows, kept keys and values."""
+"""The Transformer's block against its plain form: masks and places from outside, packed rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from torch import Tensor
 from tests.models.layers.plain_attention import Place, block
 from treelm.models.layers import attention
 from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, rotated
-from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.layers.packing import Packing
 
 SIZE, HEADS, STEPS = 12, 3, 7
@@ -181,38 +179,3 @@ def test_a_block_starts_near_the_identity_whatever_the_seed() -> None:
             assert parameter.grad is not None
             assert parameter.grad.isfinite().all(), name
             assert parameter.grad.any(), name
-
-
-def append(cache: KeyValueCache, lengths: Sequence[int], rows: Sequence[int], value: float) -> KeyValueCache:
-    """The cache after a token in each of the rows whose key is this number and whose value is its negative."""
-    cache = cache.for_lengths(lengths, rows)
-    cache.claim(lengths, rows)
-    key = torch.full((len(rows), 1), value)
-    places = torch.tensor([lengths[row] for row in rows])
-    cache.append(0, torch.tensor(rows), places, key, -key, num_seen=max(lengths) + 1)
-    return cache
-
-
-def test_two_continuations_of_one_state_do_not_meet() -> None:
-    begun = append(KeyValueCache(1, 2, 1, torch.zeros(0)), [0, 0], [0, 1], 1.0)
-    first = append(begun, [1, 1], [0, 1], 2.0)
-    second = append(begun, [1, 1], [0, 1], 3.0)
-    waits = append(begun, [1, 1], [1], 4.0)
-    assert first is begun  # the first continues in place
-    assert first.keys[0, :, :2, 0].tolist() == [[1, 2], [1, 2]]
-    assert second.keys[0, :, :2, 0].tolist() == [[1, 3], [1, 3]]
-    assert second.values[0, :, :2, 0].tolist() == [[-1, -3], [-1, -3]]
-    assert waits.keys[0, 1, :2, 0].tolist() == [1, 4]
-    after = append(waits, [1, 2], [0], 5.0)
-    assert after.keys[0, 0, :2, 0].tolist() == [1, 5]
-    assert after is waits  # the row that waited goes on in place too
-
-
-def test_a_long_sentence_is_copied_a_logarithmic_number_of_times() -> None:
-    cache, copies = KeyValueCache(1, 1, 1, torch.zeros(0)), 0
-    for length in range(1000):
-        following = append(cache, [length], [0], float(length))
-        copies += following is not cache
-        cache = following
-    assert copies <= 8
-    assert cache.keys[0, 0, :1000, 0].tolist() == [float(one) for one in range(1000)]
