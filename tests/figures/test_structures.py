@@ -30,7 +30,7 @@ from treelm.models.base import LanguageModel
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
 from treelm.models.som.network import slot_spans
-from treelm.models.structures import Distances, SpanWeights, of_kind
+from treelm.models.structures import Distances, SpanWeights
 from treelm.trees.tree import MAX_SVG_HEIGHT, Tree
 
 BARS = Distances(tokens=("the", "old", "dog"), values=(1.0, 0.0, 2.0), begins_word=(True,) * 3)
@@ -62,21 +62,21 @@ def test_characters_that_begin_words_are_marked() -> None:
     torch.manual_seed(0)
     config = PRPNConfig(embedding_size=4, hidden_size=4, num_layers=1)
     lm = PRPN(config, vocabulary=CharacterVocabulary("abc"))
-    drawing = distances_drawing(of_kind(lm.structure(["ab", "c"]), Distances))
+    drawing = distances_drawing(lm.structure(["ab", "c"]))
     assert texts(drawing)[2:7] == ["a", "b", "</w>", "c", "</w>"]
     assert drawing.file().count("bar end") == 2
 
 
 def test_cells_are_the_weights_of_the_plain_form() -> None:
     network = palm(max_span=3).eval()
-    found = of_kind(network.structure(WORDS), SpanWeights)
+    found = network.structure(WORDS)
     expected = plain(network, [END, *map(int, WORDS), END]).weights
     for row in range(1, 8):
         shown = np.asarray(found.weights[row])[max(row - 3, 0) : row][::-1]
         np.testing.assert_allclose(shown, expected[row].detach().numpy(), atol=1e-9)
         assert sum(found.weights[row]) == pytest.approx(1)
         assert found.reach[row] == min(row, 3)
-    short = of_kind(palm(stop_at_end=True, max_span=9).eval().structure(WORDS[:3]), SpanWeights)
+    short = palm(stop_at_end=True, max_span=9).eval().structure(WORDS[:3])
     assert short.reach == (0, 0, 1, 2, 3)
 
 

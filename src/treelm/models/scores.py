@@ -43,7 +43,7 @@ class Losses:
 
 
 class NoLogProbability(InputError):
-    """A value that is no log probability: NaN, or plus infinity."""
+    """A value that is not a log probability: NaN, or plus infinity."""
 
     def __init__(self, found: str, where: str | None = None) -> None:
         """Say what was given, of which token, and of which sentence if that is known."""

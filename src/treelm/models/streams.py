@@ -107,8 +107,8 @@ class StreamLM(LanguageModel, DocumentContext):
     def losses(self, batch: SentenceBatch) -> Losses:
         """Losses of every token and end, sums of -log p in nats; every sentence by itself, from the zero state."""
         inputs, targets, mask = self.pad(batch)
-        reading = self.forward(inputs, self.init_state(len(batch)), mask=None if mask.all() else mask)
-        return self._losses(reading, targets, mask, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
+        output = self.forward(inputs, self.init_state(len(batch)), mask=None if mask.all() else mask)
+        return self._losses(output, targets, mask, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
     def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
         """Losses of a segment and what the next one begins with, detached.
@@ -118,12 +118,12 @@ class StreamLM(LanguageModel, DocumentContext):
         ``carried`` is what the segment before gave; it is not looked at when the batch does not continue. Raises
         ``InputError`` when the batch continues and nothing is carried.
         """
-        reading, targets = self.read_segment(batch, carried), self._tensor(batch.targets)
+        output, targets = self.read_segment(batch, carried), self._tensor(batch.targets)
         mask = None if batch.mask is None else to_device(batch.mask, targets.device)
         num_words = batch.num_words + batch.num_sentences
         count = {"num_words": num_words, "num_sentences": batch.num_sentences}
-        losses = self._losses(reading, targets, mask, whole=mask is None, **count)
-        return losses, {name: tensor.detach() for name, tensor in reading.carried.items()}
+        losses = self._losses(output, targets, mask, whole=mask is None, **count)
+        return losses, {name: tensor.detach() for name, tensor in output.carried.items()}
 
     def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
         """Read a segment of a stream, with all that its batch says of it; ``carried`` as in ``stream_losses``."""
@@ -141,7 +141,7 @@ class StreamLM(LanguageModel, DocumentContext):
 
     def _losses(
         self,
-        reading: StreamOutput,
+        output: StreamOutput,
         targets: Tensor,
         mask: Tensor | None,
         *,
@@ -149,12 +149,12 @@ class StreamLM(LanguageModel, DocumentContext):
         num_sentences: int,
         whole: bool = False,
     ) -> Losses:
-        hidden, wanted = _chosen(reading.outputs, mask), _chosen(targets, mask)
+        hidden, wanted = _chosen(output.outputs, mask), _chosen(targets, mask)
         weight = self.decoder_weight
         word = summed_cross_entropy(hidden.to(weight.dtype), weight, self.decoder_bias, wanted, whole=whole)
         count = len(wanted)
         terms = {"word": Loss(sum=word, count=count)}
-        for name, mean in reading.regularisers.items():
+        for name, mean in output.regularisers.items():
             terms[name] = Loss(sum=mean.double() * count, count=count)
         total = torch.stack([term.sum for term in terms.values()]).sum()
         return Losses(terms=terms, total=total, num_words=num_words, num_sentences=num_sentences)
@@ -185,8 +185,8 @@ class StreamLM(LanguageModel, DocumentContext):
         ``columns`` are those of ``word_metrics``.
         """
         scores: dict[int, SentenceScore] = {}
-        for numbers, batch, reading, targets in self._read_sentences(sentences):
-            scores.update(zip(numbers, self.exact().scores_of(batch, reading, targets), strict=True))
+        for numbers, batch, output, targets in self._read_sentences(sentences):
+            scores.update(zip(numbers, self.exact().scores_of(batch, output, targets), strict=True))
         return [scores[number] for number in range(len(sentences))]
 
     @torch.no_grad()
@@ -196,7 +196,7 @@ class StreamLM(LanguageModel, DocumentContext):
         Only the first sentence begins from the zero state, so one alone has the scores that ``score`` gives it.
         """
         batch, exact = encode_words(sentences, self.vocabulary), self.exact()
-        parts = [exact._metrics(reading, targets) for reading, targets in self._read_in_a_row(batch)]
+        parts = [exact._metrics(output, targets) for output, targets in self._read_in_a_row(batch)]
         metrics = {
             name: WordMetric(np.concatenate([part[name].values for part in parts]), one.predicts)
             for name, one in (parts[0].items() if parts else ())
@@ -219,16 +219,16 @@ class StreamLM(LanguageModel, DocumentContext):
         found: dict[int, NDArray[np.float64]] = {}
         if in_document:
             batch = encode_words(sentences, self.vocabulary)
-            read = [(reading.outputs, targets) for reading, targets in self._read_in_a_row(batch)]
+            read = [(output.outputs, targets) for output, targets in self._read_in_a_row(batch)]
             outputs, targets = (torch.cat(parts) for parts in zip(*read, strict=True))
             for number, start in enumerate(starts_in_a_row(batch)):
                 places = start + word_boundaries(batch.tokens_of(number), self.vocabulary)
                 found[number] = self._reduce(outputs[places, 0], targets[places, 0], reduce)
         else:
-            for numbers, batch, reading, targets in self._read_sentences(sentences):
+            for numbers, batch, output, targets in self._read_sentences(sentences):
                 for row, number in enumerate(numbers):
                     places = word_boundaries(batch.tokens_of(row), self.vocabulary)
-                    found[number] = self._reduce(reading.outputs[places, row], targets[places, row], reduce)
+                    found[number] = self._reduce(output.outputs[places, row], targets[places, row], reduce)
         return [found[number] for number in range(len(sentences))]
 
     def _reduce(
@@ -244,23 +244,23 @@ class StreamLM(LanguageModel, DocumentContext):
         weight = exact.decoder_weight
         return functional.linear(hidden.to(weight.dtype), weight, exact.decoder_bias).double().log_softmax(1)
 
-    def scores_of(self, batch: SentenceBatch, reading: StreamOutput, targets: Tensor) -> list[SentenceScore]:
-        """The score of every sentence of a batch, from its reading and its targets (T, B)."""
-        metrics, ends_word = self._metrics(reading, targets), self.vocabulary.ends_word
+    def scores_of(self, batch: SentenceBatch, output: StreamOutput, targets: Tensor) -> list[SentenceScore]:
+        """The score of every sentence of a batch, from the network's output and the targets (T, B)."""
+        metrics, ends_word = self._metrics(output, targets), self.vocabulary.ends_word
         words = (word_of_token(batch.tokens_of(row), ends_word) for row in range(len(batch)))
         return [score_of(own, metrics, row=row) for row, own in enumerate(words)]
 
-    def _metrics(self, reading: StreamOutput, targets: Tensor) -> dict[str, WordMetric]:
+    def _metrics(self, output: StreamOutput, targets: Tensor) -> dict[str, WordMetric]:
         """The values of all steps that ``score_of`` looks at: log p of the targets (T, B), and ``word_metrics``."""
-        log_probs = WordMetric(to_host(self.target_log_probs(reading.outputs, targets)), predicts=True)
-        return {**self.word_metrics(reading), LOG_PROBS: log_probs}
+        log_probs = WordMetric(to_host(self.target_log_probs(output.outputs, targets)), predicts=True)
+        return {**self.word_metrics(output), LOG_PROBS: log_probs}
 
-    def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
-        """Values of words that a reading gives beside their probabilities, under the names of ``word_columns``.
+    def word_metrics(self, output: StreamOutput) -> dict[str, WordMetric]:
+        """Values of words that the network gives beside their probabilities, under the names of ``word_columns``.
 
         Here: the distance before each word, if the system finds distances.
         """
-        found = reading.structure.get("distances")
+        found = output.structure.get("distances")
         return {} if found is None else {"distance": WordMetric(to_host(found), predicts=False)}
 
     @torch.no_grad()
@@ -273,7 +273,7 @@ class StreamLM(LanguageModel, DocumentContext):
     def _read_sentences(
         self, sentences: Sequence[Sequence[str]]
     ) -> Iterator[tuple[list[int], SentenceBatch, StreamOutput, Tensor]]:
-        """Groups of sentences of similar length: their numbers, tokens, reading by ``exact``, and targets (T, B)."""
+        """Groups of sentences of similar length: their numbers, tokens, ``exact``'s output, and targets (T, B)."""
         exact = self.exact()
         for numbers, batch, inputs, targets, mask in self._padded(sentences):
             yield numbers, batch, exact.forward(inputs, exact.init_state(len(batch)), mask=mask), targets
@@ -297,9 +297,9 @@ class StreamLM(LanguageModel, DocumentContext):
         steps = _STEPS if carried else len(stream)  # what carries nothing knows of a text what it reads at once
         for start in range(0, len(stream) - 1, steps):
             inputs, targets = tokens[:-1][start : start + steps], tokens[1:][start : start + steps]
-            reading = exact.forward(inputs, carried)
-            carried = reading.carried
-            yield reading, targets
+            output = exact.forward(inputs, carried)
+            carried = output.carried
+            yield output, targets
 
     def in_a_row(self, batch: SentenceBatch) -> NDArray[np.int64]:
         """The tokens of sentences in a row, with an end before, between and after them."""
@@ -312,9 +312,9 @@ class StreamLM(LanguageModel, DocumentContext):
         """The state before the first word, after the end token that stands before a sentence."""
         exact = self.exact()
         inputs = torch.full((1, num_sentences), self.end, device=self.decoder_weight.device)
-        reading = exact.forward(inputs, exact.init_state(num_sentences))
+        output = exact.forward(inputs, exact.init_state(num_sentences))
         empty: tuple[tuple[()], ...] = ((),) * num_sentences
-        return StreamState(words=empty, tokens=empty, carried=reading.carried, hidden=reading.outputs[0])
+        return StreamState(words=empty, tokens=empty, carried=output.carried, hidden=output.outputs[0])
 
     @torch.no_grad()
     def _start_after(self, sentences: Sequence[Sequence[str]]) -> StreamState:
@@ -322,9 +322,9 @@ class StreamLM(LanguageModel, DocumentContext):
         exact, carried = self.exact(), self.exact().init_state(1)
         tokens = torch.from_numpy(self.in_a_row(encode_words(sentences, self.vocabulary)))
         for inputs in torch.split(tokens.to(self.decoder_weight.device)[:, None], _STEPS):
-            reading = exact.forward(inputs, carried)
-            carried = reading.carried
-        return StreamState(words=((),), tokens=((),), carried=carried, hidden=reading.outputs[-1])
+            output = exact.forward(inputs, carried)
+            carried = output.carried
+        return StreamState(words=((),), tokens=((),), carried=carried, hidden=output.outputs[-1])
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:
@@ -335,9 +335,9 @@ class StreamLM(LanguageModel, DocumentContext):
             return before
         rows, inputs = torch.tensor(read, device=before.hidden.device).unbind(1)
         own = {name: tensor[rows] for name, tensor in before.carried.items()}
-        reading = self.exact().forward(inputs[None], own)
-        carried = {name: old.index_copy(0, rows, reading.carried[name]) for name, old in before.carried.items()}
-        hidden = before.hidden.index_copy(0, rows, reading.outputs[0])
+        output = self.exact().forward(inputs[None], own)
+        carried = {name: old.index_copy(0, rows, output.carried[name]) for name, old in before.carried.items()}
+        hidden = before.hidden.index_copy(0, rows, output.outputs[0])
         return before.after(tokens, self.vocabulary, carried=carried, hidden=hidden)
 
     @torch.no_grad()
@@ -401,7 +401,7 @@ class DistanceParser(StreamLM, Parser):
         sentences, found = words_of_each(sentences), []
         for words, values in zip(sentences, self.distances(sentences), strict=True):
             if not words:
-                raise InputError("a sentence without words", remedy="leave it out")
+                raise InputError("a sentence without words", remedy="remove it")
             _, begins_word = tokens_of_words(words, self.vocabulary)
             found.append(values[begins_word])
         return found

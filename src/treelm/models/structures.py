@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,14 +75,6 @@ class UsedRule:
 
 
 Structure = Distances | SpanWeights | SlotSpans | StackAttention | StackTape
-Kind = TypeVar("Kind", Distances, SpanWeights, SlotSpans, StackAttention, StackTape)
-
-
-def of_kind(found: Structure | None, kind: type[Kind]) -> Kind:
-    """Return a structure if it is of a kind; raises ``InputError`` if there is none, or another."""
-    if not isinstance(found, kind):
-        raise InputError(f"no {kind.__name__} here", remedy="take a run of a system whose trees follow from them")
-    return found
 
 
 def tokens_of_words(words: Sequence[str], vocabulary: Vocabulary) -> tuple[tuple[str, ...], NDArray[np.bool_]]:

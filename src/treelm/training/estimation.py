@@ -19,7 +19,7 @@ from treelm.training.prepare import Setup
 def check_estimated(model: LanguageModel, config: TrainingConfig, *, resume: bool) -> None:
     """Raise ``InputError`` for what has no meaning without steps."""
     if resume:
-        remedy = "train it anew, in another run folder"
+        remedy = "train it again, in another run folder"
         raise InputError(f"{model.system} is estimated in one go: there is nothing to resume", remedy=remedy)
     for field in fields(config):
         value = getattr(config, field.name)

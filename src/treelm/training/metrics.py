@@ -78,7 +78,7 @@ class MetricsLog:
     def __init__(self, path: Path, *, offset: int = 0) -> None:
         """Drop what stands behind ``offset`` (bytes): it belongs to steps that are made again.
 
-        A log that is gone begins anew, with a warning; one that is shorter is another run's, and an ``InputError``.
+        A missing log is begun again, with a warning; one that is shorter is another run's, and an ``InputError``.
         """
         self._path = path
         if offset and not path.exists():
@@ -105,7 +105,7 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl``; raises ``InputError`` with file and line for one that is no JSON object.
+    """The lines of ``metrics.jsonl``; raises ``InputError`` with file and line for one that is not a JSON object.
 
     A last line that was not written to its end is left out: the program was stopped there, or is writing it now.
     """

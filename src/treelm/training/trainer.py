@@ -255,10 +255,11 @@ class Trainer:
                     if ends_epoch:
                         state.epoch, state.step_in_epoch = state.epoch + 1, 0
                     # Losses, signals and limits of time are known to all, so that a run ends after the same step.
-                    told = group.all_gather((update.loss, received[:1], process_time() - cpu_begin, self._elapsed()))
-                    loss, state.seconds = LossSum.sum(one for one, *_ in told), told[0][3]
-                    interrupted_by = next((names[0] for _, names, _, _ in told if names), None)
-                    state.cpu_seconds += sum(seconds for _, _, seconds, _ in told)
+                    own = update.loss, received[:1], process_time() - cpu_begin, self._elapsed()
+                    gathered = group.all_gather(own)
+                    loss, state.seconds = LossSum.sum(one for one, *_ in gathered), gathered[0][3]
+                    interrupted_by = next((names[0] for _, names, _, _ in gathered if names), None)
+                    state.cpu_seconds += sum(seconds for _, _, seconds, _ in gathered)
                     state.interval.add(loss, update.gradient_norm, perf_counter() - begin)
 
                     every = config.evaluate_every_steps

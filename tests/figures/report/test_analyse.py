@@ -22,7 +22,6 @@ from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.figures.report import analyse
 from treelm.figures.report.analyse import MOST_ANALYSES, analyses_of, examples_of, kept_sentences, with_sentences
 from treelm.models.base import LanguageModel
-from treelm.models.structures import SlotSpans, SpanWeights, of_kind
 from treelm.trees.tree import Tree
 
 WORDS = ("1", "2", "3")
@@ -66,11 +65,11 @@ def test_distances_weights_and_slots_are_the_system_s() -> None:
     assert distances.values == pytest.approx(first.distances([list(WORDS)])[0], abs=1e-4)
     attention = analyses_of(second, [sentence()])[0].attention
     assert attention is not None
-    weights = of_kind(second.structure(WORDS), SpanWeights).weights
+    weights = second.structure(WORDS).weights
     assert [len(row) for row in attention.weights] == [0, 1, 2, 3, 4]
     assert attention.reach == tuple(min(row, second.config.max_span) for row in range(5))
     np.testing.assert_allclose(attention.weights[3], weights[3], atol=1e-4)
-    assert analyses_of(third, [sentence()])[0].memory == of_kind(third.structure(WORDS), SlotSpans)
+    assert analyses_of(third, [sentence()])[0].memory == third.structure(WORDS)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)

@@ -103,13 +103,13 @@ def test_a_file_stands_wherever_a_run_can(treelm: Treelm, tmp_path: Path) -> Non
     [
         ("\\data\\", "data", "no ARPA file", ""),
         ("ngram 2=3", "ngram 3=3", "n-grams of length 3", ":3"),
-        ("-0.5\tdog dog", "-0.5\tdog", "is no n-gram of length 2", ":13"),
-        ("-0.5\tdog dog", "x\tdog dog", "is no n-gram of length 2", ":13"),
-        ("-0.5\tdog dog", "0.5\tdog dog", "is no n-gram of length 2", ":13"),
+        ("-0.5\tdog dog", "-0.5\tdog", "is not an n-gram of length 2", ":13"),
+        ("-0.5\tdog dog", "x\tdog dog", "is not an n-gram of length 2", ":13"),
+        ("-0.5\tdog dog", "0.5\tdog dog", "is not an n-gram of length 2", ":13"),
         ("-0.5\tdog dog", "-0.5\tcat dog", "without 'cat'", ":13"),
         ("-0.5\tdog dog", "-0.5\tdog </s>", "twice", ""),
         ("-0.6\t</s>", "-0.6\tend", "no <s> or </s>", ""),
-        ("-0.7\tdog </s>\n", "", "is no n-gram", ":14"),
+        ("-0.7\tdog </s>\n", "", "is not an n-gram", ":14"),
         ("\n\\end\\\n", "", "no .end. behind", ""),
     ],
 )

@@ -99,7 +99,7 @@ class CausalLM(LanguageModel, DocumentContext):
 
     @classmethod
     def read_folder(cls, folder: Path) -> CausalLM:
-        """The model of a folder that transformers wrote. Raises ``InputError`` for what is no causal language model."""
+        """The model of a folder that transformers wrote. Raises ``InputError`` unless it is a causal language model."""
         network, tokenizer, config = load_parts(folder)
         try:
             size = network.get_output_embeddings().weight.shape[0]
@@ -154,8 +154,8 @@ class CausalLM(LanguageModel, DocumentContext):
     def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token, given all before it, back to the first sentence: they are one text.
 
-        Only the last sentence has an end (of the text); that of any other is no event to the model, and has the log
-        probability 0.
+        Only the last sentence has an end (of the text); for the model, that of any other is not an event: its log
+        probability is 0.
         """
         words = [word for sentence in sentences for word in sentence]
         if not sentences:

@@ -22,7 +22,7 @@ from treelm.errors import InputError
 END_OF_WORD = "</w>"
 _BEFORE = "a"  # a word that others follow: what a token writes is seen behind it
 _LONG = "zyxwvutsrqponm"  # no tokenizer has it as one token, unless it has words alone
-_REMEDY = "leave it out, or take a model whose tokenizer marks where words begin"
+_REMEDY = "remove it, or take a model whose tokenizer marks where words begin"
 
 
 class CausalVocabulary(Vocabulary):

@@ -41,10 +41,10 @@ def graphs_wanted() -> bool:
 class GraphedFunction:
     """A differentiable function of tensors, captured once for each form of its arguments.
 
-    What is no tensor is a constant of the form. Random numbers must be drawn outside, and nothing that needs a gradient
-    may be used that is not an argument. A replay overwrites what the backward pass of the one before needs. So as long
-    as that has not been computed, and wherever else a graph does not fit, the function itself is called. One for every
-    place that calls it.
+    What is not a tensor is a constant of the form. Random numbers must be drawn outside, and nothing that needs a
+    gradient may be used that is not an argument. A replay overwrites what the backward pass of the one before needs. So
+    as long as that has not been computed, and wherever else a graph does not fit, the function itself is called. One
+    for every place that calls it.
     """
 
     def __init__(self, function: Function, *, capture: Callable[..., Any] | None = None, device: str = "cuda") -> None:

@@ -127,7 +127,7 @@ def matmul_precision(precision: MatmulPrecision) -> AbstractContextManager[None]
 
 @contextmanager
 def recurrent_tf32(*, allowed: bool) -> Iterator[None]:
-    """Let cuDNN's LSTMs, their gradients included, multiply in TF32 on a GPU or not; torch lets them unless told."""
+    """Let cuDNN's LSTMs, their gradients included, multiply in TF32 on a GPU or not; by default torch lets them."""
     cudnn = torch.backends.cudnn
     try:
         before = cudnn.allow_tf32

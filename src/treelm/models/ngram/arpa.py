@@ -122,7 +122,7 @@ def _read_section(
         except (ValueError, IndexError):
             is_whole = False
         if not is_whole or numbers[0] > 1e-6 or max(numbers) > -_NEVER:
-            found = f"{text!r} is no n-gram of length {length} with its logarithms"
+            found = f"{text!r} is not an n-gram of length {length} with its logarithms"
             raise InputError(found, where=f"{path}:{line}", remedy=_REMEDY)
         log_prob, weight = (*numbers, 0.0)[:2]
         log_prob = -math.inf if log_prob <= _NEVER else log_prob * _BASE

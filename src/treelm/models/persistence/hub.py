@@ -15,7 +15,7 @@ CONFIG = "config.json"
 EXPORTED = "treelm"
 """The ``model_type`` of what ``treelm export`` writes for transformers (``treelm.hf``)."""
 HUB_FOLDER = "give a folder that transformers saved: config.json, weights in safetensors, and its tokenizer"
-"""What to do about a folder that is no model."""
+"""What to do about a folder that is not a model."""
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken"]
 """Files that a model may need; whatever else its repository has, code above all, is left there."""
 

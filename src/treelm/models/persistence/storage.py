@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 VOCABULARY, WEIGHTS = "vocabulary.json", "model.safetensors"  # beside ``CONFIG``
 _SHARDS = "*-of-*.safetensors"
-_OVERRIDES = "reading"  # in config.json: fields of the config that are given anew; no part of its checksum
+_OVERRIDES = "reading"  # in config.json: fields of the config with other values, which its checksum leaves out
 _REMEDY = "copy the run folder again from where it was made, or train again"
 _REPEATED = ("num_layers", "num_blocks")  # fields of configs that say how often something with weights is there
 _ROOM = 1 << 20  # elements beside those of the weights: buffers that are not saved, what initialisation needs
@@ -45,7 +45,7 @@ _FACTOR = 8  # initialisation may make copies
 def save_model(model: LanguageModel, directory: Path | str, *, keep_overrides: bool = False) -> None:
     """Write a model; a crash leaves every file old or new, never half. The weights come last: they make it a model.
 
-    With ``keep_overrides``, a folder that gives fields of the config anew (``read_overrides``) goes on to do so.
+    With ``keep_overrides``, the folder's own values of fields of the config (``read_overrides``) stay.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def save_model(model: LanguageModel, directory: Path | str, *, keep_overrides: b
     header = describe_model(model)
     overrides = {}
     if keep_overrides:
-        with suppress(InputError):  # a damaged file is about to be written anew
+        with suppress(InputError):  # a damaged file is about to be replaced
             overrides = read_overrides(directory)
     write_atomically(directory / CONFIG, encode_json({**header, _OVERRIDES: overrides} if overrides else header))
     note = {"vocabulary": header["vocabulary"], "config": _checksum(header)}
@@ -166,7 +166,7 @@ def read_data_identity(directory: Path) -> dict[str, str]:
 
 
 def read_overrides(directory: Path) -> dict[str, Any]:
-    """Values of fields of the config that ``config.json`` gives anew, under ``reading``; {} where it gives none."""
+    """Values in the place of the config's, which ``config.json`` may give under ``reading``; {} without any."""
     is_ours = (directory / CONFIG).is_file() and not is_foreign(directory)
     return _read_header(directory).reading if is_ours else {}
 
@@ -199,7 +199,7 @@ def _foreign_class(directory: Path) -> Any:
     try:
         header = read_json(directory / CONFIG, remedy=_REMEDY)
     except InputError:
-        return None  # told by who reads it as one of ours
+        return None  # reported when it is read as one of ours
     classes: list[Any] = [] if "format_version" in header else [system_class(name) for name in FOREIGN]
     return next((one for one in classes if one.owns(header)), None)
 
@@ -250,7 +250,7 @@ class _SizeLimit(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Leave the compiler alone: to be told of this mode torch would import it, half of a command's start."""
+        """Torch would import its compiler for this mode, which is half of a command's start."""
         return False
 
     def __torch_dispatch__(
