@@ -31,7 +31,7 @@ def test_parts_have_their_percent_of_the_characters(
     parts: Text8Parts, borders: tuple[int, ...], tmp_path: Path
 ) -> None:
     text, out = write(tmp_path), tmp_path / "out"
-    assert run(["data", "text8", str(tmp_path / "text8"), "--out", str(out), "--parts", parts]) == 0
+    assert run(["data", "text8", str(tmp_path / "text8"), "--output", str(out), "--parts", parts]) == 0
     places = [len(text) * border // 100 for border in borders]
     expected = dict(zip(("train", "dev", "test"), (text[a:b].split() for a, b in pairwise(places)), strict=False))
     assert {path.stem: path.read_text().split() for path in out.iterdir()} == expected

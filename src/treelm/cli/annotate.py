@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
-from treelm.cli.files import SECONDS_BETWEEN_NOTES, write_metadata
+from treelm.cli.files import progress_bar, write_metadata
 from treelm.cli.options import FileFormat, InputFile, Output, WorkerOptions
 from treelm.errors import InputError, check_positive
 from treelm.io.terminal import log
-
-if TYPE_CHECKING:
-    from treelm.inference.annotation import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,37 +81,18 @@ def main(options: Arguments) -> int:
         on_error=options.on_error,
     )
     metadata = partial(describe, settings, source=options.file, version=__version__)
-    progress = annotate(
-        options.file,
-        Path(options.output),
-        settings,
-        processes=options.processes,
-        cluster=options.cluster,
-        batch_size=options.batch_size,
-        on_progress=_Notes(),
-        on_error=lambda message: log(f"not parsed: {message}"),
-        on_done=lambda progress: write_metadata(options.output, metadata(progress)),
-    )
+    with progress_bar(f"parsing {options.file}", None, unit="blocks of sentences") as advance:
+        progress = annotate(
+            options.file,
+            Path(options.output),
+            settings,
+            processes=options.processes,
+            cluster=options.cluster,
+            batch_size=options.batch_size,
+            on_progress=lambda _: advance(),
+            on_error=lambda message: log(f"not parsed: {message}"),
+            on_done=lambda progress: write_metadata(options.output, metadata(progress)),
+        )
     unsure = f", {progress.num_unsure:,} left out as unsure" if options.min_confidence is not None else ""
     log(f"{progress.num_sentences:,} trees in {options.output}, {progress.num_errors:,} sentences not parsed{unsure}")
     return EXIT_SKIPPED if progress.num_errors else EXIT_OK
-
-
-class _Notes:
-    """Notes on progress, written now and then."""
-
-    def __init__(self) -> None:
-        """Start the clock."""
-        self._last = time.monotonic()
-        self._begin: tuple[float, int] | None = None
-
-    def __call__(self, progress: Progress) -> None:
-        """Write a note if the last one is long enough ago."""
-        now = time.monotonic()
-        if self._begin is None:  # behind what was there already, and the first block, which loads the parser
-            self._begin = now, progress.num_words
-        if now - self._last >= SECONDS_BETWEEN_NOTES:
-            self._last = now
-            begin, num_words = self._begin
-            speed = (progress.num_words - num_words) / max(now - begin, 1e-9)
-            log(f"{progress.num_sentences:,} sentences, {progress.num_words:,} words, {speed:,.0f} words/s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from math import inf
@@ -20,7 +20,6 @@ from treelm.io.terminal import log
 from treelm.models.capabilities import DocumentContext, Searching, has, why_not
 
 if TYPE_CHECKING:
-    from treelm.corpora.sentence import Sentence
     from treelm.inference.predictors import Unigrams
     from treelm.inference.stimuli import Columns, Stimulus
     from treelm.inference.surprisal_table import Findings, NamedModel
@@ -74,41 +73,38 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
 def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm import __version__
+    from treelm.corpora.readers import no_sentences
     from treelm.inference.loading import model_hash
     from treelm.inference.predictors import UNIGRAM
-    from treelm.inference.processes import model_workers
     from treelm.inference.stimulus_advice import advice, long_sentences, note_long
     from treelm.inference.surprisal_table import NamedModel, SurprisalTable, check_columns, measures_of
+    from treelm.io.files import name_of
     from treelm.models.measures import score_with_measures
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=True)
     check_not_input((options.output, f"{options.output}.json"), [file, *filter(None, [options.frequencies])])
     check_table_name(options.output)
     names = options.names_of(runs, in_columns=True)
-    models = [
-        NamedModel(
-            name=name,
-            lm=options.load_adaptive(run, options.threshold, predicts_words=True),
-            unigrams=_unigrams(run) if UNIGRAM in options.columns else None,
-        )
-        for name, run in zip(names, runs, strict=True)
-    ]
-    hashes = [model_hash(run) for run in runs] if options.output != "-" else []  # what is there later may be another
-    check_columns({model.name: model.lm for model in models}, options.columns)
+    task = partial(score_with_measures, measures=measures_of(options.columns))
     skipped: list[InputError] = []
     long: list[Stimulus] = []
-    source, stimuli, number = _read(options, file, skipped)
+    models: list[NamedModel] = []
     with ExitStack() as stack:
-        task = partial(score_with_measures, measures=measures_of(options.columns))
-        computing = [
-            replace(one, compute=stack.enter_context(model_workers(task, one.lm, **options.where(run))))
-            for run, one in zip(runs, models, strict=True)
-        ]
-        table = SurprisalTable(computing, options, source)
+        for name, run in zip(names, runs, strict=True):
+            lm = options.load_adaptive(run, options.threshold, predicts_words=True)
+            compute = stack.enter_context(options.compute(task, lm, run))
+            unigrams = _unigrams(run) if UNIGRAM in options.columns else None
+            models.append(NamedModel(name=name, lm=lm, compute=compute, unigrams=unigrams))
+        hashes = [model_hash(run) for run in runs] if options.output != "-" else []  # others may be there later
+        check_columns({model.name: model.lm for model in models}, options.columns)
+        source, stimuli, number = _read(options, file, skipped)
+        table = SurprisalTable(models, options, source)
         advance = stack.enter_context(progress_bar("scoring", number, shares_terminal=options.output == "-"))
         left_out = skipped if options.on_error == "skip" else None
         frames = table.frames(note_long(stimuli, long), left_out, on_sentence=advance)
         first = list(islice(frames, 1))  # before the header: of input that cannot be read nothing is written
+        if not first and not skipped:
+            raise no_sentences(name_of(file), [])
         with open_table(options.output, table.names) as write:
             for frame in chain(first, frames):
                 write(frame)
@@ -145,14 +141,10 @@ def main(options: Arguments) -> int:
 def _unigrams(run: str) -> Unigrams:
     """Counts of the words that a run was trained on."""
     from treelm.corpora.data_config import prepared_split, with_its_words
-    from treelm.inference.predictors import UNIGRAM, Unigrams
+    from treelm.inference.predictors import Unigrams
     from treelm.training.run_folder import load_run_recipe
 
-    try:
-        counts = prepared_split(with_its_words(load_run_recipe(run).data), "train").form_counts()
-    except InputError as error:
-        remedy = f"leave out {UNIGRAM}, or put its training corpus where its recipe says: {error.remedy}"
-        raise InputError(f"no training corpus of {run} ({error.found})", where=error.where, remedy=remedy) from error
+    counts = prepared_split(with_its_words(load_run_recipe(run).data), "train").form_counts()
     return Unigrams(dict(zip(counts.forms, counts.counts.tolist(), strict=True)))
 
 
@@ -178,26 +170,12 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
         found = stimuli.read_words(file, options.punctuation)
     else:
         sentences = options.read(file, skipped, empty_lines=options.context == "document")
-        found = stimuli.from_sentences(_with_words(sentences, file), options.punctuation)
+        found = stimuli.from_sentences(sentences, options.punctuation)
     if options.split_sentences:
         names = names._replace(sentence=(*names.sentence, stimuli.SENTENCE_NUMBER))
         found = stimuli.split(found, options.split_sentences, are_documents=not options.document_column)
         found = list(found) if is_table else found
     return names, iter(found), len(found) if isinstance(found, Sized) else None
-
-
-def _with_words(sentences: Iterable[Sentence], file: str) -> Iterator[Sentence]:
-    """The same sentences, of which empty ones divide documents; raises ``InputError`` if no other are there."""
-    from treelm.corpora.readers import no_sentences
-    from treelm.io.files import name_of
-
-    coming, held = iter(sentences), []
-    for sentence in coming:
-        held.append(sentence)
-        if sentence.words:
-            yield from chain(held, coming)
-            return
-    raise no_sentences(name_of(file), [])
 
 
 def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[str]:
