@@ -68,7 +68,7 @@ test-gpu: install
 
 # make fuzz CASES=10000: hostile files for every reader; make fuzz READERS=conllu: for one
 fuzz: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(or $(CASES),10000) $(READERS)
+	OMP_NUM_THREADS=1 FUZZ_CASES=$(or $(CASES),10000) $(BIN)/python -m pytest --timeout 0 tests/fuzz/test_readers.py -k "$(READERS)"
 
 # writes flags, exports, columns and keys down as they are now: read the diff
 snapshots: install

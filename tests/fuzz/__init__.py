@@ -1,1 +1,1 @@
-"""Hostile files for every reader: ``python -m tests.fuzz`` runs many cases, the tests here run some."""
+"""Hostile files for every reader: ``make fuzz`` tries many, the tests here some."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -153,16 +152,3 @@ def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
     for edit in edits:
         data = EDITS[edit.kind](data, round(edit.place * len(data)), edit)[:MOST_BYTES]
     return data
-
-
-def random_edits(generator: random.Random) -> list[Edit]:
-    """One to four edits; small ones are likelier."""
-    return [
-        Edit(
-            kind=generator.choice(tuple(EDITS)),
-            place=generator.random(),
-            length=int(2 ** generator.uniform(0, 9)),
-            token=generator.randrange(len(TOKENS)),
-        )
-        for _ in range(generator.choice((1, 1, 1, 2, 2, 3, 4)))
-    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import signal
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,8 +87,3 @@ def limits() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def case_seed(reader: Reader, number: int) -> int:
-    """A seed for a case that no other reader has."""
-    return zlib.crc32(reader.name.encode()) + (number << 32)

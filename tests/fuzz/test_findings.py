@@ -3,8 +3,10 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from treelm.training.recipe import load_recipe, parse_override
 HEADER = "sentence\tchar_start\tchar_end\tsurprisal_bits\n"
 DEEP = "[" * 100_000
 LONG_NUMBER = "1" * 5000  # Python reads no more than 4300 digits
+PAIRS = "grammatical\tungrammatical\tgroup\n"
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:
@@ -78,14 +81,103 @@ def test_a_message_is_no_longer_than_can_be_read() -> None:
     assert len(str(InputError("x" * 100_000, where="y" * 100_000, remedy="z" * 100_000))) < 5000
 
 
-# Text, trees and tables.
+# Files of users.
 
 
-@pytest.mark.parametrize("column", ["id", "head"])
-def test_conllu_numbers_without_end_are_refused(tmp_path: Path, column: str) -> None:
-    row = f"{LONG_NUMBER if column == 'id' else 1}\tx\t_\t_\t_\t_\t{LONG_NUMBER if column == 'head' else 0}\t_\t_\t_\n"
-    with pytest.raises(InputError, match=r"bad\.conllu:1: (word id|head)"):
-        list(read_sentences(written(tmp_path, "bad.conllu", row)))
+def suite(*changes: tuple[str, str]) -> str:
+    text = seeds.SUITES[0].decode()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def safetensors(header: bytes, body: bytes = b"") -> bytes:
+    return len(header).to_bytes(8, "little") + header + body
+
+
+def conllu(word_id: object, head: object) -> str:
+    return f"{word_id}\tx\t_\t_\t_\t_\t{head}\t_\t_\t_\n"
+
+
+def pair(good: str) -> str:
+    return f'{{"sentence_good": {good}, "sentence_bad": "b"}}'
+
+
+READ: dict[str, Callable[[Path], object]] = {
+    "x.conllu": lambda path: list(read_sentences(path)),
+    "t.tsv": read_surprisals,
+    "pairs.tsv": lambda path: list(read_pairs(path, group_by=("group",))),
+    "p.jsonl": lambda path: list(read_pairs(path)),
+    "p.prm": read_parameters,
+    "s.json": lambda path: load_suites([str(path)]),
+    "r.toml": load_recipe,
+    "recipe.toml": lambda path: run_search(path.parent),
+    "vocabulary.json": load_vocabulary,
+    "bad.safetensors": lambda path: read_tensors(path, remedy="do"),
+    "metrics.jsonl": read_metrics,
+}
+_RECIPE = '[data]\ncorpus = "gum-open"\n[model]\nsystem = "rnng"\n'
+_ONE = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+HOSTILE: list[tuple[str, str | bytes, str]] = [
+    ("x.conllu", conllu(LONG_NUMBER, 0), r":1: word id"),
+    ("x.conllu", conllu(1, LONG_NUMBER), r":1: head"),
+    ("t.tsv", HEADER + "a\t0\t1\n", r":2: 3 cells under 4 columns"),
+    ("t.tsv", HEADER + "a\t0\t1\t2\t3\n", r":2: 5 cells under 4 columns"),
+    ("t.tsv", "sentence\t" + HEADER, r":1: two columns of the name 'sentence'"),
+    ("t.tsv", HEADER + "a b\t2\t3\t1\na b\t0\t1\t1\n", r":3: a token before the one above"),
+    ("t.tsv", HEADER + "a b\t2\t9\t1\n", r":2: characters 2 to 9 of a sentence of 3"),
+    ("t.tsv", HEADER + "a b\t-1\t1\t1\n", r":2: characters -1 to 1"),
+    ("t.tsv", HEADER + "x" * 200_000 + "\t0\t1\t1\n", r":2: not a table \(field larger"),
+    ("t.tsv", HEADER + "y\t0\t1\t1\n" + '"y\t0\t1\t1\ny\t0\t1\t1\n', r":3: .*(goes on|not a table)"),
+    ("pairs.tsv", PAIRS + '"a\tb\nc"\td\te\n', r":2: a quoted cell that goes on to line 3"),
+    ("pairs.tsv", PAIRS + "a\tb\n", r":2: 2 cells under 3 columns"),
+    *(
+        ("p.jsonl", one, "")
+        for one in (DEEP, pair(DEEP), pair(LONG_NUMBER), pair('["a"]'), pair("7"), pair('"\\ud800"'))
+    ),
+    ("p.prm", b"# old\rLABELED 0\r", "CR alone"),
+    ("p.prm", f"CUTOFF_LEN {LONG_NUMBER}\n", "CUTOFF_LEN|value"),
+    ("s.json", '{"a": ' + DEEP, "not JSON"),
+    ("s.json", suite(('"region_number": 2', f'"region_number": {LONG_NUMBER}')), "not JSON"),
+    ("s.json", suite(('"region_number": 2', '"region_number": Infinity')), "not a test suite"),
+    ("s.json", suite(('"region_number": 2', '"region_number": 1')), "two regions of one number"),
+    ("s.json", suite(('"condition_name": "bad"', '"condition_name": "good"')), "two conditions of one name"),
+    ("s.json", suite(('"metric"', '"name": "x", "metric"')), "'name' stands twice"),
+    ("s.json", suite(("barks", "\\ud800")), "half a character"),
+    ("r.toml", f"[data]\nx = {DEEP}", ""),
+    ("r.toml", f"{_RECIPE}dropout = {'9' * 400}", ""),
+    ("r.toml", f"{_RECIPE}[training]\nepochs = {2**70}", ""),
+    ("r.toml", f"{_RECIPE}[training]\nepochs = {LONG_NUMBER}", ""),
+    ("r.toml", '[data]\ntrain = "a\\u0000b"\n[model]\nsystem = "rnng"', ""),
+    *(("recipe.toml", f"[evaluation]\nword_beam = {one}\n", "") for one in ("inf", "nan", "2.5", "true", '"7"', DEEP)),
+    ("vocabulary.json", DEEP, ""),
+    ("vocabulary.json", f'{{"format": {LONG_NUMBER}}}', ""),
+    ("bad.safetensors", b"", ""),
+    ("bad.safetensors", b"\xff" * 8, ""),
+    ("bad.safetensors", (2**60).to_bytes(8, "little") + b"{}", ""),
+    ("bad.safetensors", safetensors(b"{}"), ""),
+    ("bad.safetensors", safetensors(_ONE.replace(b"[1]", b"[1152921504606846976]"), b"1234"), ""),
+    ("bad.safetensors", safetensors(_ONE.replace(b",4]", b",4611686018427387904]"), b"1234"), ""),
+    ("bad.safetensors", safetensors(_ONE.replace(b"F32", b"F99"), b"1234"), ""),
+    ("bad.safetensors", safetensors(b'{"__metadata__":{"treelm":"[]"},' + _ONE[1:], b"1234"), ""),
+    ("bad.safetensors", safetensors(b'{"__metadata__":{"treelm":"{\\"a\\": 1}"}}'), ""),
+    ("bad.safetensors", safetensors(b'{"__metadata__":{"treelm":"' + DEEP.encode() + b'"}}'), ""),
+    ("bad.safetensors", safetensors(b'{"a":' + DEEP.encode()), ""),
+    *(
+        ("metrics.jsonl", b'{"step": 1}\n' + line + b"\n", ":2: not a JSON object")
+        for line in (b"[1]", b"{", DEEP.encode(), LONG_NUMBER.encode(), b'{"a": 1} x', b'{"\xed\xa0\x80": 1}')
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), HOSTILE, ids=[name for name, *_ in HOSTILE])
+def test_files_without_end_and_files_that_would_lose_something_are_refused(
+    tmp_path: Path, name: str, content: str | bytes, message: str
+) -> None:
+    path = written(tmp_path, name, content)
+    with pytest.raises(InputError, match=rf"{re.escape(name)}.*{message}"):
+        READ[name](path)
 
 
 @pytest.mark.parametrize("blank", [" ", "\v", "\f"])
@@ -140,65 +232,9 @@ def test_parts_of_text8_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_a_lone_quotation_mark_swallows_no_rows(tmp_path: Path) -> None:
-    row = "yes it is\t0\t3\t1.5\n"
-    with pytest.raises(InputError, match=r"t\.tsv:3: .*(goes on|not a table)"):
-        read_surprisals(written(tmp_path, "t.tsv", HEADER + row + '"' + row + row))
-    with pytest.raises(InputError, match=r"t\.tsv:2: a quoted cell that goes on to line 3"):
-        list(read_pairs(written(tmp_path, "t.tsv", 'grammatical\tungrammatical\n"a\tb\nc"\td\n')))
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (HEADER + "a\t0\t1\n", r":2: 3 cells under 4 columns"),
-        (HEADER + "a\t0\t1\t2\t3\n", r":2: 5 cells under 4 columns"),
-        ("sentence\t" + HEADER, r":1: two columns of the name 'sentence'"),
-        (HEADER + "a b\t2\t3\t1\na b\t0\t1\t1\n", r":3: a token before the one above"),
-        (HEADER + "a b\t2\t9\t1\n", r":2: characters 2 to 9 of a sentence of 3"),
-        (HEADER + "a b\t-1\t1\t1\n", r":2: characters -1 to 1"),
-        (HEADER + "x" * 200_000 + "\t0\t1\t1\n", r":2: not a table \(field larger"),
-    ],
-)
-def test_a_table_that_would_lose_something_is_refused(tmp_path: Path, table: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_surprisals(written(tmp_path, "t.tsv", table))
-
-
-def test_a_short_row_of_pairs_has_no_group_none(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r":2: 2 cells under 3 columns"):
-        list(read_pairs(written(tmp_path, "t.tsv", "grammatical\tungrammatical\tgroup\na\tb\n"), group_by=("group",)))
-
-
 def test_json_lines_end_at_line_ends_only(tmp_path: Path) -> None:
     line = '{"sentence_good": "a\u2028b\x85c", "sentence_bad": "d"}\n'
     assert [pair.good for pair in read_pairs(written(tmp_path, "p.jsonl", line * 2))] == ["a\u2028b\x85c"] * 2
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        DEEP,
-        '{"sentence_good": ' + DEEP,
-        '{"sentence_good": ' + LONG_NUMBER + "}",
-        '{"sentence_good": ["a"], "sentence_bad": "b"}',
-        '{"sentence_good": 7, "sentence_bad": "b"}',
-        '{"sentence_good": "\\ud800", "sentence_bad": "b"}',
-    ],
-)
-def test_pairs_that_are_no_pairs_are_refused(tmp_path: Path, line: str) -> None:
-    with pytest.raises(InputError):
-        list(read_pairs(written(tmp_path, "p.jsonl", line)))
-
-
-def test_evalb_parameters_with_old_line_ends_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="CR alone"):
-        read_parameters(written(tmp_path, "p.prm", b"# old\rLABELED 0\r"))
-
-
-def test_evalb_parameters_without_end_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"CUTOFF_LEN|value"):
-        read_parameters(written(tmp_path, "p.prm", f"CUTOFF_LEN {LONG_NUMBER}\n"))
 
 
 # Test suites.
@@ -219,31 +255,6 @@ def test_formulas_without_end_are_refused(formula: str) -> None:
         parse_formula(formula)
 
 
-def suite(*changes: tuple[str, str]) -> str:
-    text = seeds.SUITES[0].decode()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return text
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"a": ' + DEEP, "not JSON"),
-        (suite(('"region_number": 2', f'"region_number": {LONG_NUMBER}')), "not JSON"),
-        (suite(('"region_number": 2', '"region_number": Infinity')), "not a test suite"),
-        (suite(('"region_number": 2', '"region_number": 1')), "two regions of one number"),
-        (suite(('"condition_name": "bad"', '"condition_name": "good"')), "two conditions of one name"),
-        (suite(('"metric"', '"name": "x", "metric"')), "'name' stands twice"),
-        (suite(("barks", "\\ud800")), "half a character"),
-    ],
-)
-def test_suites_that_would_lose_something_are_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        load_suites([str(written(tmp_path, "s.json", text))])
-
-
 def test_two_suites_of_one_name_are_refused(tmp_path: Path) -> None:
     path = str(written(tmp_path, "s.json", suite()))
     with pytest.raises(InputError, match="two suites of the name 'agreement'"):
@@ -253,30 +264,8 @@ def test_two_suites_of_one_name_are_refused(tmp_path: Path) -> None:
 # Recipes and catalogues.
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"[data]\nx = {DEEP}",
-        f"[training]\nepochs = {LONG_NUMBER}",
-        f'[data]\ncorpus = "gum-open"\n[model]\nsystem = "rnng"\ndropout = {"9" * 400}',
-        f'[data]\ncorpus = "gum-open"\n[model]\nsystem = "rnng"\n[training]\nepochs = {2**70}',
-        '[data]\ntrain = "a\\u0000b"\n[model]\nsystem = "rnng"',
-    ],
-)
-def test_recipes_without_end_are_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError, match=r"r\.toml"):
-        load_recipe(written(tmp_path, "r.toml", text))
-
-
 def test_an_override_may_hold_any_brackets() -> None:
     assert parse_override(f"data.train={DEEP}") == ("data", "train", DEEP)
-
-
-@pytest.mark.parametrize("width", ["inf", "nan", "2.5", "true", '"7"', DEEP])
-def test_the_beam_of_a_recipe_is_a_whole_number(tmp_path: Path, width: str) -> None:
-    written(tmp_path, "recipe.toml", f"[evaluation]\nword_beam = {width}\n")
-    with pytest.raises(InputError, match=r"recipe\.toml"):
-        run_search(tmp_path)
 
 
 @pytest.mark.parametrize("file", ['{url = "http://[", sha256 = "' + "0" * 64 + '"}', "{path = 7}", DEEP])
@@ -363,37 +352,6 @@ def test_damaged_subwords_are_found_before_sentencepiece_reads_them(
         load_vocabulary(path)
 
 
-@pytest.mark.parametrize("content", [DEEP, '{"format": ' + LONG_NUMBER + "}"])
-def test_a_vocabulary_without_end_is_refused(tmp_path: Path, content: str) -> None:
-    with pytest.raises(InputError, match=r"vocabulary\.json"):
-        load_vocabulary(written(tmp_path, "vocabulary.json", content))
-
-
-def safetensors(header: bytes, body: bytes = b"") -> bytes:
-    return len(header).to_bytes(8, "little") + header + body
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\xff" * 8,
-        (2**60).to_bytes(8, "little") + b"{}",
-        safetensors(b"{}"),
-        safetensors(b'{"a":{"dtype":"F32","shape":[1152921504606846976],"data_offsets":[0,4]}}', b"1234"),
-        safetensors(b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4611686018427387904]}}', b"1234"),
-        safetensors(b'{"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}', b"1234"),
-        safetensors(b'{"__metadata__":{"treelm":"[]"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', b"1234"),
-        safetensors(b'{"__metadata__":{"treelm":"{\\"a\\": 1}"}}'),
-        safetensors(b'{"__metadata__":{"treelm":"' + b"[" * 100_000 + b'"}}'),
-        safetensors(b'{"a":' + b"[" * 100_000),
-    ],
-)
-def test_tensor_files_that_lie_are_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(InputError, match=r"bad\.safetensors"):
-        read_tensors(written(tmp_path, "bad.safetensors", content), remedy="do")
-
-
 class Bomb:
     """What an attacker puts into a pickle."""
 
@@ -459,14 +417,6 @@ def test_a_checkpoint_that_is_damaged_twice_is_put_aside_twice(tmp_path: Path) -
         with pytest.raises(InputError, match="none of 1"):
             newest_checkpoint(tmp_path)
     assert len(list(step.parent.glob("damaged-*"))) == 2
-
-
-@pytest.mark.parametrize(
-    "line", [b"[1]", b"{", DEEP.encode(), LONG_NUMBER.encode(), b'{"a": 1} x', b'{"\xed\xa0\x80": 1}']
-)
-def test_a_log_with_a_bad_line_names_it(tmp_path: Path, line: bytes) -> None:
-    with pytest.raises(InputError, match=r"metrics\.jsonl:2: not a JSON object"):
-        read_metrics(written(tmp_path, "metrics.jsonl", b'{"step": 1}\n' + line + b"\n"))
 
 
 # Names of new files.

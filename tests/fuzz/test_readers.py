@@ -1,5 +1,6 @@
 """Some hostile files for every reader; ``make fuzz`` tries thousands."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.fuzz.edits import EDITS, TOKENS, Edit, edited
 from tests.fuzz.harness import Reader, check, hostile
 from tests.fuzz.readers import READERS
 
-CASES = 25  # of each reader
+CASES = int(os.environ.get("FUZZ_CASES", "25"))  # of each reader
 edit = st.builds(
     Edit,
     kind=st.sampled_from(sorted(EDITS)),
@@ -25,7 +26,7 @@ readers = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.n
 def test_a_hostile_file_is_read_in_full_or_refused_in_one_line(reader: Reader, tmp_path: Path) -> None:
     reader.company(tmp_path)
 
-    @settings(max_examples=CASES, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=CASES, derandomize="FUZZ_CASES" not in os.environ, suppress_health_check=list(HealthCheck))
     @given(seed=st.integers(0, 9), edits=st.lists(edit, min_size=1, max_size=4), sealed=st.booleans())
     def cases(seed: int, edits: list[Edit], sealed: bool) -> None:
         check(reader, tmp_path, hostile(reader, seed, edits, sealed=sealed))
