@@ -7,6 +7,7 @@ columns of sentences and columns to group by. gzip too.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,12 +158,30 @@ def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[
     text = table_text(path)
     if not text.strip():
         raise InputError("no pairs", where=str(path), remedy="give BLiMP's JSON lines, or a TSV or CSV with a header")
-    if text.lstrip().startswith("{"):
-        return _read_json_lines(text, str(path), good or "sentence_good", bad or "sentence_bad", group_by)
-    return _read_table(text, str(path), good, bad, group_by)
+    is_json = text.lstrip().startswith("{")
+    usual = ("sentence_good", "sentence_bad") if is_json else MARVIN_LINZEN
+    sides = (good or usual[0], bad or usual[1])
+    rows = _json_rows(text, str(path)) if is_json else _table_rows(text, str(path), sides)
+    for where, row, usual_groups in rows:
+        names = group_by or usual_groups
+        if missing := [name for name in (*sides, *names) if name not in row]:
+            raise _no_column(missing[0], row, where)
+        for name in sides:
+            if not isinstance(row[name], str):
+                raise InputError(f"{name!r} is not text", where=where, remedy="correct this pair")
+            if not words_of(row[name], where=where):
+                raise InputError("an empty sentence", where=where, remedy="remove this pair")
+            if any("\ud800" <= character <= "\udfff" for character in row[name]):
+                raise InputError(f"{name!r} holds half a character", where=where, remedy="write it in UTF-8")
+        of = {name: str(row[name]) for name in names}
+        yield MinimalPair(good=row[sides[0]], bad=row[sides[1]], groups=of, where=where)
 
 
-def _read_json_lines(text: str, source: str, good: str, bad: str, group_by: Sequence[str]) -> Iterator[MinimalPair]:
+_Row = tuple[str, Mapping[str, Any], Sequence[str]]
+"""Where it stands, its values, and what it is grouped by unless other columns are named."""
+
+
+def _json_rows(text: str, source: str) -> Iterator[_Row]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -174,42 +193,25 @@ def _read_json_lines(text: str, source: str, good: str, bad: str, group_by: Sequ
             raise InputError(f"not JSON ({reason})", where=where, remedy="correct this line") from None
         if not isinstance(values, dict):
             raise InputError("not a JSON object", where=where, remedy="give one object a line")
-        groups = group_by or tuple(name for name in BLIMP_GROUPS if name in values)
-        yield _pair(values, good, bad, groups, where)
+        yield where, values, [name for name in BLIMP_GROUPS if name in values]
 
 
-def _read_table(text: str, source: str, good: str, bad: str, group_by: Sequence[str]) -> Iterator[MinimalPair]:
+def _table_rows(text: str, source: str, sides: Sequence[str]) -> Iterator[_Row]:
+    """The rows of a table; those of Marvin & Linzen's with the construction of their test case."""
     names, rows, _ = read_rows(text, source)
-    good, bad = good or MARVIN_LINZEN[0], bad or MARVIN_LINZEN[1]
-    if not group_by and _TEST_CASE in names:
-        group_by = ("construction",)
-    for name in (good, bad):
-        if name not in names:
+    for name in sides:
+        if name not in names:  # before a first row, which there need not be
             raise _no_column(name, names, f"{source}:1")
     for where, row in rows:
-        values = {**row, "construction": row[_TEST_CASE].partition("--")[0]} if _TEST_CASE in names else row
-        yield _pair(values, good, bad, group_by, where)
+        if _TEST_CASE in row:
+            yield where, {**row, "construction": row[_TEST_CASE].partition("--")[0]}, ["construction"]
+        else:
+            yield where, row, []
 
 
 def _no_column(name: str, known: Collection[str], where: str) -> InputError:
     listed = f"name the columns: there are {', '.join(map(repr, known))}"
     return InputError(f"no {name!r}", where=where, remedy=f"{nearest(name, known)}{listed}")
-
-
-def _pair(values: Mapping[str, Any], good: str, bad: str, groups: Sequence[str], where: str) -> MinimalPair:
-    for name in (good, bad, *groups):
-        if name not in values:
-            raise _no_column(name, values, where)
-    for name in (good, bad):
-        if not isinstance(values[name], str):
-            raise InputError(f"{name!r} is not text", where=where, remedy="correct this pair")
-        if not words_of(values[name], where=where):
-            raise InputError("an empty sentence", where=where, remedy="remove this pair")
-        if any("\ud800" <= character <= "\udfff" for character in values[name]):
-            raise InputError(f"{name!r} holds half a character", where=where, remedy="write it in UTF-8")
-    return MinimalPair(
-        good=str(values[good]), bad=str(values[bad]), groups={name: str(values[name]) for name in groups}, where=where
-    )
 
 
 def first_of_groups(pairs: Sequence[MinimalPair], most: int) -> list[MinimalPair]:
@@ -219,11 +221,11 @@ def first_of_groups(pairs: Sequence[MinimalPair], most: int) -> list[MinimalPair
     """
     if most < 1:
         raise InputError(f"{most} pairs of a group", remedy="give 1 or more")
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     kept = []
     for pair in pairs:
         group = next(iter(pair.groups.values()), "")
-        seen[group] = seen.get(group, 0) + 1
+        seen[group] += 1
         if seen[group] <= most:
             kept.append(pair)
     return kept
@@ -250,22 +252,22 @@ def score_pairs(
     import pandas as pd
 
     texts = {text: pair.where for pair in reversed(pairs) for text in (pair.good, pair.bad)}
-    sentences = [_sentence(text, where, tokenisation) for text, where in texts.items()]
-    log_probs: dict[str, float] = {}
-    unknown: dict[str, bool] = {}
+    sentences = []
+    for text, where in texts.items():
+        source, _, line = where.rpartition(":")
+        words = words_of(text, tokenisation)
+        sentences.append(Sentence(words=words, text=text, identifier=line, source=source, line=int(line)))
+    log_probs: dict[str | None, float] = {}
+    has_unknown: dict[str | None, bool] = {}
     is_lower_bound = False
     for sentence, score in in_batches(sentences, compute or in_process(lm.score), batch_size=batch_size):
         assert score is not None
-        assert sentence.text is not None
         log_probs[sentence.text] = float(score.log_probs.sum())
         is_lower_bound |= score.is_lower_bound
         known = (lm.vocabulary.unknown_class(w, sentence_initial=i == 0) for i, w in enumerate(sentence.words))
-        unknown[sentence.text] = any(one is not None for one in known)
+        has_unknown[sentence.text] = any(one is not None for one in known)
         on_sentence()
-    good, bad = (
-        np.array([log_probs[text] for text in side])
-        for side in zip(*((pair.good, pair.bad) for pair in pairs), strict=True)
-    )
+    good, bad = (np.array([log_probs[getattr(pair, side)] for pair in pairs]) for side in ("good", "bad"))
     groups = list(dict.fromkeys(name for pair in pairs for name in pair.groups))
     columns = dict(zip(groups, deduplicate_names(groups, taken=("model", *PAIR_COLUMNS)), strict=True))
     with np.errstate(invalid="ignore"):
@@ -279,13 +281,7 @@ def score_pairs(
         "bad_surprisal_bits": -bad / NATS_PER_BIT,
         "difference_bits": difference,
         **{name: values.astype(int) for name, values in compare_log_probs(good, bad).items()},
-        "has_unk": [int(unknown[pair.good] or unknown[pair.bad]) for pair in pairs],
+        "has_unk": [int(has_unknown[pair.good] or has_unknown[pair.bad]) for pair in pairs],
     }
-    return MinimalPairResult(
-        items=pd.DataFrame(found), groupings=columns, is_lower_bound=is_lower_bound, notes=tuple(notes)
-    )
-
-
-def _sentence(text: str, where: str, tokenisation: Tokenisation) -> Sentence:
-    source, _, line = where.rpartition(":")
-    return Sentence(words=words_of(text, tokenisation), text=text, identifier=line, source=source, line=int(line))
+    items = pd.DataFrame(found)
+    return MinimalPairResult(items=items, groupings=columns, is_lower_bound=is_lower_bound, notes=tuple(notes))
