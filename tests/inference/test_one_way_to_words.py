@@ -241,33 +241,6 @@ def test_states_are_extended_by_a_word_for_each_sentence_not_by_the_characters_o
         lm.extend(lm.start(3), words)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("The dog barks .\nIt sleeps .\n".encode("utf-16-le"), "f.txt:1: looks like UTF-16; convert the file to UTF-8"),
-        ("The dog barks .\nIt sleeps .\n".encode("utf-16-be"), "f.txt:1: looks like UTF-16; convert the file to UTF-8"),
-        ("The dog barks .\n".encode("utf-16"), "f.txt:1: looks like UTF-16; convert the file to UTF-8"),
-        (b"The dog barks .\rIt sleeps .\r", "f.txt:1: a line end that is CR alone; convert line ends to LF"),
-        (b"The dog .\r\nIt\rsleeps .\r\n", "f.txt:2: a line end that is CR alone; convert line ends to LF"),
-        (b"The dog .\nIt \0sleeps .\n", "f.txt:2: a NUL character; remove it, or convert"),
-        (b"The dog .\nCaf\xe9 .\n", "f.txt:2: byte 0xe9 is not UTF-8; convert the file to UTF-8"),
-    ],
-)
-def test_what_a_file_holds_in_place_of_text_is_said_in_one_line(content: bytes, message: str, tmp_path: Path) -> None:
-    file = tmp_path / "f.txt"
-    file.write_bytes(content)
-    readers: list[Callable[[], object]] = [
-        lambda: list(read_sentences(file)),
-        lambda: list(read_words(str(file), "as-given")),
-        lambda: read_table(str(file), Columns(), "as-given"),
-        lambda: list(read_pairs(file)),
-    ]
-    for read in readers:
-        with pytest.raises(InputError) as refused:
-            read()
-        assert str(refused.value).startswith(f"{tmp_path}/{message}")
-
-
 def test_crlf_and_empty_lines_are_read(tmp_path: Path) -> None:
     (tmp_path / "f.txt").write_bytes(b"\xef\xbb\xbfThe dog .\r\n\r\nIt sleeps .\r\r\n")
     assert [one.words for one in read_sentences(tmp_path / "f.txt")] == [("The", "dog", "."), ("It", "sleeps", ".")]

@@ -3,7 +3,9 @@
 import abc
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -75,50 +77,28 @@ def test_generation_stops_before_what_it_is_told_to() -> None:
         answers.generate_until([Asked(("the", {"do_sample": True}))])
 
 
-def test_the_harness_gets_a_model_of_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_harness_finds_models_of_its_own_kind_by_a_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
     class LM(abc.ABC):
         def __init__(self) -> None:
             self.rank = 0
 
         @abc.abstractmethod
-        def loglikelihood(self, requests: Any) -> Any: ...
-
-        @abc.abstractmethod
         def loglikelihood_rolling(self, requests: Any) -> Any: ...
 
-        @abc.abstractmethod
-        def generate_until(self, requests: Any) -> Any: ...
-
-    module = ModuleType("lm_eval.api.model")
-    module.LM = LM  # type: ignore[attr-defined]
-    for name, content in (
-        ("lm_eval", ModuleType("lm_eval")),
-        ("lm_eval.api", ModuleType("lm_eval.api")),
-        (module.__name__, module),
-    ):
-        monkeypatch.setitem(sys.modules, name, content)
-    model = harness_model(build("ngram", "word"), tokenisation="blanks")
-    assert isinstance(model, LM)
-    assert model.rank == 0
-    assert model.loglikelihood_rolling([Asked(("the moon",))]) == [
-        pytest.approx(log_probs("ngram", "word", "the moon"))
-    ]
-
-
-def test_the_harness_finds_models_by_a_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
     registered: dict[str, Any] = {}
-
-    def register_model(name: str) -> Any:
-        return lambda found: registered.setdefault(name, found)
-
     for name in ("lm_eval", "lm_eval.api", "lm_eval.api.model", "lm_eval.api.registry"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setattr(sys.modules["lm_eval.api.model"], "LM", object, raising=False)
+    monkeypatch.setattr(sys.modules["lm_eval.api.model"], "LM", LM, raising=False)
+    register_model = lambda name: partial(registered.setdefault, name)  # noqa: E731
     monkeypatch.setattr(sys.modules["lm_eval.api.registry"], "register_model", register_model, raising=False)
     register()
-    model = registered["treelm"](run="ngram-gum-open", tokenisation="blanks", batch_size=1, device=None)
-    (found,) = model.loglikelihood_rolling([Asked(("The museum .",))])
-    assert found == pytest.approx(float(load("ngram-gum-open").score(["The museum ."])[0].log_probs.sum()))
+    lm = load("ngram-gum-open")
+    by_name = registered["treelm"](run="ngram-gum-open", tokenisation="blanks", batch_size=1, device=None)
+    for model in (by_name, harness_model(lm, tokenisation="blanks")):
+        assert isinstance(model, LM)
+        assert model.rank == 0
+        (found,) = model.loglikelihood_rolling([Asked(("The museum .",))])
+        assert found == pytest.approx(float(lm.score(["The museum ."])[0].log_probs.sum()))
 
 
 PAIRS = [
@@ -166,10 +146,8 @@ def test_the_harness_itself_asks_a_registered_model_a_task(tmp_path: Path, monke
     assert found["results"]["treelm_pairs"]["acc,none"] == accuracy
 
 
-def test_without_the_harness_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ask", [register, lambda: harness_model("nowhere")])
+def test_without_the_harness_the_remedy_is_named(ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lm_eval.api.model", None)
     with pytest.raises(InputError, match=r"treelm\[lm-eval\]"):
-        harness_model("nowhere")
-    monkeypatch.setitem(sys.modules, "lm_eval.api.registry", None)
-    with pytest.raises(InputError, match=r"treelm\[lm-eval\]"):
-        register()
+        ask()
