@@ -62,8 +62,6 @@ class LanguageModel(nn.Module, ABC):
     """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
     inference_overrides: ClassVar[tuple[str, ...]] = ()
     """Fields of its config that touch no weight: ``reading`` in ``config.json`` may give a trained model others."""
-    own_metric_names: ClassVar[tuple[str, ...]] = ()
-    """Names of what ``own_metrics`` gives; a switch of its config may leave some out."""
     lm_flag: ClassVar[str] = ""
     """Field of its config without which it is only a parser; "": it always predicts words."""
 

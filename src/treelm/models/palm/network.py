@@ -60,7 +60,6 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
     system: ClassVar[str] = "palm"
     benchmark_recipe: ClassVar[str] = "palm-u-ptb"
     predicts_labels: ClassVar[bool] = False
-    own_metric_names: ClassVar[tuple[str, ...]] = SPAN_METRICS
 
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""

@@ -164,7 +164,6 @@ def branches_one_way(trees: Tensor) -> str:
 
 LABEL = "X"  # of every constituent
 _TREES_AT_ONCE = 512  # of the sentences whose probability is bounded together
-_F1, _BOUND = "inference_network_unlabeled_f1", "importance_sampled_perplexity_bound"
 
 
 class ScoredSentences(NamedTuple):
@@ -186,7 +185,6 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
     config: UnsupervisedRNNGConfig
     search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles")  # "released" knows no binary trees
     predicts_labels: ClassVar[bool] = False
-    own_metric_names: ClassVar[tuple[str, ...]] = (_F1, _BOUND)
 
     def __init__(self, config: UnsupervisedRNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. Its trees have one label, whatever those of the data."""
@@ -348,8 +346,10 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
         words = [sentence.words for sentence in sentences]
         gold = [sentence.tree for sentence in sentences if sentence.tree is not None]
         nats = -float(self.log_prob_bounds(words).sum())
-        metrics = {_BOUND: math.exp(nats / (sum(map(len, words)) + len(words)))}
-        return {_F1: mean_inner_f1(gold, self.inferred_trees(words)), **metrics} if len(gold) == len(words) else metrics
+        found = {"importance_sampled_perplexity_bound": math.exp(nats / (sum(map(len, words)) + len(words)))}
+        if len(gold) == len(words):
+            found["inference_network_unlabeled_f1"] = mean_inner_f1(gold, self.inferred_trees(words))
+        return found
 
 
 def _entropy(one: ScoredSentences) -> Tensor:

@@ -245,13 +245,6 @@ class SOM(DocumentReader, Parser):
     config: SOMConfig
     predicts_labels: ClassVar[bool] = False
     lm_flag: ClassVar[str] = "word_loss"  # without it the output layer was never trained
-    own_metric_names: ClassVar[tuple[str, ...]] = (
-        "p_accuracy",
-        "p_accuracy_unforced",
-        "p_prediction_accuracy",
-        "p_prediction_accuracy_unforced",
-        "perplexity_along_gold_trees",
-    )
 
     def __init__(self, config: SOMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. The trees of a SOM have no labels: ``labels`` is kept."""
