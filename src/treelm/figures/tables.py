@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -133,35 +133,6 @@ def pair_table(results: Mapping[str, MinimalPairResult], *, title: str = "") -> 
     return Table.of(rows, title=title, caption="; ".join([*notes, "a tie is not correct"]), ends=frozenset(ends))
 
 
-def structure_tables(result: StructureResult) -> list[Printed]:
-    """What trees have learned, overall, by label, length and height; a row for each system or kind of trivial trees."""
-    from treelm.evaluation.structure import HEIGHTS, SENTENCE_LENGTHS, SPAN_LENGTHS, class_names
-
-    overall: Mapping[str, Callable[[TreeAnalysis], object]] = {
-        "sentence F1": lambda row: row.sentence_f1,
-        "corpus F1": lambda row: row.corpus_f1,
-        "seeds agree": lambda row: row.agreement,
-        "left": lambda row: row.left_branching,
-        "right": lambda row: row.right_branching,
-        "Spearman": lambda row: row.height_correlation and f"{row.height_correlation.mean:.2f}",
-        "labels": lambda row: row.many_to_one,
-    }
-    parts = {
-        f"{result.protocol.name}, {result.num_sentences} sentences": overall,
-        "recall by label": _means("recall_by_label", list(result.labels)[:_MOST_LABELS]),
-        "F1 by words of a span": _means("f1_by_span_length", class_names(SPAN_LENGTHS)),
-        "F1 by words of a sentence": _means("f1_by_sentence_length", class_names(SENTENCE_LENGTHS)),
-        "distance by height": _means("distance_by_height", class_names(HEIGHTS)),
-    }
-    return [
-        *(table for title, columns in parts.items() if (table := _structure_table(result, title, columns)).rows),
-        *(_symbol_table(row) for row in result.rows if row.symbols),
-        STRUCTURE_LEGEND,
-        f"note: {result.protocol.description}",
-    ]
-
-
-_MOST_LABELS = 8
 STRUCTURE_LEGEND = (
     "Means over seeds; the first table has deviations, too. F1 is unlabelled; by length it is of all spans together. "
     "seeds agree: corpus F1 of each pair. left, right: against left- and right-branching trees. Spearman: of distances "
@@ -169,33 +140,57 @@ STRUCTURE_LEGEND = (
     "mean, where the gold tree is so high. labels: constituents found whose gold label is the one that their own "
     "label has most often."
 )
-_MOST_SYMBOLS, _MOST_MEANINGS, _WIDEST_BAR = 12, 3, 20
+_MOST_LABELS, _MOST_SYMBOLS, _MOST_MEANINGS = 8, 12, 3
 
 
-def _structure_table(
-    result: StructureResult, title: str, columns: Mapping[str, Callable[[TreeAnalysis], object]]
-) -> Table:
-    """The rows and columns that have a value."""
-    found = [(row, {name: value(row) for name, value in columns.items()}) for row in result.rows]
-    shown = [name for name in columns if any(values[name] is not None for _, values in found)]
-    rows = [
-        [
-            ("trees", f"{row.name.removesuffix(' builder')}{f' ({row.num_seeds})' if row.num_seeds > 1 else ''}"),
-            *((name, None if values[name] is None else str(values[name])) for name in shown),
-        ]
-        for row, values in found
-        if any(value is not None for value in values.values())
+def structure_tables(result: StructureResult) -> list[Printed]:
+    """What trees have learned, overall, by label, length and height; a row for each system or kind of trivial trees."""
+    from treelm.evaluation.structure import HEIGHTS, SENTENCE_LENGTHS, SPAN_LENGTHS, class_names
+
+    overall: list[dict[str, object]] = [
+        {
+            "sentence F1": row.sentence_f1,
+            "corpus F1": row.corpus_f1,
+            "seeds agree": row.agreement,
+            "left": row.left_branching,
+            "right": row.right_branching,
+            "Spearman": row.height_correlation and f"{row.height_correlation.mean:.2f}",
+            "labels": row.many_to_one,
+        }
+        for row in result.rows
     ]
-    return Table.of(rows, title=title)
+    parts = {f"{result.protocol.name}, {result.num_sentences} sentences": overall}
+    for title, field, classes in (
+        ("recall by label", "recall_by_label", list(result.labels)[:_MOST_LABELS]),
+        ("F1 by words of a span", "f1_by_span_length", class_names(SPAN_LENGTHS)),
+        ("F1 by words of a sentence", "f1_by_sentence_length", class_names(SENTENCE_LENGTHS)),
+        ("distance by height", "distance_by_height", class_names(HEIGHTS)),
+    ):
+        found = [getattr(row, field) for row in result.rows]
+        parts[title] = [{name: f"{own[name].mean:.1f}" if name in own else None for name in classes} for own in found]
+    tables = []
+    for title, cells in parts.items():
+        shown = [name for name in cells[0] if any(own[name] is not None for own in cells)] if cells else []
+        rows = [
+            [
+                ("trees", f"{row.name.removesuffix(' builder')}{f' ({row.num_seeds})' if row.num_seeds > 1 else ''}"),
+                *((name, None if own[name] is None else str(own[name])) for name in shown),
+            ]
+            for row, own in zip(result.rows, cells, strict=True)
+            if any(value is not None for value in own.values())
+        ]
+        tables += [Table.of(rows, title=title)] if rows else []
+    labels = [_symbol_table(row) for row in result.rows if row.symbols]
+    return [*tables, *labels, STRUCTURE_LEGEND, f"note: {result.protocol.description}"]
 
 
 def _symbol_table(row: TreeAnalysis) -> Table:
     """What the labels of a system's trees stand for, the most frequent ones, of its first seed."""
     rows = []
     for symbol, of_labels in list(row.symbols.items())[:_MOST_SYMBOLS]:
-        total, own = sum(of_labels.values()), {label: count for label, count in of_labels.items() if label}
-        labels = ", ".join(f"{label} {count}" for label, count in list(own.items())[:_MOST_MEANINGS])
-        share = f"{100 * sum(own.values()) / total:.0f}"
+        total, own = sum(of_labels.values()), [(label, count) for label, count in of_labels.items() if label]
+        labels = ", ".join(f"{label} {count}" for label, count in own[:_MOST_MEANINGS])
+        share = f"{100 * sum(count for _, count in own) / total:.0f}"
         rows.append(
             [("label", symbol), ("constituents", str(total)), ("gold %", share), ("gold labels", labels or None)]
         )
@@ -203,25 +198,16 @@ def _symbol_table(row: TreeAnalysis) -> Table:
 
 
 def rules_table(name: str, rules: Sequence[UsedRule]) -> Table:
-    """The rules that a grammar uses most, with bars for how often."""
-    most = max((rule.count for rule in rules), default=1)
+    """The rules that a grammar uses most."""
     rows = [
         [
             ("rule", f"{rule.parent} -> {' '.join(rule.children)}"),
             ("times", str(rule.count)),
             ("p(rule)", f"{rule.probability:.3f}"),
-            ("", "█" * max(1, round(_WIDEST_BAR * rule.count / most))),
         ]
         for rule in rules
     ]
-    return Table.of(rows, title=f"most used rules of {name}", texts=frozenset({3}))
-
-
-def _means(field: str, classes: Iterable[str]) -> dict[str, Callable[[TreeAnalysis], object]]:
-    def mean_of(name: str) -> Callable[[TreeAnalysis], object]:
-        return lambda row: f"{getattr(row, field)[name].mean:.1f}" if name in getattr(row, field) else None
-
-    return {name: mean_of(name) for name in classes}
+    return Table.of(rows, title=f"most used rules of {name}")
 
 
 def statistics_table(corpora: Mapping[str, PreparedCorpus]) -> Table:

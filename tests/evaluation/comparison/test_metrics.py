@@ -11,6 +11,8 @@ import pytest
 
 from treelm.errors import InputError
 from treelm.evaluation.comparison.metrics import (
+    BOUND,
+    TRIVIAL,
     Comparison,
     F1Metric,
     GardenPathMetrics,
@@ -121,9 +123,9 @@ def test_the_perplexity_that_compares_is_that_of_sentences_by_themselves() -> No
 
 
 def test_trivial_trees_are_apart_from_the_bound() -> None:
-    assert FULL.trivial_f1("plain") == 14.4
-    assert FULL.upper_bound_f1("plain") == 80.5
-    assert FULL.trivial_f1("wsj10") is None
+    assert FULL.baseline_f1("plain", TRIVIAL) == 14.4
+    assert FULL.baseline_f1("plain", BOUND) == 80.5
+    assert FULL.baseline_f1("wsj10", TRIVIAL) is None
 
 
 @pytest.mark.parametrize("change", [{"format_version": 99}, {"runs": 3}, {"surprise": 1}])

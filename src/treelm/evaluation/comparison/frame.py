@@ -8,7 +8,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
+from treelm.evaluation.comparison.metrics import BOUND, TRIVIAL, Comparison, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval
 from treelm.evaluation.syntaxgym.results import circuits
@@ -102,11 +102,8 @@ def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
     for name in dict.fromkeys(one.protocol for row in rows for one in row.unlabeled_f1):
         yield _f1(f"unlabeled_f1, {name}", _get("unlabeled_f1", "corpus_f1", protocol=name), f"UF1 {name}")
         yield Column(f"unlabeled_f1_sentence, {name}", _get("unlabeled_f1", "sentence_f1", protocol=name))
-        for key, heading, of in (
-            ("trivial_f1", "trivial", RunMetrics.trivial_f1),
-            ("binary_upper_bound_f1", "bound", RunMetrics.upper_bound_f1),
-        ):
-            value = partial(of, protocol=name)
+        for key, heading, names in (("trivial_f1", "trivial", TRIVIAL), ("binary_upper_bound_f1", "bound", BOUND)):
+            value = partial(RunMetrics.baseline_f1, protocol=name, names=names)
             yield Column(f"{key}, {name}", value, heading, _TENTHS, METRICS)
     yield Column("gold_trees", _get("gold_trees"), "gold trees", group=METRICS)
     for kind in ("training", "scoring"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -29,6 +29,8 @@ _REMEDY = "make it again with `treelm compare`"
 
 TRIVIAL = ("left-branching", "right-branching", "balanced", "random", "random, uniform over trees")
 """Names of the baselines that every system has, whether its trees come from distances or not."""
+BOUND = ("binary upper bound",)
+"""The baseline that no binary trees exceed."""
 GoldTrees = Literal["constituency", "dependencies"]
 
 
@@ -244,15 +246,10 @@ class RunMetrics:
         alone = (one for one in self.perplexities if one.unit == "word" and not one.context)
         return next((one for one in alone if one.policy == "with_end"), None)
 
-    def trivial_f1(self, protocol: str) -> float | None:
-        """Corpus F1 of the best trivial trees by a protocol."""
-        known = [one for one in self.baselines if one.protocol == protocol and one.name in TRIVIAL]
-        return max((one.corpus_f1 for one in known), default=None)
-
-    def upper_bound_f1(self, protocol: str) -> float | None:
-        """Corpus F1 that no binary trees exceed, by a protocol; None if it was not measured."""
-        bounds = (one for one in self.baselines if one.protocol == protocol and one.name == "binary upper bound")
-        return next((one.corpus_f1 for one in bounds), None)
+    def baseline_f1(self, protocol: str, names: Collection[str]) -> float | None:
+        """Corpus F1 of the best of some baselines by a protocol; None if none of them was measured."""
+        known = [one.corpus_f1 for one in self.baselines if one.protocol == protocol and one.name in names]
+        return max(known, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,21 +265,16 @@ class Comparison:
         """Write all metrics, unrounded, as JSON values; null where one is not finite."""
         return {"format_version": FORMAT_VERSION, **finite(to_plain(self))}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any], *, where: str = FILE_NAME) -> Comparison:
-        """Read what ``to_json`` wrote; raises ``InputError`` for values that are not as they should be."""
-        version = values.get("format_version")
-        if version != FORMAT_VERSION:
-            found = f"format_version = {version!r}, this treelm reads {FORMAT_VERSION}"
-            raise InputError(found, where=where, remedy=_REMEDY)
-        fields = {name: value for name, value in values.items() if name != "format_version"}
-        return from_plain(cls, fields, where=where, null=math.nan)
-
     def save(self, path: str | Path) -> None:
         """Write the file in one piece."""
         write_atomically(Path(path), encode_json(self.to_json()))
 
     @classmethod
     def load(cls, path: str | Path) -> Comparison:
-        """Read what ``save`` wrote."""
-        return cls.from_json(read_json(Path(path), remedy=_REMEDY), where=str(path))
+        """Read what ``save`` wrote; raises ``InputError`` for values that are not as they should be."""
+        values = read_json(Path(path), remedy=_REMEDY)
+        version = values.pop("format_version", None)
+        if version != FORMAT_VERSION:
+            found = f"format_version = {version!r}, this treelm reads {FORMAT_VERSION}"
+            raise InputError(found, where=str(path), remedy=_REMEDY)
+        return from_plain(cls, values, where=str(path), null=math.nan)
