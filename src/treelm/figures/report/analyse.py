@@ -14,11 +14,11 @@ from treelm.corpora.data_config import example_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.measure import ShowProgress
-from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics, SentenceAnalysis, WordBits
+from treelm.evaluation.comparison.metrics import Comparison, PartialTree, SentenceAnalysis, WordBits
 from treelm.inference.loading import load, model_hash
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Searching, TreeConditioned, has, score_with_trees, structure_of
-from treelm.models.scores import sentence_surprisal
+from treelm.models.scores import SentenceScore, sentence_surprisal
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape
 from treelm.training.run_folder import recipe_of_model
 from treelm.trees.tree import Tree
@@ -53,33 +53,27 @@ def kept_sentences(comparison: Comparison) -> list[Sentence]:
 def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: ShowProgress) -> Comparison:
     """The comparison with every system's analyses of the sentences, which replace what was kept of others.
 
-    A row whose run folder is not there any more keeps its analyses if they are of these sentences. Raises
-    ``InputError`` if they are not, and for a sentence without words.
+    Systems that search do so by the adaptive beam, whatever the row was measured with: surprisals of single words are
+    drawn. A row whose run folder is not there any more keeps its analyses if they are of these sentences. Raises
+    ``InputError`` if they are not, if another model than that of the row lies there now, and for a sentence without
+    words.
     """
     chosen = [one.words for one in sentences]
     if not all(chosen):
-        raise InputError("a sentence without words", remedy="leave it out")
+        raise InputError("a sentence without words", remedy="remove it")
     rows = []
     for row in comparison.runs:
         if [one.words for one in row.sentences] != chosen:
             with show(f"{row.name}: {len(chosen)} sentences for the report", len(chosen)) as advance:
-                row = replace(row, sentences=_analysed(row, sentences))
+                lm = load(Path(row.run))
+                if row.weights and model_hash(row.run) != row.weights:
+                    found = f"another model than the one that {row.name} was measured with"
+                    remedy = "compare the run anew, or from the folder from which it was measured"
+                    raise InputError(found, where=row.run, remedy=remedy)
+                row = replace(row, sentences=analyses_of(lm, sentences))
                 advance()
         rows.append(row)
     return replace(comparison, runs=tuple(rows))
-
-
-def _analysed(row: RunMetrics, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
-    """Analyse by the adaptive beam, whatever the row was measured with: surprisals of single words are drawn.
-
-    Raises ``InputError`` if another model than that of the row lies there now.
-    """
-    lm = load(Path(row.run))
-    if row.weights and model_hash(row.run) != row.weights:
-        found = f"another model than the one that {row.name} was measured with"
-        remedy = "compare the run anew, or from the folder from which it was measured"
-        raise InputError(found, where=row.run, remedy=remedy)
-    return analyses_of(lm, sentences)
 
 
 def analyses_of(lm: LanguageModel, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
@@ -89,66 +83,50 @@ def analyses_of(lm: LanguageModel, sentences: Sequence[Sentence]) -> tuple[Sente
         found = [Analysis(score=score, tree=None) for score in scores]
     else:
         found = lm.analyse([list(one.words) for one in sentences])
-    return tuple(_analysis(lm, one, analysis) for one, analysis in zip(sentences, found, strict=True))
-
-
-def _analysis(lm: LanguageModel, sentence: Sentence, found: Analysis) -> SentenceAnalysis:
-    words = sentence.words
-    return SentenceAnalysis(
-        words=words,
-        gold=None if sentence.tree is None else str(sentence.tree),
-        tree=None if found.tree is None else str(found.tree),
-        bits=_bits(lm, words, found),
-        beam=() if has(lm, TreeConditioned) else _beam(lm, words),
-        **_structure(lm, words),
+    return tuple(
+        SentenceAnalysis(
+            words=sentence.words,
+            gold=None if sentence.tree is None else str(sentence.tree),
+            tree=None if analysis.tree is None else str(analysis.tree),
+            bits=None if analysis.score is None else _bits(lm, sentence.words, analysis.score),
+            beam=() if has(lm, TreeConditioned) else _beam(lm, sentence.words),
+            **_structure(lm, sentence.words),
+        )
+        for sentence, analysis in zip(sentences, found, strict=True)
     )
 
 
 def _beam(lm: LanguageModel, words: Sequence[str]) -> tuple[tuple[PartialTree, ...], ...]:
-    """The best analyses after each word, of a system that searches."""
+    """The best analyses after each word, without a first word that no constituent holds yet: brackets cannot say it."""
     if not isinstance(lm, Searching):
         return ()
     state, steps = lm.start(), []
     for word in words:
         state = lm.extend(state, [word])
-        kept = lm.partial_analyses(state, MOST_ANALYSES)[0]
-        steps.append(
-            tuple(
-                PartialTree(tree=str(one.tree), share=round(one.share, DECIMALS))
-                for one in kept
-                if one.tree.label  # not a first word that no constituent holds yet, which brackets cannot say
-            )
-        )
+        kept = [one for one in lm.partial_analyses(state, MOST_ANALYSES)[0] if one.tree.label]
+        steps.append(tuple(PartialTree(tree=str(one.tree), share=round(one.share, DECIMALS)) for one in kept))
     return tuple(steps)
 
 
-def _bits(lm: LanguageModel, words: Sequence[str], found: Analysis) -> WordBits | None:
-    if found.score is None:
-        return None
-    surprisal = sentence_surprisal(words, found.score, lm.vocabulary)
+def _bits(lm: LanguageModel, words: Sequence[str], score: SentenceScore) -> WordBits:
+    surprisal = sentence_surprisal(words, score, lm.vocabulary)
     return WordBits(
         surprisal_bits=tuple(round(word.surprisal_bits, DECIMALS) for word in surprisal.words),
         end_surprisal_bits=round(surprisal.end_surprisal_bits, DECIMALS),
         is_unk=tuple(word.is_unk for word in surprisal.words),
-        is_upper_bound=found.score.is_lower_bound,
+        is_upper_bound=score.is_lower_bound,
     )
-
-
-_FIELDS = {
-    Distances: "distances",
-    SpanWeights: "attention",
-    SlotSpans: "memory",
-    StackAttention: "sight",
-    StackTape: "tape",
-}
 
 
 def _structure(lm: LanguageModel, words: Sequence[str]) -> dict[str, Any]:
     """The structure of a sentence under the name of its field, rounded."""
-    found = structure_of(lm, words)
-    if isinstance(found, Distances):
-        found = replace(found, values=tuple(round(value, DECIMALS) for value in found.values))
-    elif isinstance(found, SpanWeights):
-        weights = (np.asarray(row).round(DECIMALS).tolist() for row in found.weights)
-        found = replace(found, weights=tuple(map(tuple, weights)))
-    return {} if found is None else {_FIELDS[type(found)]: found}
+    match structure_of(lm, words):
+        case None:
+            return {}
+        case Distances() as found:
+            return {"distances": replace(found, values=tuple(round(value, DECIMALS) for value in found.values))}
+        case SpanWeights() as found:
+            weights = tuple(tuple(np.asarray(row).round(DECIMALS).tolist()) for row in found.weights)
+            return {"attention": replace(found, weights=weights)}
+        case found:
+            return {{SlotSpans: "memory", StackAttention: "sight", StackTape: "tape"}[type(found)]: found}
