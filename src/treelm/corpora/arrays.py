@@ -128,3 +128,10 @@ def gather_indices(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDA
     indices: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
     indices += np.arange(len(indices))
     return indices
+
+
+def take_rows(offsets: NDArray[np.int64], rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places of the items of some rows, of which row i has the items from ``offsets[i]`` on, and how many each has."""
+    starts = offsets[rows]
+    lengths = offsets[rows + 1] - starts
+    return gather_indices(starts, lengths), lengths

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import gather_indices, offsets_of
+from treelm.corpora.arrays import gather_indices, offsets_of, take_rows
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
@@ -58,7 +58,6 @@ class EncodedCorpus:
         """The number in the prepared corpus of every sentence that is kept."""
         self._pieces = _encode_forms(prepared.forms.to_list(), vocabulary)
         self._piece_counts = np.diff(self._pieces.offsets)
-        self._one_piece_words = bool((self._piece_counts == 1).all())
         counts = self._count_tokens()
         self.num_tokens = counts[self.sentences]
         """Tokens of every sentence."""
@@ -99,7 +98,7 @@ class EncodedCorpus:
     def batch(self, indices: NDArray[np.int64] | Sequence[int]) -> SentenceBatch:
         """Make a batch of these sentences in this order, flat; with actions if the corpus has trees."""
         chosen = self.sentences[np.asarray(indices, dtype=np.int64)]
-        places, num_words = self._words(chosen)
+        places, num_words = take_rows(self.prepared.word_offsets, chosen)
         tokens, piece_counts = self._tokens(places, num_words)
         actions, action_offsets = self._actions(chosen, piece_counts)
         preceding, preceding_offsets = self._preceding(chosen)
@@ -115,20 +114,13 @@ class EncodedCorpus:
             names=tuple(self.prepared.where(index) for index in chosen.tolist()),
         )
 
-    def _words(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places of the words of these sentences, and how many each has."""
-        starts = self.prepared.word_offsets[chosen]
-        num_words = self.prepared.word_offsets[chosen + 1] - starts
-        return gather_indices(starts, num_words), num_words
-
     def _tokens(
         self, places: NDArray[np.int64], num_words: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Tokens of whole sentences, and how many each word has."""
         rows = self._rows(self.prepared.words[places], offsets_of(num_words))
-        piece_counts = self._piece_counts[rows]
-        tokens = self._pieces.ids[gather_indices(self._pieces.offsets[rows], piece_counts)]
-        return tokens.astype(np.int64), piece_counts
+        pieces, piece_counts = take_rows(self._pieces.offsets, rows)
+        return self._pieces.ids[pieces].astype(np.int64), piece_counts
 
     def _preceding(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None]:
         """``SentenceBatch.preceding`` and its offsets. Sentences that were left out for a label are there too."""
@@ -140,7 +132,7 @@ class EncodedCorpus:
             self._ends[starts[np.searchsorted(starts, chosen, side="right") - 1]], stop - self._num_preceding
         )
         first = np.searchsorted(self._ends, begin, side="right") - 1  # the sentence that the first token is of
-        places, num_words = self._words(gather_indices(first, chosen - first))
+        places, num_words = take_rows(self.prepared.word_offsets, gather_indices(first, chosen - first))
         tokens, piece_counts = self._tokens(places, num_words)
         with_ends = np.insert(tokens, offsets_of(piece_counts)[offsets_of(num_words)][1:], len(self.vocabulary))
         whole = offsets_of(stop - self._ends[first])
@@ -159,10 +151,9 @@ class EncodedCorpus:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None]:
         if not self.prepared.has_trees:
             return None, None
-        starts = self.prepared.action_offsets[chosen]
-        lengths = self.prepared.action_offsets[chosen + 1] - starts
-        actions = self._action_table[self.prepared.actions[gather_indices(starts, lengths)]]
-        if self._one_piece_words:
+        places, lengths = take_rows(self.prepared.action_offsets, chosen)
+        actions = self._action_table[self.prepared.actions[places]]
+        if len(piece_counts) == piece_counts.sum():
             return actions, offsets_of(lengths)
         repeats = np.ones(len(actions), dtype=np.int64)
         repeats[actions == SHIFT] = piece_counts  # the SHIFTs stand in the order of the words
@@ -171,8 +162,6 @@ class EncodedCorpus:
     def _count_tokens(self) -> NDArray[np.int64]:
         """Tokens of every sentence of the prepared corpus."""
         offsets = self.prepared.word_offsets
-        if self._one_piece_words:
-            return np.diff(offsets)
         counts = np.zeros(len(self.prepared), dtype=np.int64)
         for start in range(0, len(counts), _CHUNK):
             within = offsets[start : start + _CHUNK + 1]
