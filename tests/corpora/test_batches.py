@@ -104,11 +104,6 @@ def test_ranks_share_the_batches_of_an_epoch(config: BatchesConfig) -> None:
     assert len(whole) - len(mixed) < 3
 
 
-@pytest.mark.parametrize("config", SCHEMES)
-def test_no_sentences_are_no_batches(config: BatchesConfig) -> None:
-    assert epoch(SentenceBatches(Lengths([]), batch_size=7, config=config)) == []
-
-
 @pytest.mark.parametrize("limits", [{"batch_size": 0}, {"batch_size": 1, "max_actions": 0}])
 def test_impossible_limits_are_errors(limits: dict[str, int]) -> None:
     with pytest.raises(InputError):
@@ -126,7 +121,6 @@ def test_sentences_beyond_the_longest_are_left_out_and_every_epoch_has_longer_on
         fixed.restore(SentenceBatches(data, batch_size=3, config=BatchesConfig(max_length=3)).state())
 
 
-LENGTHS = st.lists(st.integers(1, 60), max_size=60)
 SIZES = st.integers(1, 20)
 
 

@@ -149,14 +149,6 @@ def test_a_merge_of_other_tokens_is_told(tmp_path: Path) -> None:
         TokenizerVocabulary.read(tmp_path)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"tokenizer\.json: no such file; give .* merges\.txt"):
-        TokenizerVocabulary.read(tmp_path)
-    (tmp_path / "vocab.json").write_text('{"a": 0}', "utf-8")
-    with pytest.raises(InputError, match=r"merges\.txt: no such file"):
-        TokenizerVocabulary.read(tmp_path)
-
-
 def test_without_the_library_one_line_says_what_to_install(gpt2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(InputError, match=r"without the tokenizers library.*pip install 'treelm\[tokenizers\]'"):

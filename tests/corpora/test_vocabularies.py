@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import math
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,12 +52,6 @@ def tokens(vocabulary: Vocabulary, form: str, *, sentence_initial: bool = False)
     return [vocabulary.token(int(index)) for index in vocabulary.encode([form], sentence_initial=sentence_initial).ids]
 
 
-def test_form_counts_count_first_words_apart() -> None:
-    counts = dict(zip(COUNTS.forms, zip(COUNTS.counts, COUNTS.initial_counts, strict=True), strict=True))
-    assert counts["the"] == (4, 2)
-    assert counts["dogs"] == (2, 1)
-
-
 def test_word_ids_follow_frequency_then_first_appearance() -> None:
     assert build_vocabulary(VocabularyConfig(), COUNTS).to_json()["forms"] == ["the", "cat", "saw", "dogs"]
 
@@ -69,27 +60,6 @@ def test_min_count_and_max_size_cut_words() -> None:
     counts = FormCounts.of([["a", "a", "a", "b", "b", "c", "c", "d"]])
     assert WordVocabulary.build(counts, min_count=2).forms == ("a", "b", "c")
     assert WordVocabulary.build(counts, max_size=2).forms == ("a", "b")
-
-
-def test_ids_do_not_depend_on_the_hash_seed() -> None:
-    code = (
-        "from treelm.corpora.vocabulary import FormCounts as F\n"
-        "from treelm.corpora.word_vocabulary import WordVocabulary as W\n"
-        "counts = F.of([[f'w{i % 7}x' for i in range(40)], ['Aed', '-', '7']])\n"
-        "print(W.build(counts, min_count=6, unknown='berkeley').fingerprint())"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    prints = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**environment, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(prints) == 1
 
 
 def test_single_unknown_token_stands_for_every_unknown_form() -> None:
@@ -112,14 +82,6 @@ def test_berkeley_classes_are_those_of_unknown_training_words() -> None:
     assert vocabulary.unknown_class("Cat", sentence_initial=True) == "UNK"  # UNK-INITC was never seen
 
 
-def test_the_rarest_class_is_given_up_if_no_unknown_word_is_plain() -> None:
-    vocabulary = WordVocabulary.build(
-        FormCounts.of([["a", "a", "walked", "talked", "7"]]), min_count=2, unknown="berkeley"
-    )
-    assert vocabulary.unknown_class("walked") == "UNK-LC-ed"
-    assert vocabulary.unknown_class("7") == "UNK"
-
-
 def test_an_unseen_class_backs_off_to_the_nearest_one_with_an_id() -> None:
     vocabulary = WordVocabulary(["a"], unknown="berkeley", classes=["UNK-LC", "UNK-LC-ed"])
     assert vocabulary.unknown_class("walked") == "UNK-LC-ed"
@@ -139,15 +101,6 @@ def test_every_unknown_token_occurs_in_the_training_data(unknown: Unknown, sente
     }
     if any(index < vocabulary.num_unknowns for index in used):
         assert set(range(vocabulary.num_unknowns)) <= used
-
-
-def test_position_decides_on_the_class_of_a_capital() -> None:
-    counts = FormCounts.of([["b"], ["Xa"], ["c", "Ya"], ["$"]])
-    vocabulary = WordVocabulary.build(counts, max_size=1, unknown="berkeley")
-    assert vocabulary.position_matters
-    assert tokens(vocabulary, "Za", sentence_initial=True) == ["UNK-INITC"]
-    assert tokens(vocabulary, "Za") == ["UNK-CAPS"]
-    assert surface_class("Za", sentence_initial=False, known=()) == "UNK-CAPS"
 
 
 def test_characters_end_with_an_end_mark_of_their_own() -> None:
@@ -196,10 +149,6 @@ def test_half_a_character_is_spelt_in_bytes(subwords: Vocabulary) -> None:
     assert subwords.spelled("d\ud83dog") == "\ud83d"
 
 
-def test_subwords_train_to_the_same_model_again(subwords: Vocabulary) -> None:
-    assert build_vocabulary(CONFIGS[-1], COUNTS).fingerprint() == subwords.fingerprint()
-
-
 def test_too_many_subwords_are_an_error_that_names_the_limit() -> None:
     with pytest.raises(InputError, match=r"max_size to \d+ or less"):
         SubwordVocabulary.build(COUNTS, max_size=5000)
@@ -225,12 +174,6 @@ def test_ids_are_within_the_vocabulary_and_words_end(vocabulary: Vocabulary) -> 
     assert pieces.offsets[-1] == len(pieces.ids)
     assert 0 <= pieces.ids.min() <= pieces.ids.max() < len(vocabulary) == len(vocabulary.ends_word)
     assert vocabulary.ends_word[pieces.ids[pieces.offsets[1:] - 1]].all()
-
-
-def test_no_forms_encode_to_no_pieces(vocabulary: Vocabulary) -> None:
-    pieces = vocabulary.encode([])
-    assert len(pieces.ids) == 0
-    assert pieces.offsets.tolist() == [0]
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -294,15 +237,6 @@ def test_bad_configuration_names_field_and_remedy(settings: dict[str, Any], mess
 def test_a_vocabulary_of_no_words_is_an_error() -> None:
     with pytest.raises(InputError, match="no words"):
         build_vocabulary(VocabularyConfig(), FormCounts.of([[]]))
-
-
-def test_a_frequent_mark_is_one_piece() -> None:
-    """SentencePiece 0.2.2 made every full stop two tokens where there were many kinds of words."""
-    draw = random.Random(0)
-    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 7))) for _ in range(3000)]
-    counts = FormCounts.of([[*draw.choices(words, k=9), "."] for _ in range(300)])
-    vocabulary = SubwordVocabulary.build(counts, max_size=400)
-    assert [vocabulary.token(index) for index in vocabulary.encode(["."]).ids] == [".▁"]
 
 
 @pytest.mark.parametrize(
@@ -379,24 +313,10 @@ def plainly_learned(forms: list[str]) -> list[str]:
     return found
 
 
-def test_suffixes_of_a_language_are_found_without_knowing_it() -> None:
-    words = toy_language(60)
-    found = learned_suffixes(words)
-    assert {"ларга", "мыз", "да", "ךק"} <= set(found)
-    assert "ותיהןם"[-5:] in found  # no suffix has more than five letters
-    assert not {"ing", "ed", "s"} & set(found)
-    assert learned_suffixes(reversed(words)) == found
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text("abAn7-", min_size=1, max_size=5), max_size=60))
 def test_learned_suffixes_are_those_of_the_definition(forms: list[str]) -> None:
     assert learned_suffixes(forms) == plainly_learned(forms)
-
-
-def test_too_few_forms_teach_no_suffix() -> None:
-    assert learned_suffixes([f"{stem}ing" for stem in "abcdefghi"]) == []
-    assert learned_suffixes([]) == []
 
 
 def test_words_of_another_language_get_classes_by_its_suffixes() -> None:

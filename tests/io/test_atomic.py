@@ -84,13 +84,6 @@ def test_a_folder_that_was_made_for_this_and_stays_empty_goes(tmp_path: Path) ->
     assert (tmp_path / "full" / "file").exists()
 
 
-def test_whoever_is_refused_does_not_remove_the_folder(tmp_path: Path) -> None:
-    with hold_folder(tmp_path / "new", **BUSY):
-        with pytest.raises(InputError), hold_folder(tmp_path / "new", **BUSY):
-            pass
-        assert (tmp_path / "new").is_dir()
-
-
 def test_a_folder_that_was_replaced_before_it_could_be_held_is_not_taken_for_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
