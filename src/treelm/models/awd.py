@@ -79,16 +79,6 @@ class AWDStreamLM(StreamLM, Generic[Config]):
         self.embedding = nn.Parameter(drawn * config.embedding_range)
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
 
-    @property
-    def decoder_weight(self) -> Tensor:
-        """(V + 1, E): the embeddings."""
-        return self.embedding
-
-    @property
-    def decoder_bias(self) -> Tensor:
-        """(V + 1,)."""
-        return self.output_bias
-
     def embed(self, inputs: Tensor, *, locked: bool = True) -> Tensor:
         """Embeddings (T, B, E) of tokens (T, B); in training, whole tokens and units are dropped."""
         units = embed_with_dropout(inputs, self.embedding, self.config.embedding_dropout, training=self.training)

@@ -53,6 +53,9 @@ class StreamLM(LanguageModel, DocumentContext):
     the one before stopped.
     """
 
+    embedding: Tensor
+    """(V + 1, E) of tokens and, last, the end; the constructor sets it and the bias of the softmax."""
+    output_bias: Tensor
     reads_constituents: bool = False
     """True if stream batches should name the constituents of gold trees, where there are trees."""
     scoring_dtype: ClassVar[torch.dtype] = torch.float64
@@ -82,14 +85,14 @@ class StreamLM(LanguageModel, DocumentContext):
         """
 
     @property
-    @abstractmethod
     def decoder_weight(self) -> Tensor:
-        """(V + 1, E) of the softmax over tokens and, last, the end."""
+        """(V + 1, E) of the softmax over tokens and, last, the end. Here: the embedding, to which it is tied."""
+        return self.embedding
 
     @property
-    @abstractmethod
     def decoder_bias(self) -> Tensor:
         """(V + 1,)."""
+        return self.output_bias
 
     def check_stream(self, num_steps: int, num_rows: int) -> None:
         """Raise ``InputError`` if it cannot be trained on a stream in segments of so many steps and rows. Here: it can.

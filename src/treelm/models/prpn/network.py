@@ -265,11 +265,6 @@ class PRPN(DistanceParser, LatentTrees):
         """(V + 1, E)."""
         return self.embedding if self.decoder is None else self.decoder
 
-    @property
-    def decoder_bias(self) -> Tensor:
-        """(V + 1,)."""
-        return self.output_bias
-
     def init_state(self, num_rows: int) -> RecurrentState:
         """Nothing read: states and embeddings of zeros, and infinite distances, which mean that no state is there.
 

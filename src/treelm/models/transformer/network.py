@@ -79,16 +79,6 @@ class Transformer(StreamLM, Parser):
         self.norm = nn.LayerNorm(config.size)
         self._check_memory(1)
 
-    @property
-    def decoder_weight(self) -> Tensor:
-        """(V + 1, D): the embeddings."""
-        return self.embedding
-
-    @property
-    def decoder_bias(self) -> Tensor:
-        """(V + 1,)."""
-        return self.output_bias
-
     # Sentences and segments.
 
     def init_state(self, num_rows: int) -> RecurrentState:
