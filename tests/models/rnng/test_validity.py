@@ -10,7 +10,7 @@ import torch
 from tests.models.rnng.plain import PlainRNNG, State
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Configuration, spread, valid_actions
+from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Configuration, valid_actions
 
 KINDS = {"initial": EMPTY, "word": WORD, "constituent": CONSTITUENT, "open": OPEN}
 
@@ -47,16 +47,5 @@ def test_the_rule_agrees_with_the_plain_form_on_random_walks(
         while not state.is_finished and len(states) < 2000:
             states.append(state)
             state = plain.apply(state, rng.choice(plain.valid(state)), rng.randrange(5))
-    mask = spread(valid_actions(model.config, configuration(states)), model.config, 3)
+    mask = valid_actions(model.config, configuration(states), 3)
     assert [np.flatnonzero(row).tolist() for row in mask] == [sorted(plain.valid(state)) for state in states]
-
-
-@pytest.mark.parametrize("order", ["top-down", "in-order"])
-def test_numpy_and_torch_agree(order: str) -> None:
-    config = RNNGConfig(order=order, max_open=2, max_consecutive=2)
-    grid = np.stack(np.meshgrid(range(4), range(4), range(4), range(2)), -1).reshape(-1, 4).T
-    arrays = [*grid[:3], grid[3].astype(bool)]
-    in_numpy = valid_actions(config, Configuration(*arrays))
-    in_torch = valid_actions(config, Configuration(*map(torch.from_numpy, arrays)))
-    for one, other in zip(in_numpy, in_torch, strict=True):
-        assert one.tolist() == other.tolist()

@@ -22,7 +22,6 @@ from treelm.models.search.validity import (
     WORD,
     Configuration,
     log_softmax,
-    spread,
     valid_actions,
 )
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
@@ -54,8 +53,7 @@ class StackMachine(Machine):
             in_word=items[:, at.IN_WORD] == 1,
             only_child=items[:, at.UNDER] == items[:, at.OPENED],
         )
-        config = self.weights.config
-        return spread(valid_actions(config, configuration), config, self.weights.num_labels)
+        return valid_actions(self.weights.config, configuration, self.weights.num_labels)
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""

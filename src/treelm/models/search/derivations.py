@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
-from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Bounds, Configuration, spread, valid_actions
+from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Bounds, Configuration, valid_actions
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 IntArray = NDArray[np.int64]
@@ -167,7 +167,7 @@ def require_valid(bounds: Bounds, derivations: Derivations, names: Sequence[str]
 
     Raises ``InputError`` that names the sentence if an action of a tree is not valid.
     """
-    mask = spread(valid_actions(bounds, derivations.state), bounds, num_labels)
+    mask = valid_actions(bounds, derivations.state, num_labels)
     is_valid = mask[np.arange(len(mask)), derivations.actions]
     if not is_valid.all():
         raise _invalid_tree(bounds, derivations, int(np.argmin(is_valid)), names)

@@ -50,30 +50,6 @@ def _action_log_probs(contexts: Contexts, outputs: Tensor, head: nn.Linear, of_s
     return log_probs.gather(1, contexts.actions[:, None])[:, 0]
 
 
-def joint_losses(
-    batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
-) -> Losses:
-    """Sums of -log p(action) and -log p(token), nats, from outputs (A, E) in all contexts.
-
-    ``head`` scores actions, ``weight`` (V, E) and ``bias`` (V,) tokens; see ``layers.softmax.tied``.
-    """
-    action_loss = -_action_log_probs(contexts, outputs, head).sum(dtype=torch.float64)
-    word_loss = summed_cross_entropy(outputs.index_select(0, contexts.shifts), weight, bias, contexts.words)
-    return _losses(batch, action_loss, word_loss, contexts)
-
-
-def _losses(batch: SentenceBatch, action_loss: Tensor, word_loss: Tensor, contexts: Contexts) -> Losses:
-    return Losses(
-        terms={
-            "action": Loss(sum=action_loss, count=len(contexts.actions)),
-            "word": Loss(sum=word_loss, count=len(contexts.words)),
-        },
-        total=action_loss + word_loss,
-        num_words=int(batch.num_words.sum()),
-        num_sentences=len(batch),
-    )
-
-
 def _one_softmax(
     contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -87,21 +63,37 @@ def _one_softmax(
     return _action_log_probs(contexts, outputs, head, normalisers), of_tokens
 
 
-def one_softmax_losses(
-    batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
+def joint_losses(
+    batch: SentenceBatch,
+    contexts: Contexts,
+    outputs: Tensor,
+    head: nn.Linear,
+    weight: Tensor,
+    bias: Tensor,
+    *,
+    one_softmax: bool = False,
 ) -> Losses:
-    """As ``joint_losses``, with one softmax over all tokens and the valid actions but SHIFT, which ``head`` scores."""
-    of_actions, of_tokens = _one_softmax(contexts, outputs, head, weight, bias)
-    return _losses(batch, -of_actions.sum(dtype=torch.float64), -of_tokens.sum(dtype=torch.float64), contexts)
+    """Sums of -log p(action) and -log p(token), nats, from outputs (A, E) in all contexts.
 
-
-@torch.no_grad()
-def one_softmax_log_probs(
-    batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
-) -> Tensor:
-    """As ``joint_log_probs``, of the model of ``one_softmax_losses``."""
-    of_actions, of_tokens = _one_softmax(contexts, outputs, head, weight, bias)
-    return _by_sentence(batch, contexts, of_actions.double(), of_tokens.double())
+    ``head`` scores actions, ``weight`` (V, E) and ``bias`` (V,) tokens; see ``layers.softmax.tied``. With
+    ``one_softmax`` there is one over all tokens and the valid actions but SHIFT, which alone ``head`` scores.
+    """
+    if one_softmax:
+        of_actions, of_tokens = _one_softmax(contexts, outputs, head, weight, bias)
+        word_loss = -of_tokens.sum(dtype=torch.float64)
+    else:
+        of_actions = _action_log_probs(contexts, outputs, head)
+        word_loss = summed_cross_entropy(outputs.index_select(0, contexts.shifts), weight, bias, contexts.words)
+    action_loss = -of_actions.sum(dtype=torch.float64)
+    return Losses(
+        terms={
+            "action": Loss(sum=action_loss, count=len(contexts.actions)),
+            "word": Loss(sum=word_loss, count=len(contexts.words)),
+        },
+        total=action_loss + word_loss,
+        num_words=int(batch.num_words.sum()),
+        num_sentences=len(batch),
+    )
 
 
 @torch.no_grad()
@@ -113,18 +105,18 @@ def joint_log_probs(
     weight: Tensor,
     bias: Tensor,
     *,
+    one_softmax: bool = False,
     action_weight: float = 1.0,
 ) -> Tensor:
-    """log p(tree, sentence) of every sentence, without gradient: float64 (B,), nats.
+    """log p(tree, sentence) of every sentence, without gradient: float64 (B,), nats. Arguments as of ``joint_losses``.
 
     Log probabilities of actions count ``action_weight`` times.
     """
-    words = target_log_probs(outputs[contexts.shifts], weight, bias, contexts.words)
-    actions = action_weight * _action_log_probs(contexts, outputs, head).double()
-    return _by_sentence(batch, contexts, actions, words)
-
-
-def _by_sentence(batch: SentenceBatch, contexts: Contexts, of_actions: Tensor, of_tokens: Tensor) -> Tensor:
-    """The sums (B,) of each sentence over its contexts (A,), and over those that shift (W,)."""
-    total = of_tokens.new_zeros(len(batch)).index_add_(0, contexts.sentence, of_actions)
-    return total.index_add_(0, contexts.sentence[contexts.shifts], of_tokens)
+    if one_softmax:
+        of_actions, of_tokens = _one_softmax(contexts, outputs, head, weight, bias)
+    else:
+        of_actions = _action_log_probs(contexts, outputs, head)
+        of_tokens = target_log_probs(outputs[contexts.shifts], weight, bias, contexts.words)
+    total = of_tokens.new_zeros(len(batch), dtype=torch.float64)
+    total.index_add_(0, contexts.sentence, action_weight * of_actions.double())
+    return total.index_add_(0, contexts.sentence[contexts.shifts], of_tokens.double())

@@ -23,7 +23,6 @@ from treelm.models.search.validity import (
     WORD,
     Configuration,
     log_softmax,
-    spread,
     valid_actions,
 )
 from treelm.models.search.words import log_normalisers
@@ -186,8 +185,7 @@ class TopDownMachine(KeyValueMachine):
             in_word=items[:, at.IN_WORD] == 1,
             only_child=items[:, at.NUM_CHILDREN] == 1,
         )
-        rule = self.weights.config.rule
-        valid = spread(valid_actions(rule, configuration), rule, self.weights.num_labels)
+        valid = valid_actions(self.weights.config.rule, configuration, self.weights.num_labels)
         log_probs = self._action_log_probs(outputs, valid)
         return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 

@@ -26,7 +26,7 @@ from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
 from treelm.models.search.attention import BlockWeights, Norm, Product
-from treelm.models.search.joint import joint_log_probs, joint_losses, one_softmax_log_probs, one_softmax_losses
+from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, widened
 from treelm.models.search.sentences import Searchable
@@ -174,8 +174,8 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         starts = self.starts_of(batch)
         word_vectors, word_weight = tied(self.word_embedding, plan.types)
         outputs = self._outputs(plan, word_vectors, starts).to(word_weight.dtype)
-        losses_of = one_softmax_losses if self.config.softmax == "one" else joint_losses
-        losses = losses_of(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
+        weights, one_softmax = (word_weight, self.word_bias), self.config.softmax == "one"
+        losses = joint_losses(batch, plan, outputs, self.action_head, *weights, one_softmax=one_softmax)
         if self.pointer is None or plan.reaches is None:
             return losses
         reach = -self.pointer.log_probs(outputs, plan.reaches).sum(dtype=torch.float64)
@@ -187,8 +187,8 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         with evaluating(self):
             plan = self._plan(batch)
             outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.types), self.starts_of(batch))
-            log_probs_of = one_softmax_log_probs if self.config.softmax == "one" else joint_log_probs
-            total = log_probs_of(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
+            weights, one_softmax = (self.word_embedding, self.word_bias), self.config.softmax == "one"
+            total = joint_log_probs(batch, plan, outputs, self.action_head, *weights, one_softmax=one_softmax)
             if self.pointer is None or plan.reaches is None:
                 return total
             reach = self.pointer.log_probs(outputs, plan.reaches).double()
