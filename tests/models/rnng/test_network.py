@@ -224,17 +224,6 @@ def test_counts_of_a_batch() -> None:
     assert losses.total.dtype == torch.float64
 
 
-def test_evaluation_without_gradient_gives_the_same_losses() -> None:
-    vocabulary = Tokens(9)
-    model = build_model(vocabulary)
-    batch = as_batch(random_trees(vocabulary, 7), vocabulary)
-    expected = model.losses(batch).total
-    with torch.no_grad():
-        found = model.losses(batch).total
-    assert not found.requires_grad
-    torch.testing.assert_close(found, expected.detach(), rtol=1e-12, atol=0)
-
-
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
 @pytest.mark.parametrize(
     ("bounds", "found"),

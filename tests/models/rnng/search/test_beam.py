@@ -102,7 +102,7 @@ def test_the_bound_holds_against_enumeration(variant: dict[str, Any]) -> None:
                 zip(result.log_masses, result.metrics["beam_bound_bits"], strict=True), start=1
             ):
                 missed.append(log_sum(everything.prefixes[tuple(tokens[:end])]) - found)
-                assert missed[-1] <= bits * math.log(2) + 1e-9
+                assert -1e-9 <= missed[-1] <= bits * math.log(2) + 1e-9
                 assert beams[0] < 100_000 or bits < 1e-6
         assert (max(missed) > 0.01) == (beams[0] < 100_000)  # there was something to bound
 
@@ -164,19 +164,6 @@ def test_neighbours_and_later_words_do_not_matter_to_the_last_bit(
         assert longer.log_masses[: len(tokens)] == result.log_masses
 
 
-def test_a_narrow_beam_never_overstates() -> None:
-    model = build_model(Tokens(3), 2, seed=2, **TINY)
-    everything = enumerate_all(PlainRNNG(model), 3)
-    sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=3)]
-    for beams in ((1, 1), (3, 2), (8, 4)):
-        for tokens, result in zip(
-            sentences, run(model, sentences, action_beam=beams[0], word_beam=beams[1]), strict=True
-        ):
-            for end in range(1, 4):
-                assert result.log_masses[end - 1] <= log_sum(everything.prefixes[tuple(tokens[:end])]) + 1e-12
-            assert result.log_prob <= log_sum(everything.trees[tuple(tokens)].values()) + 1e-12
-
-
 def test_an_empty_beam_gives_probability_zero_from_there_on() -> None:
     model = build_model(Tokens(5), 3, seed=1, max_open=3, max_consecutive=3)
     with torch.no_grad():
@@ -187,15 +174,3 @@ def test_an_empty_beam_gives_probability_zero_from_there_on() -> None:
     assert impossible.log_prob == -np.inf
     assert impossible.derivations == []
     assert np.isfinite(possible.log_probs).all()
-
-
-def test_long_sentences_beside_single_words() -> None:
-    model = build_model(Tokens(10), 3, seed=3, max_open=5, max_consecutive=3)
-    long = [index * 7 % 10 for index in range(100)]
-    (alone,) = run(model, [[4]], action_beam=10, word_beam=4)
-    results = run(model, [long, [4]], action_beam=10, word_beam=4)
-    assert results[1].log_prob == pytest.approx(alone.log_prob, rel=1e-14)  # products of other sizes round otherwise
-    assert [one.actions for one in results[1].derivations] == [one.actions for one in alone.derivations]
-    assert len(results[0].derivations[0].actions) > 200
-    assert np.isfinite(results[0].log_prob)
-    assert results[0].log_probs.sum() == pytest.approx(results[0].log_prob)

@@ -27,10 +27,6 @@ def _sentences(count: int) -> list[list[str]]:
     return [[str(word) for word in rng.integers(0, 8953, length)] for length in rng.integers(2, 4, count)]
 
 
-def test_plain_float32_products_are_the_default() -> None:
-    assert SearchConfig().matmul == "highest"
-
-
 @pytest.mark.isa
 @pytest.mark.parametrize("matmul", ["highest", "medium"])
 def test_a_sentence_scores_the_same_bytes_in_batches_of_1_7_and_64(matmul: str) -> None:
@@ -70,7 +66,7 @@ def test_a_sentence_scores_the_same_bytes_if_its_beginning_is_searched_with_that
 def test_the_precision_of_products_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = build_model(Tokens(5), 2, seed=3), set[str]()
     monkeypatch.setattr(precision, "rounds_operands", lambda setting: False)
-    addmm = torch.addmm
+    addmm, before = torch.addmm, torch.get_float32_matmul_precision()
 
     def noting(*args: object, **kwargs: object) -> torch.Tensor:
         seen.add(torch.get_float32_matmul_precision())
@@ -81,4 +77,5 @@ def test_the_precision_of_products_reaches_the_search(monkeypatch: pytest.Monkey
         model.search = replace(model.search, matmul=matmul)
         model.score([["1"]])
         assert seen == {matmul}
+        assert torch.get_float32_matmul_precision() == before
         seen.clear()

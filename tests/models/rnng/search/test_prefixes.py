@@ -14,7 +14,6 @@ from treelm.models.search.analyses import Candidates
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.model import ScoredTree
 from treelm.models.search.rows import Ints
-from treelm.models.search.sentences import grouped, steps
 
 SENTENCES = ["2 3 4 2", "2 3 4", "2 3 0+4 3", "2 3 0+1+4 2 2", "3 3", "2 3 4 2", "0+2", "2 4 4 4 4 3", "2 3 4 2 3"]
 
@@ -65,22 +64,3 @@ def test_searches_to_which_company_or_length_matters_share_nothing(changes: dict
     model.search = SearchConfig(action_beam=10, word_beam=3, **changes)
     sentences = [["1", "2", "3"], ["1", "2"], ["1", "2", "3"]]
     assert_same(said(model, sentences), [said(model, [one])[0] for one in sentences])
-
-
-def test_steps_name_each_different_prefix_once() -> None:
-    first, second, third = steps([np.array([1, 2, 3]), np.array([1, 2]), np.array([1, 4])], share=True)
-    assert (first.tokens.tolist(), first.prefix_of.tolist()) == ([1], [0, 0, 0])
-    assert second.parents is not None
-    assert (second.parents.tolist(), second.tokens.tolist(), second.prefix_of.tolist()) == ([0, 0], [2, 4], [0, 0, 1])
-    assert (third.tokens.tolist(), third.prefix_of.tolist()) == ([3], [0, -1, -1])
-
-
-def test_groups_hold_neighbours_where_that_saves_search_and_similar_lengths_where_it_does_not() -> None:
-    related = [np.array([*range(length), 99]) for length in (2, 4, 6, 8, 9)]
-    strangers = [np.array([length] * length) for length in (20, 22, 24, 26)]
-    mixed = [related[0], strangers[0], related[2], strangers[1], related[1], strangers[2], *related[3:], strangers[3]]
-    groups = grouped(mixed, 2, share=True)
-    assert any({0, 2, 4, 6, 7} <= set(group) for group in groups)
-    assert sorted(number for group in groups for number in group) == list(range(9))
-    assert grouped(mixed, 3, share=False) == [[0, 4, 2], [6, 7, 1], [3, 5, 8]]
-    assert [set(group) for group in grouped(strangers, 2, share=True)] == [{0, 1}, {2, 3}]

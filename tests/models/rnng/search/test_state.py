@@ -64,14 +64,6 @@ def test_a_narrow_beam_gives_a_deficient_distribution(variant: dict[str, Any]) -
         assert 0.3 < total <= 1 + 1e-12
 
 
-def test_within_a_word_only_tokens_can_follow() -> None:
-    model = subword_model()
-    state = model.extend_tokens(model.start(), [1])
-    log_probs = model.next_word_log_probs(state)[0]
-    assert log_probs[-1] == -torch.inf
-    assert float(log_probs.exp().sum()) == pytest.approx(1.0)
-
-
 def test_extending_a_state_leaves_it_as_it_was() -> None:
     model = subword_model()
     state = model.extend(model.start(), ["5"])
@@ -142,26 +134,15 @@ def test_analyses_of_an_exhaustive_beam_have_the_shares_of_enumeration(variant: 
     assert {1, 2} <= set(num_words)
 
 
-def test_no_analyses_before_the_first_word_or_within_a_word() -> None:
+@pytest.mark.parametrize("what", ["partial_trees", "partial_analyses"])
+def test_no_tree_before_the_first_word_or_within_a_word(what: str) -> None:
     model = subword_model()
-    with pytest.raises(InputError, match="no word was read"):
-        model.partial_analyses(model.start())
-    with pytest.raises(InputError, match="within a word"):
-        model.partial_analyses(model.extend_tokens(model.start(), [1]))
-
-
-def test_no_tree_before_the_first_word_or_within_a_word() -> None:
-    model = subword_model()
-    with pytest.raises(InputError, match="no word was read"):
-        model.partial_trees(model.start())
-    with pytest.raises(InputError, match="within a word"):
-        model.partial_trees(model.extend_tokens(model.start(), [1]))
-
-
-def test_as_many_tokens_as_sentences() -> None:
-    model = subword_model()
-    with pytest.raises(InputError, match="1 tokens for 2 sentences"):
-        model.extend_tokens(model.start(2), [5])
+    for tokens, found in (([], "no word was read"), ([1], "within a word")):
+        state = model.start()
+        for token in tokens:
+            state = model.extend_tokens(state, [token])
+        with pytest.raises(InputError, match=found):
+            getattr(model, what)(state)
 
 
 def test_an_impossible_token_empties_the_beam() -> None:
