@@ -18,20 +18,16 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.capabilities import Enumerable, Parser, Searching
+from treelm.models.layers.devices import to_device
 from treelm.models.scores import NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation
+from treelm.models.search.analyses import log_sums
+from treelm.models.search.beam import WAITS, Beam
 from treelm.models.search.config import SearchConfig, SearchMethod
 from treelm.models.search.enumeration import enumerate_mass
-from treelm.models.search.metrics import WORD_COLUMNS, converged
-from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.metrics import WORD_COLUMNS, converged, gaps, log_ratio
+from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
 from treelm.models.search.sentences import Searchable, SentenceResult, search_all
-from treelm.models.search.state import (
-    BeamState,
-    next_log_probs,
-    partial_analyses,
-    partial_trees,
-    read_tokens,
-    start_state,
-)
+from treelm.models.search.state import BeamState
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, finish_action, from_actions
 from treelm.trees.tree import Tree
 
@@ -165,39 +161,116 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         return self._started(len(starts), starts)
 
     def _started(self, num_sentences: int, starts: Tensor | None) -> BeamState:
-        own = self._copied() if self.search.precision == "full" else self  # search copies not all of them
-        ends_word = np.asarray(self.vocabulary.ends_word)
-        return start_state(own._checked(), self.search, ends_word, num_sentences, starts)
+        search = self.search
+        if search.method != "beam":
+            found = f"search by {search.method!r} works on whole sentences only"
+            raise InputError(found, remedy="read word by word by beam search, or score whole sentences")
+        own = self._copied() if search.precision == "full" else self  # search copies not all of the parameters
+        model = own._checked()
+        head, nothing = model.head(search.heavy_words), ((),) * num_sentences
+        with torch.inference_mode(), arithmetic(search.matmul, head.device):
+            beam = Beam(model.new_machine(starts), head, search, num_sentences)
+        return BeamState(
+            words=nothing,
+            tokens=nothing,
+            ends_word=np.asarray(self.vocabulary.ends_word),
+            beam=beam,
+            log_mass=np.zeros(num_sentences),
+            token_log_probs=nothing,
+            token_gaps=nothing,
+        )
 
+    @torch.inference_mode()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> BeamState:
         """The state after one more token in each sentence, by the search that ``score`` uses."""
-        return read_tokens(BeamState.own(state), tokens, self.vocabulary)
+        before = BeamState.own(state)
+        before.check_tokens(tokens)
+        beam, read = before.beam.copy(), np.array([WAITS if token is None else token for token in tokens])
+        with arithmetic(beam.settings.matmul, beam.head.device):
+            metrics = beam.read(read)
+        reads, log_mass = read != WAITS, metrics.log_mass
+        return before.after(
+            tokens,
+            self.vocabulary,
+            beam=beam.copy(),  # without the room that reading took: there may be many states
+            log_mass=np.where(reads, log_mass, before.log_mass),
+            token_log_probs=_appended(before.token_log_probs, log_ratio(log_mass, before.log_mass), reads),
+            token_gaps=_appended(before.token_gaps, gaps(log_mass, metrics.narrow_log_mass), reads),
+        )
 
     def _extend_scored(self, state: IncrementalState, words: Sequence[str]) -> tuple[BeamState, Floats]:
         """The state after one more word in each sentence, and log p of each by the same search: lower bounds."""
         after = BeamState.own(self._extend_words(state, words))
         return after, after.last_word_log_probs
 
+    @torch.inference_mode()
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (n, V + 1), by a search that does not look at the next word.
 
-        So this is a distribution, up to what the beam loses. ``score`` gives log p of the word that came by another
-        search from the same analyses: it looks at the word, and then keeps the best; this one sums over all that it
-        finds. Both find part of one sum, so either may be larger, and they are equal where the beams lose nothing:
-        ``treelm audit`` measures by how much they differ. What was lost before counts in neither; where it may matter,
-        the state's ``beam_converged`` is 0.
-
-        The lost mass is 1 - exp().sum(1). Where a beam is empty, all are -inf.
+        Analyses wait to SHIFT it, each with its distribution, and p(w) = sum over them of p(analysis, SHIFT)
+        p(w | analysis) / exp(M): a distribution, up to what the beam loses, which is 1 - exp().sum(1). Where a beam is
+        empty, all are -inf. ``score`` gives log p of the word that came by another search from the same analyses: it
+        looks at the word, and then keeps the best; this one sums over all that it finds. Both find part of one sum, so
+        either may be larger, and they are equal where the beams lose nothing: ``treelm audit`` measures by how much
+        they differ. What was lost before counts in neither; where it may matter, the state's ``beam_converged`` is 0.
         """
-        return next_log_probs(BeamState.own(state))
+        before = BeamState.own(state)
+        beam = before.beam.copy()
+        with arithmetic(beam.settings.matmul, beam.head.device):
+            out = beam.next_token_log_mass()
+        alive = np.isfinite(before.log_mass)
+        out[to_device(~alive, out.device)] = -torch.inf
+        return out - to_device(np.where(alive, before.log_mass, 0.0), out.device)[:, None]
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The best tree over the words read so far, what is open closed."""
-        return partial_trees(BeamState.own(state), self.build_tree)
+        """The best analysis of each sentence as a tree over the words read so far.
+
+        Where sentences end by closing, what is open is closed. Else, where the last words may not have a constituent
+        yet, the tree is the best way to end here. Raises ``InputError`` before the first word, within a word, and where
+        the beam is empty.
+        """
+        read = BeamState.own(state)
+        beam = read.beam.copy()
+        if beam.machine.ends_by_closing:
+            ranked = beam.analyses.ranked()
+            sentence, history, num_open = ranked.sentence, ranked.history, beam.machine.num_open(ranked.top)
+        else:
+            with torch.inference_mode(), arithmetic(beam.settings.matmul, beam.head.device):
+                endings = beam.endings(np.ones(beam.num_sentences, np.bool_))
+            sentence, history, num_open = endings.sentence, endings.history, np.zeros_like(endings.history)
+        sentences, first = np.unique(sentence, return_index=True)
+        actions = beam.machine.histories.actions(history[first])
+        closed = [[*one, *[REDUCE] * number] for one, number in zip(actions, num_open[first].tolist(), strict=True)]
+        best = dict(zip(sentences.tolist(), closed, strict=True))
+        trees = []
+        for index, words in enumerate(read.words):
+            read.check_after_word(index)
+            if index not in best:
+                raise InputError(f"the beam of sentence {index + 1} is empty", remedy="raise action_beam or word_beam")
+            trees.append(self.build_tree(best[index], read.ends(index), words))
+        return trees
 
     def partial_analyses(self, state: IncrementalState, most: int = 10) -> list[list[PartialAnalysis]]:
-        """The beam of each sentence after the last word, the most probable analyses first."""
-        return partial_analyses(BeamState.own(state), self.build_open_tree, most)
+        """The most probable analyses of each sentence as they stand, right after the last word was shifted.
+
+        A constituent that holds the last word is open: nothing can have closed it since.
+        """
+        read, found = BeamState.own(state), []
+        analyses = read.beam.analyses.ranked()
+        total = log_sums(analyses.sentence, analyses.score, read.num_sentences)
+        for index, words in enumerate(read.words):
+            read.check_after_word(index)
+            kept = np.flatnonzero((analyses.sentence == index) & np.isfinite(analyses.score))[:most]
+            shares = np.exp(analyses.score[kept] - total[index]).tolist()
+            actions = read.beam.machine.histories.actions(analyses.history[kept])
+            trees = [self.build_open_tree(one, read.ends(index), words) for one in actions]
+            found.append([PartialAnalysis(tree, share) for tree, share in zip(trees, shares, strict=True)])
+        return found
+
+
+def _appended(rows: tuple[tuple[float, ...], ...], entries: Floats, reads: Bools) -> tuple[tuple[float, ...], ...]:
+    pairs = zip(rows, entries.tolist(), reads.tolist(), strict=True)
+    return tuple((*row, entry) if goes else row for row, entry, goes in pairs)
 
 
 @dataclass(frozen=True)

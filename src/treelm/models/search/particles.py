@@ -8,7 +8,6 @@ particle's weight takes the probability of the others instead, which keeps the e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,9 +19,6 @@ from treelm.models.search.machine import Machine, WordHead, ending_actions
 from treelm.models.search.metrics import TokenMetrics, token_metrics
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import SHIFT
-
-Reach = Callable[[Analyses], tuple[Bools, Bools]]
-"""Function to masks of the actions of each analysis that may be sampled, and that arrive: (n, A) each."""
 
 
 @dataclass(frozen=True)
@@ -59,55 +55,46 @@ class ParticleFilter:
 
     def read(self, tokens: Ints) -> TokenMetrics:
         """Read one token in each sentence, ``WAITS`` for none."""
-        reads = tokens != WAITS
+        reads, head = tokens != WAITS, self._head
         reading = reads[self._cloud.sentence]
-        waiting = self._cloud.take(np.flatnonzero(~reading))
-        arrived, _ = self._sample(self._cloud.take(np.flatnonzero(reading)), self._to_token)
-        arrived = self._weigh(arrived, tokens)
-        sentence, log_mass = arrived.sentence, arrived.log_mass
-        num_open = self.machine.num_open(arrived.top)
-        estimate = self._estimate(arrived)
-        since = self.machine.histories.count_since(arrived.history, SHIFT, self.machine.num_closed)
-        metrics = token_metrics(sentence, log_mass, num_open, since, self.num_sentences)
+        waiting, (cloud, _) = self._cloud.take(~reading), self._sample(self._cloud.take(reading), to_end=False)
+        if len(cloud):
+            log_probs = head.logits(cloud.outputs, tokens[cloud.sentence]) - head.log_normalisers(cloud.outputs)
+            cloud = replace(cloud, score=cloud.score + log_probs, log_weight=cloud.log_weight + log_probs)
+        estimate, num_open = self._estimate(cloud), self.machine.num_open(cloud.top)
+        since = self.machine.histories.count_since(cloud.history, SHIFT, self.machine.num_closed)
+        metrics = token_metrics(cloud.sentence, cloud.log_mass, num_open, since, self.num_sentences)
         self._log_mass = np.where(reads, estimate, self._log_mass)
-        self._cloud = joined([waiting, self._shift(self._draw(arrived), tokens)])
-        self._cloud = self._cloud.renumbered(*self.machine.collect([self._cloud.top], [self._cloud.history]))
+        cloud = self._draw(cloud)
+        if len(cloud):
+            cloud = _Cloud.of(self.machine.shift(cloud, tokens[cloud.sentence]), cloud.count, cloud.log_weight)
+        cloud = joined([waiting, cloud])
+        self._cloud = cloud.renumbered(*self.machine.collect([cloud.top], [cloud.history]))
         return replace(metrics, log_mass=estimate)
 
-    def _to_token(self, analyses: Analyses) -> tuple[Bools, Bools]:
-        allowed = np.isfinite(analyses.log_probs) & ~ending_actions(self.machine, analyses)
-        arrives = np.zeros_like(allowed)
-        arrives[:, SHIFT] = allowed[:, SHIFT]
-        return allowed, arrives
-
-    def _to_end(self, analyses: Analyses) -> tuple[Bools, Bools]:
-        allowed = np.isfinite(analyses.log_probs) & self.machine.towards_end(analyses)
-        return allowed, allowed & ending_actions(self.machine, analyses)
-
-    def _sample(self, cloud: _Cloud, reach: Reach) -> tuple[_Cloud, Ints]:
-        """Sample actions until every particle has arrived; also the last action of each, not applied yet."""
+    def _sample(self, cloud: _Cloud, *, to_end: bool) -> tuple[_Cloud, Ints]:
+        """Sample actions up to the next SHIFT or the end; also the last action of each analysis, not applied yet."""
         arrived, last = [cloud.take(np.empty(0, np.int64))], [np.empty(0, np.int64)]
         while len(cloud):
-            allowed, arrives = reach(cloud)
+            ends = ending_actions(self.machine, cloud)
+            allowed = np.isfinite(cloud.log_probs) & (self.machine.towards_end(cloud) if to_end else ~ends)
             probabilities = np.where(allowed, np.exp(cloud.log_probs), 0.0)
             total = probabilities.sum(1)
             counts = self._multinomial(cloud, probabilities, total)
             with np.errstate(divide="ignore"):
                 log_weight = cloud.log_weight + np.log(total)
             rows, actions = np.nonzero(counts)
-            ends = arrives[rows, actions]
-            score = cloud.score[rows] + cloud.log_probs[rows, actions]
-            done, count = cloud.take(rows[ends]), counts[rows, actions][ends]
-            arrived.append(replace(done, score=score[ends], count=count, log_weight=log_weight[rows[ends]]))
-            last.append(actions[ends])
-            rows, actions, score = rows[~ends], actions[~ends], score[~ends]
+            score, count = cloud.score[rows] + cloud.log_probs[rows, actions], counts[rows, actions]
+            done = ends[rows, actions] if to_end else actions == SHIFT
+            at_goal = cloud.take(rows[done])
+            arrived.append(replace(at_goal, score=score[done], count=count[done], log_weight=log_weight[rows[done]]))
+            last.append(actions[done])
+            rows, actions, score, count = rows[~done], actions[~done], score[~done], count[~done]
             if len(rows) == 0:
                 break
-            analyses = self.machine.apply(cloud, rows, actions, score)
-            cloud = _Cloud.of(analyses, counts[rows, actions], log_weight[rows])
-        actions = np.concatenate(last)
+            cloud = _Cloud.of(self.machine.apply(cloud, rows, actions, score), count, log_weight[rows])
         order = np.argsort(np.concatenate([one.sentence for one in arrived]), kind="stable")
-        return joined(arrived), actions[order]
+        return joined(arrived), np.concatenate(last)[order]
 
     def _multinomial(self, cloud: _Cloud, probabilities: Floats, total: Floats) -> Ints:
         """Draw the number of particles of each analysis that take each action: (n, A); 0 where none is possible."""
@@ -119,15 +106,6 @@ class ParticleFilter:
                 shares = probabilities[rows] / total[rows, None]
                 counts[rows] = self._generators[index].multinomial(cloud.count[rows], shares)
         return counts
-
-    def _weigh(self, cloud: _Cloud, tokens: Ints) -> _Cloud:
-        """Multiply the weights with the probability of each sentence's token."""
-        outputs = cloud.outputs
-        if len(outputs) == 0:
-            return cloud
-        chosen = tokens[cloud.sentence]
-        log_probs = self._head.logits(outputs, chosen) - self._head.log_normalisers(outputs)
-        return replace(cloud, score=cloud.score + log_probs, log_weight=cloud.log_weight + log_probs)
 
     def _estimate(self, cloud: _Cloud) -> Floats:
         """log of the estimated probability of what was read so far."""
@@ -151,18 +129,12 @@ class ParticleFilter:
         kept = np.flatnonzero(count)
         return replace(cloud.take(kept), count=count[kept], log_weight=np.zeros(len(kept)))
 
-    def _shift(self, cloud: _Cloud, tokens: Ints) -> _Cloud:
-        if len(cloud) == 0:
-            return cloud
-        return _Cloud.of(self.machine.shift(cloud, tokens[cloud.sentence]), cloud.count, cloud.log_weight)
-
     def drop(self, sentences: Bools) -> None:
         """Forget the particles of these sentences."""
-        self._cloud = self._cloud.take(np.flatnonzero(~sentences[self._cloud.sentence]))
+        self._cloud = self._cloud.take(~sentences[self._cloud.sentence])
 
     def endings(self, sentences: Bools) -> Endings:
         """End these sentences here: sampled complete analyses with their own log probabilities, and the estimate."""
-        rows = np.flatnonzero(sentences[self._cloud.sentence])
-        arrived, actions = self._sample(self._cloud.take(rows), self._to_end)
+        arrived, actions = self._sample(self._cloud.take(sentences[self._cloud.sentence]), to_end=True)
         history = self.machine.histories.append(arrived.history, actions)
         return Endings.of(arrived.sentence, arrived.score, history, self._estimate(arrived))
