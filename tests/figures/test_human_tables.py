@@ -1,141 +1,66 @@
-"""Tables of reading times and garden paths in a terminal of 80 cells: no figure of any model is cut off."""
+"""What tables of reading times, garden paths and sweeps of the beam say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-import pytest
+import numpy as np
 
+from tests.evaluation.human.worlds import made_up, surprisals
 from treelm.evaluation.human import sap
 from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import GardenPaths, measure_effects
-from treelm.evaluation.human.reading import ModelResult, Over, ReadingResult, Spline
-from treelm.evaluation.human.regression import Delta, NestedTest, Slope
+from treelm.evaluation.human.reading import measure_reading
+from treelm.evaluation.tables import Table
 from treelm.figures.human_tables import effect_tables, reading_tables, sweep_tables
-from treelm.figures.tables import Printed, print_table
-
-NAMES = [f"{number}-transformer-open-english-of-seed-{number}" for number in range(6)]
+from treelm.figures.tables import Printed
 
 
-@pytest.fixture(autouse=True)
-def _of_80_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-
-
-def show(capsys: pytest.CaptureFixture[str], parts: Iterable[Printed], *, wide: bool = False) -> str:
-    print_table(*parts, wide=wide)
-    return capsys.readouterr().out
+def rows(part: Printed) -> dict[str, list[str]]:
+    """The cells of a table's rows by what stands first in each."""
+    assert isinstance(part, Table)
+    return {row[0]: list(row[1:]) for row in part.rows}
 
 
 def effects(name: str, number: int) -> GardenPaths:
     """What GPT-2 has, by figures that no other number has."""
     found = measure_effects(sap.published(("agreement",))["gpt2"], ("agreement",))
     apart = [
-        replace(one, bits=number + one.region / 10, correlation=-number / 100 - one.region / 10, lost_bits=(number, 7))
+        replace(one, bits=number + one.region / 10, correlation=-number / 100, lost_bits=(number, 7))
         for one in found.effects
     ]
     return replace(found, name=name, effects=tuple(apart))
 
 
-@pytest.mark.parametrize("models", [1, 6])
-def test_all_effects_of_all_models_are_in_80_cells(models: int, capsys: pytest.CaptureFixture[str]) -> None:
-    results = [effects(name, number) for number, name in enumerate(NAMES[:models])]
-    printed = show(capsys, effect_tables(results))
-    assert "…" not in printed
-    assert all(len(line) <= 80 for line in printed.splitlines())
-    found = [one for result in results for one in result.effects]
-    bits = {f"{one.bits:+.2f} ({one.standard_error:.2f})" for one in found}
-    assert {one for one in bits if one not in printed} == set()
-    assert {f"{one.correlation:+.2f}" for one in found} <= set(printed.split())
-    assert printed.count("(9.1, 30.7)") == 1, "people have one column"
-    wide = show(capsys, effect_tables(results), wide=True)
-    assert "continued" not in wide
-    (row,) = (line for line in wide.splitlines() if "(9.1, 30.7)" in line)
-    assert row.count("(") == 1 + models
+def test_effects_of_all_models_stand_beside_people() -> None:
+    bits, correlations, *lines = effect_tables([effects("one", 1), effects("two", 2)])
+    assert rows(bits)["agreement violated, 1"] == ["57.4 (44.9, 69.7)", "+1.10 (0.10)", "+2.10 (0.10)"]
+    assert rows(correlations)["agreement violated, 0"] == ["0.63", "-0.01", "-0.02"]
+    assert lines[-1] == sap.REGIONS_IN_WORDS
 
 
-def test_all_sizes_of_a_sweep_are_in_80_cells(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = {size: effects("run", size) for size in range(1, 12)}
-    printed = show(capsys, sweep_tables({f"runs/{NAMES[0]}": sizes, "runs/other": sizes}))
-    assert all(len(line) <= 80 for line in printed.splitlines())
-    for size in sizes:
-        assert printed.count(f"+{size}.10 (") == 2
-        assert printed.count(f" {size}.00 / 7.00") == 6
-    assert "runs/other: hard - easy, bits (standard error), continued" in printed
+def test_a_sweep_has_a_column_for_each_size() -> None:
+    bits, lost, *_ = sweep_tables({"run": {size: effects("run", size) for size in (1, 10)}})
+    assert isinstance(bits, Table)
+    assert bits.headings == ["effect, word", "people, ms", "beam 1", "beam 10"]
+    assert rows(bits)["agreement violated, 2"][1:] == ["+1.20 (0.16)", "+10.20 (0.16)"]
+    assert rows(lost)["agreement violated, 2"][1:] == ["1.00 / 7.00", "10.00 / 7.00"]
 
 
-def delta(value: float) -> Delta:
-    return Delta(
-        nats_per_word=value / 1000,
-        low=value / 1000 - 1,
-        high=value / 1000 + 1,
-        num_folds_above_zero=int(value),
-        num_folds=99,
-    )
-
-
-def reading(names: list[str]) -> ReadingResult:
-    """Every figure of a model begins with its number."""
-    models = [
-        ModelResult(
-            name=name,
-            kind="run",
-            delta=delta(number),
-            slopes=tuple(Slope(lag=lag, ms_per_bit=number + lag / 10, standard_error=1, t=number) for lag in range(5)),
-            by_class={"noun": delta(10 + number), "verb": delta(20 + number)},
-            spline=Spline(test=NestedTest(f=1, p=number / 1e6, num_added=1), delta=delta(30 + number)),
-            mean_bits=number + 0.75,
-            num_missing=4000 + number,
-            num_unknown=5000 + number,
-        )
-        for number, name in enumerate(names, 1)
-    ]
-    over = [
-        Over(
-            model=one, other=names[0], delta=delta(40 + number), test=NestedTest(f=number, p=number / 1e7, num_added=3)
-        )
-        for number, one in enumerate(names)
-    ]
-    return ReadingResult(
-        corpus="times",
-        response="rt",
-        baseline=("length", "freq"),
-        controls=("position",),
-        num_lags=4,
-        fold_kind="documents",
-        num_words=123,
-        left_out={"without a word before": 9},
-        constant_log_likelihood=-2,
-        baseline_log_likelihood=-1,
-        class_sizes={"noun": 80, "verb": 43},
-        models=tuple(models),
-        over=tuple(over),
-        notes=("a note of the corpus that is longer than a line of the terminal is wide, and ends with this word",),
-    )
-
-
-def figures(result: ReadingResult) -> set[str]:
-    found = set()
-    for number, model in enumerate(result.models, 1):
-        found |= {f"{number}.00", f"{10 + number}.00", f"{20 + number}.00", f"{30 + number}.00"}
-        found |= {f"{slope.ms_per_bit:.2f} (+{number}.0)" for slope in model.slopes}
-        found |= {f"{number}e-06", f"{number}.75", f"{4000 + number}", f"{5000 + number}", f"{number}/99"}
-        found |= {f"{40 + number - 1}.00", f"{40 + number - 1}/99", f"{number - 1}.0"}
-    return found
-
-
-@pytest.mark.parametrize("models", [1, 6])
-def test_all_figures_of_reading_times_are_in_80_cells(models: int, capsys: pytest.CaptureFixture[str]) -> None:
-    result = reading(NAMES[:models])
-    scores = [
-        BabyLMScore(name=name, eye_tracking=60 + number, self_paced_reading=70 + number, num_words=(600, 700))
-        for number, name in enumerate(NAMES[:models])
-    ]
-    expected = figures(result) | {f"{tens + number}.00" for tens in (60, 70) for number in range(models)}
-    expected |= {f"{value - 1000:+.2f} to {value + 1000:+.2f}" for value in range(1, models + 1)}
-    for wide in (False, True):
-        printed = show(capsys, reading_tables(result, scores), wide=wide)
-        assert wide or all(len(line) <= 80 for line in printed.splitlines())
-        assert {one for one in (*expected, result.notes[0][:20]) if one not in printed} == set()
-        assert ("continued" in printed) == (not wide)
+def test_reading_times_have_a_table_for_each_question() -> None:
+    corpus = made_up()
+    models = [corpus.published["true"], surprisals("flat", np.ones(len(corpus)), unknown=(3,))]
+    result = measure_reading(corpus, models, over=("true",))
+    score = BabyLMScore(name="true", eye_tracking=9.5, self_paced_reading=2.25, num_words=(600, 700))
+    parts = reading_tables(result, [score])
+    assert parts[0] == "made-up, rt: 714 words, stories left out in turn"
+    deltas, slopes, over, classes, babylm = (part for part in parts if isinstance(part, Table))
+    true = result.find("true")
+    assert rows(deltas)["true"][0] == f"{1000 * true.delta.nats_per_word:+.2f}"
+    assert rows(deltas)["true"][2] == "6/6"
+    assert rows(deltas)["flat"][3:] == ["-", "-", "1.00", "0", "1"]
+    assert rows(slopes)["true"][1] == f"{true.slopes[1].ms_per_bit:+.2f} ({true.slopes[1].t:+.1f})"
+    assert rows(slopes)["flat"] == ["-", "-"]
+    assert list(rows(over)) == ["true over flat", "flat over true"]
+    assert rows(classes)["even"][0] == str(result.class_sizes["even"])
+    assert rows(babylm)["true"] == ["9.50", "600", "2.25", "700"]
