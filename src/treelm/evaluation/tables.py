@@ -1,4 +1,4 @@
-"""A table for people: what its columns mean, and its forms in the terminal, in Markdown and in LaTeX."""
+"""A table of texts, in the terminal, in Markdown and in LaTeX."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Table:
 
 
 def _lines(heading: str, most: int) -> list[str]:
-    """A heading in lines about as wide as its cells, broken after blanks, slashes, hyphens and underscores."""
+    """A heading in lines about as wide as its cells, broken after spaces, slashes, hyphens and underscores."""
     parts = _BREAK.split(heading)
     most = max(most, *(cell_len(part.strip()) for part in parts))
     lines = [""]

@@ -139,7 +139,7 @@ def scale_over(
 def _marks(low: float, high: float, most: int) -> list[float]:
     step = _round_up((high - low) / most)
     found = _multiples(step, low, high)
-    if len(found) < 2:  # of one alone nobody reads a distance
+    if len(found) < 2:  # one mark alone shows no scale
         found = _multiples(_round_up(step / 2.5 * (1 - 1e-9)), low, high)
     return found
 

@@ -109,7 +109,7 @@ def _delta(delta: Delta) -> Row:
 
 
 def people_text(effect: str, region: int) -> str:
-    """What people took longer by, in milliseconds, and the 95 % interval."""
+    """The effect on reading times in milliseconds, and its 95 % interval."""
     return "{:.1f} ({:.1f}, {:.1f})".format(*human_effects()[effect, region, ""])
 
 

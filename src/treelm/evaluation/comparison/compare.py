@@ -57,7 +57,7 @@ def compare(
             kept = None if folder is None else MetricCache(folder / FOLDER)
             rows.append(Measurement(source, names[source], settings, kept, show).metrics())
     taken: set[str] = set()
-    for number, row in enumerate(rows):  # a run and what was kept of it, say, are told apart by numbers
+    for number, row in enumerate(rows):  # numbers distinguish rows of one name, such as a run and what was kept of it
         tries = (f"{row.name} ({again})" if again > 1 else row.name for again in count(1))
         name = next(one for one in tries if one not in taken)
         taken.add(name)
@@ -66,12 +66,12 @@ def compare(
 
 
 def _is_comparison(source: Path) -> bool:
-    """Tell whether this is a file, and none that another program keeps a model in."""
+    """Tell whether this is a file, but not the model of another program."""
     return source.is_file() and source.suffix not in FILES
 
 
 def _found(source: Path) -> Path:
-    """The file or folder that is meant; refuses what is no model and no comparison, before anything is measured."""
+    """The file or folder of a source. Raises ``InputError`` for what is neither a model nor a comparison."""
     if _is_comparison(source):
         return source
     run = shipped.find_run(source)
@@ -82,7 +82,7 @@ def _found(source: Path) -> Path:
 
 
 def row_names(runs: Sequence[Path]) -> dict[Path, str]:
-    """Each run's folder name, with as many folders above it as tell all of them apart.
+    """Each run's folder name, with as many of the folders above it as make all names different.
 
     Raises ``InputError`` for the same run twice.
     """
@@ -125,9 +125,9 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
     parsed = [row for row in rows if row.gold_trees is not None]
-    apart = "perplexities do not compare between groups of rows with other"
-    yield from _differing(scored, f"{apart} vocabularies (so other unknown words)", lambda row: row.vocabulary)
-    yield from _differing(scored, f"{apart} texts", lambda row: row.text)
+    differ = "perplexities do not compare between groups of rows with other"
+    yield from _differing(scored, f"{differ} vocabularies (so other unknown words)", lambda row: row.vocabulary)
+    yield from _differing(scored, f"{differ} texts", lambda row: row.text)
     known = [row for row in rows if row.data_identity]
     yield from _differing(known, "trained on other data (words or trees)", lambda row: row.data_identity.get("train"))
     given = [row.name for row in scored if row.needs_trees]

@@ -30,27 +30,27 @@ LEGEND = (
     "percent. delta: what surprisals add to the prediction of reading times, 10^-3 nats a word; garden paths and the "
     "like: bits at the critical word, hard less easy sentence."
 )
-"""The headings of the columns, in words."""
+"""What the headings mean."""
 _TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
 Value = Callable[[RunMetrics], Any]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A metric of runs, and how its values are written for people."""
+    """A metric of runs, and how its values are displayed."""
 
     name: str
     """Name in the frame, and in files for programs."""
     value: Value
     """Gives the value of a run, None where it has none."""
     heading: str = ""
-    """Name in tables for people."""
+    """Name in displayed tables."""
     text: Callable[[Any], str] = str
     """Writes a value, rounded and in its unit."""
     group: str = DATA_ONLY
     """The table that shows it."""
     better: Literal["lower", "higher"] | None = None
-    """Which values are better; None of what is no metric."""
+    """Which values are better; None if the column is not a metric."""
     among: tuple[str, ...] = ()
     """Columns whose values rows must share for theirs to compare."""
     bound: str = ""
@@ -237,7 +237,7 @@ class ComparisonFrame:
         return cls(data, columns, seed_numbers(rows), (LEGEND, *comparison.notes))
 
     def to_csv(self) -> str:
-        """All columns, those for people and others, unrounded; empty where there is no value.
+        """All columns but hidden ones, unrounded; empty where there is no value.
 
         ``is_upper_bound`` (0 or 1) is about every perplexity of the row. A text that begins as a formula would, such as
         the name of a run ``=1+1``, has an apostrophe before it: spreadsheets would compute it.
@@ -258,11 +258,11 @@ class ComparisonFrame:
         return f"% \\usepackage{{booktabs}}\n{self.table().to_latex()}{comments}"
 
     def shown(self, *groups: str) -> list[Column]:
-        """The columns for people, or those of some groups, without names."""
+        """The displayed columns, or those of some groups, without names."""
         return [column for column in self.columns if column.group in (groups or TABLES)]
 
     def table(self, columns: Sequence[Column] | None = None, **options: Any) -> Table:
-        """A table of the runs in columns, by default all for people, then the means of models of several seeds.
+        """A table of the runs in columns, by default all displayed ones, then the means of models of several seeds.
 
         What is best among models that compare, of two or more, is bold.
         """
@@ -275,7 +275,7 @@ class ComparisonFrame:
         return Table(headings=["run", *(column.heading for column in columns)], rows=list(rows), **options)
 
     def _cells(self, column: Column, several: Sequence[int]) -> list[str]:
-        """The cells of runs, and of the means of models of several seeds: empty of what is no metric."""
+        """The cells of runs, and of the means of models of several seeds: empty if the column is not a metric."""
         groups = self.standings(column) if column.better else []
         best = [one.rows for group in groups if len(group) > 1 for one in group if one.mean == group[0].mean]
         cells = [self.text(column, row) for row in range(len(self.data))]
@@ -287,7 +287,7 @@ class ComparisonFrame:
         return cells
 
     def text(self, column: Column, row: int, value: float | None = None) -> str:
-        """Write the value of a row, or another of the same kind, for people; ``≤`` marks an upper bound."""
+        """Format the value of a row, or another of the same kind; ``≤`` marks an upper bound."""
         value = self.data[column.name][row] if value is None else value
         if value is None:
             return MISSING

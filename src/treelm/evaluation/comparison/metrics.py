@@ -201,7 +201,7 @@ class SentenceAnalysis:
 class RunMetrics:
     """Metrics of one run. What was not measured, or what a system does not have, is empty."""
 
-    name: str  # of the row: the run folder's name, or as much of its path as tells it from others
+    name: str  # of the row: the run folder's name, or as much of its path as makes it unique
     run: str  # path of the run folder when it was measured
     system: str  # name in treelm.models.SYSTEMS
     num_parameters: int  # 0: not a network (n-grams)

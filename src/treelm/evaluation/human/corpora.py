@@ -31,7 +31,7 @@ class ReadingCorpus(Material):
     lag_groups: tuple[str, ...]  # documents or sentences, within which the words before are looked for
     num_lags: int
     folds: tuple[str, ...]  # what is left out together
-    fold_kind: str  # in words, such as "stories"
+    fold_kind: str  # what is left out together, such as "stories"
     filters: Mapping[str, Bools] = field(default_factory=dict)  # words that one may restrict to, by name
     usable: Bools | None = None  # words whose times can be trusted
     classes: tuple[str, ...] = ()  # word class of each word; empty where none is known
@@ -40,7 +40,7 @@ class ReadingCorpus(Material):
     notes: tuple[str, ...] = ()  # what must be said of it
 
     def content_hash(self) -> str:
-        """A hash of words and times, which tells releases and layouts of one corpus apart."""
+        """A hash of words and times: releases and layouts of one corpus differ by it."""
         digest = hashlib.sha256("\n".join(self.words).encode())
         for name, times in self.responses.items():
             digest.update(name.encode() + times.tobytes())

@@ -48,7 +48,7 @@ class GardenPaths:
         return next((one for one in self.effects if (one.effect, one.region) == (effect, region)), None)
 
     def to_frame(self) -> pd.DataFrame:
-        """A row an item, effect and region: its bits, and what people took longer by, with a 95 % interval, in ms."""
+        """A row for each item, effect and region: bits, and the effect on reading times with its interval, in ms."""
         import pandas as pd
 
         people = human_effects()

@@ -178,7 +178,7 @@ def _coded(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _leaves(trees: str, words: pd.DataFrame) -> pd.DataFrame:
-    """For each word the number of its tree, and the part of speech of its first leaf that is no mark; else empty."""
+    """For each word the number of its tree, and the tag of its first leaf that is not punctuation; else empty."""
     import pandas as pd
 
     found = [

@@ -100,7 +100,7 @@ class ReadingResult:
 
 
 def check_names(names: Sequence[str], over: Sequence[str] | None = None) -> None:
-    """Raise ``InputError`` for two models of one name; with ``over``, for no model at all, or a name that is none."""
+    """Raise ``InputError`` for two models of one name; with ``over``, for no model at all, or an unknown name."""
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two models named {name}", remedy="give each once, or rename a table")
@@ -226,7 +226,7 @@ def measure_reading(
 ) -> ReadingResult:
     """Compare models on a corpus; each of ``over`` is also put below every other model, and above it.
 
-    Raises ``InputError`` as ``Regression`` does, and for a name in ``over`` that is no model's.
+    Raises ``InputError`` as ``Regression`` does, and for an unknown name in ``over``.
     """
     check_names([model.name for model in models], over)
     regression = Regression(corpus, design, models)

@@ -1,4 +1,4 @@
-"""The SAP benchmark (Huang et al. 2024): sentences, what people took longer by, and its authors' surprisals.
+"""The SAP benchmark (Huang et al. 2024): sentences, effects on reading times, and its authors' surprisals.
 
 Main-verb/reduced-relative (MVRR), NP/S and NP/Z garden paths, relative clauses, subject-verb agreement and attachment.
 """
@@ -86,7 +86,7 @@ def items(subsets: tuple[str, ...] = SUBSETS) -> tuple[Item, ...]:
 
 @cache
 def human_effects() -> dict[tuple[str, int, str], HumanEffect]:
-    """What people took longer by, by effect, region and item; the item "" stands for all items together."""
+    """Effects on reading times, by effect, region and item; the item "" stands for all items together."""
     return {
         (row["effect"], int(row["roi"]), row["item"]): HumanEffect(
             *(float(row[name]) for name in ("ms", "lower_95", "upper_95"))

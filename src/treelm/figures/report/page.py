@@ -82,7 +82,7 @@ def _summary(comparison: Comparison) -> str:
 
 
 def findings(frame: ComparisonFrame) -> list[str]:
-    """At most two sentences: who predicts words best, and who knows most of syntax. None of what has no rivals."""
+    """At most two sentences: which model predicts words best, and which is best at syntax. None about single models."""
     columns = {column.name: column for column in frame.shown() if column.better}
     said = {}
     for what, names in (
@@ -113,11 +113,11 @@ def _name(frame: ComparisonFrame, one: Standing) -> str:
 def _first_and_second(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
     """The values of the best and the second, and whether the second may be as good, as far as seeds tell."""
     first, second = found[:2]
-    told = [frame.in_words(column, one) for one in (first, second)]
+    values = [frame.in_words(column, one) for one in (first, second)]
     for number, one in enumerate((first, second)):
         if one.spread is not None:
-            told[number] += f", the {CONFIDENCE:.0%} interval over {len(one.rows)} seeds"
-    text = f"{told[0]}, before {_name(frame, second)} with {told[1]}"
+            values[number] += f", the {CONFIDENCE:.0%} interval over {len(one.rows)} seeds"
+    text = f"{values[0]}, before {_name(frame, second)} with {values[1]}"
     if first.spread is None or second.spread is None or abs(first.mean - second.mean) > first.spread + second.spread:
         return text
     return f"{text}, and these intervals overlap"
@@ -169,7 +169,7 @@ def dev_points(row: RunMetrics) -> list[LossPoint]:
 def perplexity(point: LossPoint) -> float:
     """Perplexity of words, if their part of the loss is known."""
     nats = point.loss_nats_per_word if point.word_nats is None else point.word_nats
-    return math.exp(min(nats, 100.0))  # a run that went astray is still drawn
+    return math.exp(min(nats, 100.0))  # a run that diverged is still drawn
 
 
 def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], float]) -> tuple[Drawing, Drawing]:
