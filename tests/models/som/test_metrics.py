@@ -11,11 +11,11 @@ import torch
 from tests.models.som import plain, worlds
 from treelm.corpora.sentence import Sentence
 from treelm.models.som.network import accuracies
-from treelm.trees.brackets import parse_tree
+from treelm.trees.tree import Tree
 
 
 def sentences(*trees: str) -> list[Sentence]:
-    found = [parse_tree(tree) for tree in trees]
+    found = [Tree.parse(tree) for tree in trees]
     return [
         Sentence(words=tuple(tree.words()), tree=tree, identifier=str(number), source="test", line=number)
         for number, tree in enumerate(found)
