@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, OnError
 from treelm.evaluation.evalb import score_bracketings
-from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters, bracketing_of, gold_bracketing
+from treelm.evaluation.evalb_files import COLLINS, Bracketing, bracketing_of, gold_bracketing
 from treelm.evaluation.perplexity import perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.evaluation.span_protocols import (
@@ -78,7 +78,7 @@ def evaluate_sentences(
     """Compute perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
     ``skipped`` collects sentences that cannot be read or scored (see ``in_batches``); ``on_sentence`` is called after
-    each one, for progress. ``protocols`` are those of ``usual_protocols`` if not given; ``baselines``: trivial trees
+    each one, for progress. ``protocols`` are as in ``evaluate_parses``; ``baselines``: trivial trees
     are scored by them too. ``compute`` (see ``model_workers``) analyses in other processes instead of ``lm``. Raises
     ``InputError`` when some sentences have trees and others have none, and when nothing is left to evaluate.
     """
@@ -86,7 +86,13 @@ def evaluate_sentences(
     kept: list[tuple[Sentence, Analysis]] = []
     analysed = in_batches(sentences, compute or in_process(lm.analyse), batch_size=batch_size, skipped=skipped)
     if has(lm, TreeConditioned):
-        analysed, notes = _with_trees(lm, sentences, batch_size), (*notes, GIVEN_TREES)
+        groups = ((group, score_with_trees(lm, group)) for group in batched(sentences, batch_size))
+        analysed = (
+            (sentence, Analysis(score=score, tree=None))
+            for group, scores in groups
+            for sentence, score in zip(group, scores, strict=True)
+        )
+        notes = (*notes, GIVEN_TREES)
     for sentence, analysis in analysed:
         if analysis is not None:
             kept.append((sentence, analysis))
@@ -95,56 +101,34 @@ def evaluate_sentences(
         raise InputError("no sentence to evaluate", remedy="give a file with at least one good sentence")
     evaluated = tuple(sentence for sentence, _ in kept)
     analyses = tuple(analysis for _, analysis in kept)
-    num_skipped = len(skipped or ()) - num_skipped_before
     scores = [analysis.score for analysis in analyses if analysis.score is not None]
     trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
+    num_skipped = len(skipped or ()) - num_skipped_before
     if scores and (not trees or evaluated[0].tree is None or all(map(_is_unparsed, map(gold_bracketing, evaluated)))):
-        words = [sentence.words for sentence in evaluated]
         result = EvaluationResult(
             system=lm.system,
             split=split,
-            num_sentences=len(words),
-            num_words=sum(map(len, words)),
+            num_sentences=len(evaluated),
+            num_words=sum(len(sentence.words) for sentence in evaluated),
             num_skipped=num_skipped,
             perplexities=(perplexity(scores),),
             notes=(*notes, NO_GOLD) if trees else tuple(notes),
         )
     else:
-        labels = lm.labels if has(lm, Parser) and lm.predicts_labels else ()
         result = evaluate_parses(
             [gold_bracketing(sentence) for sentence in evaluated],
             trees,
             system=lm.system,
             split=split,
             scores=scores or None,
-            labels=labels,
+            labels=lm.labels if has(lm, Parser) and lm.predicts_labels else (),
             num_skipped=num_skipped,
             notes=notes,
-            protocols=usual_protocols(labels) if protocols is None else protocols,
+            protocols=protocols,
             baselines=baselines,
             own=lm.own_metrics(evaluated),
         )
     return Evaluation(result=result, sentences=evaluated, analyses=analyses)
-
-
-def _with_trees(
-    lm: LanguageModel, sentences: Iterable[Sentence], batch_size: int
-) -> Iterator[tuple[Sentence, Analysis | None]]:
-    """Sentences with their scores under their own trees."""
-    for group in batched(sentences, batch_size):
-        for sentence, score in zip(group, score_with_trees(lm, group), strict=True):
-            yield sentence, Analysis(score=score, tree=None)
-
-
-def distinguish(labels: Collection[str]) -> bool:
-    """Tell whether the labels that a model knows distinguish constituents; one label does so no better than none."""
-    return len(labels) > 1
-
-
-def usual_protocols(labels: Collection[str]) -> tuple[SpanProtocol, ...]:
-    """The protocols by which trees with these labels are evaluated in the literature."""
-    usual = (WSJ10, WSJ40, PLAIN)
-    return usual if distinguish(labels) else (*usual, NO_PUNCTUATION, BINARISED)
 
 
 def evaluate_parses(
@@ -155,8 +139,7 @@ def evaluate_parses(
     split: str,
     scores: Sequence[SentenceScore] | None = None,
     labels: Collection[str] = (),
-    parameters: Parameters = COLLINS,
-    protocols: Sequence[SpanProtocol] = (WSJ10, WSJ40, PLAIN),
+    protocols: Sequence[SpanProtocol] | None = None,
     baselines: bool = True,
     num_seeds: int = 5,
     num_skipped: int = 0,
@@ -166,12 +149,15 @@ def evaluate_parses(
     """Compute all metrics of a model's parses (their words have no tags) and, if given, of its scores of the sentences.
 
     Sentences whose gold tree is (UNPARSED word ...), which is none, have no part in what compares trees.
-    ``labels`` are those that the model knows. If they do not distinguish constituents, matching ignores them, and the
-    result says so in its protocol. ``baselines``: trivial trees are scored by the same protocols, those at random
+    ``labels`` are those that the model knows. If they do not distinguish constituents (one does no more than none),
+    matching ignores them, and the result says so in its protocol. ``protocols`` are those by which such trees are
+    evaluated in the literature if not given. ``baselines``: trivial trees are scored by the same ones, those at random
     with ``num_seeds`` seeds. Raises ``InputError`` when there are not as many trees as gold trees, and when all of
     these are none.
     """
-    is_labeled = distinguish(labels)
+    is_labeled = len(labels) > 1
+    if protocols is None:
+        protocols = (WSJ10, WSJ40, PLAIN, *(() if is_labeled else (NO_PUNCTUATION, BINARISED)))
     words = [sentence.words for sentence in gold]
     trees = [bracketing_of(tree) for tree in predicted]
     num_unparsed = sum(map(_is_unparsed, gold))
@@ -189,7 +175,7 @@ def evaluate_parses(
         num_skipped=num_skipped,
         unknown_labels=count_unknown_labels(gold, labels) if is_labeled else {},
         perplexities=() if scores is None else (perplexity(scores),),
-        bracketing=(score_bracketings(gold, trees, parameters if is_labeled else parameters.unlabeled()),),
+        bracketing=(score_bracketings(gold, trees, COLLINS if is_labeled else COLLINS.unlabeled()),),
         spans=tuple(score_spans(gold, trees, protocol) for protocol in protocols),
         baselines=tuple(
             row
@@ -249,7 +235,6 @@ def evaluate_run(
     found = []
     with model_workers(by_what, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
         for name in names:
-            own_skipped = skipped
             evaluation = None
             if config.stream != "only":
                 path, of = (Path(name), format) if files else locate_split(recipe.data, name)  # type: ignore[arg-type]
@@ -269,16 +254,12 @@ def evaluate_run(
                     on_sentence=on_sentence,
                     compute=compute,
                 )
-                own_skipped = None if skipped is None else []  # those of the stream are skipped above
             if config.stream != "no":
-                own_format = format if files else None
-                stream = evaluate_stream(
-                    lm, recipe, name, format=own_format, fixed_rows=fixed_rows, skipped=own_skipped
-                )
-                if evaluation is None:
-                    evaluation = Evaluation(result=stream, sentences=(), analyses=())
-                else:
-                    evaluation = replace(evaluation, result=evaluation.result.with_stream(stream))
+                own_skipped = skipped if evaluation is None or skipped is None else []  # else they are in it already
+                of_file = format if files else None
+                stream = evaluate_stream(lm, recipe, name, format=of_file, fixed_rows=fixed_rows, skipped=own_skipped)
+                result = stream if evaluation is None else evaluation.result.with_stream(stream)
+                evaluation = replace(evaluation or Evaluation(result=stream, sentences=(), analyses=()), result=result)
             assert evaluation is not None
             searched = str(lm.search) if isinstance(lm, Searching) else ""
             found.append(replace(evaluation, result=replace(evaluation.result, search=searched)))
