@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import Treelm
 from treelm import failures
 from treelm.cli import run as run_treelm
-from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+from treelm.errors import InputError, is_out_of_memory
 from treelm.inference.processes import Sentences
 from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore
@@ -73,24 +73,19 @@ def test_the_file_holds_no_values_no_arguments_and_no_home(
 
 
 @pytest.mark.usefixtures("broken")
-def test_no_file_is_overwritten(treelm: Treelm, tmp_path: Path) -> None:
-    for number in range(1, 4):
-        treelm("parse", "x")
-        assert len(kept(tmp_path)) == number
-
-
-@pytest.mark.usefixtures("broken")
 def test_where_nothing_can_be_written_it_goes_to_the_folder_of_temporary_files(
     treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()  # nobody can write there, not even the superuser
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert str(tmp_path) in treelm("parse", "x").err
     assert len(kept(tmp_path)) == 1
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "missing"))
-    assert "set TREELM_TRACEBACK=1" in treelm("parse", "x").err
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    outcome = treelm("parse", "x")
+    assert (outcome.code, outcome.err.count("\n")) == (70, 1)
+    assert "set TREELM_TRACEBACK=1" in outcome.err
 
 
 @pytest.mark.usefixtures("broken")
@@ -140,6 +135,9 @@ def test_want_of_memory_is_bad_luck_and_no_fault(
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert "treelm parse: out of memory; " in outcome.err
     assert not kept(tmp_path)
+    assert is_out_of_memory(error)
+    assert not is_out_of_memory(InputError(str(error), remedy=""))
+    assert not is_out_of_memory(FileNotFoundError(2, "No such file or directory", f"runs/{error}"))
 
 
 def test_an_interrupt_is_no_fault_and_a_panic_of_a_library_is_one(
@@ -156,36 +154,6 @@ def test_an_interrupt_is_no_fault_and_a_panic_of_a_library_is_one(
         monkeypatch.setattr("treelm.cli.parse.main", fail)
         assert treelm("parse", "x").code == code
     assert len(kept(tmp_path)) == 1
-
-
-def test_bad_input_that_speaks_of_memory_stays_bad_input() -> None:
-    assert not is_out_of_memory(InputError("out of memory of what", remedy=""))
-    assert not is_out_of_memory(FileNotFoundError(2, "No such file or directory", "runs/out of memory"))
-    assert is_out_of_memory(OutOfMemory("here"))
-
-
-@pytest.mark.usefixtures("broken")
-def test_where_no_folder_can_be_written_nor_home_be_found_the_line_still_comes(
-    treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nowhere() -> str:
-        raise FileNotFoundError("No usable temporary directory found")
-
-    def unknown() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr("tempfile.gettempdir", nowhere)
-    monkeypatch.setattr(Path, "home", unknown)
-    assert treelm("parse", "x").code == 70
-    assert len(kept(tmp_path)) == 1
-
-    def refuse(**options: object) -> None:
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
-    outcome = treelm("parse", "x")
-    assert (outcome.code, outcome.err.count("\n")) == (70, 1)
-    assert "no file for the traceback could be written" in outcome.err
 
 
 def test_a_loss_that_is_no_number_ends_without_the_advice_to_resume(

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from tests.legacy.make import HERE, KEPT
+from treelm import __version__
 from treelm.cli import SUBCOMMANDS
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.errors import without_errors
@@ -27,11 +28,38 @@ def stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
-def test_every_subcommand_has_help_with_an_example(treelm: Treelm, subcommand: str) -> None:
+def test_every_subcommand_has_help_with_an_example(
+    treelm: Treelm, subcommand: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     outcome = treelm(subcommand, "--help")
     assert outcome.code == 0
-    assert f"treelm {subcommand}" in outcome.out
-    assert "Example" in outcome.out
+    assert re.search(f"Example: .*treelm {subcommand}", outcome.out)
+    assert "None}" not in outcome.out
+    assert all(line.count("Example:") <= 1 for line in outcome.out.splitlines())
+    assert [
+        one for one in outcome.out.splitlines() if len(one) > 80 and not one.startswith(("Example:", "usage:"))
+    ] == []
+
+
+def test_the_version_and_files_to_write_have_short_names(treelm: Treelm, tmp_path: Path) -> None:
+    assert treelm("-V").out == treelm("--version").out == f"treelm {__version__}\n"
+    (tmp_path / "in.txt").write_text("The dog barks .\n")
+    for flag in ("--output", "-o"):
+        assert treelm("surprisal", "ngram-gum-open", tmp_path / "in.txt", flag, tmp_path / f"{flag}.tsv").code == 0
+    assert (tmp_path / "--output.tsv").read_text() == (tmp_path / "-o.tsv").read_text()
+
+
+def test_completion_of_bash_knows_subcommands_and_options(treelm: Treelm) -> None:
+    script = treelm("completion", "bash").out
+    call = """
+    {script}
+    COMP_WORDS=(treelm {words}); COMP_CWORD={place}; _shtab_treelm; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    for words, place_of, expected in (("sur", 1, "surprisal"), ("surprisal --spl", 2, "--split-sentences")):
+        typed = call.format(script=script, words=words, place=place_of)
+        done = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False)
+        assert expected in done.stdout.split(), done.stderr
 
 
 def test_endings_of_tables_say_what_stands_between_cells(treelm: Treelm, project: Path, tmp_path: Path) -> None:
@@ -420,19 +448,6 @@ def test_generate_spells_whole_words(treelm: Treelm, project: Path, tmp_path: Pa
     assert [one.tree.words() for one in without_errors(read_trees(trees.out), None)] == plain
 
 
-def test_a_column_that_the_system_lacks_is_refused_before_anything_is_written(
-    treelm: Treelm, project: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in.txt").write_text("the dog barks .\n")
-    call = ("surprisal", project / "run", tmp_path / "in.txt", "--columns", "open_nodes", "distance")
-    outcome = treelm(*call)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "no column 'distance' from rnng" in outcome.err
-    assert "next_entropy_bits, next_rank, beam_bound_bits, beam_converged, beam_loss_bits, entropy_bits" in outcome.err
-    assert treelm(*call, "--output", tmp_path / "out.tsv").code == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
 def test_a_tree_that_is_too_tall_for_a_drawing_leaves_out_the_figure_alone(
     treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,3 +460,25 @@ def test_a_tree_that_is_too_tall_for_a_drawing_leaves_out_the_figure_alone(
     assert "left out" in line
     assert "too tall for a drawing" in line
     assert not (tmp_path / "tree.svg").exists()
+
+
+def test_a_run_that_is_done_has_nothing_left_to_do(project: Path, treelm: Treelm) -> None:
+    command = ["train", project / "recipe.toml", "--output", project / "run", "--resume-if-present", "--quiet"]
+    before = (project / "run" / "model.safetensors").read_bytes()
+    assert treelm(*command).code == 0
+    assert (project / "run" / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        ("model.hidden_size=8", "hidden_size = 8 now, but the run was started with 16"),
+        ("vocabulary.min_count=2", "vocabulary: min_count = 2 now, but the run was started with 1"),
+        ("training.batch_size=2", "training: batch_size = 2 now, but the run was started with 4"),
+    ],
+)
+def test_a_run_of_another_recipe_is_not_gone_on_with(project: Path, treelm: Treelm, setting: str, found: str) -> None:
+    command = ["train", project / "recipe.toml", "--output", project / "run", "--resume-if-present", "--quiet"]
+    outcome = treelm(*command, "--set", setting)
+    assert outcome.code == 2
+    assert found in outcome.err
