@@ -11,11 +11,11 @@ import ast
 import inspect
 import shutil
 import sys
-import textwrap
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from itertools import pairwise
+from textwrap import dedent, fill
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from treelm.errors import InputError, nearest
@@ -85,9 +85,13 @@ def written(options: Any) -> list[str]:
 
 def parser_of(kind: type[Any], program: str) -> argparse.ArgumentParser:
     """A parser that finds values of the fields that are given, and no others."""
+    width = shutil.get_terminal_size().columns - 2
+    paragraphs = (inspect.getdoc(kind) or "").replace("\nExample:", "\n\nExample:").split("\n\n")
     parser = _Parser(
         prog=program,
-        description=description_of(kind),
+        description="\n\n".join(
+            one if one.startswith("Example:") else fill(one, width) for one in map(str.strip, paragraphs)
+        ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
@@ -160,20 +164,11 @@ def _type(field: Field[Any], annotation: Any) -> dict[str, Any]:
     return {**options, "type": annotation}
 
 
-def description_of(kind: Any) -> str:
-    """What help says first: the docstring in lines as wide as the terminal, each example a line of its own."""
-    width = shutil.get_terminal_size().columns - 2
-    paragraphs = (inspect.getdoc(kind) or "").replace("\nExample:", "\n\nExample:").split("\n\n")
-    return "\n\n".join(
-        one if one.startswith("Example:") else textwrap.fill(one, width) for one in map(str.strip, paragraphs)
-    )
-
-
 def _docstrings(kind: type[Any]) -> dict[str, str]:
     """The docstring of every field, in one line: the text that stands below it in the class."""
     found: dict[str, str] = {}
     for base in filter(is_dataclass, reversed(kind.__mro__)):
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        (definition,) = ast.parse(dedent(inspect.getsource(base))).body
         assert isinstance(definition, ast.ClassDef)
         for field, text in pairwise(definition.body):
             match field, text:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 import psutil
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from treelm.io.files import CACHE_VARIABLE, cache_directory
 
@@ -34,24 +35,27 @@ def main(options: Arguments) -> int:
     """Run the subcommand."""
     from torch.utils.collect_env import get_pretty_env_info
 
-    print(f"treelm {_version('treelm')}\npython {platform.python_version()}")
-    for one in _requirements():
-        print(one.name, _version(one.name) or "not installed")
+    installed: dict[str, str] = {canonicalize_name(one.name): one.version for one in metadata.distributions()}
+    required = map(Requirement, metadata.requires("treelm") or [] if "treelm" in installed else [])
+    needs = {one: installed.get(canonicalize_name(one.name)) for one in required}
+    print(f"treelm {installed.get('treelm')}\npython {platform.python_version()}")
+    for one, version in needs.items():
+        print(one.name, version or "not installed")
     print(f"\n{get_pretty_env_info().strip()}\n")  # type: ignore[no-untyped-call]
-    print(*(f"warning: {warning}" for warning in list(_warnings()) or ["none"]), sep="\n")
+    print(*(f"warning: {warning}" for warning in list(_warnings(needs)) or ["none"]), sep="\n")
     return 0
 
 
-def _warnings() -> Iterator[str]:
-    """Potential problems, each with its remedy."""
+def _warnings(needs: Mapping[Requirement, str | None]) -> Iterator[str]:
+    """Potential problems, each with its remedy; ``needs`` are requirements with the releases that are installed."""
     import torch
 
     from treelm.io.workers import usable_cores
     from treelm.models.layers.precision import rounds_operands
 
-    for one in _requirements():
-        version, remedy = _version(one.name), f"pip install '{one.name}{one.specifier}'"
-        if version is None and one.marker is None:
+    for one, version in needs.items():
+        remedy = f"pip install '{one.name}{one.specifier}'"
+        if version is None and one.marker is None:  # with a marker, it is one of an extra
             yield f"{one.name} is not installed: {remedy}"
         elif version is not None and not one.specifier.contains(version, prereleases=True):
             yield f"{one.name} is {version}, not {one.specifier}: {remedy}"
@@ -75,18 +79,3 @@ def _warnings() -> Iterator[str]:
             continue
         if shutil.disk_usage(present).free < LEAST_GB * GIGABYTE:
             yield f"{folder} has less than {LEAST_GB:g} GB left: make room, or set {variable} to another folder"
-
-
-def _requirements() -> list[Requirement]:
-    """Requirements of the package, with a marker those of its extras; none where it is run from its sources."""
-    try:
-        return [Requirement(one) for one in metadata.requires("treelm") or []]
-    except metadata.PackageNotFoundError:
-        return []
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

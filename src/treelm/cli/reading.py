@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import refuse
 from treelm.cli.files import check_items, print_json, write_table
-from treelm.cli.surprisal_sources import Context, SourceOptions
+from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError, nearest
 from treelm.evaluation.human.columns import TableColumns
+from treelm.inference.table_settings import Context
 from treelm.io.terminal import log
 
 if TYPE_CHECKING:

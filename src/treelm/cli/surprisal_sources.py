@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from treelm.cli.files import progress_bar
 from treelm.cli.options import Runs, TableOptions, WorkerOptions, described, reference_names
 from treelm.errors import InputError
+from treelm.inference.table_settings import Context
 from treelm.io.tables import TABLES
 from treelm.io.terminal import log
 from treelm.models.capabilities import DocumentContext, Searching, has, require, why_not
@@ -18,8 +19,6 @@ from treelm.models.capabilities import DocumentContext, Searching, has, require,
 if TYPE_CHECKING:
     from treelm.evaluation.human.material import Material, Surprisals
     from treelm.models.search.config import SearchConfig
-
-Context = Literal["sentence", "document"]
 
 
 @dataclass(frozen=True, kw_only=True)
