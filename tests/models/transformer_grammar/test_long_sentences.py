@@ -13,7 +13,7 @@ from tests.models.rnng.worlds import Tokens
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.rows import FloatRows, IntRows, Ints
-from treelm.models.transformer_grammar import key_values
+from treelm.models.transformer_grammar import arena
 
 TOKENS = Tokens(9)
 
@@ -59,7 +59,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Rows:
 
     def concatenated(parts: Any, *args: Any, **kwargs: Any) -> Any:
         found = concatenate(parts, *args, **kwargs)
-        counts.copied += len(found) if found.shape[1:] == (key_values.NUM_COLUMNS,) else 0
+        counts.copied += len(found) if found.shape[1:] == (arena.NUM_COLUMNS,) else 0
         return found
 
     monkeypatch.setattr(FloatRows, "keep", kept)
@@ -96,7 +96,7 @@ def test_it_makes_no_difference_when_rows_are_dropped(variant: str, monkeypatch:
     model = build_grammar(TOKENS, num_layers=1, max_open=20, **VARIANTS[variant])
     sentences, found = [words_of(7), words_of(3)[::-1]], list[object]()
     for room, max_rows in ((0, 1), (20, 100), (1 << 14, 1 << 14)):
-        monkeypatch.setattr(key_values, "_ROOM", room)
+        monkeypatch.setattr(arena, "_ROOM", room)
         model.search = SearchConfig(action_beam=6, word_beam=3, fast_track=1, max_rows=max_rows)
         scores, trees = model.score(sentences), model.parse_nbest(sentences, 2)
         found.append(([score.log_probs.tobytes() for score in scores], [[str(one) for one in some] for some in trees]))
@@ -113,5 +113,5 @@ def test_what_nobody_sees_is_dropped_in_the_end() -> None:
         analyses = machine.shift(analyses, first)
         analyses = machine.apply(analyses, first, np.array([1]), nothing)
         analyses = analyses.renumbered(*machine.collect([analyses.top], [analyses.history]))
-        assert num_words < len(machine) <= 2 * (num_words + 2) + key_values._ROOM
+        assert num_words < len(machine) <= 2 * (num_words + 2) + arena._ROOM
     assert machine.histories.actions(analyses.history) == [[2, *[3, 0, 1] * 199]]

@@ -22,7 +22,7 @@ from treelm.models.search.attention import BlockWeights, Queries
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.rows import FloatRows, Ints
 from treelm.models.search.sentences import SentenceResult, search_all
-from treelm.models.transformer_grammar import key_values
+from treelm.models.transformer_grammar import arena
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
 from treelm.models.transformer_grammar.plan import BatchPlan
@@ -100,7 +100,7 @@ def test_a_reduce_costs_one_pass_of_two_queries(
     """COMPOSE and STACK are read together, in each layer once, and one row is kept; other actions have one query."""
     model = build_grammar(Tokens(9), num_layers=3, **VARIANTS[variant])
     machine, queries, passes = model.searchable().machine(), list[int](), list[int]()
-    lay_out, read = key_values.with_fillers, key_values.read_layer
+    lay_out, read = arena.with_fillers, arena.read_layer
 
     def laid_out(seen: Ints, padded: int) -> Ints:
         queries.append(len(seen))
@@ -110,8 +110,8 @@ def test_a_reduce_costs_one_pass_of_two_queries(
         passes.append(num_rows)
         return read(layer, units, laid, keys_values, num_rows)
 
-    monkeypatch.setattr(key_values, "with_fillers", laid_out)
-    monkeypatch.setattr(key_values, "read_layer", counted)
+    monkeypatch.setattr(arena, "with_fillers", laid_out)
+    monkeypatch.setattr(arena, "read_layer", counted)
 
     def applied(analyses: Analyses, actions: list[int]) -> Analyses:
         queries.clear()

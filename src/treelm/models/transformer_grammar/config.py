@@ -12,7 +12,7 @@ from treelm.configs import Bound, Dropout, Size, configuration, require
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.models.bounds import BoundedConfig, parts_of
 from treelm.models.documents import DocumentConfig
-from treelm.models.transformer_grammar.trees import binarised_part, bottom_up_bounds, top_down_bounds
+from treelm.models.transformer_grammar.trees import binarised_trees, bottom_up_bounds, top_down_bounds
 from treelm.trees.transitions import Order
 
 GrammarOrder = Literal["top-down", "bottom-up"]
@@ -165,7 +165,7 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
         if not (self.binary or self.is_bottom_up):
             needed = corpus.bounds("top-down")
             return {"max_open": needed.max_open, "max_consecutive": needed.max_consecutive}
-        parts = [binarised_part(*part) if self.binary else part for part in parts_of(corpus)]
+        parts = [binarised_trees(*part) if self.binary else part for part in parts_of(corpus)]
         find = bottom_up_bounds if self.is_bottom_up else top_down_bounds
         found = [find(*part) for part in parts]
         none = np.empty(0, np.int16)

@@ -26,9 +26,9 @@ from treelm.models.search.validity import (
     valid_actions,
 )
 from treelm.models.search.words import log_normalisers
-from treelm.models.transformer_grammar import key_values as at
+from treelm.models.transformer_grammar import arena as at
+from treelm.models.transformer_grammar.arena import NOTHING, Composing, KeyValueStacks, SearchWeights
 from treelm.models.transformer_grammar.bottom_up import FIRST_REDUCE, may_be_unary, valid_bottom_up
-from treelm.models.transformer_grammar.key_values import NOTHING, Composing, KeyValueStacks, SearchWeights
 from treelm.models.transformer_grammar.trees import NONE, Stack
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 

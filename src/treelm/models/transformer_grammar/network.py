@@ -32,9 +32,9 @@ from treelm.models.search.rows import Affine, Bools, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
 from treelm.models.structures import StackAttention
+from treelm.models.transformer_grammar.arena import PointerWeights, SearchWeights
 from treelm.models.transformer_grammar.bottom_up import ReachPlan, items_on_stack
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.models.transformer_grammar.key_values import PointerWeights, SearchWeights
 from treelm.models.transformer_grammar.machine import BottomUpMachine, TopDownMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, Level, plan_batch
 from treelm.models.transformer_grammar.positions import attention_mask, attention_of_tree

@@ -6,9 +6,9 @@ sentence of one word keeps its root. The pieces of a word are one child.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,31 +42,21 @@ def binarised(actions: Iterable[int], ends_word: Iterable[bool]) -> list[int]:
     return parts[0][0]
 
 
+def binarised_trees(
+    actions: IntArray, offsets: IntArray, ends_word: Iterable[bool] = repeat(True)
+) -> tuple[IntArray, IntArray]:
+    """Top-down actions and offsets of the binary trees of some trees, over whole words unless ``ends_word`` (W,)."""
+    coming = iter(ends_word)
+    trees = [binarised(actions[start:end].tolist(), coming) for start, end in pairwise(offsets.tolist())]
+    return np.fromiter(chain.from_iterable(trees), np.int64), np.cumsum([0, *map(len, trees)], dtype=np.int64)
+
+
 def binarised_batch(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> SentenceBatch:
     """A batch with the binary trees of its trees; without trees, as it is. ``ends_word`` (V,) is the vocabulary's."""
     if batch.actions is None or batch.action_offsets is None:
         return batch
-    ends, tokens = ends_word[batch.tokens].tolist(), batch.token_offsets.tolist()
-    given = _rows(batch.actions, batch.action_offsets)
-    trees = [binarised(row, ends[start:end]) for row, start, end in zip(given, tokens[:-1], tokens[1:], strict=True)]
-    actions, offsets = _flat(trees)
+    actions, offsets = binarised_trees(batch.actions, batch.action_offsets, ends_word[batch.tokens].tolist())
     return replace(batch, actions=actions, action_offsets=offsets)
-
-
-def binarised_part(
-    actions: NDArray[np.int64], offsets: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Top-down actions and offsets of the binary trees of some trees over whole words."""
-    return _flat([binarised(row, repeat(True)) for row in _rows(actions, offsets)])
-
-
-def _flat(trees: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    actions = np.fromiter((action for tree in trees for action in tree), np.int64)
-    return actions, np.cumsum([0, *map(len, trees)], dtype=np.int64)
-
-
-def _rows(actions: NDArray[np.integer], offsets: NDArray[np.integer]) -> Iterator[list[int]]:
-    return (actions[start:end].tolist() for start, end in pairwise(offsets.tolist()))
 
 
 def top_down_bounds(actions: NDArray[np.int64], offsets: NDArray[np.int64]) -> dict[str, NDArray[np.int16]]:
