@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.pushdown.plain import PlainPushdown
 from tests.models.pushdown.worlds import binary, build_pushdown, derivation
 from tests.models.rnng.worlds import Node, Tokens, as_batch, random_tree, tokens_of
 from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plain_beam
-from tests.models.transformer_grammar.worlds import trees_of
+from tests.models.transformer_grammar.worlds import build_grammar, trees_of
 from treelm.errors import InputError
 from treelm.models.base import Loss
 from treelm.models.pushdown.config import PushdownConfig, most_on_stack
@@ -24,6 +25,7 @@ from treelm.models.pushdown.network import Pushdown
 from treelm.models.pushdown.plan import Attachments, attachments_of
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.sentences import SentenceResult, search_all
+from treelm.models.transformer_grammar.network import TransformerGrammar
 
 EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 
@@ -145,13 +147,7 @@ def test_loss_and_gradients_equal_the_plain_form(count: int) -> None:
     expected = [-sum(parts) for parts in zip(*(plain_log_probs(model, tree) for tree in trees), strict=True)]
     for name, one in zip(("attachment", "finish", "word"), expected, strict=True):
         torch.testing.assert_close(losses.terms[name].sum, one, rtol=1e-10, atol=1e-12)
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    found, gradients = (
-        torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-        for loss in (losses.total, sum(expected))
-    )
-    for name, one, other in zip(names, found, gradients, strict=True):
-        assert float((one - other).abs().max()) <= 1e-10 * max(float(other.abs().max()), 1e-12), name
+    assert_same_loss_and_gradients(model, losses.total, sum(expected))  # type: ignore[arg-type]
 
 
 def test_word_by_word_is_the_full_pass() -> None:
@@ -246,8 +242,9 @@ def test_the_end_is_found_by_the_narrowest_beam() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_search_in_half_precision_is_near(precision: Any) -> None:
-    model = build_pushdown(Tokens(9), dtype=torch.float32)
+@pytest.mark.parametrize("build", [build_pushdown, build_grammar])
+def test_search_in_half_precision_is_near(build: Callable[..., Pushdown | TransformerGrammar], precision: Any) -> None:
+    model = build(Tokens(9), dtype=torch.float32)
     widths = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
     model.search = SearchConfig(**widths)
     (full,) = model.score([["1", "2", "3"]])
@@ -264,18 +261,6 @@ def test_particles_estimate_the_probability() -> None:
     found = run(model, [[1, 2, 3]], method="particles", num_particles=20_000)[0]
     assert found.log_masses == pytest.approx(exact.log_masses, abs=0.1)
     assert found.log_prob == pytest.approx(exact.log_prob, abs=0.1)
-
-
-def test_what_comes_later_changes_nothing() -> None:
-    """Causality: other words and another tree after the fourth word change no earlier state."""
-    vocabulary = Tokens(9)
-    model = build_pushdown(vocabulary)
-    before: Node = (0, [(1, [3, 4]), 5, (0, [6, 7, 8])])
-    other: Node = (0, [(1, [3, 4]), 5, (2, [6, 2]), 1, 0])
-    plans = [model._plan(as_batch([tree], vocabulary)) for tree in (before, other)]
-    one, two = (model._outputs(plan, model.word_embedding[plan.words])[0] for plan in plans)
-    torch.testing.assert_close(one[:5], two[:5], rtol=0, atol=1e-14)
-    assert not torch.allclose(one[5], two[5])
 
 
 def test_the_tape_is_seen() -> None:

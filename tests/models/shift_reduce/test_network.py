@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
 from tests.models.reading import assert_reads_word_by_word_as_all_at_once
 from tests.models.rnng.worlds import Tokens
 from tests.models.shift_reduce import plain
@@ -88,16 +89,13 @@ def test_loss_and_all_gradients_equal_the_plain_form(variant: dict[str, Any]) ->
 
     follows = variant.get("oracle") == "static"
     losses = model.losses(batch) if follows else model.losses(batch, choose=odd)
-    fast = gradients(model, losses.total)
     outcomes = [
         plain.read(model, tokens, siblings, (lambda p, best: best) if follows else contrary)
         for tokens, siblings in zip(tokens_of(batch), siblings_of(1, lengths), strict=True)
     ]
     assert losses.terms["parse"].count == sum(outcome.num_decisions for outcome in outcomes)
     total = torch.stack([outcome.parse + outcome.word for outcome in outcomes]).sum()
-    torch.testing.assert_close(losses.total, total, **TOLERANCE)
-    for name, gradient in gradients(model, total).items():
-        torch.testing.assert_close(fast[name], gradient, **TOLERANCE, msg=lambda m, name=name: f"{name}: {m}")
+    assert_same_loss_and_gradients(model, losses.total, total)
     assert ("word" in losses.terms) == model.predicts_words
 
 
@@ -226,18 +224,8 @@ def test_gradients_under_dropout_are_those_of_finite_differences() -> None:
         torch.manual_seed(5)
         return model.losses(batch).total
 
-    found = gradients(model, loss())
-    torch.manual_seed(0)
-    for name in ("composition.weight", "stack.0.weight_hidden", "action_hidden.weight", "embedding"):
-        parameter = model.get_parameter(name)
-        direction = torch.randn_like(parameter)
-        with torch.no_grad():
-            parameter.add_(direction, alpha=1e-5)
-            above = loss()
-            parameter.add_(direction, alpha=-2e-5)
-            below = loss()
-            parameter.add_(direction, alpha=1e-5)
-        assert ((above - below) / 2e-5).item() == pytest.approx((found[name] * direction).sum().item(), rel=1e-4), name
+    names = "composition.weight", "stack.0.weight_hidden", "action_hidden.weight", "embedding"
+    assert_gradients_by_differences(model, loss, names)
 
 
 def test_dropout_is_the_same_while_deciding_and_in_the_loss() -> None:
@@ -252,23 +240,6 @@ def test_dropout_is_the_same_while_deciding_and_in_the_loss() -> None:
 
     losses = model.losses(batch_of(), choose=choose)
     torch.testing.assert_close(losses.terms["parse"].sum, expected, **TOLERANCE)
-
-
-@pytest.mark.parametrize("variant", [{}, {"language_model": False, "oracle": "static"}], ids=str)
-def test_a_few_steps_of_training_fit_one_batch(variant: dict[str, Any]) -> None:
-    model = network(size=24, **variant).float()
-    batch = batch_of((6, 5, 8))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    torch.manual_seed(0)
-    for _ in range(150):
-        optimizer.zero_grad()
-        model.losses(batch).total.backward()
-        optimizer.step()
-    model.eval()
-    with torch.no_grad():
-        losses = model.losses(batch)
-    for name, loss in losses.terms.items():
-        assert loss.sum.item() / loss.count < 0.3, name
 
 
 def test_sentences_of_one_word_have_nothing_to_decide_and_a_gradient_of_zero() -> None:

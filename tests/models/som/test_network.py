@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
 from tests.models.reading import assert_reads_word_by_word_as_all_at_once
 from tests.models.rnng.worlds import Tokens
 from tests.models.som import worlds
@@ -62,13 +63,9 @@ def test_loss_and_all_gradients_equal_the_naive_form(variant: dict[str, Any]) ->
     batch = worlds.batch(network)
     torch.manual_seed(3)
     losses = network.losses(batch)
-    fast = gradients(network, losses.total)
     torch.manual_seed(3)
-    reading = network.read(batch)
-    plain = naive(network, batch, reading)
-    torch.testing.assert_close(losses.total, plain.loss, **TOLERANCE)
-    for name, gradient in gradients(network, plain.loss).items():
-        torch.testing.assert_close(fast[name], gradient, **TOLERANCE, msg=lambda m, name=name: f"{name}: {m}")
+    plain = naive(network, batch, network.read(batch))
+    assert_same_loss_and_gradients(network, losses.total, plain.loss)
 
 
 @pytest.mark.parametrize("num_slots", [15, 4, 3])
@@ -117,33 +114,6 @@ def test_the_naive_form_too_never_reads_an_empty_slot() -> None:
     torch.testing.assert_close(clean.loss, poisoned.loss, **TOLERANCE)
 
 
-def test_a_batch_equals_its_sentences_one_by_one() -> None:
-    network = worlds.som().eval()
-    batch = worlds.batch(network)
-    whole = network.losses(batch)
-    parts = [network.losses(worlds.batch(network, lengths=(n,), seed=9)) for n in (2, 6)]
-    assert whole.num_words == 25
-    sentences = worlds.sentences()
-    together = network.score(sentences)
-    for sentence, score in zip(sentences, together, strict=True):
-        alone = network.score([sentence])[0]
-        np.testing.assert_allclose(score.log_probs, alone.log_probs, atol=1e-8, rtol=0)
-        np.testing.assert_array_equal(score.columns["depth"], alone.columns["depth"])
-    assert sum(part.terms["word"].count for part in parts) == 3 + 7
-
-
-def test_the_loss_of_words_in_evaluation_is_the_score() -> None:
-    network = worlds.som().eval()
-    batch = worlds.batch(network)
-    bounds = zip(batch.token_offsets[:-1], batch.token_offsets[1:], strict=True)
-    scores = network.score([[str(token) for token in batch.tokens[a:b]] for a, b in bounds])
-    with torch.no_grad():
-        losses = network.losses(batch)
-    assert sum(score.log_probs.sum() for score in scores) == pytest.approx(-losses.terms["word"].sum.item(), abs=1e-7)
-    assert losses.terms["word"].count == losses.terms["parse_prediction"].count == 25 + 5
-    assert losses.terms["parse"].count == 25
-
-
 @pytest.mark.parametrize("prediction_network", [True, False])
 def test_a_som_that_learnt_no_words_parses_and_refuses_to_score(prediction_network: bool) -> None:
     model = worlds.som(word_loss=False, prediction_network=prediction_network).eval()
@@ -162,14 +132,6 @@ def test_a_som_that_learnt_no_words_parses_and_refuses_to_score(prediction_netwo
     ):
         with pytest.raises(InputError, match="no probabilities; parse with it"):
             refused()
-
-
-def test_scores_follow_the_weights() -> None:
-    network = worlds.som().float()
-    before = network.score([["1", "2"]])[0].log_probs
-    with torch.no_grad():
-        network.output_bias[1] += 1.0
-    assert (network.score([["1", "2"]])[0].log_probs != before).all()
 
 
 @pytest.mark.parametrize("variant", VARIANTS[:6], ids=str)
@@ -274,42 +236,8 @@ def test_gradients_under_dropout_are_those_of_finite_differences() -> None:
         torch.manual_seed(5)
         return network.losses(batch).total
 
-    found = gradients(network, loss())
-    torch.manual_seed(0)
-    for name in (
-        "cell.hidden.weight",
-        "cell.gates.bias",
-        "prediction_cell.gates.weight",
-        "embedding",
-        "attachment.key.weight",
-    ):
-        parameter = network.get_parameter(name)
-        direction = torch.randn_like(parameter)
-        with torch.no_grad():
-            parameter.add_(direction, alpha=1e-5)
-            above = loss()
-            parameter.add_(direction, alpha=-2e-5)
-            below = loss()
-            parameter.add_(direction, alpha=1e-5)
-        assert ((above - below) / 2e-5).item() == pytest.approx((found[name] * direction).sum().item(), rel=1e-4), name
-
-
-def test_a_few_steps_of_training_fit_one_batch() -> None:
-    network = worlds.som(size=16).float()
-    batch = worlds.batch(network, lengths=(6, 5, 8))
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    torch.manual_seed(0)
-    for _ in range(80):
-        optimizer.zero_grad()
-        network.losses(batch).total.backward()
-        optimizer.step()
-    network.eval()
-    with torch.no_grad():
-        losses = network.losses(batch)
-    assert losses.terms["parse"].sum.item() / losses.terms["parse"].count < 0.2
-    assert losses.terms["word"].sum.item() / losses.terms["word"].count < 0.5
-    gold = network.read(batch, gold=True).decisions
-    assert (network.read(batch).decisions == gold).mean() > 0.9
+    names = ["cell.hidden.weight", "cell.gates.bias", "prediction_cell.gates.weight", "attachment.key.weight"]
+    assert_gradients_by_differences(network, loss, [*names, "embedding"])
 
 
 def test_bad_sizes_are_refused_with_field_value_and_remedy() -> None:

@@ -80,15 +80,6 @@ def test_words_beyond_the_lowest_slot_attach_left_branching_and_are_counted(num_
     assert plain.spans_of(plain.decode(labels[0].tolist(), num_slots))
 
 
-def walk_oracle(oracle: DynamicOracle, num_steps: int, num_slots: int, random: Random) -> list[int]:
-    """Random possible decisions, observed; yields them and checks each label on the way."""
-    decisions = [num_slots]
-    for _ in range(1, num_steps):
-        decisions.append(random.randint(max(decisions[-1] - 1, 0), num_slots - 1))
-        oracle.observe(np.array([decisions[-1]]))
-    return decisions
-
-
 @given(trees, st.sampled_from([15, 4, 3, 2]), st.integers(0, 2**32))
 def test_dynamic_labels_are_possible_and_have_a_closed_form(tree: plain.Nested, num_slots: int, seed: int) -> None:
     random = Random(seed)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.rnng.worlds import Node, Tokens, as_batch, random_tree, tokens_of
 from tests.models.test_streams import stream_batch
 from tests.models.transformer.plain import (
@@ -23,7 +24,7 @@ from tests.models.transformer.plain import (
     right_branching,
     split_score,
 )
-from tests.models.transformer.test_network import TOKENS, assert_same, plain_nats, sizes_of, transformer
+from tests.models.transformer.test_network import TOKENS, plain_nats, sizes_of, transformer
 from tests.systems import small_recipe, small_setup
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
@@ -111,7 +112,7 @@ def test_loss_and_gradients_equal_the_plain_form(
     assert second.item() > 0
     term = losses.terms[config["auxiliary"].replace("-", "_")]
     torch.testing.assert_close(term.sum, second, rtol=0, atol=1e-10)
-    assert_same(network, losses.total, words + config["auxiliary_weight"] * second)
+    assert_same_loss_and_gradients(network, losses.total, words + config["auxiliary_weight"] * second)
 
 
 @every_loss
@@ -252,36 +253,6 @@ def test_it_parses_by_the_scores_that_it_learns_by(vocabulary: Tokens) -> None:
         (found,) = network.parse([words])
         as_text = str(found).replace("(X ", "(").replace("+", "")
         assert as_text == (str(expected).replace("'", "").replace(",", "") if len(words) > 1 else f"({expected})")
-
-
-def test_it_learns_the_trees_that_it_is_taught() -> None:
-    """Left and right branching by the first word: what the words alone do not say."""
-    trees: list[Node] = [(0, [(1, [(1, [1, 2]), 3]), 4]), (0, [5, (1, [2, (1, [3, 4])])])] * 2
-    batch, network = as_batch(trees, WHOLE), transformer(**{**TREEREG, "treereg_units": 12}).train()
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        network.losses(batch).total.backward()
-        optimizer.step()
-    left, right = network.eval().parse([list("1234"), list("5234")])
-    assert str(left) == "(X (X (X 1 2) 3) 4)"
-    assert str(right) == "(X 5 (X 2 (X 3 4)))"
-    state = network.start()
-    for word in "523":
-        state = network.extend(state, [word])
-    assert network.partial_trees(state)[0].words() == list("523")
-
-
-def test_the_attention_becomes_what_it_is_taught() -> None:
-    batch, network = as_batch([(0, [(1, [1, 2]), (1, [3, 4, 5])])], WHOLE), transformer(**PLANTING).train()
-    optimizer, divergence = torch.optim.Adam(network.parameters(), lr=0.02), list[float]()
-    for _ in range(60):
-        optimizer.zero_grad()
-        losses = network.losses(batch)
-        losses.total.backward()
-        optimizer.step()
-        divergence.append(losses.terms["tree_planting"].sum.item())
-    assert divergence[-1] < 0.1 * divergence[0]
 
 
 # What is refused.

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.rnng.worlds import Tokens
 from tests.models.test_streams import stream_batch
 from tests.models.transformer.plain import plain_layers, plain_losses
@@ -55,20 +56,6 @@ def plain_nats(network: Transformer, rows: list[list[int]]) -> list[Tensor]:
     return [torch.stack(plain_losses(parameters, row, **sizes_of(network))) for row in rows]
 
 
-def gradients(network: Transformer, loss: Tensor) -> dict[str, Tensor]:
-    names, parameters = zip(*network.named_parameters(), strict=True)
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
-    return {name: one for name, one in zip(names, found, strict=True) if one is not None}
-
-
-def assert_same(network: Transformer, fast: Tensor, plain: Tensor) -> None:
-    torch.testing.assert_close(fast, plain, rtol=0, atol=1e-10)
-    ours, theirs = gradients(network, fast), gradients(network, plain)
-    assert ours.keys() == theirs.keys()
-    for name, gradient in ours.items():
-        torch.testing.assert_close(gradient, theirs[name], rtol=0, atol=1e-10, msg=name)
-
-
 def ended(words: list[list[str]]) -> list[list[int]]:
     return [[int(word) for word in one] + [8] for one in words]
 
@@ -83,7 +70,7 @@ def test_loss_and_gradients_of_sentences_equal_the_plain_form(positions: str, co
         return
     network = transformer(positions=positions, **config)
     fast = network.losses(encode_words(WORDS, network.vocabulary)).total
-    assert_same(network, fast, torch.cat(plain_nats(network, ended(WORDS))).sum())
+    assert_same_loss_and_gradients(network, fast, torch.cat(plain_nats(network, ended(WORDS))).sum())
 
 
 @pytest.mark.parametrize("num_sentences", [1, 7, 64])
@@ -92,7 +79,7 @@ def test_batches_of_any_size_equal_the_plain_form(num_sentences: int) -> None:
     words = [[str(one) for one in rng.integers(0, 8, rng.integers(1, 6))] for _ in range(num_sentences)]
     network = transformer(size=4, num_heads=2, num_layers=1)
     fast = network.losses(encode_words(words, network.vocabulary)).total
-    assert_same(network, fast, torch.cat(plain_nats(network, ended(words))).sum())
+    assert_same_loss_and_gradients(network, fast, torch.cat(plain_nats(network, ended(words))).sum())
 
 
 @every_kind
@@ -170,7 +157,7 @@ def test_the_gradient_of_a_segment_stops_at_the_inputs_of_what_it_remembers() ->
     """The first segment equals the plain form; in the next, keys and values of the memory are of present weights."""
     network = transformer(memory_length=20)
     first, carried = network.stream_losses(stream_batch(TOKENS, start=0, stop=7), None)
-    assert_same(network, first.total, torch.cat(plain_nats(network, TOKENS[:, :7].tolist())).sum())
+    assert_same_loss_and_gradients(network, first.total, torch.cat(plain_nats(network, TOKENS[:, :7].tolist())).sum())
     assert not any(tensor.requires_grad for tensor in carried.values())
     inputs = carried["inputs.1"].requires_grad_()
     second, _ = network.stream_losses(stream_batch(TOKENS, start=7, stop=14), carried)
@@ -338,7 +325,7 @@ def test_a_state_of_another_system_is_refused() -> None:
 def test_one_unit_is_a_network(positions: str) -> None:
     network = transformer(size=1, num_heads=1, num_layers=1, max_distance=1, positions=positions)
     fast = network.losses(encode_words(WORDS, network.vocabulary)).total
-    assert_same(network, fast, torch.cat(plain_nats(network, ended(WORDS))).sum())
+    assert_same_loss_and_gradients(network, fast, torch.cat(plain_nats(network, ended(WORDS))).sum())
 
 
 @every_kind

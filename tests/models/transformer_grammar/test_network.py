@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
+from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.rnng.worlds import Node, Tokens, as_batch, tokens_of
 from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plain_beam
 from tests.models.transformer_grammar.plain import binarised as plain_binarised
@@ -17,15 +17,10 @@ from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
 from treelm.errors import InputError
 from treelm.models.base import Loss
-from treelm.models.search.analyses import Analyses
-from treelm.models.search.attention import BlockWeights, Queries
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.rows import FloatRows, Ints
 from treelm.models.search.sentences import SentenceResult, search_all
-from treelm.models.transformer_grammar import arena
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
-from treelm.models.transformer_grammar.plan import BatchPlan
 from treelm.trees.tree import Tree
 
 TINY = {"max_open": 2, "max_consecutive": 2, "max_stack": 2, "max_unary": 1}
@@ -56,13 +51,7 @@ def test_loss_and_gradients_equal_the_plain_form(variant: dict[str, Any], count:
     found = sum(term.sum for name, term in losses.terms.items() if name != "word")
     torch.testing.assert_close(found, action, rtol=1e-10, atol=0)
     torch.testing.assert_close(losses.terms["word"].sum, word, rtol=1e-10, atol=0)
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    gradients, expected = (
-        torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-        for loss in (losses.total, action + word)
-    )
-    for name, one, other in zip(names, gradients, expected, strict=True):
-        assert float((one - other).abs().max()) <= 1e-10 * max(float(other.abs().max()), 1e-12), name
+    assert_same_loss_and_gradients(model, losses.total, action + word)
 
 
 @every_variant
@@ -91,39 +80,6 @@ def read_aloud(model: TransformerGrammar, tree: Node) -> float:
         else:
             analyses = machine.apply(analyses, np.array([0]), np.array([action]), np.zeros(1))
     return total + float(analyses.log_probs[0, last])
-
-
-@pytest.mark.parametrize(("variant", "num_queries"), [("TG", 2), ("no masking", 2), ("external", 1), ("PLM", 1)])
-def test_a_reduce_costs_one_pass_of_two_queries(
-    variant: str, num_queries: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """COMPOSE and STACK are read together, in each layer once, and one row is kept; other actions have one query."""
-    model = build_grammar(Tokens(9), num_layers=3, **VARIANTS[variant])
-    machine, queries, passes = model.searchable().machine(), list[int](), list[int]()
-    lay_out, read = arena.with_fillers, arena.read_layer
-
-    def laid_out(seen: Ints, padded: int) -> Ints:
-        queries.append(len(seen))
-        return lay_out(seen, padded)
-
-    def counted(layer: BlockWeights, units: Tensor, laid: Queries, keys_values: FloatRows, num_rows: int) -> Tensor:
-        passes.append(num_rows)
-        return read(layer, units, laid, keys_values, num_rows)
-
-    monkeypatch.setattr(arena, "with_fillers", laid_out)
-    monkeypatch.setattr(arena, "read_layer", counted)
-
-    def applied(analyses: Analyses, actions: list[int]) -> Analyses:
-        queries.clear()
-        passes.clear()
-        return machine.apply(analyses, np.arange(len(actions)), np.array(actions), np.zeros(len(actions)))
-
-    analyses = applied(applied(machine.start(5), [2] * 5), [3, 2, 2, 4, 3])
-    assert (queries, passes) == ([5], [5] * 3)
-    analyses, before = machine.shift(analyses, np.arange(5)), len(machine)
-    applied(analyses, [1, 1, 3, 1, 2])
-    assert (queries, passes) == ([2 + 3 * num_queries], [5] * 3)
-    assert len(machine) == before + 5
 
 
 def run(model: TransformerGrammar, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
@@ -196,29 +152,6 @@ def node_of(tree: Tree) -> Node:
     return int(tree.label.removeprefix("X")), children
 
 
-def test_what_comes_later_changes_nothing() -> None:
-    """Causality: another word and another tree after the fourth word change no earlier term beyond rounding: products
-    of other shapes. That none changes by a bit where shapes are the same is the audit's (``test_conformance``)."""
-    vocabulary = Tokens(9)
-    for variant in VARIANTS.values():
-        model = build_grammar(vocabulary, **variant)
-        before: Node = (0, [3, (1, [4, (2, [5])]), 6, (0, [7, 8])])
-        other: Node = (0, [3, (1, [4, (2, [5])]), 6, 2, 1, (1, [(2, [0])])])
-        plans = [model._plan(as_batch([tree], vocabulary)) for tree in (before, other)]
-        one, two = (model._outputs(plan, model.word_embedding[plan.types], None) for plan in plans)
-        steps = [steps_of(plan) for plan in plans]
-        same = 1 + next(place for place, pair in enumerate(zip(*steps, strict=False)) if pair[0] != pair[1])
-        assert same >= 6
-        torch.testing.assert_close(one[:same], two[:same], rtol=0, atol=1e-14)
-        assert not torch.allclose(one[same : same + 2], two[same : same + 2])
-
-
-def steps_of(plan: BatchPlan) -> list[tuple[int, int]]:
-    """Actions, and the words of those that shift."""
-    coming = iter(plan.words.tolist())
-    return [(action, next(coming) if action == 0 else -1) for action in plan.actions.tolist()]
-
-
 @pytest.mark.parametrize("unit", ["type", "token"])
 def test_dropout_by_type_gives_equal_tokens_equal_vectors_and_by_token_not(unit: str) -> None:
     vocabulary = Tokens(9)
@@ -288,15 +221,3 @@ def test_twenty_starts_are_nearly_uniform() -> None:
 def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:
     with pytest.raises(InputError, match=found):
         TransformerGrammarConfig(**values)
-
-
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_search_in_half_precision_is_near(precision: Any) -> None:
-    model = build_grammar(Tokens(9), dtype=torch.float32, **TINY)
-    widths = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
-    model.search = SearchConfig(**widths)
-    (full,) = model.score([["1", "2", "3"]])
-    model.search = SearchConfig(**widths, precision=precision)
-    (half,) = model.score([["1", "2", "3"]])
-    assert half.log_probs == pytest.approx(full.log_probs, abs=0.3)
-    assert half.log_probs.tolist() != full.log_probs.tolist()
