@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import webbrowser
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -137,7 +138,6 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
 
 
 def _show(options: Arguments, runs: list[Path]) -> None:
-    from treelm.figures.demo import seen_in_sentence, what_next
     from treelm.figures.report.analyse import kept_sentences
     from treelm.figures.tables import comparison_tables, print_table
     from treelm.io.terminal import stdout_console
@@ -149,9 +149,43 @@ def _show(options: Arguments, runs: list[Path]) -> None:
     print_table(*comparison_tables(comparison))
     words = next((one.words for one in kept_sentences(comparison)), ())
     if words:
-        console.print(seen_in_sentence(runs[0], words), markup=False, highlight=False, no_wrap=True, crop=False)
+        console.print(_drawn_sentence(runs[0], words), markup=False, highlight=False, no_wrap=True, crop=False)
     program = "treelm" if shutil.which("treelm") else f"{quote(sys.executable)} -m treelm"
-    console.print(what_next(runs[0], report, words, program), markup=False, highlight=False, soft_wrap=True)
+    console.print(_what_next(runs[0], report, words, program), markup=False, highlight=False, soft_wrap=True)
     has_screen = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if options.open_report and has_screen:  # in a bare terminal, a browser would take the terminal
         webbrowser.open(report.resolve().as_uri())
+
+
+def _drawn_sentence(run: Path, words: Sequence[str]) -> str:
+    """A run's best tree of a sentence, with the surprisal in bits under every word unless it is a bare parser."""
+    from treelm.figures.terminal import draw_tree
+    from treelm.inference.loading import load
+    from treelm.models.capabilities import Parser, has
+    from treelm.models.scores import sentence_surprisal
+
+    lm = load(run)
+    if not has(lm, Parser):
+        return ""
+    (analysis,) = lm.analyse([words])
+    assert analysis.tree is not None
+    if analysis.score is None:
+        return f"\n{lm.system} ({run})\n\n{draw_tree(analysis.tree)}\n"
+    surprisal = sentence_surprisal(words, analysis.score, lm.vocabulary)
+    bits = [f"{word.surprisal_bits:.1f}{'*' if word.is_unk else ''}" for word in surprisal.words]
+    total = f"{surprisal.total_bits:.1f} bits, of which {surprisal.end_surprisal_bits:.1f} for the end"
+    drawn = draw_tree(analysis.tree, bits)
+    return f"\n{lm.system} ({run})\n\n{drawn}\nsurprisal in bits (* unknown word); in all {total}\n"
+
+
+def _what_next(run: Path, report: Path, words: Sequence[str], program: str) -> str:
+    """The path of the report, and commands to try on the new run, with a sentence of its language."""
+    said = f"echo {quote(' '.join(words))} | " if words else ""
+    commands = (
+        f"{said}{program} parse {run} - --show drawing",
+        f"{said}{program} surprisal {run} -",
+        f"{program} generate {run} --num-sentences 3",
+        f"{program} audit {run}",
+        f"{program} train {run}/recipe.toml --output runs/longer --set training.max_minutes=30",
+    )
+    return f"All systems in pictures: {report}\n\nNext:\n" + "".join(f"  {command}\n" for command in commands)
