@@ -1,11 +1,12 @@
 """Small corpora and the slow plain forms that the fast ones are compared with."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.vocabulary import FormCounts
 from treelm.trees.tree import Tree
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -29,11 +30,15 @@ def corpus(trees: Iterable[str] = TREES, source: str = "t.ptb") -> PreparedCorpu
     return PreparedCorpus.from_sentences(sentence(tree, line, source) for line, tree in enumerate(trees, 1))
 
 
-def text_corpus(lines: Iterable[str]) -> PreparedCorpus:
+def text_corpus(lines: Iterable[str | Sequence[str]]) -> PreparedCorpus:
     return PreparedCorpus.from_sentences(
-        Sentence(words=tuple(text.split()), identifier=str(line), source="t.txt", line=line)
+        Sentence(words=tuple(text.split() if isinstance(text, str) else text), identifier="", source="t.txt", line=line)
         for line, text in enumerate(lines, 1)
     )
+
+
+def counts_of(sentences: Iterable[Sequence[str]]) -> FormCounts:
+    return text_corpus(sentences).form_counts()
 
 
 def gum_open(num_sentences: int) -> list[Sentence]:

@@ -319,13 +319,13 @@ def test_the_sections_of_each_split_in_their_order(flat: bool, upper: bool, tmp_
     first = (tmp_path / "out/train.ptb").read_text().splitlines()[0]
     assert first == "( (S (NP-SBJ (NN a00) ) (VP (VBZ waits) (NP (-NONE- *T*-1) )) (. .) ))"
     said = json.loads((tmp_path / "out/sections.json").read_text())
-    assert (said["complete"], said["train"]["sections"], said["train"]["num_trees"]) == (True, "00-20", 42)
+    assert said["train"] == {"file": "train.ptb", "num_trees": 42, "sections": "00-20"}
 
 
 def test_missing_sections_are_named_with_their_source_and_nothing_is_written(tmp_path: Path) -> None:
     folder = ptb(tmp_path / "wsj", range(3, 24))
     (folder / "07/wsj_0701.mrg").unlink()
-    expected = r"wsj: ptb-parsing lacks sections: train 02, 07; they come from Penn Treebank 3, LDC99T42 .*--partial"
+    expected = r"wsj: ptb-parsing lacks sections: train 02, 07; they come from Penn Treebank 3, LDC99T42 "
     with pytest.raises(InputError, match=expected):
         write_splits(folder, named_splits()["ptb-parsing"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -333,21 +333,9 @@ def test_missing_sections_are_named_with_their_source_and_nothing_is_written(tmp
 
 def test_missing_trees_are_found_by_their_known_number(tmp_path: Path) -> None:
     folder = ptb(tmp_path / "wsj", range(2, 24))
-    with pytest.raises(InputError, match=r"40 trees for train of ptb-parsing, where 39,832 are known; .*--partial"):
+    with pytest.raises(InputError, match=r"40 trees for train of ptb-parsing, where 39,832 are known; compare"):
         write_splits(folder, named_splits()["ptb-parsing"], tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
-
-
-def test_a_partial_treebank_is_said_to_be_one(tmp_path: Path) -> None:
-    folder = ptb(tmp_path / "wsj", range(2, 24))
-    (folder / "07/wsj_0701.mrg").unlink()
-    reports = write_splits(folder, named_splits()["ptb-parsing"], tmp_path / "out", partial=True)
-    assert (reports["train"].missing, reports["train"].num_trees) == ("07", 38)
-    said = json.loads((tmp_path / "out/sections.json").read_text())
-    assert [said["complete"], said["train"]["complete"], said["train"]["missing"]] == [False, False, "07"]
-    (folder / "23/wsj_2301.mrg").unlink()
-    with pytest.raises(InputError, match=r"test 23; they come from Penn Treebank 3, LDC99T42 .* is for ptb-sample$"):
-        write_splits(folder, named_splits()["ptb-parsing"], tmp_path / "more", partial=True)
 
 
 def test_two_copies_of_a_treebank_and_none_are_refused(tmp_path: Path) -> None:

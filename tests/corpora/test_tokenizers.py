@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.corpora.helpers import counts_of
 from tests.corpora.tokenizers_of_others import END, TEXT, byte_level, marked_ends, metaspace, saved, wordpiece
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary, load_vocabulary, save_vocabulary
-from treelm.corpora.vocabulary import FormCounts, Vocabulary
+from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 
 WORDS = sorted({word for line in TEXT for word in line.split()})
@@ -83,20 +84,11 @@ def test_two_forms_of_the_same_tokens_are_the_same_form(gpt2: Any) -> None:
     assert [vocabulary.spell(vocabulary.encode([form]).ids.tolist()) for form in forms] == forms
 
 
-def test_tokens_of_control_have_no_ids_and_the_last_of_gpt2_is_the_end(gpt2: Any, tmp_path: Path) -> None:
-    content = json.loads(gpt2.to_str())
-    ids = content["model"]["vocab"]
-    moved = {token: index - 1 if token != END else len(ids) - 1 for token, index in ids.items()}
-    (tmp_path / "vocab.json").write_text(json.dumps(moved), "utf-8")
-    lines = ["#version: 0.2", *(" ".join(pair) for pair in content["model"]["merges"])]
-    (tmp_path / "merges.txt").write_text("\n".join(lines) + "\n", "utf-8")
-    vocabulary = build_vocabulary(VocabularyConfig(kind="tokenizer", file=str(tmp_path)), FormCounts.of([["x"]]))
-    assert len(vocabulary) == len(ids) - 1 == moved[END]
+def test_tokens_of_control_have_no_ids(gpt2: Any, tmp_path: Path) -> None:
+    config = VocabularyConfig(kind="tokenizer", file=str(saved(gpt2, tmp_path).parent))
+    vocabulary = build_vocabulary(config, counts_of([["x"]]))
+    assert len(vocabulary) == gpt2.get_vocab_size() - 1
     assert END not in {vocabulary.token(index) for index in range(len(vocabulary))}
-    assert all(moved[vocabulary.token(index)] == index for index in range(len(vocabulary)))
-    whole = TokenizerVocabulary.read(saved(gpt2, tmp_path / "json"))
-    for form in (*WORDS, "x y", "Ζεύς", "👍🏽"):
-        assert names(vocabulary, form) == names(whole, form)
 
 
 def test_a_vocabulary_keeps_its_tokenizer(tokenizer: Any, tmp_path: Path) -> None:
@@ -140,13 +132,6 @@ def test_a_tokenizer_that_cannot_be_a_vocabulary_is_named(
     with pytest.raises(InputError, match=message) as told:
         TokenizerVocabulary.read(path)
     assert str(path) in str(told.value)
-
-
-def test_a_merge_of_other_tokens_is_told(tmp_path: Path) -> None:
-    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}', "utf-8")
-    (tmp_path / "merges.txt").write_text("#version: 0.2\na b\na c\n", "utf-8")
-    with pytest.raises(InputError, match=r"merges\.txt: 'a c' is not a merge"):
-        TokenizerVocabulary.read(tmp_path)
 
 
 def test_without_the_library_one_line_says_what_to_install(gpt2: Any, monkeypatch: pytest.MonkeyPatch) -> None:

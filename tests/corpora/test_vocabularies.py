@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.corpora.helpers import counts_of
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.subword_vocabulary import SubwordVocabulary
 from treelm.corpora.unknown_classes import FEWEST, back_off, learned_suffixes, surface_class
@@ -21,7 +22,7 @@ from treelm.corpora.vocabularies import (
     save_vocabulary,
     vocabulary_from_json,
 )
-from treelm.corpora.vocabulary import FormCounts, Vocabulary
+from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import PIECES, AffixVocabulary, Unknown, WordVocabulary, descriptions, fnv1a
 from treelm.errors import InputError
 
@@ -31,7 +32,7 @@ SENTENCES = [
     ["the", "cat", "walked", "in", "Paris"],
     ["dogs", "and", "the", "cat"],
 ]
-COUNTS = FormCounts.of(SENTENCES)
+COUNTS = counts_of(SENTENCES)
 CONFIGS = [
     VocabularyConfig(),
     VocabularyConfig(unknown="berkeley"),
@@ -57,7 +58,7 @@ def test_word_ids_follow_frequency_then_first_appearance() -> None:
 
 
 def test_min_count_and_max_size_cut_words() -> None:
-    counts = FormCounts.of([["a", "a", "a", "b", "b", "c", "c", "d"]])
+    counts = counts_of([["a", "a", "a", "b", "b", "c", "c", "d"]])
     assert WordVocabulary.build(counts, min_count=2).forms == ("a", "b", "c")
     assert WordVocabulary.build(counts, max_size=2).forms == ("a", "b")
 
@@ -70,7 +71,7 @@ def test_single_unknown_token_stands_for_every_unknown_form() -> None:
 
 
 def test_a_form_that_spells_the_unknown_token_is_unknown() -> None:
-    vocabulary = WordVocabulary.build(FormCounts.of([["<unk>", "<unk>", "a"]]))
+    vocabulary = WordVocabulary.build(counts_of([["<unk>", "<unk>", "a"]]))
     assert vocabulary.forms == ("a",)
     assert vocabulary.unknown_class("<unk>") == "<unk>"
 
@@ -92,7 +93,7 @@ def test_an_unseen_class_backs_off_to_the_nearest_one_with_an_id() -> None:
 @pytest.mark.parametrize("unknown", ["berkeley", "suffixes"])
 @given(st.lists(st.lists(st.text("aAbdeginsz7-$", min_size=1, max_size=6), min_size=1, max_size=6), min_size=1))
 def test_every_unknown_token_occurs_in_the_training_data(unknown: Unknown, sentences: list[list[str]]) -> None:
-    vocabulary = WordVocabulary.build(FormCounts.of(sentences), min_count=2, unknown=unknown)
+    vocabulary = WordVocabulary.build(counts_of(sentences), min_count=2, unknown=unknown)
     used = {
         int(index)
         for words in sentences
@@ -113,7 +114,7 @@ def test_characters_end_with_an_end_mark_of_their_own() -> None:
 
 @given(st.lists(WORDS, max_size=5))
 def test_characters_spell_every_form(forms: list[str]) -> None:
-    vocabulary = CharacterVocabulary.build(FormCounts.of([forms]))
+    vocabulary = CharacterVocabulary.build(counts_of([forms]))
     pieces = vocabulary.encode(forms)
     for index, form in enumerate(forms):
         ids = pieces.ids[pieces.offsets[index] : pieces.offsets[index + 1]]
@@ -182,7 +183,7 @@ def test_the_vocabulary_of_another_run_is_taken_as_it_is(config: VocabularyConfi
     save_vocabulary(first, tmp_path / "vocabulary.json")
     for file in (tmp_path, tmp_path / "vocabulary.json"):
         saved = VocabularyConfig(kind="saved", file=str(file))
-        assert build_vocabulary(saved, FormCounts.of([["other", "words"]])).fingerprint() == first.fingerprint()
+        assert build_vocabulary(saved, counts_of([["other", "words"]])).fingerprint() == first.fingerprint()
     with pytest.raises(InputError, match="no such file"):
         build_vocabulary(VocabularyConfig(kind="saved", file=str(tmp_path / "nowhere")), COUNTS)
 
@@ -236,7 +237,7 @@ def test_bad_configuration_names_field_and_remedy(settings: dict[str, Any], mess
 
 def test_a_vocabulary_of_no_words_is_an_error() -> None:
     with pytest.raises(InputError, match="no words"):
-        build_vocabulary(VocabularyConfig(), FormCounts.of([[]]))
+        build_vocabulary(VocabularyConfig(), counts_of([[]]))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +321,7 @@ def test_learned_suffixes_are_those_of_the_definition(forms: list[str]) -> None:
 
 
 def test_words_of_another_language_get_classes_by_its_suffixes() -> None:
-    counts = FormCounts.of([toy_language(60), ["נפס", "נפס"]])
+    counts = counts_of([toy_language(60), ["נפס", "נפס"]])
     vocabulary = build_vocabulary(VocabularyConfig(unknown="suffixes"), counts)
     assert vocabulary.unknown_class("калымларга") == "UNK-LC-ларга"
     assert vocabulary.unknown_class("שלוםותיהןם") == "UNK-תיהןם"  # a script without case
@@ -332,14 +333,14 @@ def test_words_of_another_language_get_classes_by_its_suffixes() -> None:
 
 def test_words_of_lower_case_alone_keep_the_classes_of_their_suffixes() -> None:
     words = [f"{stem}{ending}" for stem in ("walk", "talk", "jump") for ending in ("ed", "ing", "a")]
-    vocabulary = build_vocabulary(VocabularyConfig(unknown="berkeley"), FormCounts.of([["the", "the", *words]]))
+    vocabulary = build_vocabulary(VocabularyConfig(unknown="berkeley"), counts_of([["the", "the", *words]]))
     assert vocabulary.unknown_class("climbing") == "UNK-LC-ing"
     assert vocabulary.unknown_class("climba") == "UNK"  # the one class that was given up, as nothing was plain
 
 
 def test_a_class_by_a_learned_suffix_has_ten_training_words() -> None:
     words = [f"{stem}ing" for stem in "abcdefghijk"] + ["Oing", "7ing", "$"]
-    vocabulary = build_vocabulary(VocabularyConfig(unknown="suffixes"), FormCounts.of([["the", "the", *words]]))
+    vocabulary = build_vocabulary(VocabularyConfig(unknown="suffixes"), counts_of([["the", "the", *words]]))
     assert vocabulary.unknown_class("walking") == "UNK-LC-ing"
     assert vocabulary.unknown_class("Walking") == "UNK"
 
@@ -371,7 +372,7 @@ FROZEN = {
 
 @pytest.fixture
 def affixes() -> AffixVocabulary:
-    counts = FormCounts.of([["the", "the", "dog", "dog", "Zürich", "walks"]])
+    counts = counts_of([["the", "the", "dog", "dog", "Zürich", "walks"]])
     found = build_vocabulary(VocabularyConfig(kind="affixes", min_count=2, affix_rows=4096), counts)
     assert isinstance(found, AffixVocabulary)
     return found

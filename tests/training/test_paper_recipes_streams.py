@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
+from tests.corpora.helpers import counts_of
 from tests.models.rnng.worlds import Tokens
 from treelm.corpora.vocabularies import build_vocabulary
-from treelm.corpora.vocabulary import FormCounts
 from treelm.models import system_class
 from treelm.models.base import LanguageModel
 from treelm.training.recipe import load_recipe
@@ -157,5 +157,5 @@ def test_the_vocabulary_is_that_of_the_published_text(name: str, folder: str, nu
         pytest.skip(f"needs ../shared/data/{folder}")
     (train,) = (DATA / folder).glob("*train.txt.gz")
     with gzip.open(train, "rt", encoding="utf-8") as lines:
-        counts = FormCounts.of(map(str.split, lines))
+        counts = counts_of(map(str.split, lines))
     assert len(build_vocabulary(load_recipe(name).vocabulary, counts)) + 1 == num_tokens

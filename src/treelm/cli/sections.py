@@ -34,8 +34,6 @@ class Arguments:
     """Sections to take."""
     output: Output
     """Folder of the splits."""
-    partial: bool = False
-    """Make splits of the sections that are there: no published split, and sections.json says so."""
 
 
 def main(options: Arguments) -> int:
@@ -43,9 +41,7 @@ def main(options: Arguments) -> int:
     from treelm.corpora.sections import named_splits, write_splits
 
     out = Path(options.output)
-    reports = write_splits(Path(options.folder), named_splits()[options.splits], out, partial=options.partial)
+    reports = write_splits(Path(options.folder), named_splits()[options.splits], out)
     for split, report in reports.items():
-        lacking = f", PARTIAL: sections {report.missing} are missing" if report.missing else ""
-        lacking = lacking or ("" if report.is_complete else f", PARTIAL: {report.expected_trees:,} are known")
-        log(f"{split}: {report.num_trees:,} trees of sections {report.sections} in {out / report.file}{lacking}")
+        log(f"{split}: {report.num_trees:,} trees of sections {report.sections} in {out / report.file}")
     return 0

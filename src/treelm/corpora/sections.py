@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, NamedTuple
 
 from treelm.corpora.catalog import SPLITS, Split
 from treelm.corpora.lines import stretches
@@ -32,7 +32,6 @@ _COMES_FROM: Mapping[Treebank, str] = {
     "ptb": "Penn Treebank 3, LDC99T42 (catalog.ldc.upenn.edu); NLTK's sample (sections 00, 01) is for ptb-sample",
     "bllip": "BLLIP 1987-89 WSJ, LDC2000T43 (catalog.ldc.upenn.edu)",
 }
-_PARTIAL = "for what is there, which is no published split: treelm data sections with --partial"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +46,12 @@ class NamedSplits:
     trees: Mapping[Split, int] = field(default_factory=dict)  # that a complete treebank gives
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitReport:
+class SplitReport(NamedTuple):
     """What one split was made of."""
 
     file: str
     num_trees: int
     sections: str
-    missing: str
-    expected_trees: int | None
-
-    @property
-    def is_complete(self) -> bool:
-        """Tell whether no section is missing, and no tree where their number is known."""
-        return not self.missing and self.expected_trees in (None, self.num_trees)
 
 
 def named_splits() -> dict[str, NamedSplits]:
@@ -104,12 +95,11 @@ def in_ranges(sections: Iterable[str]) -> str:
     return ", ".join(one[0] if len(one) == 1 else f"{one[0]}-{one[-1].rpartition('_')[2]}" for one in runs)
 
 
-def write_splits(folder: Path, splits: NamedSplits, out: Path, *, partial: bool = False) -> dict[Split, SplitReport]:
+def write_splits(folder: Path, splits: NamedSplits, out: Path) -> dict[Split, SplitReport]:
     """Write ``train.ptb``, ``dev.ptb``, ``test.ptb``, one tree a line as annotated, and ``sections.json`` about them.
 
     Files of the treebank are found anywhere below ``folder``. Raises ``InputError`` for sections, or single trees, that
-    are missing, unless the splits may be ``partial``, which ``sections.json`` says; a split of nothing is an error. No
-    file appears unless all can.
+    are missing. No file appears unless all can.
     """
     found, source = _find(folder, splits.treebank), _COMES_FROM[splits.treebank]
     chosen = {
@@ -117,38 +107,22 @@ def write_splits(folder: Path, splits: NamedSplits, out: Path, *, partial: bool 
         for split, wanted in splits.sections.items()
     }
     missing = {split: in_ranges(one for one in parts if not parts[one]) for split, parts in chosen.items()}
-    is_empty = not all(any(parts.values()) for parts in chosen.values())
-    if is_empty or (any(missing.values()) and not partial):
+    if any(missing.values()):
         lacking = "; ".join(f"{split} {sections}" for split, sections in missing.items() if sections)
-        remedy = f"they come from {source}{'' if is_empty else f'; {_PARTIAL}'}"
-        raise InputError(f"{splits.name} lacks sections: {lacking}", where=str(folder), remedy=remedy)
+        found_text = f"{splits.name} lacks sections: {lacking}"
+        raise InputError(found_text, where=str(folder), remedy=f"they come from {source}")
     out.mkdir(parents=True, exist_ok=True)
     reports: dict[Split, SplitReport] = {}
     with ExitStack() as stack:
         for split, parts in chosen.items():
             stream = stack.enter_context(open_atomic(out / f"{split}.ptb"))
-            reports[split] = report = SplitReport(
-                file=f"{split}.ptb",
-                num_trees=sum(_copy(paths, stream, splits.first.get(split)) for paths in parts.values()),
-                sections=in_ranges(one for one in parts if parts[one]),
-                missing=missing[split],
-                expected_trees=splits.trees.get(split),
-            )
-            if not (partial or report.is_complete):
-                known = f"where {report.expected_trees:,} are known"
-                lacking = f"{report.num_trees:,} trees for {split} of {splits.name}, {known}"
-                remedy = f"compare the files with {source}; {_PARTIAL}"
-                raise InputError(lacking, where=str(folder), remedy=remedy)
-        by_split: dict[str, object] = {
-            split: {**vars(report), "complete": report.is_complete} for split, report in reports.items()
-        }
-        description = {
-            "splits": splits.name,
-            "complete": all(report.is_complete for report in reports.values()),
-            "treebank": source,
-            "source": splits.source,
-            **by_split,
-        }
+            number = sum(_copy(paths, stream, splits.first.get(split)) for paths in parts.values())
+            if number != (known := splits.trees.get(split, number)):
+                found_text = f"{number:,} trees for {split} of {splits.name}, where {known:,} are known"
+                raise InputError(found_text, where=str(folder), remedy=f"compare the files with {source}")
+            reports[split] = SplitReport(f"{split}.ptb", number, in_ranges(parts))
+        by_split: dict[str, object] = {split: report._asdict() for split, report in reports.items()}
+        description = {"splits": splits.name, "treebank": source, "source": splits.source, **by_split}
         stack.enter_context(open_atomic(out / DESCRIPTION)).write(encode_json(description))
     return reports
 

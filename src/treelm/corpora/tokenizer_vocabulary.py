@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.errors import InputError, is_out_of_memory
-from treelm.io.files import read_text
 from treelm.io.json import read_json
 
 _REMEDY = "give a tokenizer whose tokens mark the beginnings of words: by byte-level BPE, as GPT-2's, or by Metaspace"
-_TOKENIZER, _VOCABULARY, _MERGES = "tokenizer.json", "vocab.json", "merges.txt"
-_FILES = f"give a {_TOKENIZER}, or a folder with it or with {_VOCABULARY} and {_MERGES}"
-_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+_FILES = "give a tokenizer.json, or a folder with it"
 _BYTE_BLANK = "Ġ"  # how byte-level BPE writes a blank
 _NO_TEXT = "ÿ"  # how it writes byte 255, which no text holds: here a blank within a word
 
@@ -58,11 +55,8 @@ class TokenizerVocabulary(Vocabulary):
 
     @classmethod
     def read(cls, path: Path) -> TokenizerVocabulary:
-        """Read a ``tokenizer.json``, or the folder of one, or of GPT-2's ``vocab.json`` and ``merges.txt``.
-
-        Raises ``InputError`` for what is no tokenizer.
-        """
-        content = _read(path)
+        """Read a ``tokenizer.json``, or the folder of one. Raises ``InputError`` for what is no tokenizer."""
+        content = read_json(path / "tokenizer.json" if path.is_dir() else path, remedy=_FILES)
         try:
             return cls(content)
         except InputError as error:
@@ -138,34 +132,6 @@ class TokenizerVocabulary(Vocabulary):
     def from_json(cls, content: dict[str, Any]) -> TokenizerVocabulary:
         """Build the vocabulary that ``to_json`` has described."""
         return cls(content["tokenizer"])
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The content of a tokenizer file, or of one that says what GPT-2's two files in a folder do.
-
-    Tokens that no merge makes and that are more than one character are those of control, such as ``<|endoftext|>``.
-    """
-    if not path.is_dir():
-        return read_json(path, remedy=_FILES)
-    vocabulary, merges = path / _VOCABULARY, path / _MERGES
-    if (path / _TOKENIZER).exists() or not vocabulary.exists():
-        return read_json(path / _TOKENIZER, remedy=_FILES)
-    ids = read_json(vocabulary, remedy=_FILES)
-    if not ids or not all(isinstance(index, int) for index in ids.values()):
-        raise InputError("not a table of tokens and their ids", where=str(vocabulary), remedy=_FILES)
-    lines = [line.rstrip("\r") for line in read_text(merges).split("\n")]  # other ends of lines may be tokens
-    pairs = [line.split(" ") for line in lines[lines[0].startswith("#version") :] if line]
-    for pair in pairs:
-        if len(pair) != 2 or not {*pair, "".join(pair)} <= ids.keys():
-            found = f"{' '.join(pair)!r} is not a merge of two tokens into a third"
-            raise InputError(found, where=str(merges), remedy=f"give the {_MERGES} that {vocabulary} is of")
-    made = {"".join(pair) for pair in pairs}
-    control = [token for token in ids if len(token) > 1 and token not in made]
-    return {
-        "added_tokens": [{"content": token, "special": True} for token in control],
-        "pre_tokenizer": _BYTE_LEVEL,
-        "model": {"type": "BPE", "vocab": ids, "merges": pairs},
-    }
 
 
 def _essence(content: dict[str, Any]) -> dict[str, Any]:

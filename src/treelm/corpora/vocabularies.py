@@ -44,8 +44,8 @@ class VocabularyConfig:
     subword_model: SubwordModel = "unigram"
     """Way in which SentencePiece chooses pieces; for kind = "subword"."""
     file: str | None = None
-    """Path of a Hugging Face tokenizer.json, or of a folder with it or with GPT-2's vocab.json and merges.txt; for
-    kind = "tokenizer". That of a run, or its folder; for kind = "saved"."""
+    """Path of a Hugging Face tokenizer.json, or of a folder with it; for kind = "tokenizer". That of a run, or its
+    folder; for kind = "saved"."""
 
     def __post_init__(self) -> None:
         """Check combinations."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Literal
@@ -44,20 +43,6 @@ class FormCounts:
     forms: Sequence[str]
     counts: NDArray[np.int64]
     initial_counts: NDArray[np.int64]  # as the first word of a sentence, part of ``counts``
-
-    @classmethod
-    def of(cls, sentences: Iterable[Sequence[str]]) -> FormCounts:
-        """Count the words of some sentences in memory."""
-        counts: Counter[str] = Counter()
-        initial: Counter[str] = Counter()
-        for words in sentences:
-            counts.update(words)
-            initial.update(words[:1])
-        return cls(
-            forms=list(counts),
-            counts=np.array(list(counts.values()), dtype=np.int64),
-            initial_counts=np.array([initial[form] for form in counts], dtype=np.int64),
-        )
 
 
 class Vocabulary(ABC):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.corpora.helpers import counts_of
 from tests.models.chart import plain
 from tests.models.chart.test_gold import LABELS, draw_tree
 from tests.systems import small_recipe
@@ -18,7 +19,6 @@ from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.vocabulary import FormCounts
 from treelm.corpora.word_vocabulary import AffixVocabulary
 from treelm.errors import InputError
 from treelm.models.chart.config import ChartConfig
@@ -208,7 +208,7 @@ def test_a_batch_without_trees_is_refused() -> None:
     corpus = PreparedCorpus.from_sentences([Sentence(words=("a", "b"), identifier="1", source="toy", line=1)])
     with pytest.raises(InputError, match="toy:1: a sentence without a tree"):
         build(corpus)
-    vocabulary = AffixVocabulary.build(FormCounts.of([["a"]]), min_count=1, max_size=None, num_rows=5)
+    vocabulary = AffixVocabulary.build(counts_of([["a"]]), min_count=1, max_size=None, num_rows=5)
     model = ChartParser(ChartConfig(**SIZES), vocabulary=vocabulary, labels=LABELS)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="without a tree"):
         model.losses(EncodedCorpus(corpus, vocabulary).batch([0]))
