@@ -1,5 +1,4 @@
 import itertools
-from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -39,59 +38,87 @@ def counts(result: SpanResult) -> tuple[int, int, int]:
     return result.corpus.matched, result.corpus.gold, result.corpus.predicted
 
 
-def spans(protocol: SpanProtocol, keep: list[bool]) -> Counter[tuple[int, int]]:
-    return spans_of(parse_bracketing(GOLD), keep, protocol)
-
-
 KEEP = [True, True, False, True, True, False]
 
 
-def test_spans_by_protocol() -> None:
-    assert spans(WSJ10, KEEP) == {(0, 2): 1, (2, 4): 1}
-    assert spans(PLAIN, [True] * 6) == {(0, 6): 1, (0, 2): 2, (3, 5): 1, (4, 5): 1}
+@pytest.mark.parametrize(
+    ("protocol", "keep", "expected"),
+    [
+        (WSJ10, KEEP, {(0, 2): 1, (2, 4): 1}),
+        (PLAIN, [True] * 6, {(0, 6): 1, (0, 2): 2, (3, 5): 1, (4, 5): 1}),
+        (KLEIN, KEEP, {(0, 4): 1, (0, 2): 1, (2, 4): 1}),
+        (replace(WSJ10, drop_single_words=False), KEEP, {(0, 2): 1, (2, 4): 1, (3, 4): 1}),
+        (replace(WSJ10, drop_whole_sentence=False), KEEP, {(0, 4): 1, (0, 2): 1, (2, 4): 1}),
+        (replace(WSJ10, duplicates="multiset"), KEEP, {(0, 2): 2, (2, 4): 1}),
+    ],
+)
+def test_spans_by_protocol(protocol: SpanProtocol, keep: list[bool], expected: dict[tuple[int, int], int]) -> None:
+    assert spans_of(parse_bracketing(GOLD), keep, protocol) == expected
+
+
+RIGHT = "(X (DT the) (X (NN dog) (, ,) (X (VBZ sees) (PRP it))) (. .))"
+NO_SPANS, TWO_WORDS, FLAT = "(S (X (NN a) (NN b)) (. .))", "(S (NN a) (NN b))", "(S (NN a) (NN b) (NN c))"
+APOSTROPHE, CURRENCY = "(S (A (NNS a) (POS ')) (NN b) (NN c))", "(S (NP ($ $) (CD 5)) (VP (VB a) (NN b)))"
+TRACE, PRONOUNCED = "(S (NP (-NONE- *)) (VP (VB go) (NP (NN a) (NN b))))", "(S (VP (VB go) (NP (NN a) (NN b))))"
+OTHER_TAGS = "(S (A (-NONE- *) (NN a) (NN b)) (NN c) (Fp .))"
+OLD_DOG, FLAT_DOG = (
+    "(S (NP (DT the) (JJ old) (NN dog)) (VBZ barks) (. .))",
+    "(X (X (X the) (X old) (X dog)) (X barks) (X .))",
+)
+THIRTY = "(S " + "(NP (NN a) (NN b)) " * 30 + "(. .))"
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("gold", "predicted", "protocol", "expected"),  # matched, gold and predicted spans
     [
-        ({"drop_single_words": False}, {(0, 2): 1, (2, 4): 1, (3, 4): 1}),
-        ({"drop_whole_sentence": False}, {(0, 4): 1, (0, 2): 1, (2, 4): 1}),
-        ({"duplicates": "multiset"}, {(0, 2): 2, (2, 4): 1}),
+        pytest.param(
+            GOLD, "(X (X (DT the) (NN dog)) (, ,) (X (X (VBZ sees)) (PRP it)) (. .))", WSJ10, (2, 2, 2), id="no labels"
+        ),
+        pytest.param(GOLD, RIGHT, WSJ10, (1, 2, 2), id="by hand"),
+        pytest.param(GOLD, RIGHT, KLEIN, (2, 3, 3), id="Klein counts the whole sentence"),
+        pytest.param(NO_SPANS, NO_SPANS, WSJ10, (0, 0, 0), id="whole sentence after removal"),
+        pytest.param("(S (NN a) (. .))", "(S (NN a) (. .))", KLEIN, (0, 0, 0), id="one word"),
+        pytest.param(TWO_WORDS, TWO_WORDS, KLEIN, (1, 1, 1), id="two words"),
+        pytest.param(
+            GOLD, "(X (X (DT the) (NN dog)) (X (VBZ sees) (PRP it)))", WSJ10, (2, 2, 2), id="over the kept words only"
+        ),
+        pytest.param(TRACE, PRONOUNCED, WSJ10, (1, 1, 1), id="traces are no words"),
+        pytest.param(TRACE, PRONOUNCED, PLAIN, (3, 3, 3), id="nor by another protocol"),
+        pytest.param(OTHER_TAGS, "(S (A (X a) (X b)) (X c) (X .))", WSJ10, (1, 1, 1), id="nor by the word list"),
+        pytest.param(APOSTROPHE, APOSTROPHE, WSJ10, (1, 1, 1), id="a tagged apostrophe is kept"),
+        pytest.param(CURRENCY, CURRENCY, WSJ10, (1, 1, 1), id="currency signs are removed"),
+        pytest.param(THIRTY, THIRTY, NO_PUNCTUATION, (30, 30, 30), id="sentences of any length"),
+        pytest.param(
+            OLD_DOG, "(X (X (X (X (X the) (X old)) (X dog)) (X barks)) (X .))", BINARISED, (4, 4, 4), id="binarised"
+        ),
+        pytest.param(OLD_DOG, FLAT_DOG, BINARISED, (2, 4, 2), id="flat against binarised"),
     ],
 )
-def test_protocol_switches(change: dict[str, object], expected: dict[tuple[int, int], int]) -> None:
-    assert spans(replace(WSJ10, **change), KEEP) == expected  # type: ignore[arg-type]
-
-
-def test_labels_do_not_matter_and_hand_counted_f1() -> None:
-    result = score(GOLD, "(X (X (DT the) (NN dog)) (, ,) (X (X (VBZ sees)) (PRP it)) (. .))")
-    assert counts(result) == (2, 2, 2)
-    result = score(GOLD, "(X (DT the) (X (NN dog) (, ,) (X (VBZ sees) (PRP it))) (. .))")
-    assert counts(result) == (1, 2, 2)
-    assert result.corpus_f1 == result.sentence_f1 == 50.0
-
-
-def test_whole_sentence_span_after_removal_is_dropped() -> None:
-    assert counts(score("(S (X (NN a) (NN b)) (. .))", "(S (X (NN a) (NN b)) (. .))")) == (0, 0, 0)
+def test_spans_are_counted(gold: str, predicted: str, protocol: SpanProtocol, expected: tuple[int, int, int]) -> None:
+    result = score(gold, predicted, protocol)
+    assert counts(result) == expected
+    if result.corpus.gold:
+        assert result.corpus_f1 == pytest.approx(200 * expected[0] / (expected[1] + expected[2]))
 
 
 def test_length_is_counted_after_removal() -> None:
     ten = "(S (A (NN a) (NN a))" + " (NN a)" * 8 + " (, ,) (. .))"
     eleven = ten.replace("(, ,)", "(NN a)")
-    assert len(score(ten, ten).sentences) == 1
-    assert len(score(eleven, eleven).sentences) == 0
+    scored = [
+        len(score(tree, tree, protocol).sentences) for tree in (ten, eleven) for protocol in (WSJ10, KLEIN, WSJ40)
+    ]
+    assert scored == [1, 1, 1, 0, 0, 1]
     assert score(eleven, eleven).num_left_out == 1
-    assert len(score(eleven, eleven, WSJ40).sentences) == 1
 
 
 def test_f1_of_sentences_without_gold_spans() -> None:
-    assert score("(S (NN a) (NN b))", "(S (NN a) (NN b))").sentence_f1 == 100.0
-    flat, deep = "(S (NN a) (NN b) (NN c))", "(S (X (NN a) (NN b)) (NN c))"
-    assert score(flat, deep).sentence_f1 == 0.0
-    assert score(deep, flat).sentence_f1 == 0.0
+    assert score(TWO_WORDS, TWO_WORDS).sentence_f1 == 100.0
+    deep = "(S (X (NN a) (NN b)) (NN c))"
+    assert score(FLAT, deep).sentence_f1 == 0.0
+    assert score(deep, FLAT).sentence_f1 == 0.0
     left_out = replace(WSJ10, without_spans="left_out")
-    assert score(flat, deep, left_out).num_left_out == 1
-    assert len(score(deep, flat, left_out).sentences) == 1
+    assert score(FLAT, deep, left_out).num_left_out == 1
+    assert len(score(deep, FLAT, left_out).sentences) == 1
 
 
 def test_corpus_and_sentence_f1() -> None:
@@ -104,35 +131,24 @@ def test_corpus_and_sentence_f1() -> None:
     assert result.sentence_f1 == pytest.approx(50.0)
 
 
-def test_predicted_trees_may_stand_over_the_kept_words_only() -> None:
-    assert counts(score(GOLD, "(X (X (DT the) (NN dog)) (X (VBZ sees) (PRP it)))")) == (2, 2, 2)
-
-
-def test_traces_are_never_words() -> None:
-    gold = "(S (NP (-NONE- *)) (VP (VB go) (NP (NN a) (NN b))))"
-    for protocol in (WSJ10, PLAIN):
-        result = score(gold, "(S (VP (VB go) (NP (NN a) (NN b))))", protocol)
-        assert result.corpus_f1 == 100.0
-
-
-def test_other_words_are_an_error_that_is_counted() -> None:
+def test_sentences_that_cannot_be_compared_are_errors_that_are_counted() -> None:
     result = score(GOLD, "(S (NN x))")
-    assert result.sentences == ()
-    assert result.errors == (
-        "sentence 1: 1 predicted words are neither the gold words nor those that the protocol keeps",
-    )
+    neither = "sentence 1: 1 predicted words are neither the gold words nor those that the protocol keeps"
+    assert (result.sentences, result.errors) == ((), (neither,))
     assert result.corpus_f1 == result.sentence_f1 == 0.0
-
-
-def test_a_malformed_tree_is_an_error_that_is_counted() -> None:
     assert "not closed" in score(GOLD, "(S (NN x)").errors[0]
+    with pytest.raises(InputError, match="1 gold trees but 0"):
+        score_spans([parse_bracketing(GOLD)], [], WSJ10)
 
 
-def test_punctuation_by_word_list() -> None:
-    tree = Tree("S", [Tree("A", ["a", "b"]), ",", Tree("B", ["c", "d"]), "."])
-    result = score_spans([bracketing_of(tree)], [bracketing_of(tree)], WSJ10)
-    assert counts(result) == (2, 2, 2)
-    assert result.name == "wsj10 (punctuation by word list)"
+UNTAGGED = Tree("S", [Tree("A", ["a", "b"]), ",", Tree("B", ["c", "d"]), "."])
+
+
+def test_punctuation_and_currency_signs_by_word_list() -> None:
+    currency = Tree("S", [Tree("NP", ["$", "5"]), Tree("VP", ["a", "b"])])
+    for tree, expected in ((UNTAGGED, (2, 2, 2)), (currency, (1, 1, 1))):
+        result = score_spans([bracketing_of(tree)], [bracketing_of(tree)], WSJ10)
+        assert (counts(result), result.name) == (expected, "wsj10 (punctuation by word list)")
     assert score(GOLD, GOLD).name == "wsj10"
 
 
@@ -143,45 +159,21 @@ def test_punctuation_by_word_list() -> None:
 def test_tags_of_other_treebanks_remove_punctuation_too(comma: str, stop: str, name: str) -> None:
     tree = f"(S (A (NN a) (NN b)) ({comma} ,) (B (NN c) (NN d)) ({stop} .))"
     result = score(tree, "(S (A (X a) (X b)) (X ,) (B (X c) (X d)) (X .))")
-    assert counts(result) == (2, 2, 2)
-    assert result.name == name
+    assert (counts(result), result.name) == ((2, 2, 2), name)
 
 
-def test_one_mistagged_comma_keeps_removal_by_tags() -> None:
+def test_tags_decide_where_some_are_known() -> None:
     wrong = GOLD.replace("(, ,)", "(NN ,)")
-    result = score_spans([parse_bracketing(GOLD), parse_bracketing(wrong)], [parse_bracketing(GOLD)] * 2, WSJ10)
-    assert result.name == "wsj10"
-
-
-def test_known_tags_decide_where_one_full_stop_has_another() -> None:
-    gold = [parse_bracketing("(S (A (NN a) (NN b)) (PU \uff0c) (B (NN c) (NN d)) (PU \u3002))")]
-    result = score_spans(
-        [*gold, parse_bracketing("(S (NN a) (NN .))")], [*gold, parse_bracketing("(S (NN a) (NN .))")], WSJ10
+    assert (
+        score_spans([parse_bracketing(GOLD), parse_bracketing(wrong)], [parse_bracketing(GOLD)] * 2, WSJ10).name
+        == "wsj10"
     )
+    chinese = parse_bracketing("(S (A (NN a) (NN b)) (PU \uff0c) (B (NN c) (NN d)) (PU \u3002))")
+    both = [chinese, parse_bracketing("(S (NN a) (NN .))")]
+    result = score_spans(both, both, WSJ10)
     assert (result.name, counts(result)) == ("wsj10", (2, 2, 2))
-
-
-def test_tagged_apostrophe_is_kept() -> None:
-    gold = "(S (A (NNS a) (POS ')) (NN b) (NN c))"
-    assert counts(score(gold, gold)) == (1, 1, 1)
-
-
-def test_traces_are_never_words_where_the_word_list_decides() -> None:
-    gold = "(S (A (-NONE- *) (NN a) (NN b)) (NN c) (Fp .))"
-    assert counts(score(gold, "(S (A (X a) (X b)) (X c) (X .))")) == (1, 1, 1)
-
-
-def test_untagged_sentence_in_tagged_corpus() -> None:
-    tree = Tree("S", [Tree("A", ["a", "b"]), ",", Tree("B", ["c", "d"]), "."])
-    bare, tagged = bracketing_of(tree), bracketing_of(tree, tags=["X", "X", ",", "X", "X", "."])
+    bare, tagged = bracketing_of(UNTAGGED), bracketing_of(UNTAGGED, tags=["X", "X", ",", "X", "X", "."])
     assert counts(score_spans([bare, tagged], [bare, tagged], WSJ10)) == (4, 4, 4)
-
-
-def test_currency_signs_are_removed_by_both_means() -> None:
-    tagged = "(S (NP ($ $) (CD 5)) (VP (VB a) (NN b)))"
-    tree = Tree("S", [Tree("NP", ["$", "5"]), Tree("VP", ["a", "b"])])
-    assert counts(score(tagged, tagged)) == (1, 1, 1)
-    assert counts(score_spans([bracketing_of(tree)], [bracketing_of(tree)], WSJ10)) == (1, 1, 1)
 
 
 def test_protocols_are_found_by_name_and_described() -> None:
@@ -189,13 +181,9 @@ def test_protocols_are_found_by_name_and_described() -> None:
     assert set(PROTOCOLS) == {"wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"}
     assert "over 10 words" in WSJ10.description
     assert PLAIN.description.startswith("removed: nothing")
+    assert "binary from the left" in BINARISED.description
     with pytest.raises(InputError, match="wsj10, klein, wsj40, plain"):
         find_protocol("wsj20")
-
-
-def test_different_numbers_of_trees_are_refused() -> None:
-    with pytest.raises(InputError, match="1 gold trees but 0"):
-        score_spans([parse_bracketing(GOLD)], [], WSJ10)
 
 
 @st.composite
@@ -229,32 +217,6 @@ def test_swapping_the_sides_swaps_precision_and_recall(
     one = score_spans(pair[:1], pair[1:], protocol).corpus
     other = score_spans(pair[1:], pair[:1], protocol).corpus
     assert (one.matched, one.gold, one.predicted) == (other.matched, other.predicted, other.gold)
-
-
-def test_binarised_protocol() -> None:
-    gold = "(S (NP (DT the) (JJ old) (NN dog)) (VBZ barks) (. .))"
-    exact = "(X (X (X (X (X the) (X old)) (X dog)) (X barks)) (X .))"
-    assert counts(score(gold, exact, BINARISED)) == (4, 4, 4)
-    flat = "(X (X (X the) (X old) (X dog)) (X barks) (X .))"
-    assert counts(score(gold, flat, BINARISED)) == (2, 4, 2)
-    assert "binary from the left" in BINARISED.description
-
-
-def test_no_punctuation_protocol() -> None:
-    gold = "(S " + "(NP (NN a) (NN b)) " * 30 + "(. .))"
-    assert counts(score(gold, gold, NO_PUNCTUATION)) == (30, 30, 30)
-
-
-def test_klein_protocol() -> None:
-    assert spans(KLEIN, KEEP) == {(0, 4): 1, (0, 2): 1, (2, 4): 1}
-    right = "(X (DT the) (X (NN dog) (, ,) (X (VBZ sees) (PRP it))) (. .))"
-    assert counts(score(GOLD, right, KLEIN)) == (2, 3, 3)
-    assert counts(score(GOLD, right, WSJ10)) == (1, 2, 2)
-    assert counts(score("(S (NN a) (. .))", "(S (NN a) (. .))", KLEIN)) == (0, 0, 0)
-    assert score("(S (NN a) (. .))", "(S (NN a) (. .))", KLEIN).num_left_out == 1
-    assert counts(score("(S (NN a) (NN b))", "(S (NN a) (NN b))", KLEIN)) == (1, 1, 1)
-    eleven = "(S" + " (NN a)" * 11 + ")"
-    assert score(eleven, eleven, KLEIN).num_left_out == 1
 
 
 @given(st.integers(1, 9), st.integers(0, 2**32))
