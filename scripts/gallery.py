@@ -11,7 +11,7 @@ import treelm
 from treelm.evaluation.human import sap
 from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
-from treelm.explorer.files import Reading, picture
+from treelm.explorer.page import Reading, picture
 from treelm.explorer.reading import Reader
 from treelm.figures.charts import Dot, dot_panels
 from treelm.figures.structures import figure_of

@@ -1,22 +1,26 @@
-"""The page: its frame, which the script fills as answers come, and what a model makes of the words so far as cards."""
+"""The page: its frame, which the script fills as answers come; cards of what models make of the words; a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import treelm
-from treelm.explorer.reading import Limits, Look, Reader
+from treelm.explorer.reading import Limits, Look, Reader, Step, Words
 from treelm.figures import svg
 from treelm.figures.report.sentences import drawn_analyses
-from treelm.figures.report.templates import render
+from treelm.figures.report.templates import render, share_text
 from treelm.figures.structures import PICTURES
+from treelm.figures.svg import FONT, Drawing, below, box, colour_class, element, heading, join, text, text_width
 from treelm.figures.trees import tree_drawing
 from treelm.models.capabilities import Searching
 from treelm.trees.tree import MAX_SVG_HEIGHT
 
+_BARS = 64  # height
 EXAMPLES = (
     "When the people left the city was still small .",
     "When the war ended the city was still small .",
@@ -59,22 +63,75 @@ STRUCTURES = tuple(
 PANELS = (NEXT, TREES, BEAM, *STRUCTURES)
 
 
-def cards_of(look: Look, name: str, number: int, words: Sequence[str]) -> dict[str, str]:
-    """The cards of a model after some words, by the panel that each belongs to. ``number`` is that of its look."""
-    found: list[tuple[Panel, dict[str, Any]]] = []
+def _contents(look: Look, name: str, words: Words) -> Iterator[tuple[Panel, dict[str, Any]]]:
+    """What a model has to show after some words, and the panel that it belongs to."""
     if look.candidates:
-        found.append((NEXT, {"candidates": look.candidates}))
+        yield NEXT, {"candidates": look.candidates}
     if look.tree is not None and look.tree.height <= MAX_SVG_HEIGHT:
-        found.append((TREES, {"drawing": tree_drawing(look.tree, f"tree of {name}")}))
+        yield TREES, {"drawing": tree_drawing(look.tree, f"tree of {name}")}
     if look.analyses:
-        found.append((BEAM, {"analyses": drawn_analyses(look.analyses, words, name)}))
-    for panel, picture in zip(STRUCTURES, PICTURES, strict=True):
-        if look.structure is not None and picture.of([look.structure]) is not None:
-            found.append((panel, {"drawing": picture.draw(look.structure)}))
+        yield BEAM, {"analyses": drawn_analyses(look.analyses, words, name)}
+    for panel, kind in zip(STRUCTURES, PICTURES, strict=True):
+        if look.structure is not None and kind.of([look.structure]) is not None:
+            yield panel, {"drawing": kind.draw(look.structure)}
+
+
+def cards_of(look: Look, name: str, number: int, words: Words) -> dict[str, str]:
+    """The cards of a model after some words, by the panel that each belongs to. ``number`` is that of its look."""
     return {
         panel.identifier: str(render("explorer/card.html.j2", name=name, number=number, **content)).strip()
-        for panel, content in found
+        for panel, content in _contents(look, name, words)
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What one model has made of a sentence."""
+
+    name: str
+    number: int  # of its look
+    steps: Sequence[Step] = ()  # one for each word of the sentence in view
+    look: Look | None = None  # at the words that have been read
+    refused: str = ""  # why there is none of these
+
+
+def picture(words: Words, num_read: int, readings: Sequence[Reading]) -> str:
+    """The surprisals of a sentence by all models, and what each makes of its first ``num_read`` words, as SVG."""
+    parts = [heading(f"{one.name}: {one.refused}") for one in readings if one.refused]
+    scored = [one for one in readings if one.steps and all(step.surprisal_bits is not None for step in one.steps)]
+    if scored:
+        bits = [step.surprisal_bits or 0.0 for one in scored for step in one.steps]
+        highest = max([1.0, *filter(math.isfinite, bits)])
+        parts += [heading("Surprisal in bits"), *(_bars(one, words, highest) for one in scored)]
+    looks = [(one.name, one.look) for one in readings if one.look is not None]
+    if num_read and looks:
+        parts.append(heading(f"After {' '.join(words[:num_read])}"))
+    for name, look in looks if num_read else ():
+        for panel, content in _contents(look, name, words[:num_read]):
+            drawings = [(panel.title.lower(), content["drawing"])] if "drawing" in content else []
+            for rank, each in enumerate(content.get("analyses", ()), 1):
+                drawings.append((f"analysis {rank}, {share_text(each.share)}", each.drawing))
+            for title, drawing in drawings:
+                title = f"{name}: {title}"
+                parts.append(below(title, [heading(title, "soft"), drawing], gap=4))
+    return below(f"read along: {' '.join(words)}", parts, gap=18).file()
+
+
+def _bars(one: Reading, words: Words, highest: float) -> Drawing:
+    column = max(44.0, *(text_width(word) + 10 for word in words))
+    base = FONT + 20 + _BARS
+    parts = [text(0, FONT, one.name)]
+    for number, (word, step) in enumerate(zip(words, one.steps, strict=True)):
+        bits = step.surprisal_bits or 0.0
+        size = _BARS * min(bits / highest, 1.0)
+        middle = column * (number + 0.5)
+        shown = f"{bits:.1f}{'*' if step.unknown_class is not None else ''}"
+        parts.append(box(middle - 11, base - size, 22, size, f"bar {colour_class(one.number)}"))
+        parts.append(text(middle, base - size - 4, shown, "label middle"))
+        parts.append(text(middle, base + FONT + 3, word, "middle"))
+    width = column * len(words)
+    parts.append(element("line", class_="axis", x1=0, x2=width, y1=base, y2=base))
+    return Drawing("plot", one.name, width, base + FONT + 6, join(*parts))
 
 
 def page(readers: Sequence[Reader], limits: Limits) -> str:

@@ -20,8 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treelm.errors import InputError
-from treelm.explorer.files import Reading, picture
-from treelm.explorer.page import cards_of, page, script, style
+from treelm.explorer.page import Reading, cards_of, page, picture, script, style
 from treelm.explorer.reading import Limits, Reader, Words, sentences_of
 from treelm.failures import explain
 from treelm.io.json import json_text

@@ -60,17 +60,12 @@ def generate(
         raise InputError(f"num_sentences = {num_sentences}", remedy="give 0 or more")
     if not 0 <= seed < 2**63:
         raise InputError(f"seed = {seed}", remedy="give a whole number of at least 0 and below 2^63")
-    return _generate(lm, num_sentences, torch.Generator().manual_seed(seed), drawing, with_trees)
-
-
-def _generate(
-    lm: LanguageModel, num_sentences: int, generator: torch.Generator, drawing: Drawing, with_trees: bool
-) -> Iterator[tuple[list[str], Tree | None]]:
+    generator = torch.Generator().manual_seed(seed)
     spelled = (lm.vocabulary.spell([index]) for index in range(len(lm.vocabulary)))
     unwritable = torch.tensor([not text.strip(BLANKS + "\0") for text in spelled])  # no word is such a token alone
-    for _ in range(num_sentences):
-        words, state = _sample(lm, generator, drawing, unwritable)
-        yield words, _tree(lm, state, words) if with_trees and words and has(lm, Parser) else None
+    samples = (_sample(lm, generator, drawing, unwritable) for _ in range(num_sentences))
+    is_parsed = with_trees and has(lm, Parser)
+    return ((words, _tree(lm, state, words) if is_parsed and words else None) for words, state in samples)
 
 
 def _sample(

@@ -50,10 +50,6 @@ class Tree:
         """Refuse: trees are immutable."""
         raise AttributeError(f"trees are immutable; build a new one instead of setting {name!r}")
 
-    def __delattr__(self, name: str) -> None:
-        """Refuse: trees are immutable."""
-        raise AttributeError(f"trees are immutable; build a new one instead of deleting {name!r}")
-
     def preorder(self) -> Iterator[Tree | str]:
         """Every constituent and word, parents before children, left to right."""
         todo: list[Tree | str] = [self]
@@ -122,14 +118,6 @@ class Tree:
         if len(found) != 1:
             raise InputError(f"{len(found)} trees where one was expected", where="<text>", remedy="give one tree")
         return found[0]
-
-    def __copy__(self) -> Tree:
-        """The tree itself, which never changes."""
-        return self
-
-    def __deepcopy__(self, memo: object) -> Tree:
-        """The tree itself, which never changes."""
-        return self
 
     def __reduce__(self) -> tuple[Callable[..., Tree], tuple[tuple[str | tuple[str, int], ...]]]:
         """Pickle the flat preorder: without recursion, however deep the tree."""
