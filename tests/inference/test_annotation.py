@@ -12,13 +12,17 @@ import pytest
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference import annotation, tree_parsers
-from treelm.inference.annotation import AnnotationSettings, Progress, annotate, describe
+from treelm.inference.annotation import Progress, annotate, describe
+from treelm.inference.settings import AnnotationSettings
 from treelm.inference.tree_parsers import ParsedLine, ParserSettings, Sentences
 from treelm.models.chart.network import ChartParser
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
 
 NUM_LINES = 3 * annotation.BLOCK + 5
+
+
+FAKE = ParserSettings(name="fake")
 
 
 class Crash(Exception):
@@ -47,7 +51,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def settings(**changes: object) -> AnnotationSettings:
-    return AnnotationSettings(parser=ParserSettings(name="fake"), **changes)  # type: ignore[arg-type]
+    return AnnotationSettings(**{"format": "text", **changes})  # type: ignore[arg-type]
 
 
 def words_of(path: Path) -> list[tuple[str, ...]]:
@@ -56,7 +60,7 @@ def words_of(path: Path) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("name", ["out.ptb", "out.ptb.gz"])
 def test_every_sentence_has_its_tree_in_order(text: Path, tmp_path: Path, name: str) -> None:
-    progress = annotate(str(text), tmp_path / name, settings())
+    progress = annotate(str(text), tmp_path / name, FAKE, settings())
     assert words_of(tmp_path / name) == [tuple(line.split()) for line in text.read_text().splitlines()]
     assert progress.num_sentences == NUM_LINES
     assert progress.num_words == len(text.read_text().split())
@@ -66,7 +70,7 @@ def test_every_sentence_has_its_tree_in_order(text: Path, tmp_path: Path, name: 
 @pytest.mark.parametrize("name", ["out.ptb", "out.ptb.gz"])
 @pytest.mark.parametrize("num_blocks", [1, 2, 4])
 def test_a_crash_loses_nothing(text: Path, tmp_path: Path, name: str, num_blocks: int) -> None:
-    annotate(str(text), tmp_path / f"whole-{name}", settings())
+    annotate(str(text), tmp_path / f"whole-{name}", FAKE, settings())
     blocks_until_crash = num_blocks
 
     def crash(progress: Progress) -> None:
@@ -76,14 +80,14 @@ def test_a_crash_loses_nothing(text: Path, tmp_path: Path, name: str, num_blocks
             raise Crash
 
     with pytest.raises(Crash):
-        annotate(str(text), tmp_path / name, settings(), on_progress=crash)
+        annotate(str(text), tmp_path / name, FAKE, settings(), on_progress=crash)
     assert not (tmp_path / name).exists()
     folder = tmp_path / f"{name}.annotating"
     for torn in ("trees", "errors.jsonl"):  # what a kill in the middle of writing leaves
         with (folder / torn).open("ab") as stream:
             stream.write(b'{"prog')
     seen: list[Progress] = []
-    annotate(str(text), tmp_path / name, settings(), on_progress=seen.append)
+    annotate(str(text), tmp_path / name, FAKE, settings(), on_progress=seen.append)
     assert len(seen) == 4 - num_blocks  # nothing is parsed twice
     assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
     assert not folder.exists()
@@ -100,9 +104,9 @@ def test_killed_before_its_last_step_it_finishes(text: Path, tmp_path: Path, mon
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", crash)
         with pytest.raises(Crash):
-            annotate(str(text), tmp_path / "out.ptb", settings())
+            annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
     before = (tmp_path / "out.ptb").read_bytes()
-    assert annotate(str(text), tmp_path / "out.ptb", settings()).num_sentences == NUM_LINES
+    assert annotate(str(text), tmp_path / "out.ptb", FAKE, settings()).num_sentences == NUM_LINES
     assert (tmp_path / "out.ptb").read_bytes() == before
     assert not (tmp_path / "out.ptb.annotating").exists()
 
@@ -112,7 +116,7 @@ def stop_after_one_block(text: Path, target: Path, **changes: object) -> None:
         raise Crash
 
     with pytest.raises(Crash):
-        annotate(str(text), target, settings(**changes), on_progress=crash)
+        annotate(str(text), target, FAKE, settings(**changes), on_progress=crash)
 
 
 def test_other_settings_or_another_input_are_refused(
@@ -121,36 +125,39 @@ def test_other_settings_or_another_input_are_refused(
     target = tmp_path / "out.ptb"
     stop_after_one_block(text, target)
     with pytest.raises(InputError, match="begun with max_words = None, now it is 5"):
-        annotate(str(text), target, settings(max_words=5))
+        annotate(str(text), target, FAKE, settings(max_words=5))
     with monkeypatch.context() as patch:
         patch.setattr(annotation, "parser_version", lambda name: "2")
         with pytest.raises(InputError, match="begun with parser_version = 'unknown', now it is '2'"):
-            annotate(str(text), target, settings())
+            annotate(str(text), target, FAKE, settings())
     text.write_text("other " + text.read_text())
     with pytest.raises(InputError, match=r"in\.txt is not the input that this was begun with"):
-        annotate(str(text), target, settings())
+        annotate(str(text), target, FAKE, settings())
 
 
 def test_what_to_do_with_errors_may_change_while_there_is_none(text: Path, tmp_path: Path) -> None:
     text.write_text(text.read_text() + "a bad dog\n")
     with pytest.raises(InputError, match="a bad word"):
-        annotate(str(text), tmp_path / "out.ptb", settings())
+        annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
     seen: list[Progress] = []
-    assert annotate(str(text), tmp_path / "out.ptb", settings(on_error="skip"), on_progress=seen.append).num_errors == 1
+    assert (
+        annotate(str(text), tmp_path / "out.ptb", FAKE, settings(on_error="skip"), on_progress=seen.append).num_errors
+        == 1
+    )
     assert len(seen) == 1
     text.write_text("a bad dog\n" + "a dog\n" * NUM_LINES)
     stop_after_one_block(text, tmp_path / "other.ptb", on_error="skip")
     with pytest.raises(InputError, match="begun with on_error = 'skip', now it is 'flat'"):
-        annotate(str(text), tmp_path / "other.ptb", settings(on_error="flat"))
+        annotate(str(text), tmp_path / "other.ptb", FAKE, settings(on_error="flat"))
 
 
 def test_what_never_began_leaves_nothing_behind(text: Path, tmp_path: Path) -> None:
-    nobody = AnnotationSettings(parser=ParserSettings(name=str(tmp_path / "nobody")))
+    nobody = ParserSettings(name=str(tmp_path / "nobody"))
     with pytest.raises(InputError, match="nobody: no such run folder"):
-        annotate(str(text), tmp_path / "out.ptb", nobody)
+        annotate(str(text), tmp_path / "out.ptb", nobody, settings())
     (tmp_path / "empty.txt").touch()
     with pytest.raises(InputError, match="no sentences"):
-        annotate(str(tmp_path / "empty.txt"), tmp_path / "out.ptb", settings())
+        annotate(str(tmp_path / "empty.txt"), tmp_path / "out.ptb", FAKE, settings())
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "empty.txt"}
 
 
@@ -165,10 +172,10 @@ def test_a_file_that_is_there_is_not_replaced(
         stop_after_one_block(text, tmp_path / "out.ptb")
     (tmp_path / name).write_text("precious")
     if num_blocks and name.endswith("json"):  # it is written shortly before the end
-        assert annotate(str(text), tmp_path / "out.ptb", settings()).num_sentences == NUM_LINES
+        assert annotate(str(text), tmp_path / "out.ptb", FAKE, settings()).num_sentences == NUM_LINES
         return
     with pytest.raises(InputError, match=rf"{name}: this file is there already"):
-        annotate(str(text), tmp_path / "out.ptb", settings())
+        annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
     assert (tmp_path / name).read_text() == "precious"
     assert (tmp_path / "out.ptb.annotating").exists() == bool(num_blocks)
 
@@ -176,7 +183,7 @@ def test_a_file_that_is_there_is_not_replaced(
 def test_a_parser_that_does_not_search_is_described_without_a_beam(monkeypatch: pytest.MonkeyPatch) -> None:
     def described() -> dict[str, Any]:
         parser = ParserSettings(name="fake", search=SearchConfig(action_beam=10))
-        return describe(AnnotationSettings(parser=parser), Progress(), source="in.txt", version="1")
+        return describe("in.txt", parser, AnnotationSettings(), Progress())
 
     assert "beam" not in described()
     monkeypatch.setattr(annotation, "parser_class", lambda name: ChartParser)
@@ -192,25 +199,25 @@ def test_an_output_that_another_call_has_finished_meanwhile_is_not_replaced(
 
     def finish_meanwhile(name: str) -> str:
         monkeypatch.setattr(annotation, "parser_version", version)
-        annotate(str(text), tmp_path / "out.ptb", settings())
+        annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
         return version(name)
 
     monkeypatch.setattr(annotation, "parser_version", finish_meanwhile)
     with pytest.raises(InputError, match=r"out\.ptb: this file is there already"):
-        annotate(str(text), tmp_path / "out.ptb", settings())
+        annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
 
 
 def test_two_calls_cannot_work_on_one_output(text: Path, tmp_path: Path) -> None:
     def again(progress: Progress) -> None:
         with pytest.raises(InputError, match="another process is annotating here"):
-            annotate(str(text), tmp_path / "out.ptb", settings())
+            annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
 
-    assert annotate(str(text), tmp_path / "out.ptb", settings(), on_progress=again).num_sentences == NUM_LINES
+    assert annotate(str(text), tmp_path / "out.ptb", FAKE, settings(), on_progress=again).num_sentences == NUM_LINES
 
 
 def test_standard_output_is_refused(text: Path) -> None:
     with pytest.raises(InputError, match="trees cannot go to standard output; give the name of a file"):
-        annotate(str(text), Path("-"), settings())
+        annotate(str(text), Path("-"), FAKE, settings())
 
 
 BAD = b"a dog\n\na bad dog\nb\xff\nthe cat sleeps\n"
@@ -228,7 +235,7 @@ def test_sentences_without_trees_are_named_and_kept_as_asked(tmp_path: Path, pol
     (tmp_path / "in.txt").write_bytes(BAD)
     errors: list[str] = []
     progress = annotate(
-        str(tmp_path / "in.txt"), tmp_path / "out.ptb", settings(on_error=policy), on_error=errors.append
+        str(tmp_path / "in.txt"), tmp_path / "out.ptb", FAKE, settings(on_error=policy), on_error=errors.append
     )
     assert (tmp_path / "out.ptb").read_text().split("\n")[:-1] == lines
     assert [error.partition(": ")[0] for error in errors] == [f"{tmp_path}/in.txt:3", f"{tmp_path}/in.txt:4"]
@@ -242,10 +249,10 @@ def test_the_first_bad_sentence_stops_it_and_the_work_before_it_stays(text: Path
     text.write_text(good + "a bad dog\n")
     for _ in range(2):
         with pytest.raises(InputError, match=rf"in\.txt:{NUM_LINES + 1}: a bad word"):
-            annotate(str(text), tmp_path / "out.ptb", settings())
+            annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
     text.write_text(good + "a good dog\n")
     seen: list[Progress] = []
-    annotate(str(text), tmp_path / "out.ptb", settings(), on_progress=seen.append)
+    annotate(str(text), tmp_path / "out.ptb", FAKE, settings(), on_progress=seen.append)
     assert len(seen) == 1
     assert len(words_of(tmp_path / "out.ptb")) == NUM_LINES + 1
 
@@ -259,13 +266,13 @@ def test_documents_stay_apart(tmp_path: Path, num_blocks: int) -> None:
     path.write_text(DOCUMENTS)
     if num_blocks:  # it is stopped within the second block, and goes on
         stop_after_one_block(path, target, documents=True)
-    progress = annotate(str(path), target, settings(documents=True))
+    progress = annotate(str(path), target, FAKE, settings(documents=True))
     expected = list(read_sentences(path))
     assert [(one.words, one.document) for one in read_sentences(target)] == [(s.words, s.document) for s in expected]
     assert progress.num_sentences == len(expected) == annotation.BLOCK + 3
     lines = target.read_text().splitlines()
     assert lines.count("") == annotation.BLOCK + 1
-    annotate(str(path), tmp_path / "one.ptb", settings())  # without asking for them, documents are one
+    annotate(str(path), tmp_path / "one.ptb", FAKE, settings())  # without asking for them, documents are one
     assert "" not in (tmp_path / "one.ptb").read_text().splitlines()
 
 
@@ -273,14 +280,14 @@ def test_long_sentences_count_as_errors(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a b c\na b\n")
     errors: list[str] = []
     options = settings(max_words=2, on_error="flat")
-    annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", options, on_error=errors.append)
+    annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", FAKE, options, on_error=errors.append)
     assert (tmp_path / "out.ptb").read_text() == "(UNPARSED (X a) (X b) (X c))\n(S (X a) (X b))\n"
     assert [error.partition("; ")[0] for error in errors] == [f"{tmp_path}/in.txt:1: 3 words"]
 
 
 def test_running_text_is_cut_as_treebanks_do_and_foreign_blanks_are_no_sentences(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("Dogs don't bark.\n\u00a0\n\u2028\u3000\nA cat.\n")
-    progress = annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", settings(tokenise=True))
+    progress = annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", FAKE, settings(tokenise=True))
     assert words_of(tmp_path / "out.ptb") == [("Dogs", "do", "n't", "bark", "."), ("A", "cat", ".")]
     assert progress.num_errors == 0
 
@@ -294,7 +301,7 @@ def test_a_block_is_kept_as_soon_as_it_is_parsed(text: Path, tmp_path: Path, mon
 
     parse_block = annotation.parse_block
     monkeypatch.setattr(annotation, "parse_block", parse_and_tell)
-    annotate(str(text), tmp_path / "out.ptb", settings(), on_progress=lambda progress: calls.append("kept"))
+    annotate(str(text), tmp_path / "out.ptb", FAKE, settings(), on_progress=lambda progress: calls.append("kept"))
     assert calls == ["parsed", "kept"] * 4
 
 
@@ -303,7 +310,7 @@ def test_gzip_input_that_is_cut_off_is_an_error_and_goes_on_once_repaired(text: 
     packed = tmp_path / "in.txt.gz"
     packed.write_bytes(whole[: len(whole) * 3 // 4])
     with pytest.raises(InputError, match="gzip data is truncated"):
-        annotate(str(packed), tmp_path / "out.ptb", settings(on_error="skip"))
+        annotate(str(packed), tmp_path / "out.ptb", FAKE, settings(on_error="skip"))
     packed.write_bytes(whole)
-    annotate(str(packed), tmp_path / "out.ptb", settings(on_error="skip"))
+    annotate(str(packed), tmp_path / "out.ptb", FAKE, settings(on_error="skip"))
     assert len(words_of(tmp_path / "out.ptb")) == NUM_LINES

@@ -13,7 +13,8 @@ from tests.systems import small_setup
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference import annotation
-from treelm.inference.annotation import AnnotationSettings, Progress, annotate, table_of
+from treelm.inference.annotation import Progress, annotate, table_of
+from treelm.inference.settings import AnnotationSettings
 from treelm.inference.tree_parsers import ParserSettings
 from treelm.models.chart.network import ChartParser
 from treelm.models.persistence.storage import load_model, save_model
@@ -41,8 +42,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ChartParser, "preferred_batch_size", 10)
 
 
-def settings(run: Path, **changes: object) -> AnnotationSettings:
-    return AnnotationSettings(parser=ParserSettings(name=str(run)), **changes)  # type: ignore[arg-type]
+def parser(run: Path) -> ParserSettings:
+    return ParserSettings(name=str(run))
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -54,7 +55,7 @@ def test_every_sentence_has_its_tree_its_tags_and_a_row(run: Path, text: Path, t
     text = text.rename(tmp_path / "o\td.txt")  # a tab in its name stays in one cell
     out = tmp_path / "out.ptb"
     seen: list[Progress] = []
-    progress = annotate(str(text), out, settings(run), on_progress=seen.append)
+    progress = annotate(str(text), out, parser(run), AnnotationSettings(), on_progress=seen.append)
     assert [one.num_read for one in seen] == [10, 20, 25]
     sentences = [line.split() for line in text.read_text().splitlines()]
     model = load_model(run)
@@ -70,7 +71,7 @@ def test_every_sentence_has_its_tree_its_tags_and_a_row(run: Path, text: Path, t
         assert float(row["confidence"]) == pytest.approx(one.confidence.mean, abs=2e-4)
         assert float(row["expected_f1"]) == pytest.approx(one.confidence.expected_f1, abs=2e-4)
         assert row["kept"] == "1"
-    about = annotation.describe(settings(run), progress, source="in.txt", version="0")["confidence"]
+    about = annotation.describe("in.txt", parser(run), AnnotationSettings(), progress)["confidence"]
     mean = sum(float(row["confidence"]) for row in rows) / NUM_LINES
     assert about["mean"] == pytest.approx(mean, abs=2e-4)
     assert about["num_left_out"] == 0
@@ -78,11 +79,11 @@ def test_every_sentence_has_its_tree_its_tags_and_a_row(run: Path, text: Path, t
 
 
 def test_what_it_is_not_sure_of_is_left_out(run: Path, text: Path, tmp_path: Path) -> None:
-    annotate(str(text), tmp_path / "all.ptb", settings(run))
+    annotate(str(text), tmp_path / "all.ptb", parser(run), AnnotationSettings())
     all_rows = rows_of(table_of(tmp_path / "all.ptb"))
     least = sorted(float(row["confidence"]) for row in all_rows)[NUM_LINES // 2] - 1e-4
-    kept = settings(run, min_confidence=least)
-    progress = annotate(str(text), tmp_path / "out.ptb", kept)
+    kept = AnnotationSettings(min_confidence=least)
+    progress = annotate(str(text), tmp_path / "out.ptb", parser(run), kept)
     lines = (tmp_path / "all.ptb").read_text().splitlines()
     sure = [float(row["confidence"]) >= least for row in all_rows]
     assert 0 < sum(sure) < NUM_LINES
@@ -92,7 +93,7 @@ def test_what_it_is_not_sure_of_is_left_out(run: Path, text: Path, tmp_path: Pat
     assert [row["kept"] == "1" for row in rows_of(table_of(tmp_path / "out.ptb"))] == sure
     assert (progress.num_sentences, progress.num_unsure) == (sum(sure), NUM_LINES - sum(sure))
     assert progress.num_words == sum(len(one.words) for one in read_sentences(tmp_path / "out.ptb"))
-    about = annotation.describe(kept, progress, source="in.txt", version="0")
+    about = annotation.describe("in.txt", parser(run), kept, progress)
     assert about["min_confidence"] == least
     assert about["confidence"]["num_left_out"] == NUM_LINES - sum(sure)
     assert about["confidence"]["mean"] > least
@@ -101,7 +102,7 @@ def test_what_it_is_not_sure_of_is_left_out(run: Path, text: Path, tmp_path: Pat
 def test_a_parser_that_is_sure_of_nothing_says_so(run: Path, text: Path, tmp_path: Path) -> None:
     for _ in range(2):  # the second goes on from the first
         with pytest.raises(InputError, match=r"in\.txt: the parser is sure of none of its 25 sentences.*; lower"):
-            annotate(str(text), tmp_path / "out.ptb", settings(run, min_confidence=1))
+            annotate(str(text), tmp_path / "out.ptb", parser(run), AnnotationSettings(min_confidence=1))
     assert len(rows_of(tmp_path / "out.ptb.annotating" / "table")) == NUM_LINES
     assert not (tmp_path / "out.ptb").exists()
 
@@ -110,13 +111,15 @@ def test_a_parser_that_is_sure_of_nothing_says_so(run: Path, text: Path, tmp_pat
 def test_nothing_but_unsure_and_bad_sentences_can_be_described(
     run: Path, text: Path, tmp_path: Path, on_error: str
 ) -> None:
-    asked = settings(run, min_confidence=1, max_words=3, on_error=on_error)
-    progress = annotate(str(text), tmp_path / "out.ptb.gz", asked)
-    about = annotation.describe(asked, progress, source="in.txt", version="0")
+    asked = AnnotationSettings(min_confidence=1, max_words=3, on_error=on_error)
+    progress = annotate(str(text), tmp_path / "out.ptb.gz", parser(run), asked)
+    about = annotation.describe("in.txt", parser(run), asked, progress)
     assert about["confidence"] == {"num_left_out": progress.num_unsure}
     trees = gzip.decompress((tmp_path / "out.ptb.gz").read_bytes()).decode().splitlines()
     assert len(trees) == (0 if on_error == "skip" else progress.num_errors)
-    progress = annotate(str(text), tmp_path / "out.ptb", settings(run, max_words=3, on_error=on_error))
+    progress = annotate(
+        str(text), tmp_path / "out.ptb", parser(run), AnnotationSettings(max_words=3, on_error=on_error)
+    )
     assert progress.num_errors
     assert progress.num_words == sum(len(one.words) for one in read_sentences(tmp_path / "out.ptb"))
 
@@ -126,19 +129,19 @@ class Crash(Exception):
 
 
 def test_the_table_survives_a_crash_and_other_processes(run: Path, text: Path, tmp_path: Path) -> None:
-    annotate(str(text), tmp_path / "whole.ptb", settings(run))
+    annotate(str(text), tmp_path / "whole.ptb", parser(run), AnnotationSettings())
 
     def crash(progress: Progress) -> None:
         raise Crash
 
     out = tmp_path / "out.ptb"
     with pytest.raises(Crash):
-        annotate(str(text), out, settings(run), on_progress=crash)
+        annotate(str(text), out, parser(run), AnnotationSettings(), on_progress=crash)
     with (tmp_path / "out.ptb.annotating" / "table").open("a") as stream:
         stream.write("torn")
     with pytest.raises(InputError, match=r"begun with min_confidence = None, now it is 0\.5"):
-        annotate(str(text), out, settings(run, min_confidence=0.5))
-    annotate(str(text), out, settings(run))
+        annotate(str(text), out, parser(run), AnnotationSettings(min_confidence=0.5))
+    annotate(str(text), out, parser(run), AnnotationSettings())
     for name in ("", ".tsv"):
         assert (tmp_path / f"out.ptb{name}").read_bytes() == (tmp_path / f"whole.ptb{name}").read_bytes()
     assert not (tmp_path / "out.ptb.annotating").exists()
@@ -158,20 +161,20 @@ def test_killed_between_trees_and_table_it_finishes(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", crash)
         with pytest.raises(Crash):
-            annotate(str(text), out, settings(run))
+            annotate(str(text), out, parser(run), AnnotationSettings())
     assert out.exists()
     assert not table_of(out).exists()
-    annotate(str(text), out, settings(run))
+    annotate(str(text), out, parser(run), AnnotationSettings())
     assert len(rows_of(table_of(out))) == NUM_LINES
     assert not (tmp_path / "out.ptb.annotating").exists()
 
 
 def test_a_parser_that_does_not_say_is_refused_before_any_work(text: Path, tmp_path: Path) -> None:
-    asked = AnnotationSettings(parser=ParserSettings(name="ngram-gum-open"), min_confidence=0.5)
+    ngram = ParserSettings(name="ngram-gum-open")
     with pytest.raises(InputError, match="ngram-gum-open does not say how sure it is"):
-        annotate(str(text), tmp_path / "out.ptb", asked)
+        annotate(str(text), tmp_path / "out.ptb", ngram, AnnotationSettings(min_confidence=0.5))
     with pytest.raises(InputError, match=r"min_confidence = 1\.5; give a number from 0 to 1"):
-        AnnotationSettings(parser=ParserSettings(name="x"), min_confidence=1.5)
+        AnnotationSettings(min_confidence=1.5)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 

@@ -27,9 +27,9 @@ from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.inference.adapters.lm_eval import Answers
 from treelm.inference.adapters.minicons import Scorer
-from treelm.inference.annotation import AnnotationSettings, Progress, read_blocks
+from treelm.inference.annotation import Progress, read_blocks
+from treelm.inference.settings import AnnotationSettings
 from treelm.inference.stimuli import Columns, Stimulus, from_sentences, read_table, read_words
-from treelm.inference.tree_parsers import ParserSettings
 from treelm.models.scores import SentenceScore
 from treelm.trees.tree import Tree
 
@@ -79,7 +79,7 @@ def suite_file(text: str, folder: Path) -> Path:
 
 
 def annotated(text: str, *, tokenise: bool) -> Words:
-    how = AnnotationSettings(parser=ParserSettings(name="none"), tokenise=tokenise)
+    how = AnnotationSettings(format="text", tokenise=tokenise)
     (block,) = read_blocks(io.BytesIO(f"{text}\n".encode()), "in.txt", how, Progress())
     (item,) = block.items
     if item.error:

@@ -12,9 +12,9 @@ import pytest
 from tests.models.test_bits import build
 from tests.systems import SMALL
 from treelm.corpora.sentence import Sentence
+from treelm.inference.settings import Context
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.surprisal import score_stimuli, word_frame, word_offsets
-from treelm.inference.table_settings import Context
 from treelm.models import SYSTEMS, system_class
 from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore, SubwordAggregation, sentence_surprisal

@@ -18,9 +18,9 @@ from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams
 from treelm.inference.processes import in_process
+from treelm.inference.settings import TableSettings
 from treelm.inference.stimuli import Columns, Stimulus, check_documents, read_table, stimulus
 from treelm.inference.surprisal_table import NamedModel, SurprisalTable
-from treelm.inference.table_settings import TableSettings
 from treelm.models.measures import ENTROPY, value_at_start
 
 TABLE = "story,item,rt,form\na,1,300,I\na,1,310,think\na,2,200,The\na,2,220,city\na,2,240,was\nb,1,99,Old\n"

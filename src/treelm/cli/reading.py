@@ -11,7 +11,7 @@ from treelm.cli.files import check_items, print_json, write_table
 from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError, nearest
 from treelm.evaluation.human.columns import TableColumns
-from treelm.inference.table_settings import Context
+from treelm.inference.settings import Context
 from treelm.io.terminal import log
 
 if TYPE_CHECKING:

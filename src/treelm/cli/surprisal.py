@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from treelm.cli.files import check_not_input, open_table, progress_bar, report_skipped, write_metadata
 from treelm.cli.options import InputOptions, ModelNames, Output, RunsAndFile, WorkerOptions, impossible, runs_and_file
 from treelm.errors import InputError
-from treelm.inference.table_settings import TableSettings
+from treelm.inference.settings import TableSettings
 from treelm.io.tables import TABLES, check_table_name
 from treelm.io.terminal import log
 from treelm.models.capabilities import DocumentContext, Searching, has, why_not

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from treelm.cli.files import progress_bar
 from treelm.cli.options import Runs, TableOptions, WorkerOptions, described, reference_names
 from treelm.errors import InputError
-from treelm.inference.table_settings import Context
+from treelm.inference.settings import Context
 from treelm.io.tables import TABLES
 from treelm.io.terminal import log
 from treelm.models.capabilities import DocumentContext, Searching, has, require, why_not

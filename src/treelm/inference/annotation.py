@@ -18,14 +18,16 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-from treelm.corpora.lines import Format, stretches
+import treelm
+from treelm.corpora.lines import Format, format_of, stretches
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError, check_choice, check_positive
+from treelm.errors import InputError
 from treelm.inference.batching import batched
 from treelm.inference.processes import compute_each, path_everywhere
+from treelm.inference.settings import AnnotationSettings
 from treelm.inference.tree_parsers import (
     ParsedLine,
     ParserSettings,
@@ -44,7 +46,6 @@ from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
-OnUnparsed = Literal["raise", "skip", "blank", "flat"]
 BLOCK = 64
 """Sentences that are parsed by one process in one go, and written together."""
 _WORKER = {
@@ -56,47 +57,7 @@ TABLE_COLUMNS = ("place", "num_words", "confidence", "expected_f1", "kept")
 """Columns of the table of confidences, which has a row for each sentence that was parsed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnnotationSettings:
-    """Settings that the trees depend on: work that was begun with others is not continued."""
-
-    parser: ParserSettings
-    format: Format = "text"
-    """Format of the input; of trees, only the words are read."""
-    is_guess: bool = False
-    """True if nobody has said that it is text: then one that begins like trees is refused."""
-    tokenise: bool = False
-    """Split text into words as treebanks do; else on whitespace."""
-    max_words: int | None = None
-    """A longer sentence counts as one that cannot be parsed."""
-    min_confidence: float | None = None
-    """Leave out sentences of whose trees the parser is less sure than this (``Confidence.mean``)."""
-    documents: bool = False
-    """Keep documents apart: an empty line between their trees."""
-    on_error: OnUnparsed = "raise"
-    """Treatment of a sentence that cannot be read or parsed: stop; leave it out; or put an empty line or a flat tree in
-    its place (``UNPARSED``; an empty line if even its words cannot be read)."""
-
-    def __post_init__(self) -> None:
-        """Raise ``InputError`` for values that cannot be."""
-        check_choice("on_error", self.on_error, get_args(OnUnparsed))
-        check_positive(max_words=self.max_words)
-        if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
-            raise InputError(f"min_confidence = {self.min_confidence}", remedy="give a number from 0 to 1")
-        if self.tokenise and self.format != "text":
-            raise InputError(f"tokenise with {self.format}", remedy="remove this option: these sentences have words")
-
-    def to_json(self) -> dict[str, Any]:
-        """Settings in the form that the folder of work in progress keeps."""
-        own = {name: getattr(self, name) for name in ("format", "tokenise", "max_words", "on_error")}
-        optional = {name: getattr(self, name) for name in ("min_confidence", "documents")}
-        return {
-            "parser": self.parser.name,
-            "parser_version": parser_version(self.parser.name),
-            "beam": self.parser.search.to_json() if self.parser.search else {},
-            **own,
-            **{name: value for name, value in optional.items() if value not in (None, False)},
-        }
+_DEFAULT = AnnotationSettings()
 
 
 @dataclass(kw_only=True)
@@ -217,7 +178,8 @@ def _appended(path: Path, lines: Iterable[str], *, packed: bool = False) -> int:
 def annotate(
     source: str,
     target: Path,
-    settings: AnnotationSettings,
+    parser: ParserSettings,
+    settings: AnnotationSettings = _DEFAULT,
     *,
     processes: int = 1,
     cluster: str = "",
@@ -239,12 +201,11 @@ def annotate(
         remedy = "give the name of a file: work in progress stands beside it"
         raise InputError("trees cannot go to standard output", remedy=remedy)
     check_output_path(target)
-    asked, name = settings.to_json(), settings.parser.name
-    system = parser_class(name)
+    asked, system = begun_with(source, parser, settings), parser_class(parser.name)
     has_confidence = system is not None and issubclass(system, ConfidentParser)
     if settings.min_confidence is not None and not has_confidence:
         remedy = "remove min_confidence, or take a run of chart"
-        raise InputError(f"{name} does not say how sure it is of its trees", remedy=remedy)
+        raise InputError(f"{parser.name} does not say how sure it is of its trees", remedy=remedy)
     open_parser.cache_clear()  # a run may have been trained on since the last call
     remedy = "wait for it or end it, or give another name for the output"
     with hold_folder(folder, found="another process is annotating here", remedy=remedy):
@@ -257,7 +218,7 @@ def annotate(
             at_once = system.preferred_batch_size if system and issubclass(system, Parser) else 0  # 0: no preference
             try:
                 journal.resume()
-                _work(source, journal, settings, processes, cluster, batch_size, at_once, on_progress)
+                _work(source, journal, parser, settings, processes, cluster, batch_size, at_once, on_progress)
             except BaseException:
                 if not journal.progress.num_read:
                     shutil.rmtree(folder)
@@ -267,6 +228,31 @@ def annotate(
         on_done(journal.progress)
         journal.finish(target, table)
     return journal.progress
+
+
+def begun_with(source: str, parser: ParserSettings, settings: AnnotationSettings) -> dict[str, Any]:
+    """What trees are made with, as the folder of work in progress keeps it.
+
+    Raises ``InputError`` for a format that cannot be known or split, and a parser that is not there.
+    """
+    format = _format(source, settings)
+    if settings.tokenise and format != "text":
+        raise InputError(f"tokenise with {format}", remedy="remove this option: these sentences have words")
+    optional = {name: getattr(settings, name) for name in ("min_confidence", "documents")}
+    return {
+        "parser": parser.name,
+        "parser_version": parser_version(parser.name),
+        "beam": parser.search.to_json() if parser.search else {},
+        "format": format,
+        **{name: getattr(settings, name) for name in ("tokenise", "max_words", "on_error")},
+        **{name: value for name, value in optional.items() if value not in (None, False)},
+    }
+
+
+def _format(source: str, settings: AnnotationSettings) -> Format:
+    if settings.format != "auto":
+        return settings.format
+    return "text" if source == STDIN else format_of(source)
 
 
 def table_of(target: Path) -> Path:
@@ -292,6 +278,7 @@ def parser_of(trees: Path) -> str | None:
 def _work(
     source: str,
     journal: Journal,
+    parser: ParserSettings,
     settings: AnnotationSettings,
     processes: int,
     cluster: str,
@@ -300,7 +287,6 @@ def _work(
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Annotate from where the journal is to the end of the input."""
-    parser = settings.parser
     if cluster:
         parser = replace(parser, name=path_everywhere(parser.name), version=parser_version(parser.name))
     waiting: deque[SentenceBlock] = deque()
@@ -311,7 +297,7 @@ def _work(
             yield [item.words for item in block.items if item.error is None]
 
     with worker_pool(processes, cluster, **_WORKER) as computed, open_bytes(source) as stream:
-        blocks = read_blocks(stream, name_of(source), settings, journal.progress, at_once or BLOCK)
+        blocks = read_blocks(stream, source, settings, journal.progress, at_once or BLOCK)
         for answers in computed(partial(parse_block, parser, at_once or batch_size), sentences(blocks)):
             _write(waiting.popleft(), answers, settings, journal)
             on_progress(journal.progress)
@@ -342,15 +328,16 @@ class SentenceBlock(NamedTuple):
 
 
 def read_blocks(
-    stream: Any, name: str, settings: AnnotationSettings, progress: Progress, size: int = BLOCK
+    stream: Any, source: str, settings: AnnotationSettings, progress: Progress, size: int = BLOCK
 ) -> Iterator[SentenceBlock]:
     """The rest of the input in blocks of ``size`` sentences.
 
     Raises ``InputError`` if what comes before is not what it was.
     """
-    parser = StretchParser(name, settings.format, ReadOptions(format=settings.format))
+    name, format = name_of(source), _format(source, settings)
+    parser = StretchParser(name, format, ReadOptions(format=format))
     digest, document, items = hashlib.sha256(), 0, list[InputSentence]()
-    pieces = enumerate(stretches(stream, name=name, format=settings.format, is_guess=settings.is_guess), 1)
+    pieces = enumerate(stretches(stream, name=name, format=format, is_guess=settings.format == "auto"), 1)
     for _, stretch in islice(pieces, progress.num_read):
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
         document = stretch.document
@@ -432,11 +419,16 @@ def _write(
     journal.append(done, lines, errors, rows)
 
 
-def describe(settings: AnnotationSettings, progress: Progress, *, source: str, version: str) -> dict[str, Any]:
+def describe(source: str, parser: ParserSettings, settings: AnnotationSettings, progress: Progress) -> dict[str, Any]:
     """The provenance of the trees for those who read them, as JSON values."""
     counts = {name: getattr(progress, name) for name in ("num_sentences", "num_words", "num_errors")}
-    described = {"treelm_version": version, "input": source, **settings.to_json(), **counts}
-    system = parser_class(settings.parser.name)
+    described = {
+        "treelm_version": treelm.__version__,
+        "input": source,
+        **begun_with(source, parser, settings),
+        **counts,
+    }
+    system = parser_class(parser.name)
     if system is None or not issubclass(system, Searching):
         del described["beam"]
     if not progress.num_table_bytes:

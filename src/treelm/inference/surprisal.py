@@ -16,8 +16,8 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, in_process
+from treelm.inference.settings import Context
 from treelm.inference.stimuli import Stimulus
-from treelm.inference.table_settings import Context
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import DocumentContext, has
 from treelm.models.measures import MEASURES, Measure, score_with_measures

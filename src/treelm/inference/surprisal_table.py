@@ -31,6 +31,7 @@ from treelm.inference.predictors import (
     word_length,
 )
 from treelm.inference.processes import Compute
+from treelm.inference.settings import TableSettings
 from treelm.inference.stimuli import Columns, Punctuation, Stimulus, check_documents, table_stimuli
 from treelm.inference.stimulus_advice import ReadWords, advice
 from treelm.inference.surprisal import (
@@ -42,7 +43,6 @@ from treelm.inference.surprisal import (
     word_frame,
     word_offsets,
 )
-from treelm.inference.table_settings import TableSettings
 from treelm.io.json import finite
 from treelm.io.tables import deduplicate_names
 from treelm.models.base import LanguageModel

@@ -32,9 +32,9 @@ from treelm.evaluation.syntaxgym.scoring import (
 )
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suites
 from treelm.figures.tables import circuit_table
+from treelm.inference.settings import TableSettings
 from treelm.inference.stimuli import stimulus
 from treelm.inference.surprisal_table import NamedModel, SurprisalTable
-from treelm.inference.table_settings import TableSettings
 
 
 def suite_values(**changes: Any) -> dict[str, Any]:

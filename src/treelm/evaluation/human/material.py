@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.processes import Compute
+from treelm.inference.settings import Context
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.surprisal import BITS, score_stimuli, word_frame
-from treelm.inference.table_settings import Context
 from treelm.io.tables import DECIMAL_COMMA, read_table, with_point
 from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore

@@ -1,15 +1,14 @@
-"""Settings of surprisal tables, the same for ``treelm surprisal`` and ``treelm.surprisal_table``; costs no import."""
+"""Settings of surprisal tables and of silver trees, the same for subcommands and in Python; costs no import."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice, check_positive
 
 Context = Literal["sentence", "document"]
 """Context that a model has before a sentence: nothing, or the sentences of the document before it."""
-_CONTEXTS = get_args(Context)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +44,47 @@ class TableSettings:
 
     def __post_init__(self) -> None:
         """Raise ``InputError`` for values that cannot be."""
-        for name, choices in (("shape", ("auto", "wide", "long")), ("context", _CONTEXTS), ("lag_within", _CONTEXTS)):
-            if getattr(self, name) not in choices:
-                raise InputError(f"{name} = {getattr(self, name)!r}", remedy=f"choose one of {', '.join(choices)}")
+        check_choice("shape", self.shape, ("auto", "wide", "long"))
+        check_choice("context", self.context, get_args(Context))
+        check_choice("lag_within", self.lag_within, get_args(Context))
         if self.lag < 0:
-            raise InputError(f"lag = {self.lag}", remedy="give 1 or more words, or leave it out")
+            raise InputError(f"lag = {self.lag}", remedy="give 1 or more words, or remove this option")
 
     @property
     def follows_documents(self) -> bool:
         """Tell whether something of a word depends on the words of its document before its sentence."""
         lags = self.lag and self.lag_within == "document"
         return bool(self.context == "document" or lags or "document_position" in self.columns)
+
+
+OnUnparsed = Literal["raise", "skip", "blank", "flat"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnotationSettings:
+    """Settings that silver trees depend on: work that was begun with others is not continued."""
+
+    format: Literal["auto", "brackets", "conllu", "text"] = "auto"
+    """Format of the file; of trees, only the words are read. auto: by its name; standard input is text. Text that
+    begins like trees is refused."""
+    tokenise: bool = False
+    """Split text into words as treebanks do; else on whitespace."""
+    documents: bool = False
+    """Keep documents apart, which empty lines divide in text: an empty line between their trees too."""
+    on_error: OnUnparsed = "raise"
+    """Treatment of a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty
+    line in its place. flat: a tree (UNPARSED (X word) ...) in its place, or an empty line if even its words cannot be
+    read. All but raise report every one at the end, and exit with code 3."""
+    min_confidence: float | None = None
+    """Leave out sentences of whose trees the parser is less sure: the mean probability, from 0 to 1, that a
+    constituent is right. For parsers that say so (chart); OUTPUT.tsv then has a row for each sentence, with or
+    without."""
+    max_words: int | None = None
+    """Longer sentences count as ones that cannot be parsed."""
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for values that cannot be."""
+        check_choice("on_error", self.on_error, get_args(OnUnparsed))
+        check_positive(max_words=self.max_words)
+        if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
+            raise InputError(f"min_confidence = {self.min_confidence}", remedy="give a number from 0 to 1")
