@@ -225,7 +225,7 @@ reading run ./run {times}                                    | two models named 
 reading rts {times} --surprisal-columns rt                   | rts: no such run folder; did you mean rt? give
 reading ngram-gum-open {times} --response rt2                | no response 'rt2'
 reading ngram-gum-open {times} --baseline no                 | no predictor 'no'
-reading ngram-gum-open {times} --export dir                  | words.csv is there already
+reading ngram-gum-open {times} --export dir                  | dir: a folder; give the name of a file
 
 models nothing                                               | no model 'nothing' in the package; it has
 completion tcsh                                              | argument SHELL: invalid choice: 'tcsh'

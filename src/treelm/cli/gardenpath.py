@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from treelm.cli.files import check_items, print_json, write_items
+from treelm.cli.files import check_items, write_items
 from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError
 from treelm.models.search.config import SearchConfig
@@ -52,7 +52,6 @@ def main(options: Arguments) -> int:
     from treelm.evaluation.human.garden_paths import LOST, measure_effects
     from treelm.evaluation.human.reading import check_names
     from treelm.figures.human_tables import effect_tables, sweep_tables
-    from treelm.figures.tables import print_table
 
     material = sap.material(options.subsets)
     if options.stimuli:
@@ -87,10 +86,7 @@ def main(options: Arguments) -> int:
         results = [measure_effects(load(), options.subsets) for _, load in sources]
         write_items(options.items, {result.name: result.to_frame() for result in results})
         models, tables = [to_plain(result) for result in results], effect_tables(results)
-    if options.json:
-        print_json({"models": models})
-    else:
-        print_table(*tables, wide=options.wide)
+    options.show({"models": models}, *tables)
     return 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from treelm.cli.arguments import Positional
+from treelm.cli.files import print_json
 from treelm.errors import InputError, choose_from
 from treelm.io.files import STDIN
 from treelm.io.terminal import log
@@ -149,6 +150,15 @@ class TableOptions:
     """Write the figures as JSON, unrounded."""
     wide: bool = False
     """One table with all columns, however wide, instead of parts that fit the terminal."""
+
+    def show(self, values: object, *tables: Any) -> None:
+        """Print figures, as JSON or as tables."""
+        from treelm.figures.tables import print_table
+
+        if self.json:
+            print_json(values)
+        else:
+            print_table(*tables, wide=self.wide)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treelm.cli.files import check_items, print_json, progress_bar, write_items
+from treelm.cli.files import check_items, progress_bar, write_items
 from treelm.cli.options import RunsAndFile, ScoringOptions, described, impossible, runs_and_file
 from treelm.io.terminal import log
 
@@ -40,7 +40,7 @@ class Arguments(ScoringOptions):
 def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
-    from treelm.figures.tables import pair_table, print_table
+    from treelm.figures.tables import pair_table
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=False)
     check_items(options.items, [file])
@@ -64,10 +64,7 @@ def main(options: Arguments) -> int:
             number = f"{found} of {results[name].overall.total} pairs"
             log(f"{run}: {impossible(lm, f'{number} have sentences of inf bits')}")
     write_items(options.items, {name: result.to_frame() for name, result in results.items()})
-    if options.json:
-        as_json = {name: result.to_json() for name, result in results.items()}
-        print_json({"models": as_json} if len(runs) > 1 else as_json.popitem()[1])
-    else:
-        title = f"{runs[0]}: {file}" if len(runs) == 1 else file
-        print_table(pair_table(results, title=title), wide=options.wide)
+    values = {name: result.to_json() for name, result in results.items()}
+    title = f"{runs[0]}: {file}" if len(runs) == 1 else file
+    options.show({"models": values} if len(runs) > 1 else values.popitem()[1], pair_table(results, title=title))
     return 0

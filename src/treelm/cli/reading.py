@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import refuse
-from treelm.cli.files import check_items, print_json, write_table
+from treelm.cli.files import check_items, write_table
 from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError, nearest
 from treelm.evaluation.human.columns import TableColumns
@@ -65,7 +65,6 @@ def main(options: Arguments) -> int:
     from treelm.evaluation.human.reading import Design, Regression, check_names, measure_reading
     from treelm.evaluation.human.regression import require_library
     from treelm.figures.human_tables import reading_tables
-    from treelm.figures.tables import print_table
 
     require_library()
     check_items(options.export, [options.corpus, *options.table_files()])
@@ -98,10 +97,8 @@ def main(options: Arguments) -> int:
     if options.export:
         write_table(options.export, Regression(corpus, design, models).to_frame())
         log(f"wrote {options.export}")
-    if options.json:
-        print_json({**to_plain(result), "babylm": [to_plain(score) for score in scores]})
-    else:
-        print_table(*reading_tables(result, scores), wide=options.wide)
+    values = {**to_plain(result), "babylm": [to_plain(score) for score in scores]}
+    options.show(values, *reading_tables(result, scores))
     return 0
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from treelm.cli.files import print_json, progress_bar, report_skipped
+from treelm.cli.files import progress_bar, report_skipped
 from treelm.cli.options import FileFormat, ModelOptions, Runs, SpanProtocol, TableOptions
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError, check_positive
@@ -62,7 +62,7 @@ def main(options: Arguments) -> int:
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.structure import analyse_structure
     from treelm.evaluation.trivial_baselines import NUM_TRIVIAL
-    from treelm.figures.tables import print_table, rules_table, structure_tables
+    from treelm.figures.tables import rules_table, structure_tables
     from treelm.models.persistence.shipped import find_run
     from treelm.models.persistence.storage import read_system
 
@@ -81,14 +81,11 @@ def main(options: Arguments) -> int:
             analyse_structure(sentences, systems, find_protocol(name), num_draws=options.draws, on_row=advance)
             for name in options.protocol
         ]
-    if options.json:
-        print_json([result.to_json() for result in results])
-        return report_skipped(skipped)
-    for result in results:
-        print_table(*structure_tables(result), wide=options.wide)
+    tables = [table for result in results for table in structure_tables(result)]
     for run in options.runs if options.rules else ():
         rules = require(options.load(run), Grammar).used_rules([sentence.words for sentence in sentences])
-        print_table(rules_table(run, rules[: options.rules]), wide=options.wide)
+        tables.append(rules_table(run, rules[: options.rules]))
+    options.show([result.to_json() for result in results], *tables)
     return report_skipped(skipped)
 
 

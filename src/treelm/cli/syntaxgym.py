@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from treelm.cli.files import check_items, print_json, progress_bar, write_items
+from treelm.cli.files import check_items, progress_bar, write_items
 from treelm.cli.options import Runs, ScoringOptions, described, impossible, reference_names
 from treelm.errors import InputError
 from treelm.io.terminal import log
@@ -63,7 +63,7 @@ def main(options: Arguments) -> int:
     from treelm.evaluation.syntaxgym.results import USUAL_REFERENCES, as_json, circuits, references
     from treelm.evaluation.syntaxgym.scoring import write_sentences
     from treelm.evaluation.syntaxgym.suites import load_suites
-    from treelm.figures.tables import circuit_table, print_table, suite_table
+    from treelm.figures.tables import circuit_table, suite_table
 
     suites = load_suites(options.suites, compatibility="released" if options.compatibility == "released" else None)
     if options.sentences:
@@ -76,18 +76,16 @@ def main(options: Arguments) -> int:
     beside = [published[name] for name in reference_names(options.references, published, USUAL_REFERENCES)]
     results, titles = _of_table(options, suites) if options.surprisals else _of_runs(options, suites)
     write_items(options.items, {name: pd.concat(one.to_frame() for one in own) for name, own in results.items()})
-    if options.json:
-        found = {name: {"title": titles[name], **as_json(own, beside)} for name, own in results.items()}
-        print_json(next(iter(found.values())) if len(found) == 1 else {"models": found})
-        return 0
+    values = {name: {"title": titles[name], **as_json(own, beside)} for name, own in results.items()}
     title = next(iter(titles.values())) if len(titles) == 1 else "accuracy in percent"
     names = {suite.name for suite in suites}
     beside = [one for one in beside if not names.isdisjoint(one.accuracies)]  # none has those of users
-    print_table(suite_table(results, beside, title=title, details=options.wide), wide=options.wide)
+    tables: list[Any] = [suite_table(results, beside, title=title, details=options.wide)]
     if not names.isdisjoint(chain(*circuits().values())):
-        print_table(circuit_table(results, beside), wide=options.wide)
+        tables.append(circuit_table(results, beside))
     if len(titles) > 1:
-        print_table("; ".join(titles.values()))
+        tables.append("; ".join(titles.values()))
+    options.show({"models": values} if len(values) > 1 else next(iter(values.values())), *tables)
     return 0
 
 
