@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -16,18 +14,20 @@ from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.pushdown.plain import PlainPushdown
 from tests.models.pushdown.worlds import binary, build_pushdown, derivation
 from tests.models.rnng.worlds import Node, Tokens, as_batch, random_tree, tokens_of
-from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plain_beam
+from tests.models.search.exhaustive import (
+    EXHAUSTIVE,
+    assert_all_derivations_are_found,
+    assert_narrow_beam_is_that_of_the_definition,
+    read_aloud,
+    run,
+)
 from tests.models.transformer_grammar.worlds import build_grammar, trees_of
 from treelm.errors import InputError
-from treelm.models.base import Loss
 from treelm.models.pushdown.config import PushdownConfig, most_on_stack
 from treelm.models.pushdown.network import Pushdown
-from treelm.models.pushdown.plan import Attachments, attachments_of
+from treelm.models.pushdown.plan import attachments_of
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.sentences import SentenceResult, search_all
 from treelm.models.transformer_grammar.network import TransformerGrammar
-
-EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 
 
 def actions_of(model: Pushdown, tree: Node) -> list[int]:
@@ -40,15 +40,13 @@ def plain_log_probs(model: Pushdown, tree: Node) -> tuple[torch.Tensor, torch.Te
     return PlainPushdown(model).log_probs(actions_of(model, tree), tokens_of(tree))
 
 
-def num_different(num_trees: int, change: Callable[[Attachments], None] = lambda found: None) -> int:
-    """Tokens whose attachment or tape is not that of a walk, after a change of what was found; words in pieces and
-    unary chains are among the trees."""
+def test_tape_and_stack_are_those_of_a_walk() -> None:
+    """Words in pieces and unary chains are among the trees."""
     vocabulary, rng = Tokens(9, 3), random.Random(3)
     model = build_pushdown(vocabulary, size=2, num_layers=1)
-    trees = [random_tree(rng, vocabulary, 3, rng.choice([1, 3, 8, 20])) for _ in range(num_trees)]
+    trees = [random_tree(rng, vocabulary, 3, rng.choice([1, 3, 8, 20])) for _ in range(500)]
     found = attachments_of(as_batch(trees, vocabulary), vocabulary.ends_word, 100)
-    change(found)
-    last, different = found.valid.shape[2] - 1, 0
+    last = found.valid.shape[2] - 1
     for row, tree in enumerate(trees):
         stack, tape = list[tuple[int, int]](), [0]
         steps = zip(actions_of(model, tree)[1:-1:2], tokens_of(tree), strict=True)
@@ -61,65 +59,10 @@ def num_different(num_trees: int, change: Callable[[Attachments], None] = lambda
                 for position in range(new[0], place + 1):
                     tape[position] += 1
             stack.append(new)
-            same = (
-                found.target[row, place - 1] == (last if action == 1 else targets[-1]),
-                found.tape[row, place].tolist() == tape + [0] * (last - len(tape)),
-                found.closed[row, place] == action - 1,
-                found.may_end[row, place] == (len(stack) == 1 and token >= vocabulary.num_unfinished),
-            )
-            different += not all(same)
-    return different
-
-
-def test_tape_and_stack_are_those_of_a_walk() -> None:
-    assert num_different(500) == 0
-
-
-def _tape_one_token_late(found: Attachments) -> None:
-    found.tape[:, 1:] = found.tape[:, :-1].copy()
-
-
-def _tape_without_the_closing_token(found: Attachments) -> None:
-    places = np.arange(found.tape.shape[1])
-    found.tape[:, places, places] = 0
-
-
-def _tape_of_one_constituent_at_most(found: Attachments) -> None:
-    found.tape.clip(0, 1, out=found.tape)
-
-
-def _tape_of_what_is_built_now(found: Attachments) -> None:
-    found.tape[:, 1:] = np.diff(found.tape, axis=1)
-
-
-def _attached_to_the_first_that_is_closed(found: Attachments) -> None:
-    place = np.arange(found.target.shape[1])
-    closes = found.target < found.valid.shape[2] - 1
-    found.target[:] = np.where(closes, place, found.target)
-
-
-def _closing_counts_itself(found: Attachments) -> None:
-    found.closed[:] += 1
-
-
-def _ends_with_two_constituents(found: Attachments) -> None:
-    found.may_end[:, 1:] |= found.closed[:, 1:] == 0
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        _tape_one_token_late,
-        _tape_without_the_closing_token,
-        _tape_of_one_constituent_at_most,
-        _tape_of_what_is_built_now,
-        _attached_to_the_first_that_is_closed,
-        _closing_counts_itself,
-        _ends_with_two_constituents,
-    ],
-)
-def test_each_rule_of_tape_and_stack_matters(change: Callable[[Attachments], None]) -> None:
-    assert num_different(80, change) > 20
+            assert found.target[row, place - 1] == (last if action == 1 else targets[-1])
+            assert found.tape[row, place].tolist() == tape + [0] * (last - len(tape))
+            assert found.closed[row, place] == action - 1
+            assert found.may_end[row, place] == (len(stack) == 1 and token >= vocabulary.num_unfinished)
 
 
 def test_the_bound_that_a_tree_needs_is_its_tallest_stack() -> None:
@@ -154,80 +97,32 @@ def test_word_by_word_is_the_full_pass() -> None:
     vocabulary = Tokens(9, 3)
     model, trees = build_pushdown(vocabulary, size=16), trees_of(vocabulary, 12)
     batch = as_batch(trees, vocabulary)
-    read = [read_aloud(model, tree) for tree in trees]
+    read = [read_aloud(model, actions_of(model, tree), tokens_of(tree)) for tree in trees]
     assert model.tree_log_probs(batch).tolist() == pytest.approx(read, abs=1e-10)
     alone = [float(model.tree_log_probs(as_batch([tree], vocabulary))) for tree in trees]
     assert model.tree_log_probs(batch).tolist() == pytest.approx(alone, abs=1e-10)
-
-
-def read_aloud(model: Pushdown, tree: Node) -> float:
-    """log p(tree, sentence) by the machine of the search, which forgets what it can after every word."""
-    searchable = model.searchable()
-    machine, head = searchable.machine(), searchable.head(1)
-    analyses, coming, total = machine.start(1), iter(tokens_of(tree)), 0.0
-    *actions, last = actions_of(model, tree)
-    for action in actions:
-        total += analyses.log_probs[0, action]
-        if action == 0:
-            token = next(coming)
-            total += float(head.log_probs(analyses.outputs)[0, token])
-            analyses = machine.shift(analyses, np.array([token]))
-            analyses = analyses.renumbered(*machine.collect([analyses.top], [analyses.history]))
-        else:
-            analyses = machine.apply(analyses, np.array([0]), np.array([action]), np.zeros(1))
-    return total + float(analyses.log_probs[0, last])
-
-
-def run(model: Pushdown, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
-    searchable, search = model.searchable(), SearchConfig(**settings)
-    return search_all(searchable, searchable.head(1), search, [np.array(tokens) for tokens in sentences])
 
 
 @pytest.mark.parametrize("bound", [2, 100])
 def test_an_exhaustive_beam_equals_enumeration(bound: int) -> None:
     """Prefixes, sentences and trees of up to four words: binary trees are counted by Catalan numbers."""
     model = build_pushdown(Tokens(2), seed=1, num_layers=1, max_stack=bound)
-    everything = enumerate_all(PlainPushdown(model), 4)
+    everything = assert_all_derivations_are_found(model, PlainPushdown(model), 4)
     counts = [len(everything.trees[tuple([0] * size)]) for size in (1, 2, 3, 4)]
     assert counts == ([1, 1, 2, 5] if bound == 100 else [1, 1, 2, 4])
-    assert mass(everything) == pytest.approx(1.0, abs=1e-9)
-    sentences = [list(tokens) for size in (1, 2, 3, 4) for tokens in itertools.product(range(2), repeat=size)]
-    for tokens, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
-        trees = everything.trees[tuple(tokens)]
-        prefixes = [log_sum(everything.prefixes[tuple(tokens[:end])]) for end in range(1, len(tokens) + 1)]
-        assert result.log_masses[-1] < 0
-        assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
-        assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
-        assert result.log_masses == pytest.approx(prefixes, abs=1e-9)
-    found = model.probability_mass()
-    assert found is not None
-    assert found.finished + found.unfinished == pytest.approx(1.0, abs=1e-9)
-
-
-def mass(everything: Enumeration) -> float:
-    finished = log_sum(score for trees in everything.trees.values() for score in trees.values())
-    return float(np.exp(finished) + np.exp(log_sum(everything.unfinished)))
 
 
 def test_words_in_pieces_sum_to_one() -> None:
     """One of two tokens does not end a word: it attaches to what was read of its word, and nothing ends there."""
     model = build_pushdown(Tokens(2, 1), num_layers=1, max_stack=2)
-    everything = enumerate_all(PlainPushdown(model), 4)
-    assert mass(everything) == pytest.approx(1.0, abs=1e-9)
+    everything = assert_all_derivations_are_found(model, PlainPushdown(model), 4)
     assert all(tokens[-1] == 1 for tokens in everything.trees)
-    sentences = [[0, 1], [0, 0, 1], [1, 0, 1], [0, 0, 1, 1], [1, 1, 0, 1]]
-    for tokens, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
-        expected = everything.trees[tuple(tokens)]
-        assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_narrow_beam_is_the_one_of_the_definition() -> None:
     model = build_pushdown(Tokens(12), seed=5, num_layers=1)
     sentences = [[3, 1, 4, 1, 5], [9, 2], [6]]
-    for tokens, result in zip(sentences, run(model, sentences, action_beam=4, word_beam=3, fast_track=1), strict=True):
-        masses, finished = plain_beam(PlainPushdown(model), tokens, 4, 3, 1)
-        assert result.log_masses == pytest.approx(masses, abs=1e-9)
-        assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
+    assert_narrow_beam_is_that_of_the_definition(model, PlainPushdown(model), sentences, 4)
 
 
 def test_the_end_is_found_by_the_narrowest_beam() -> None:
@@ -287,7 +182,7 @@ def test_widths_down_to_one_and_tall_stacks(heads: int) -> None:
     model = build_pushdown(Tokens(5), size=heads, num_heads=heads, num_layers=1)
     for tree in (deep, flat):
         found = float(model.tree_log_probs(as_batch([tree], model.vocabulary)))
-        assert read_aloud(model, tree) == pytest.approx(found, abs=1e-9)
+        assert read_aloud(model, actions_of(model, tree), tokens_of(tree)) == pytest.approx(found, abs=1e-9)
 
 
 def test_a_long_sentence_keeps_a_linear_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,26 +205,6 @@ def test_a_long_sentence_keeps_a_linear_number_of_rows(monkeypatch: pytest.Monke
     model.search = SearchConfig(action_beam=4, word_beam=2, fast_track=1)
     (score,) = model.score([[str(rng.randrange(9)) for _ in range(100)]])
     assert np.isfinite(score.log_probs).all()
-
-
-def mean_of(term: Loss) -> float:
-    return term.sum.item() / term.count
-
-
-def test_twenty_starts_are_nearly_uniform() -> None:
-    """The first losses are those of uniform distributions, whatever the seed, for shallow and for deep networks."""
-    vocabulary, rng = Tokens(300), random.Random(1)
-    batch = as_batch([random_tree(rng, vocabulary, 3, 20) for _ in range(12)], vocabulary)
-    for seed in range(20):
-        torch.manual_seed(seed)
-        config = PushdownConfig(size=64, num_layers=2 + 4 * (seed % 2))
-        model = Pushdown(config, vocabulary=vocabulary).eval()
-        found = model.losses(batch)
-        assert mean_of(found.terms["word"]) == pytest.approx(math.log(300), abs=0.1)
-        assert mean_of(found.terms["finish"]) == pytest.approx(math.log(2), abs=0.1)
-        plan = model._plan(batch)
-        uniform = plan.valid.sum(2).double().log().sum() / len(plan.words)
-        assert mean_of(found.terms["attachment"]) == pytest.approx(float(uniform), abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,22 @@ import torch
 
 from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.rnng.worlds import Node, Tokens, as_batch, tokens_of
-from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plain_beam
+from tests.models.search.exhaustive import (
+    assert_all_derivations_are_found,
+    assert_narrow_beam_is_that_of_the_definition,
+    read_aloud,
+)
 from tests.models.transformer_grammar.plain import binarised as plain_binarised
 from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
 from treelm.errors import InputError
 from treelm.models.base import Loss
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.sentences import SentenceResult, search_all
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
 from treelm.trees.tree import Tree
 
 TINY = {"max_open": 2, "max_consecutive": 2, "max_stack": 2, "max_unary": 1}
-EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 every_variant = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 
 
@@ -59,74 +60,28 @@ def test_action_by_action_is_the_full_pass(variant: dict[str, Any]) -> None:
     vocabulary = Tokens(9, 3)
     model, trees = build_grammar(vocabulary, size=16, **variant), trees_of(vocabulary, 8)
     batch = as_batch(trees, vocabulary)
-    read = [read_aloud(model, tree) for tree in trees]
+    read = [read_aloud(model, plain_of(model).derivation(tree), tokens_of(tree)) for tree in trees]
     assert model.tree_log_probs(batch).tolist() == pytest.approx(read, abs=1e-10)
     alone = [float(model.tree_log_probs(as_batch([tree], vocabulary))) for tree in trees]
     assert model.tree_log_probs(batch).tolist() == pytest.approx(alone, abs=1e-10)
 
 
-def read_aloud(model: TransformerGrammar, tree: Node) -> float:
-    """log p(tree, sentence) by the machine of the search."""
-    searchable = model.searchable()
-    machine, head = searchable.machine(), searchable.head(1)
-    analyses, coming, total = machine.start(1), iter(tokens_of(tree)), 0.0
-    *actions, last = plain_of(model).derivation(tree)
-    for action in actions:
-        total += analyses.log_probs[0, action]
-        if action == 0:
-            token = next(coming)
-            total += float(head.log_probs(analyses.outputs)[0, token])
-            analyses = machine.shift(analyses, np.array([token]))
-        else:
-            analyses = machine.apply(analyses, np.array([0]), np.array([action]), np.zeros(1))
-    return total + float(analyses.log_probs[0, last])
-
-
-def run(model: TransformerGrammar, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
-    searchable, search = model.searchable(), SearchConfig(**settings)
-    return search_all(searchable, searchable.head(1), search, [np.array(tokens) for tokens in sentences])
-
-
 @every_variant
 def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
     model = build_grammar(Tokens(2), 2, seed=1, num_layers=1, **TINY, **variant)
-    everything = enumerate_all(plain_of(model), 2)
-    sentences = [list(tokens) for size in (1, 2) for tokens in itertools.product(range(2), repeat=size)]
-    for tokens, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
-        trees = everything.trees[tuple(tokens)]
-        prefixes = [log_sum(everything.prefixes[tuple(tokens[:end])]) for end in range(1, len(tokens) + 1)]
-        assert result.log_masses == pytest.approx(prefixes, abs=1e-9)
-        assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
-        assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
-    assert mass(everything) == pytest.approx(1.0, abs=1e-9)
-    found = model.probability_mass()
-    assert found is not None
-    assert found.finished + found.unfinished == pytest.approx(1.0, abs=1e-9)
-
-
-def mass(everything: Enumeration) -> float:
-    finished = log_sum(score for trees in everything.trees.values() for score in trees.values())
-    return float(np.exp(finished) + np.exp(log_sum(everything.unfinished)))
+    assert_all_derivations_are_found(model, plain_of(model), 2)
 
 
 def test_words_in_pieces_sum_to_one() -> None:
     """One of two tokens does not end a word: after it, only SHIFT is valid."""
     model = build_grammar(Tokens(2, 1), 2, num_layers=1, **TINY)
-    found = model.probability_mass()
-    assert found is not None
-    assert found.finished > 0
-    assert found.finished + found.unfinished == pytest.approx(1.0, abs=1e-9)
+    assert_all_derivations_are_found(model, plain_of(model), 3)
 
 
 @every_variant
 def test_a_narrow_beam_is_the_one_of_the_definition(variant: dict[str, Any]) -> None:
     model = build_grammar(Tokens(12), 3, seed=5, num_layers=1, max_open=4, max_consecutive=3, **variant)
-    sentences = [[3, 1, 4, 1], [9, 2], [6]]
-    widths = {"action_beam": 6, "word_beam": 3, "fast_track": 1}
-    for tokens, result in zip(sentences, run(model, sentences, **widths), strict=True):
-        masses, finished = plain_beam(plain_of(model), tokens, 6, 3, 1)
-        assert result.log_masses == pytest.approx(masses, abs=1e-9)
-        assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
+    assert_narrow_beam_is_that_of_the_definition(model, plain_of(model), [[3, 1, 4, 1], [9, 2], [6]], 6)
 
 
 @every_variant
@@ -179,7 +134,8 @@ def test_widths_down_to_one_and_tall_stacks(heads: int) -> None:
         model = build_grammar(Tokens(5), 2, **{**variant, **sizes})
         for tree in (deep, flat):
             found = float(model.tree_log_probs(as_batch([tree], model.vocabulary)))  # type: ignore[arg-type]
-            assert read_aloud(model, tree) == pytest.approx(found, abs=1e-9)
+            read = read_aloud(model, plain_of(model).derivation(tree), tokens_of(tree))
+            assert read == pytest.approx(found, abs=1e-9)
 
 
 def mean_of(term: Loss) -> float:
