@@ -135,27 +135,27 @@ def table_name(path: Path, column: str = BITS) -> str:
 
 def _places(material: Material, table: pd.DataFrame, path: Path) -> NDArray[np.int_]:
     """The place in the material of each row of a table; -1 for a row of another word."""
-    needed = ", ".join(material.key_names)
-    if set(material.key_names) <= set(table):
+    import pandas as pd
+
+    needed, names = ", ".join(material.key_names), list(material.key_names)
+    if set(names) <= set(table):
         known = {key: place for place, key in enumerate(material.keys)}
-        keys = table[list(material.key_names)].itertuples(index=False, name=None)
-        places = np.array([known.get(key, -1) for key in keys], dtype=int)
-        taken = set[int]()
-        for place, where in zip(places.tolist(), table.index, strict=True):
-            if place in taken:
-                raise InputError("a second row of the same word", where=where, remedy="give each word once")
-            taken |= set() if place < 0 else {place}
+        keys = table[names].itertuples(index=False, name=None)
+        places = pd.Series([known.get(key, -1) for key in keys], table.index, dtype=int)
+        again = places.duplicated() & (places >= 0)
+        if again.any():
+            raise InputError("a second row of the same word", where=again.idxmax(), remedy="give each word once")
         remedy = "number them as it does, or remove the column word"
     elif "word" in table and len(table) == len(material):
-        places, remedy = np.arange(len(table)), f"give the columns {needed}, or the same words in order"
+        places, remedy = pd.Series(range(len(table)), table.index), f"give the columns {needed}, or the words in order"
     else:
         found = f"{len(table)} rows without the columns {needed} for {len(material)} words of {material.name}"
         raise InputError(found, where=str(path), remedy=f"give the columns {needed}, or the words in order")
-    for (where, word), place in zip(table["word"].items() if "word" in table else (), places.tolist(), strict=False):
+    for (where, word), place in zip(table["word"].items() if "word" in table else (), places, strict=False):
         if place >= 0 and _letters(word) != _letters(material.words[place]):
             found = f"the word {word!r} where {material.name} has {material.words[place]!r}"
             raise InputError(found, where=str(where), remedy=remedy)
-    return places
+    return places.to_numpy()
 
 
 def _letters(word: str) -> str:
