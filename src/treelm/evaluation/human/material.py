@@ -155,7 +155,8 @@ def _places(material: Material, table: pd.DataFrame, path: Path) -> NDArray[np.i
         if place >= 0 and _letters(word) != _letters(material.words[place]):
             found = f"the word {word!r} where {material.name} has {material.words[place]!r}"
             raise InputError(found, where=str(where), remedy=remedy)
-    return places.to_numpy()
+    found_places: NDArray[np.int_] = places.to_numpy()
+    return found_places
 
 
 def _letters(word: str) -> str:
