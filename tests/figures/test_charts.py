@@ -42,17 +42,6 @@ def test_points_stand_where_their_values_are() -> None:
     assert found["first"][0] == found["one"][0] < found["two"][0]
 
 
-def test_there_is_no_line_that_is_not_data() -> None:
-    for width in (560, 364):
-        picture = svg(line_chart([FALLING, LEVEL], AXES, width))
-        lines = [path for path in picture.iter("path") if "mark" not in path.get("class", "")]
-        assert [path.get("class", "").split()[0] for path in lines] == ["curve", "curve"]
-
-
-def test_a_chart_of_one_point_is_drawn() -> None:
-    assert "here" in places(svg(line_chart([(0, [Point(0.0, 100.0, "here")])], AXES, 364)))
-
-
 def test_intervals_are_drawn_above_and_below_their_points() -> None:
     picture = svg(line_chart([(0, [Point(0.0, 5.0, "a", 4.0, 7.0), Point(1.0, 5.0)])], AXES, 364))
     curves = [one.get("d", "") for one in picture.iter("path") if "curve" in one.get("class", "")]

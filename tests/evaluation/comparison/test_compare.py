@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,38 +27,22 @@ def notes(*rows: RunMetrics) -> str:
     return "\n".join(notes_on(rows))
 
 
-@pytest.mark.parametrize(("field", "what"), [("vocabulary", "unknown words"), ("text", "texts")])
-def test_rows_with_another_vocabulary_or_text_are_named(field: str, what: str) -> None:
-    other = replace(ONE, name="other", **{field: "x"})  # type: ignore[arg-type]
-    assert "do not compare" not in notes(ONE, replace(ONE, name="same"))
-    assert "do not compare" in notes(ONE, other)
-    assert what in notes(ONE, other)
-    assert "one | other" in notes(ONE, other)
-
-
-def test_a_bare_parser_s_vocabulary_hurts_no_perplexity() -> None:
-    parser = replace(ONE, name="parser", perplexities=(), vocabulary="x")
-    assert "do not compare" not in notes(ONE, parser)
-
-
-def test_f1_against_other_gold_trees_is_named() -> None:
-    other = replace(ONE, name="other", gold_trees="dependencies")
-    assert "F1 does not compare" in notes(ONE, other)
-
-
-def test_f1_and_pairs_of_other_texts_are_named_also_of_parsers_without_words() -> None:
-    parser = replace(ONE, name="parser", perplexities=(), pairs=())
-    assert "F1 does not compare" not in notes(parser, ONE)
-    other = replace(parser, name="other", text="x")
-    assert "F1 does not compare between rows with other texts: parser | other" in notes(parser, other)
-    fewer = replace(ONE, name="fewer", pairs=(replace(ONE.pairs[0], num_pairs=3),))
-    assert "blimp.jsonl has other pairs in some rows, which do not compare: one | fewer" in notes(ONE, fewer)
-
-
-def test_rows_that_were_trained_on_other_data_are_named() -> None:
-    one, other = (replace(ONE, name=name, data_identity={"train": name}) for name in ("one", "other"))
-    assert "trained on other data (words or trees): one | other" in notes(one, other, replace(ONE, name="unknown"))
-    assert "trained on" not in notes(one, replace(one, name="same"), ONE)
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vocabulary": "x"}, "perplexities do not compare between groups of rows with other vocabularies (so other"),
+        ({"text": "x"}, "perplexities do not compare between groups of rows with other texts: one | other"),
+        ({"gold_trees": "dependencies"}, "F1 does not compare between rows with other gold trees: one | other"),
+        ({"perplexities": (), "text": "x"}, "F1 does not compare between rows with other texts: one | other"),
+        ({"data_identity": {"train": "x"}}, "trained on other data (words or trees): one | other"),
+        ({"pairs": (replace(FULL.pairs[0], num_pairs=3),)}, "blimp.jsonl has other pairs in some rows, which do not"),
+    ],
+)
+def test_rows_that_do_not_compare_are_named(changes: dict[str, Any], said: str) -> None:
+    one = replace(ONE, data_identity={"train": "t"})
+    assert said in notes(one, replace(one, name="other", **changes))
+    for same in (replace(one, name="same"), replace(one, name="parser", perplexities=(), vocabulary="x")):
+        assert said not in notes(one, same), "a parser's vocabulary changes no perplexity"
 
 
 def test_given_trees_are_one_note_that_names_the_rows() -> None:

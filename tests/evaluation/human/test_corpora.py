@@ -72,10 +72,6 @@ def test_published_models_predict_natural_stories_as_known(stories: ReadingCorpu
     check(corpus, DESIGNS[table], NATURAL_STORIES[table])
 
 
-def test_default_reference_models(stories: ReadingCorpus) -> None:
-    assert stories.references == tuple(NATURAL_STORIES["G"].rows)
-
-
 def test_times_as_published_lie_one_row_early(stories: ReadingCorpus) -> None:
     early = natural_stories.load(folder(natural_stories.NAME), alignment="published")
     times = early.responses["mean_rt"]

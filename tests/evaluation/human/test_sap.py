@@ -11,10 +11,6 @@ from treelm.evaluation.human.garden_paths import LOST, measure_effects
 from treelm.evaluation.human.material import Surprisals
 
 
-def test_all_effects_are_present() -> None:
-    assert set(SAP) == {(effect.name, region) for effect in sap.EFFECTS for region in sap.REGIONS}
-
-
 @pytest.mark.parametrize("place", SAP)
 def test_published_effects_come_out(place: tuple[str, int]) -> None:
     people, *models = SAP[place]
