@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
@@ -46,6 +47,12 @@ from treelm.evaluation.human.material import score_material
 from treelm.evaluation.human.reading import ModelResult, measure_reading
 from treelm.evaluation.minimal_pairs import MinimalPairResult, first_of_groups, score_pairs
 from treelm.evaluation.span_protocols import find_protocol
+from treelm.evaluation.syntaxgym.results import (
+    accuracies,
+    accuracies_without_unknown,
+    circuit_accuracies,
+    overall_score,
+)
 from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite
 from treelm.inference.annotation import parser_of
@@ -228,10 +235,13 @@ class Measurement:
             tokenisation = self._settings.tokenisation
             cache = ScoreCache.of(self._lm, tokenisation=tokenisation)
             results = score_suites(self._lm, suites, tokenisation=tokenisation, on_sentence=advance, cache=cache)
-            by_suite = {suite.name: result for suite, result in zip(suites, results, strict=True)}
-            return SyntaxGymMetrics.of(
-                {name: result.accuracy() for name, result in by_suite.items()},
-                {name: result.accuracy_without_unknown() for name, result in by_suite.items()},
+            by_suite = accuracies(results)
+            return SyntaxGymMetrics(
+                suites=by_suite,
+                without_unknown=accuracies_without_unknown(results),
+                circuits=circuit_accuracies(by_suite),
+                sg_score=overall_score(by_suite),
+                mean=fmean(by_suite.values()),
             )
 
         hashes = {suite.name: json_hash(repr((suite.metric, suite.formulas, suite.items))) for suite in suites}

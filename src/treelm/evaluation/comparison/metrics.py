@@ -53,17 +53,6 @@ class SyntaxGymMetrics:
     sg_score: float | None  # mean over the 31 suites of the circuits; None if one was not scored
     mean: float  # over the suites that were scored, whatever they are
 
-    @classmethod
-    def of(cls, accuracies: Mapping[str, float], without_unknown: Mapping[str, float | None]) -> SyntaxGymMetrics:
-        """Compute accuracies of circuits and their means from accuracies by suite."""
-        return cls(
-            suites=accuracies,
-            without_unknown={name: value for name, value in without_unknown.items() if value is not None},
-            circuits=circuit_accuracies(accuracies),
-            sg_score=overall_score(accuracies),
-            mean=fmean(accuracies.values()),
-        )
-
     @property
     def circuits_without_unknown(self) -> dict[str, float]:
         """Accuracies of circuits over items without unknown words, where every suite of a circuit has such items."""
