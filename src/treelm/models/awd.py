@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from treelm.configs import Dropout, Positive, Size, Weight, configuration
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.layers.dropout import dropout
-from treelm.models.layers.recurrent import StackDropout, activation_penalties, embed_with_dropout, locked_dropout
+from treelm.models.layers.recurrent import LSTMStack, embed_with_dropout, locked_dropout
 from treelm.models.streams import StreamLM
 
 
@@ -52,12 +52,6 @@ class AWDConfig:
         """Sizes of the input and of every layer's output."""
         return (self.embedding_size, *(self.hidden_size,) * (self.num_layers - 1), self.embedding_size)
 
-    def stack_dropout(self, *, locked: bool = True) -> StackDropout:
-        """Probabilities of dropping in a stack of layers; unless ``locked``, every step has its own mask of units."""
-        return StackDropout(
-            between=self.layer_dropout, output=self.output_dropout, weight=self.weight_dropout, locked=locked
-        )
-
 
 Config = TypeVar("Config", bound=AWDConfig)
 
@@ -86,8 +80,29 @@ class AWDStreamLM(StreamLM, Generic[Config]):
         return drop(units, self.config.input_dropout, training=self.training)
 
     def penalties(self, dropped: Tensor, raw: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
-        """AR and TAR of the last layer's outputs (T, B, H) after and before dropout; none in evaluation."""
-        if not self.training:
-            return {}
-        weights = self.config.activation_penalty, self.config.difference_penalty
-        return activation_penalties(dropped, raw, mask, activation=weights[0], difference=weights[1])
+        """AR and TAR (Merity et al. 2018, section 4.6) of the last layer's outputs (T, B, H); none in evaluation.
+
+        AR is the mean square of the outputs after dropout, TAR that of the steps' differences before dropout; steps
+        beyond ``mask`` (T, B) are left out.
+        """
+        config, penalties = self.config, dict[str, Tensor]()
+        if self.training and config.activation_penalty:
+            kept = dropped if mask is None else dropped[mask]
+            penalties["activation_penalty"] = config.activation_penalty * kept.pow(2).mean()
+        if self.training and config.difference_penalty:
+            steps = raw[1:] - raw[:-1]
+            kept = steps if mask is None else steps[mask[1:]]
+            mean = kept.pow(2).mean() if kept.numel() else kept.sum()
+            penalties["difference_penalty"] = config.difference_penalty * mean
+        return penalties
+
+    def lstm_stack(self, *, locked: bool = True) -> LSTMStack:
+        """LSTM layers with the dropouts of the config; unless ``locked``, every step has its own mask of units."""
+        config = self.config
+        return LSTMStack(
+            config.sizes,
+            between=config.layer_dropout,
+            output=config.output_dropout,
+            weight=config.weight_dropout,
+            locked=locked,
+        )

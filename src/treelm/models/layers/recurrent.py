@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -205,27 +204,30 @@ def embed_with_dropout(tokens: Tensor, table: Tensor, probability: float, *, tra
     return vectors * functional.embedding(tokens, dropout_mask(len(table), 1, probability, table, shared=True))
 
 
-@dataclass(frozen=True, kw_only=True)
-class StackDropout:
-    """Probabilities of dropping in a stack of layers."""
-
-    between: float = 0.0  # units between layers
-    output: float = 0.0  # units of the last layer
-    weight: float = 0.0  # elements of the recurrent weights, one mask a call (DropConnect)
-    locked: bool = True  # one mask of units for all steps, or one a step
-
-
 class LSTMStack(nn.Module):
     """LSTM layers on top of each other, with the dropouts of AWD-LSTM.
 
     Recurrent weights are dropped as they are used, so evaluation sees them whole and training goes on as before.
     """
 
-    def __init__(self, sizes: Sequence[int], rates: StackDropout) -> None:
-        """``sizes`` are those of the input and of every layer's output."""
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        between: float = 0.0,
+        output: float = 0.0,
+        weight: float = 0.0,
+        locked: bool = True,
+    ) -> None:
+        """``sizes`` are those of the input and of every layer's output.
+
+        Rates of dropout are those of units between layers, of units of the last layer, and of elements of recurrent
+        weights (DropConnect, one mask a call). Units are dropped by one mask for all steps if ``locked``, else one a
+        step.
+        """
         super().__init__()
         self.layers = nn.ModuleList(LSTMLayer(size, following) for size, following in pairwise(sizes))
-        self.rates = rates
+        self.between, self.output, self.weight, self.locked = between, output, weight, locked
 
     def begin(self, num_rows: int, like: Tensor) -> dict[str, Tensor]:
         """The zero state of every layer, (B, H) each, named ``hidden.0``, ``cell.0`` and so on."""
@@ -239,15 +241,15 @@ class LSTMStack(nn.Module):
     def run_layer(self, index: int, inputs: Tensor, carried: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """inputs (T, B, I) -> raw outputs (T, B, H) of one layer, and its new entries of ``carried``."""
         layer = self._layer(index)
-        weight = dropout(layer.weights.weight_hidden, self.rates.weight, training=self.training, shared=True)
+        weight = dropout(layer.weights.weight_hidden, self.weight, training=self.training, shared=True)
         before = (carried[f"hidden.{index}"], carried[f"cell.{index}"])
         outputs, (hidden, cell) = layer(inputs, before, weight_hidden=weight)
         return outputs, {f"hidden.{index}": hidden, f"cell.{index}": cell}
 
     def drop_after(self, index: int, outputs: Tensor) -> Tensor:
         """The dropout that follows a layer."""
-        rate = self.rates.output if index == len(self.layers) - 1 else self.rates.between
-        drop = locked_dropout if self.rates.locked else dropout
+        rate = self.output if index == len(self.layers) - 1 else self.between
+        drop = locked_dropout if self.locked else dropout
         return drop(outputs, rate, training=self.training)
 
     def forward(self, inputs: Tensor, carried: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -264,22 +266,3 @@ class LSTMStack(nn.Module):
         layer = self.layers[index]
         assert isinstance(layer, LSTMLayer)
         return layer
-
-
-def activation_penalties(
-    dropped: Tensor, raw: Tensor, mask: Tensor | None, *, activation: float, difference: float
-) -> dict[str, Tensor]:
-    """AR and TAR (Merity et al. 2018, section 4.6) of the last layer's outputs (T, B, H), weights included.
-
-    AR is the mean square of the outputs after dropout, TAR that of the steps' differences before dropout; steps beyond
-    ``mask`` (T, B) are left out.
-    """
-    penalties = {}
-    if activation:
-        kept = dropped if mask is None else dropped[mask]
-        penalties["activation_penalty"] = activation * kept.pow(2).mean()
-    if difference:
-        steps = raw[1:] - raw[:-1]
-        kept = steps if mask is None else steps[mask[1:]]
-        penalties["difference_penalty"] = difference * (kept.pow(2).mean() if kept.numel() else kept.sum())
-    return penalties

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from treelm.configs import configuration
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.awd import AWDConfig, AWDStreamLM
-from treelm.models.layers.recurrent import LSTMStack
 from treelm.models.stream_outputs import RecurrentState, StreamOutput
 
 
@@ -46,7 +45,7 @@ class LSTM(AWDStreamLM[LSTMConfig]):
         if not config.tied:
             drawn = torch.empty(len(vocabulary) + 1, config.sizes[-1])
             self.output_weight = nn.Parameter(drawn.uniform_(-config.embedding_range, config.embedding_range))
-        self.stack = LSTMStack(config.sizes, config.stack_dropout(locked=config.locked_dropout))
+        self.stack = self.lstm_stack(locked=config.locked_dropout)
 
     @property
     def decoder_weight(self) -> Tensor:

@@ -26,7 +26,6 @@ from treelm.models.awd import AWDStreamLM
 from treelm.models.base import IncrementalState
 from treelm.models.capabilities import Parser, TreeConditioned, require
 from treelm.models.layers.devices import to_device
-from treelm.models.layers.recurrent import LSTMStack
 from treelm.models.palm.attention import SpanAttention, count_available, draw_as_released
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.supervision import (
@@ -70,7 +69,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         else:
             self.unavailable[TreeConditioned] = "this run needs no trees"
         self.reads_constituents = config.is_supervised or config.attention == "given"
-        self.stack = LSTMStack(config.sizes, config.stack_dropout())
+        self.stack = self.lstm_stack()
         self.attention = SpanAttention(
             config.sizes[config.attention_layer],
             rational_size=config.rational_size,

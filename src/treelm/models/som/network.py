@@ -654,21 +654,18 @@ class SOM(DocumentReader, Parser):
         ]
 
     def structure(self, words: Sequence[str]) -> SlotSpans:
-        """Spans that each slot covers after every word. Raises ``InputError`` for a sentence without words."""
+        """Spans that each slot covers after every word, or token if words have several.
+
+        Raises ``InputError`` for a sentence without words.
+        """
         if not words:
             raise InputError("a sentence without words", remedy="give one with words")
         state: IncrementalState = self.start()
         for word in words:
             state = self.extend(state, [word])
-        return self.memory(state)
-
-    def memory(self, state: IncrementalState, sentence: int = 0) -> SlotSpans:
-        """Spans that each slot has covered of a sentence read word by word, by token if words have several."""
-        own = SOMState.own(state)
-        names, tokens = own.words[sentence], own.tokens[sentence]
-        if len(names) != len(tokens):
-            names = tuple(map(self.vocabulary.token, tokens))
-        return slot_spans((BOUNDARY, *names), own.decisions[sentence], self.config.num_slots)
+        (tokens,), (decisions,) = SOMState.own(state).tokens, SOMState.own(state).decisions
+        names = words if len(words) == len(tokens) else map(self.vocabulary.token, tokens)
+        return slot_spans((BOUNDARY, *names), decisions, self.config.num_slots)
 
 
 def slot_spans(tokens: Sequence[str], decisions: Sequence[int], num_slots: int) -> SlotSpans:
