@@ -5,15 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import model_figures
+import pytest
 from human_figures import worth
 from model_card import CARD, model_card, read_figures
 from model_figures import BEGIN, END, FOLDERS, PAGE, Arguments, main, tables

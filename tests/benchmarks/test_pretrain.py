@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import sys
 import tomllib
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from model_card import model_card
 from pretrain import HOMES, OWN, Arguments, main
 from run_recipes import origin_in_words, without_paths

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 from public_codes import detached, import_public
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from model_card import MOST_POINTS, model_card, read_figures
 from shipping import Origin, add_curve, differences, narrow_weights, ship
 

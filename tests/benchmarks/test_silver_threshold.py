@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from pathlib import Path
 
 import pytest
+import silver_threshold
+from silver_threshold import Level, describe, keep, levels_of, lowest
 
 from tests.legacy.make import HERE
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import silver_threshold
-from silver_threshold import Level, describe, keep, levels_of, lowest
 
 LEVELS = [Level(0.0, 4, 40, 80.0), Level(0.5, 3, 25, 86.0), Level(0.6, 2, 12, 84.0), Level(0.7, 1, 5, 90.0)]
 CONFIDENCE = {"a": 0.4, "b": 0.9, "c": 0.8, "d": 0.1, "e": 0.7, "f": 0.2, "g": 0.6}

@@ -1,14 +1,9 @@
 """What public codes of Transformers are told of trees, and what turns count; without clones of the codes."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 from public_codes import Training, Update
 from public_pushdown import binary_tree
 from public_transformer_grammar import numbers_of

@@ -1,8 +1,14 @@
-"""The commands behind the figures of docs/models/rnng-search.md."""
+"""Programs that write rows, each in a process of its own, at tiny sizes."""
+
+from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.programs import rows_of
+
+# The commands behind the figures of docs/models/rnng-search.md.
 
 
 def test_a_beam_is_not_wrong_beside_itself_and_a_narrow_one_is(preloaded: Path) -> None:
@@ -33,3 +39,26 @@ def test_searches_are_measured_at_equal_widths(preloaded: Path) -> None:
     assert row["words_per_second"] > 0 <= row["of_search_mb"] < row["peak_mb"]
     (row,) = rows_of(preloaded, "benchmarks/search_speed.py", *sizes, "--joined")
     assert row["num_words"] == 3
+
+
+# Precisions that take turns.
+
+
+def test_measures_each_precision_beside_the_first(preloaded: Path) -> None:
+    sizes = ["--batch-sizes", "2", "--sentences", "4", "--rounds", "1", "--warm-up-turns", "0"]
+    first, second = rows_of(preloaded, "benchmarks/precisions.py", "--precisions", "fp32", "bf16", *sizes)
+    assert (first["precision"], second["precision"]) == ("fp32", "bf16")
+    assert first["ratio"] == 1
+    assert second["ms_an_update"] > 0
+
+
+# A network and its plain form take turns, and compute the same loss before anything is timed.
+
+
+@pytest.mark.parametrize("name", ["transformer_training", "pushdown_training", "transformer_grammar_training"])
+def test_measures_both_forms(name: str, preloaded: Path) -> None:
+    sizes = ["--batch-sizes", "2", "--size", "8", "--rounds", "1"]
+    (found,) = rows_of(preloaded, f"benchmarks/{name}.py", *sizes)
+    assert (found["batch_size"], found["plain"]) == (2, "default")
+    assert found["ours_words_per_second"] > 0
+    assert found["ratio"] > 0
