@@ -89,7 +89,7 @@ def test_the_stream_of_tokens_is_that_of_the_text(folder: Path, treelm: Treelm) 
     with_trees, plain = (EncodedCorpus(corpus, vocabulary, corpus.labels) for corpus in corpora)
     stream = TokenStream.of(with_trees, constituents=True)
     assert stream.tokens.tolist() == TokenStream.of(plain).tokens.tolist()
-    assert stream.constituents is not None
+    assert stream.spans is not None
 
 
 def test_a_system_that_reads_trees_alone_refuses_blank_lines(folder: Path, treelm: Treelm) -> None:
