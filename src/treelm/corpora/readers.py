@@ -77,7 +77,6 @@ def read_items(
     """
     name = name_of(source)
     format = options.format_for(str(source) if isinstance(source, str | Path) else name)
-    parser = StretchParser(name, format, options)
     damage, errors, found_any = list[InputError](), list[InputError](), False
     with open_bytes(source) as stream:
         pieces = stretches(
@@ -88,7 +87,7 @@ def read_items(
             blank_lines=options.empty_lines,
             damage=damage if keep_errors else None,
         )
-        for item in chain(chain.from_iterable(map(parser.parse, pieces)), damage):
+        for item in chain(chain.from_iterable(read_stretch(one, name, format, options) for one in pieces), damage):
             if isinstance(item, Sentence):
                 found_any = True
             elif not found_any:
@@ -106,65 +105,45 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
     return InputError(found, where=name, remedy=skipped[0].remedy)
 
 
-class StretchParser:
-    """Reader of the stretches of one source, each by itself: what it gives does not depend on those before."""
+def read_stretch(stretch: Stretch, name: str, format: Format, options: ReadOptions) -> Iterator[Sentence | InputError]:
+    """The sentences of a stretch of the source ``name``, with an error in place of each bad one.
 
-    def __init__(self, name: str, format: Format, options: ReadOptions) -> None:
-        """Read by the options; messages and sentences call the source ``name``."""
-        self._name, self._options = name, options
-        self._parse = {"brackets": self._brackets, "conllu": self._conllu, "text": self._text}[format]
+    What a stretch gives does not depend on those before.
+    """
 
-    def parse(self, stretch: Stretch) -> Iterator[Sentence | InputError]:
-        """The sentences of a stretch, with an error in place of each bad one."""
+    def sentence(line: int = stretch.line, identifier: str | None = None, **parts: Any) -> Sentence:
+        own = identifier or str(line)
+        return Sentence(identifier=own, line=line, source=name, document=stretch.document, **parts)
+
+    items: list[Sentence | InputError] = []
+    try:
+        text = decoded(stretch.content, name=name, line=stretch.line)
+        if format == "conllu":
+            found = read_dependencies(text, source=name, first_line=stretch.line)
+            if found is not None:
+                tree = to_constituency(found, labels=options.dependency_labels)
+                tags = found.tags if any(tag != "_" for tag in found.tags) else None
+                own = sentence(identifier=found.identifier, words=found.words, tree=tree, tags=tags, text=found.text)
+                items.append(own)
+        elif format == "brackets" and text.strip():
+            has_tags, strip = options.tags == "present", options.strip_functions
+            read = read_trees(text, source=name, first_line=stretch.line, has_tags=has_tags, strip_functions=strip)
+            items += [
+                one
+                if isinstance(one, InputError)
+                else sentence(one.line, words=tuple(one.tree.words()), tree=one.tree, tags=one.tags)
+                for one in read
+            ]
+        else:
+            words = words_of(text)
+            if words or options.empty_lines:
+                items.append(sentence(words=words, text=text.rstrip("\r\n") if format == "text" else None))
+    except InputError as error:
+        items.append(error)
+    for item in items:
         try:
-            text = decoded(stretch.content, name=self._name, line=stretch.line)
+            kept = preprocess(item, options.preprocess) if isinstance(item, Sentence) and item.words else item
         except InputError as error:
-            yield error
-            return
-        item: Sentence | InputError | None
-        for item in self._parse(text, stretch):
-            try:
-                if isinstance(item, Sentence) and item.words:
-                    item = preprocess(item, self._options.preprocess)
-            except InputError as error:
-                item = error
-            if item is not None:
-                yield item
-
-    def _text(self, text: str, stretch: Stretch) -> Iterator[Sentence | InputError]:
-        words = words_of(text)
-        if words or self._options.empty_lines:
-            yield self._sentence(stretch, stretch.line, words=words, text=text.rstrip("\r\n"))
-
-    def _brackets(self, text: str, stretch: Stretch) -> Iterator[Sentence | InputError]:
-        if self._options.empty_lines and not text.strip():
-            yield self._sentence(stretch, stretch.line, words=())
-            return
-        for item in read_trees(
-            text,
-            source=self._name,
-            first_line=stretch.line,
-            has_tags=self._options.tags == "present",
-            strip_functions=self._options.strip_functions,
-        ):
-            if isinstance(item, InputError):
-                yield item
-            else:
-                words = tuple(item.tree.words())
-                yield self._sentence(stretch, item.line, words=words, tree=item.tree, tags=item.tags)
-
-    def _conllu(self, text: str, stretch: Stretch) -> Iterator[Sentence | InputError]:
-        try:
-            found = read_dependencies(text, source=self._name, first_line=stretch.line)
-        except InputError as error:
-            yield error
-            return
-        if found is not None:
-            tree = to_constituency(found, labels=self._options.dependency_labels)
-            tags = found.tags if any(tag != "_" for tag in found.tags) else None
-            parts = {"words": found.words, "tree": tree, "tags": tags, "text": found.text}
-            yield self._sentence(stretch, stretch.line, found.identifier, **parts)
-
-    def _sentence(self, stretch: Stretch, line: int, identifier: str | None = None, **parts: Any) -> Sentence:
-        identifier = identifier or str(line)
-        return Sentence(identifier=identifier, source=self._name, line=line, document=stretch.document, **parts)
+            kept = error
+        if kept is not None:
+            yield kept

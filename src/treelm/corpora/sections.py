@@ -15,7 +15,7 @@ from typing import IO, Literal, NamedTuple
 
 from treelm.corpora.catalog import SPLITS, Split
 from treelm.corpora.lines import stretches
-from treelm.corpora.readers import ReadOptions, StretchParser
+from treelm.corpora.readers import ReadOptions, read_stretch
 from treelm.errors import InputError, without_errors
 from treelm.io.atomic import open_atomic
 from treelm.io.files import open_bytes
@@ -155,12 +155,11 @@ def _copy(paths: Iterable[Path], out: IO[bytes], most: int | None) -> int:
     """Copy the trees of a section, at most so many, one a line; returns how many. All that is copied can be read."""
     number = 0
     for path in paths:
-        parser = StretchParser(str(path), "brackets", ReadOptions())
         with open_bytes(path) as stream:
             for stretch in stretches(stream, name=str(path), format="brackets"):
                 if number == most:
                     return number
-                trees = list(without_errors(parser.parse(stretch), None))
+                trees = list(without_errors(read_stretch(stretch, str(path), "brackets", ReadOptions()), None))
                 if most is not None and len(trees) > 1:
                     remedy = "begin each on a line of its own"
                     raise InputError("several trees on a line", where=trees[0].where, remedy=remedy)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import treelm
 from treelm.corpora.lines import Format, format_of, stretches
-from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
+from treelm.corpora.readers import ReadOptions, no_sentences, read_stretch
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.inference.batching import batched
@@ -335,7 +335,7 @@ def read_blocks(
     Raises ``InputError`` if what comes before is not what it was.
     """
     name, format = name_of(source), _format(source, settings)
-    parser = StretchParser(name, format, ReadOptions(format=format))
+    options = ReadOptions(format=format)
     digest, document, items = hashlib.sha256(), 0, list[InputSentence]()
     pieces = enumerate(stretches(stream, name=name, format=format, is_guess=settings.format == "auto"), 1)
     for _, stretch in islice(pieces, progress.num_read):
@@ -347,7 +347,7 @@ def read_blocks(
     num_read = progress.num_read
     for num_read, stretch in pieces:
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
-        for sentence in parser.parse(stretch):
+        for sentence in read_stretch(stretch, name, format, options):
             if isinstance(sentence, InputError):
                 item = InputSentence((), sentence.where or "", sentence)
             else:
