@@ -34,14 +34,16 @@ class Arguments(ModelOptions):
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    from treelm.inference.generation import Drawing, generate
+    from treelm.inference.generation import generate
     from treelm.trees.brackets import format_tree
 
     drawn = generate(
         options.load(options.run),
         num_sentences=options.num_sentences,
         seed=options.seed,
-        drawing=Drawing(max_words=options.max_words, temperature=options.temperature, top_p=options.top_p),
+        max_words=options.max_words,
+        temperature=options.temperature,
+        top_p=options.top_p,
         with_trees=options.trees,
     )
     bar = progress_bar("drawing", options.num_sentences, shares_terminal=options.output == "-")
