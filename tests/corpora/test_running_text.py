@@ -144,7 +144,7 @@ def test_a_letter_that_is_a_mark_in_another_case_takes_no_time() -> None:
 
 
 def test_blanks_only() -> None:
-    assert words("The company's  well, .", "blanks") == ["The", "company's", "well,", "."]
+    assert words("The company's  well, .", "whitespace") == ["The", "company's", "well,", "."]
 
 
 @given(st.text("adnmt.,'’-1 \u00e9\u00f1\u1ebf\u0161\u010f\u1e3f\u0165\u03b9", max_size=30))

@@ -29,7 +29,7 @@ def test_accuracy_follows_whole_sentence_log_probabilities() -> None:
     lm = ToyLM()
     pairs = [pair("a b c", "c b a", "x"), pair("b", "c", "x"), pair("c a", "a c", "y")]
     total = {text: lm.score([text.split()])[0].log_probs.sum() for one in pairs for text in (one.good, one.bad)}
-    result = score_pairs(lm, pairs, tokenisation="blanks")
+    result = score_pairs(lm, pairs, tokenisation="whitespace")
     right = [total[one.good] > total[one.bad] for one in pairs]
     assert (result.overall.correct, result.overall.total) == (sum(right), 3)
     assert result.groups["kind"]["x"].correct == sum(right[:2])
@@ -39,12 +39,12 @@ def test_accuracy_follows_whole_sentence_log_probabilities() -> None:
 def test_swapped_pairs_have_the_opposite_accuracy() -> None:
     pairs = [pair("a b c", "c b a"), pair("b", "c")]
     swapped = [pair(one.bad, one.good) for one in pairs]
-    right, wrong = (score_pairs(ToyLM(), some, tokenisation="blanks").overall.correct for some in (pairs, swapped))
+    right, wrong = (score_pairs(ToyLM(), some, tokenisation="whitespace").overall.correct for some in (pairs, swapped))
     assert right + wrong == 2
 
 
 def test_tie_is_named_and_not_correct() -> None:
-    result = score_pairs(ToyLM(), [pair("a b", "a b")], tokenisation="blanks")
+    result = score_pairs(ToyLM(), [pair("a b", "a b")], tokenisation="whitespace")
     assert (result.overall.correct, result.overall.ties, result.overall.total) == (0, 1, 1)
 
 
@@ -53,7 +53,7 @@ def test_pairs_with_unknown_words_are_counted_apart(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         lm.vocabulary, "unknown_class", lambda form, sentence_initial=False: "UNK" * (form == "c") or None
     )
-    result = score_pairs(lm, [pair("a b", "b c"), pair("a", "b")], tokenisation="blanks")
+    result = score_pairs(lm, [pair("a b", "b c"), pair("a", "b")], tokenisation="whitespace")
     assert (result.num_with_unknown, result.without_unknown.total, result.overall.total) == (1, 1, 2)
 
 

@@ -160,7 +160,7 @@ def pairs(record: Record) -> None:
     """Minimal pairs from tables and JSON lines."""
     record.call("jsonl", "pairs lstm-gum-open ngram-gum-open pairs.jsonl --json --items items.tsv")
     record.call("tsv", "pairs lstm-gum-open pairs.tsv --group-by kind")
-    record.call("blanks", "pairs ngram-gum-open pairs.tsv --group-by kind --tokenisation blanks --json")
+    record.call("blanks", "pairs ngram-gum-open pairs.tsv --group-by kind --tokenisation whitespace --json")
     record.call("rnng", f"pairs rnng-gum-open pairs.tsv --json {NARROW}")
     record.call("transformer", "pairs transformer-open-english som-open-english pairs.tsv --names one two --wide")
 
@@ -172,7 +172,7 @@ def syntaxgym(record: Record) -> None:
     record.call("table", f"syntaxgym lstm-gum-open {of} --references rnng/bllip-lg --with-end --wide")
     record.call("rnng", f"syntaxgym rnng-gum-open --suites center_embed --processes 1 --json {NARROW}")
     record.call("sentences", f"syntaxgym --sentences {of}", files=False)
-    record.call("blanks", f"syntaxgym ngram-gum-open {of} --json --tokenisation blanks")
+    record.call("blanks", f"syntaxgym ngram-gum-open {of} --json --tokenisation whitespace")
 
 
 def gardenpath(record: Record) -> None:

@@ -113,21 +113,21 @@ def only(stimuli: Sequence[Stimulus]) -> Words:
     return found.as_read.words
 
 
-def from_pairs(text: str, folder: Path, how: Tokenisation = "blanks") -> Words:
+def from_pairs(text: str, folder: Path, how: Tokenisation = "whitespace") -> Words:
     pairs = list(read_pairs(pairs_file(text, folder)))
     return seen_by(lambda lm: score_pairs(lm, pairs, tokenisation=how))
 
 
-def from_suite(text: str, folder: Path, how: Tokenisation = "blanks") -> Words:
+def from_suite(text: str, folder: Path, how: Tokenisation = "whitespace") -> Words:
     suites = load_suites([str(suite_file(text, folder))])
     return seen_by(lambda lm: score_suites(lm, suites, tokenisation=how))
 
 
-def from_minicons(text: str, folder: Path, how: Tokenisation = "blanks") -> Words:
+def from_minicons(text: str, folder: Path, how: Tokenisation = "whitespace") -> Words:
     return seen_by(lambda lm: Scorer(lm, tokenisation=how).sequence_score(text))
 
 
-def from_harness(text: str, folder: Path, how: Tokenisation = "blanks") -> Words:
+def from_harness(text: str, folder: Path, how: Tokenisation = "whitespace") -> Words:
     request = cast(Any, SimpleNamespace(args=(text,)))
     return seen_by(lambda lm: Answers(lm, tokenisation=how).loglikelihood_rolling([request]))
 

@@ -189,8 +189,8 @@ class ScoringOptions(WorkerOptions, ModelNames, TableOptions):
 
     batch_size: int = 16
     """Sentences computed together; changes no result."""
-    tokenisation: Literal["treebank", "blanks"] = "treebank"
-    """treebank: split off punctuation and clitics (n't, 's), as treebanks do. blanks: split on whitespace only."""
+    tokenisation: Literal["treebank", "whitespace"] = "treebank"
+    """treebank: split off punctuation and clitics (n't, 's), as treebanks do. whitespace: split on it alone."""
     items: str = ""
     """File to write: a row for each item and model, with its bits; .tsv, .csv, .parquet or .xlsx."""
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from treelm.errors import InputError
 
-Tokenisation = Literal["blanks", "treebank"]
+Tokenisation = Literal["whitespace", "treebank"]
 
 BLANKS = " \t\n\r\f\v"
 """The characters that separate words."""
@@ -59,7 +59,7 @@ def _treebank_for(text: str) -> re.Pattern[str]:
     return _treebank(_marks().pattern) if not text.isascii() and _marks().search(text) else _treebank()
 
 
-def words_of(text: str, how: Tokenisation = "blanks", *, where: str | None = None) -> tuple[str, ...]:
+def words_of(text: str, how: Tokenisation = "whitespace", *, where: str | None = None) -> tuple[str, ...]:
     """Cut a text into words as ``token_spans`` does.
 
     >>> words_of("It isn't 3.14.", "treebank")
@@ -69,7 +69,7 @@ def words_of(text: str, how: Tokenisation = "blanks", *, where: str | None = Non
     if how == "treebank":
         return tuple(_treebank_for(text).findall(text))
     try:
-        return tuple([word.decode() for word in text.encode().split()])  # at the same blanks, and twice as fast
+        return tuple([word.decode() for word in text.encode().split()])  # the same, and twice as fast
     except UnicodeEncodeError:  # half a character
         return tuple(_BETWEEN_BLANKS.findall(text))
 
@@ -77,13 +77,13 @@ def words_of(text: str, how: Tokenisation = "blanks", *, where: str | None = Non
 def token_spans(text: str, how: Tokenisation, *, where: str | None = None) -> Iterator[tuple[int, int]]:
     """The place of each word, in characters, end exclusive.
 
-    ``blanks`` cuts at blanks only. ``treebank`` is for running text: it also cuts at all other spaces of Unicode, and
-    cuts off punctuation and the clitics n't 's 're 've 'll 'd 'm, as English treebanks do; it keeps numbers,
-    abbreviations and hyphenated words whole, and a letter with its marks, such as vowel signs of Hindi. Raises
-    ``InputError`` as ``check_text`` does.
+    ``whitespace`` splits on ASCII whitespace alone. ``treebank`` is for running text: it also splits on all other
+    spaces of Unicode, and cuts off punctuation and the clitics n't 's 're 've 'll 'd 'm, as English treebanks do; it
+    keeps numbers, abbreviations and hyphenated words whole, and a letter with its marks, such as vowel signs of Hindi.
+    Raises ``InputError`` as ``check_text`` does.
     """
     check_text(text, where=where)
-    pattern = _BETWEEN_BLANKS if how == "blanks" else _treebank_for(text)
+    pattern = _BETWEEN_BLANKS if how == "whitespace" else _treebank_for(text)
     return (match.span() for match in pattern.finditer(text))
 
 

@@ -8,7 +8,7 @@ const panels = new Map([...document.querySelectorAll("[data-panel]")].map((one) 
 const boxes = [...document.querySelectorAll(".models input")];
 const rows = new Map([...document.querySelectorAll("#bars tbody tr")].map((one) => [Number(one.dataset.run), one]));
 const MARGINS = 34; // pixels left and right of a drawing in its card
-const PAUSE = 250; // milliseconds after which a word that no blank has ended is read
+const PAUSE = 250; // milliseconds after which a word that no space has ended is read
 
 let sentences = [];
 let at = [0, -1]; // the sentence in view and the word after which the models are looked at

@@ -128,7 +128,7 @@ class Explorer:
     async def _explaining(self) -> AsyncIterator[None]:
         """Let one model compute for as long as it may; what ends it, a fault too, becomes an ``InputError``.
 
-        So it is told, and leaves the others reading.
+        So it is reported, and the others read on.
         """
         try:
             async with asyncio.timeout(self.limits.max_seconds):
@@ -172,7 +172,7 @@ class Explorer:
 
 
 def _line(event: Event) -> bytes:
-    """An event as a line; what is infinite, which JSON has no number for, is told as null."""
+    """An event as a line; what is infinite, which JSON has no number for, is null."""
     if event.get("bits") == float("inf"):
         event = {**event, "impossible": True}
     return json_text(event, indent=None).encode("utf-8", "replace") + b"\n"

@@ -121,7 +121,7 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
 
 
 class TreelmTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
-    """Words between blanks, each in the tokens of a vocabulary; the end of sentence stands before them."""
+    """Words separated by spaces, each in the tokens of a vocabulary; the end of sentence stands before them."""
 
     vocab_files_names = {"vocabulary_file": "treelm-vocabulary.json"}  # noqa: RUF012
     model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012
@@ -173,7 +173,7 @@ class TreelmTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return [self.bos_token_id, *token_ids_0, *(token_ids_1 or [])]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """The words that tokens write, with blanks between them."""
+        """The words that tokens write, with spaces between them."""
         words, word = list[str](), list[int]()
         for token in tokens:
             if token not in self._ids:

@@ -56,7 +56,7 @@ def stimulus(
     check_choice("punctuation", punctuation, get_args(Punctuation))
     tokens: tuple[tuple[str, ...], ...] = tuple((word,) for word in sentence.words)
     if punctuation != "as-given" or split_words:
-        how: Tokenisation = "blanks" if punctuation == "as-given" else "treebank"
+        how: Tokenisation = "whitespace" if punctuation == "as-given" else "treebank"
         tokens = tuple(words_of(word, how) or (word,) for word in sentence.words)
     if punctuation == "apart":
         kept = tuple(cells for cells, own in zip(kept, tokens, strict=True) for _ in own) if kept else ()

@@ -181,7 +181,7 @@ def test_a_model_is_scored_and_its_end_counts_on_demand(tmp_path: Path) -> None:
         condition["regions"] = [{"region_number": 1, "content": "a a"}, {"region_number": 2, "content": word}]
     (suite,) = load(tmp_path, values)
     lm = ToyLM()
-    (plain,), (end,) = (score_suites(lm, [suite], tokenisation="blanks", with_end=end) for end in (False, True))
+    (plain,), (end,) = (score_suites(lm, [suite], tokenisation="whitespace", with_end=end) for end in (False, True))
     surprisals = lm.surprisal(["a a b+d", "a a c"])
     last = [one.words[-1].surprisal_bits for one in surprisals]
     ends = [one.end_surprisal_bits for one in surprisals]

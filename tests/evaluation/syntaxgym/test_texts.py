@@ -31,7 +31,7 @@ def counted(lm: ToyLM, seen: list[str], stop_after: int = 99) -> Any:
 
 def test_texts_are_scored_in_dictionary_order() -> None:
     lm, seen = ToyLM(), list[str]()
-    found = score_texts(lm, TEXTS, tokenisation="blanks", group_size=2, score_groups=counted(lm, seen))
+    found = score_texts(lm, TEXTS, tokenisation="whitespace", group_size=2, score_groups=counted(lm, seen))
     by_text = {one.text: one for one in found}
     assert seen == sorted(TEXTS)
     for text, expected in zip(TEXTS, lm.surprisal(TEXTS), strict=True):
@@ -43,7 +43,7 @@ def test_texts_are_scored_in_dictionary_order() -> None:
 def test_scoring_resumes_after_interrupt(tmp_path: Path) -> None:
     lm, first, second = ToyLM(), list[str](), list[str]()
     cache = ScoreCache(tmp_path / "kept.jsonl")
-    options: dict[str, Any] = {"tokenisation": "blanks", "group_size": 2}
+    options: dict[str, Any] = {"tokenisation": "whitespace", "group_size": 2}
     with pytest.raises(KeyboardInterrupt):
         list(score_texts(lm, TEXTS, cache=cache, score_groups=counted(lm, first, 1), **options))
     with (tmp_path / "kept.jsonl").open("a") as stream:
@@ -57,9 +57,9 @@ def test_scoring_resumes_after_interrupt(tmp_path: Path) -> None:
 def test_other_spans_are_scored_again(tmp_path: Path) -> None:
     lm, seen = ToyLM(), list[str]()
     cache = ScoreCache(tmp_path / "kept.jsonl")
-    of_other_words = list(score_texts(lm, ["a cc"], tokenisation="blanks", group_size=2))
+    of_other_words = list(score_texts(lm, ["a cc"], tokenisation="whitespace", group_size=2))
     cache.add([replace(one, text=text) for one, text in zip(of_other_words * 2, ("a c c", "a cc"), strict=True)])
-    options: dict[str, Any] = {"tokenisation": "blanks", "group_size": 2}
+    options: dict[str, Any] = {"tokenisation": "whitespace", "group_size": 2}
     found = list(score_texts(lm, ["a c c", "a cc"], cache=cache, score_groups=counted(lm, seen), **options))
     assert seen == ["a c c"]
     assert {one.text: len(one.spans) for one in found} == {"a c c": 3, "a cc": 2}
@@ -67,7 +67,7 @@ def test_other_spans_are_scored_again(tmp_path: Path) -> None:
 
 def test_cache_keeps_infinite_bits(tmp_path: Path) -> None:
     cache = ScoreCache(tmp_path / "kept.jsonl")
-    (scored,) = score_texts(ToyLM(), ["a c"], tokenisation="blanks", group_size=2)
+    (scored,) = score_texts(ToyLM(), ["a c"], tokenisation="whitespace", group_size=2)
     scored = replace(scored, surprisal_bits=(1.0, math.inf), end_bits=math.inf)
     cache.add([scored])
     assert cache.read() == {"a c": scored}
@@ -78,13 +78,13 @@ def test_score_cache_key_depends_on_search_words_and_weights() -> None:
     beam = SearchConfig(action_beam=1, word_beam=1)
     kept = []
     for model, search, how in (
-        (lm, beam, "blanks"),
+        (lm, beam, "whitespace"),
         (lm, beam, "treebank"),
-        (lm, replace(beam, word_beam=2), "blanks"),
-        (other, beam, "blanks"),
+        (lm, replace(beam, word_beam=2), "whitespace"),
+        (other, beam, "whitespace"),
     ):
         model.search = search
         kept.append(ScoreCache.of(model, tokenisation=how))
     assert len({one.path for one in kept}) == 4
     lm.search = replace(beam, batch_size=1)  # speed only
-    assert ScoreCache.of(lm, tokenisation="blanks").path == kept[0].path
+    assert ScoreCache.of(lm, tokenisation="whitespace").path == kept[0].path

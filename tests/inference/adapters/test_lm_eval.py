@@ -30,7 +30,7 @@ def log_probs(system: str, kind: str, *lines: str) -> float:
 @pytest.mark.parametrize("kind", ["word", "subword"])
 @pytest.mark.parametrize("system", ["lstm", "ngram"])
 def test_a_continuation_has_the_probability_of_its_words_and_line_ends(system: str, kind: str) -> None:
-    answers = Answers(build(system, kind), tokenisation="blanks")
+    answers = Answers(build(system, kind), tokenisation="whitespace")
     pairs = [
         ("the dog", " barks at the moon"),
         ("the dog", " barks\nthe moon"),
@@ -49,14 +49,14 @@ def test_a_continuation_has_the_probability_of_its_words_and_line_ends(system: s
 
 
 def test_rolling_counts_every_line_with_its_end() -> None:
-    answers = Answers(build("lstm", "subword"), tokenisation="blanks")
+    answers = Answers(build("lstm", "subword"), tokenisation="whitespace")
     (found,) = answers.loglikelihood_rolling([Asked(("the dog barks\n\nthe moon",))])
     assert found == pytest.approx(log_probs("lstm", "subword", "the dog barks", "the moon"))
 
 
 @pytest.mark.parametrize("system", ["ngram", "lstm"])
 def test_what_is_generated_is_greedy_and_nothing_else_is(system: str) -> None:
-    answers = Answers(build(system, "word"), tokenisation="blanks")
+    answers = Answers(build(system, "word"), tokenisation="whitespace")
     (text,) = answers.generate_until([Asked(("the dog", {"until": ["\n\n"], "max_gen_toks": 4}))])
     assert text.startswith(" ")
     (_, is_greedy), (_, other) = answers.loglikelihood(
@@ -68,7 +68,7 @@ def test_what_is_generated_is_greedy_and_nothing_else_is(system: str) -> None:
 
 
 def test_generation_stops_before_what_it_is_told_to() -> None:
-    answers = Answers(build("ngram", "word"), tokenisation="blanks")
+    answers = Answers(build("ngram", "word"), tokenisation="whitespace")
     (whole,) = answers.generate_until([Asked(("the", {"max_gen_toks": 6}))])
     word = whole.split()[1]
     (cut,) = answers.generate_until([Asked(("the", {"until": word, "max_gen_toks": 6}))])
@@ -93,8 +93,8 @@ def test_the_harness_finds_models_of_its_own_kind_by_a_registered_name(monkeypat
     monkeypatch.setattr(sys.modules["lm_eval.api.registry"], "register_model", register_model, raising=False)
     register()
     lm = load("ngram-gum-open")
-    by_name = registered["treelm"](run="ngram-gum-open", tokenisation="blanks", batch_size=1, device=None)
-    for model in (by_name, harness_model(lm, tokenisation="blanks")):
+    by_name = registered["treelm"](run="ngram-gum-open", tokenisation="whitespace", batch_size=1, device=None)
+    for model in (by_name, harness_model(lm, tokenisation="whitespace")):
         assert isinstance(model, LM)
         assert model.rank == 0
         (found,) = model.loglikelihood_rolling([Asked(("The museum .",))])
@@ -131,7 +131,7 @@ def test_the_harness_itself_asks_a_registered_model_a_task(tmp_path: Path, monke
     register()
     found = harness.simple_evaluate(
         "treelm",
-        model_args="run=ngram-gum-open,tokenisation=blanks",
+        model_args="run=ngram-gum-open,tokenisation=whitespace",
         tasks=["treelm_pairs"],
         task_manager=TaskManager(include_path=str(tmp_path), include_defaults=False),
         bootstrap_iters=0,

@@ -48,7 +48,7 @@ class Settings(SearchOptions):
     """Folder of that corpus."""
     gardenpath: bool = False
     """Garden paths and other effects in bits, as in treelm gardenpath."""
-    tokenisation: Literal["treebank", "blanks"] = "treebank"
+    tokenisation: Literal["treebank", "whitespace"] = "treebank"
     """Cut of suites and pairs into words, as in treelm surprisal."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     """Device that computes. auto: on a GPU if there is one."""

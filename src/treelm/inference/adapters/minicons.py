@@ -28,7 +28,7 @@ END = "</s>"
 
 
 def mean(scores: Tensor) -> float:
-    """The mean: how minicons reduces unless told otherwise."""
+    """The mean: how minicons reduces by default."""
     return float(scores.mean(0).item())
 
 
@@ -36,7 +36,12 @@ class Scorer:
     """Scores of texts of one sentence each, by any system."""
 
     def __init__(
-        self, lm: LanguageModel, *, unit: Unit = "token", tokenisation: Tokenisation = "blanks", with_end: bool = False
+        self,
+        lm: LanguageModel,
+        *,
+        unit: Unit = "token",
+        tokenisation: Tokenisation = "whitespace",
+        with_end: bool = False,
     ) -> None:
         """Wrap a model; a score is of a ``unit``: a token of the vocabulary or a word.
 
@@ -211,7 +216,7 @@ def _sums_between(text: str, words: Sequence[str], line: Line) -> NDArray[np.flo
         ends.append(position)
     owner = np.searchsorted(ends, line.ends)
     if set(owner.tolist()) != set(range(len(words))):
-        remedy = 'let tokenize_function split as the scorer does (tokenisation="blanks")'
+        remedy = 'let tokenize_function split as the scorer does (tokenisation="whitespace")'
         raise InputError(f"a part of a word of the model among {list(words)!r}", remedy=remedy)
     return np.bincount(owner, _of_words(line), len(words)).astype(np.float64)
 
