@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -171,24 +169,6 @@ def test_a_cluster_that_cannot_be_had_is_one_line(
     outcome = treelm("parse", project / "run", text, "--cluster", given)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert found in outcome.err
-
-
-def test_a_server_that_is_no_scheduler_is_one_line(project: Path, treelm: Treelm, text: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-
-        threading.Thread(target=answer, daemon=True).start()
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        outcome = treelm("parse", project / "run", text, "--cluster", address)
-    assert outcome.code == 2
-    assert outcome.err == (
-        f"treelm parse: no Dask scheduler answers at {address}; give the address of a running scheduler, or the file "
-        "that dask scheduler --scheduler-file has written\n"
-    )
 
 
 def test_a_scheduler_that_is_gone_in_the_middle_is_one_line(

@@ -17,25 +17,6 @@ def _installed() -> None:
 
 
 @pytest.mark.usefixtures("_installed")
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--max-words", "0"), "--max-words 0"),
-        (("--max-seconds", "0"), "--max-seconds 0"),
-        (("--port", "70000"), "--port 70000"),
-        (("no-such-run",), "no such run folder"),
-        (("ngram-gum-open", "ngram-gum-open"), "the same run twice"),
-        (("rnng-gum-open", "--action-beam", "0"), "action_beam"),
-    ],
-)
-def test_what_cannot_be_served_is_refused_in_one_line(treelm: Treelm, options: tuple[str, ...], message: str) -> None:
-    outcome = treelm("explore", *options)
-    assert outcome.code == 2
-    assert message in outcome.err
-    assert outcome.err.count("\n") == 1
-
-
-@pytest.mark.usefixtures("_installed")
 def test_a_port_that_another_program_has_is_named(treelm: Treelm) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

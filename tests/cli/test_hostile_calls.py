@@ -101,6 +101,12 @@ generate run --temperature 1e-320                            | temperature
 audit ''                                                     | no run given
 audit run in.txt --num-sentences -1                          | num_sentences = -1
 export {ngram} --to arpa --output no/x.arpa                  | no folder no
+explore --max-words 0                                        | --max-words 0
+explore --max-seconds 0                                      | --max-seconds 0
+explore --port 70000                                         | --port 70000
+explore no-such-run                                          | no such run folder
+explore ngram-gum-open ngram-gum-open                        | the same run twice
+explore rnng-gum-open --action-beam 0                        | action_beam
 explore --max-seconds long                                   | argument --max-seconds: invalid float value: 'long'
 
 data frob                                                    | argument ACTION: invalid choice: 'frob'
@@ -113,6 +119,11 @@ data annotate in.ptb --parser '' --output out.ptb            | no run given
 data annotate in.txt --parser run --output o --num-particles 5 | num_particles with search by
 data annotate in.txt --parser stanza --output o --action-beam 3 | a search for stanza
 data annotate in.txt --parser {lstm} --output out.ptb        | lstm is a language model without trees
+data sections nowhere --splits ptb-lm --output o             | no such folder
+data sections dir --splits mine --output o                   | invalid choice
+data align --text in.txt --output o                          | required: TREES
+data align in.txt --text in.txt --output o                   | in.txt:1: a sentence without a tree
+data align in.ptb --text in.txt --output in.txt              | the output is the input
 
 train                                                        | neither a recipe nor --resume
 train r.toml --resume run                                    | both a recipe and --resume
@@ -226,6 +237,14 @@ reading rts {times} --surprisal-columns rt                   | rts: no such run 
 reading ngram-gum-open {times} --response rt2                | no response 'rt2'
 reading ngram-gum-open {times} --baseline no                 | no predictor 'no'
 reading ngram-gum-open {times} --export dir                  | dir: a folder; give the name of a file
+
+reproduce nothing                                            | no paper 'nothing'; choose one of
+reproduce prpn --table 44                                    | no table44 of prpn; choose of table1
+reproduce prpn --jobs 0                                      | jobs = 0; give 1 or more
+reproduce prpn --seeds 0                                     | seeds = 0; give 1 or more
+reproduce prpn --budget -1                                   | budget = -1.0; give 0 or more minutes
+reproduce prpn --data nowhere                                | nowhere: no such folder
+reproduce prpn --small --only x                              | no run 'x'
 
 models nothing                                               | no model 'nothing' in the package; it has
 completion tcsh                                              | argument SHELL: invalid choice: 'tcsh'

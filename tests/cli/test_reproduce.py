@@ -133,28 +133,6 @@ def test_a_folder_in_which_another_one_works_is_told(
     assert begun == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "found"),
-    [
-        (("nothing",), "no paper 'nothing'; choose one of"),
-        (("paper", "--table", "4"), "no table4 of paper; choose of table1"),
-        (("paper", "--jobs", "0"), "jobs = 0; give 1 or more"),
-        (("paper", "--seeds", "0"), "seeds = 0; give 1 or more"),
-        (("paper", "--budget", "-1"), "budget = -1.0; give 0 or more minutes"),
-        (("paper", "--data", "nowhere"), "nowhere: no such folder"),
-        (("paper", "--only", "x"), "no run 'x'"),
-    ],
-)
-def test_bad_arguments_get_a_line(
-    treelm: Treelm, paper: Path, arguments: tuple[str, ...], found: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(paper.parent)
-    outcome = treelm("reproduce", *arguments)
-    assert outcome.code == 2
-    assert found in outcome.err
-    assert outcome.err.count("\n") == 1
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
 def test_what_is_stopped_goes_on(treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In processes of their own: a run that was stopped while training is resumed, and not begun anew."""
