@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.evaluation.comparison.test_metrics import FULL
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.syntaxgym.results import references
-from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult
+from treelm.evaluation.syntaxgym.scoring import OUTCOME_COLUMNS, SuiteResult
 from treelm.evaluation.syntaxgym.suites import packaged_suites
 from treelm.evaluation.tables import Table
 from treelm.figures.tables import circuit_table, comparison_tables, print_table, suite_table
@@ -66,10 +66,13 @@ def suites(share: int) -> list[SuiteResult]:
         SuiteResult(
             suite=name,
             formulas=suite.formulas,
-            outcomes=tuple(
-                Outcome(suite=name, item=item, prediction=number, holds=item <= share, has_unknown=item == 1)
-                for number in range(len(suite.formulas))
-                for item in range(1, 11)
+            outcomes=pd.DataFrame(
+                [
+                    (item, number, item <= share, item == 1)
+                    for number in range(len(suite.formulas))
+                    for item in range(1, 11)
+                ],
+                columns=list(OUTCOME_COLUMNS),
             ),
             regions=pd.DataFrame(),
         )

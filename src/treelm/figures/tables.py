@@ -72,7 +72,7 @@ def suite_table(
             for model, result in zip(results, own, strict=True):
                 cells = {
                     "items": str(result.num_items),
-                    "unknown": str(sum(one.has_unknown for one in result.outcomes if one.prediction == number)),
+                    "unknown": str(result.num_with_unknown(number)),
                     "accuracy": _percent(result.accuracy(number)),
                     "without unknown": _percent(result.accuracy_without_unknown(number)),
                 }

@@ -23,7 +23,7 @@ from treelm.evaluation.syntaxgym.results import (
     references,
 )
 from treelm.evaluation.syntaxgym.scoring import (
-    Outcome,
+    OUTCOME_COLUMNS,
     ScoredToken,
     SuiteResult,
     evaluate_suite,
@@ -96,10 +96,10 @@ def test_all_suites_evaluate_by_hand_made_surprisals() -> None:
     tokens = {text: words(text, [float(len(word)) for word in text.split()]) for text in write_sentences(suites)}
     results = {suite.name: evaluate_suite(suite, tokens) for suite in suites}
     number = packaged_suites()["number_orc"]
-    for item, outcome in zip(number.items, results["number_orc"].outcomes, strict=True):
+    for item, holds in zip(number.items, results["number_orc"].outcomes["holds"], strict=True):
         length = {c.name: len(dict(c.regions)[7].replace(" ", "")) for c in item.conditions}
         expected = length["match_sing"] < length["mismatch_sing"] and length["match_plural"] < length["mismatch_plural"]
-        assert outcome.holds is expected
+        assert holds == expected
     assert all(len(results[suite.name].outcomes) == len(suite.items) * len(suite.formulas) for suite in suites)
     assert set(circuit_accuracies(accuracies(list(results.values())))) == set(circuits())
 
@@ -118,18 +118,16 @@ def test_unknown_words_outside_formula_regions(tmp_path: Path) -> None:
     good, bad = write_sentences([suite])
     outside = evaluate_suite(suite, {good: words(good, [1, 1, 1], {"dogs"}), bad: words(bad, [1, 1, 2])})
     inside = evaluate_suite(suite, {good: words(good, [1, 1, 1]), bad: words(bad, [1, 1, 2], {"barks"})})
-    assert (outside.num_with_unknown, outside.accuracy_without_unknown()) == (0, 1.0)
-    assert (inside.num_with_unknown, inside.accuracy(), inside.accuracy_without_unknown()) == (1, 1.0, None)
+    assert (outside.num_with_unknown(), outside.accuracy_without_unknown()) == (0, 1.0)
+    assert (inside.num_with_unknown(), inside.accuracy(), inside.accuracy_without_unknown()) == (1, 1.0, None)
 
 
 def test_accuracy_without_unknown_words() -> None:
     regions = pd.DataFrame({"item": [1, 2], "surprisal_bits": 1.0})
 
     def result(suite: str, *, all_unknown: bool) -> SuiteResult:
-        outcomes = (
-            Outcome(suite=suite, item=1, prediction=0, holds=False, has_unknown=True),
-            Outcome(suite=suite, item=2, prediction=0, holds=True, has_unknown=all_unknown),
-        )
+        rows = [(1, 0, False, True), (2, 0, True, all_unknown)]
+        outcomes = pd.DataFrame(rows, columns=list(OUTCOME_COLUMNS))
         return SuiteResult(suite=suite, formulas=("",), outcomes=outcomes, regions=regions)
 
     names = [suite for suites in circuits().values() for suite in suites]
@@ -185,8 +183,8 @@ def test_a_model_is_scored_and_its_end_counts_on_demand(tmp_path: Path) -> None:
     surprisals = lm.surprisal(["a a b+d", "a a c"])
     last = [one.words[-1].surprisal_bits for one in surprisals]
     ends = [one.end_surprisal_bits for one in surprisals]
-    assert plain.outcomes[0].holds is (last[0] < last[1])
-    assert end.outcomes[0].holds is (last[0] + ends[0] < last[1] + ends[1])
+    assert plain.accuracy() == (last[0] < last[1])
+    assert end.accuracy() == (last[0] + ends[0] < last[1] + ends[1])
 
 
 @pytest.mark.parametrize(
@@ -264,7 +262,7 @@ def test_tables_of_surprisal_are_read_with_the_ends_they_have(tmp_path: Path, sh
         for model in models:
             (expected,) = score_suites(model.lm, [suite], with_end=end)
             read = evaluate_suite(suite, found["" if shape == "auto" else model.name])
-            assert read.outcomes == expected.outcomes
+            pd.testing.assert_frame_equal(read.outcomes, expected.outcomes)
             pd.testing.assert_frame_equal(read.regions, expected.regions, rtol=0, atol=1e-5)
 
 

@@ -203,7 +203,7 @@ def _suite_json(result: SuiteResult) -> dict[str, Any]:
         "accuracy": result.accuracy(),
         "accuracy_without_unknown": result.accuracy_without_unknown(),
         "num_items": result.num_items,
-        "num_with_unknown": result.num_with_unknown,
+        "num_with_unknown": result.num_with_unknown(),
         "num_impossible": result.num_impossible,
         "predictions": [
             {"formula": formula, "accuracy": result.accuracy(number)} for number, formula in enumerate(result.formulas)

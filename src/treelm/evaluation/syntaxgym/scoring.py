@@ -11,15 +11,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean, mean, median
+from statistics import mean, median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
-from treelm.evaluation.syntaxgym.formula import Surprisals
-from treelm.evaluation.syntaxgym.suites import Condition, Item, Metric, Suite
+from treelm.evaluation.syntaxgym.suites import Condition, Metric, Suite
 from treelm.inference.batching import batched
 from treelm.io.files import cache_directory
 from treelm.io.json import line_with_checksum, line_without_checksum
@@ -93,18 +92,8 @@ def region_value(tokens: Sequence[ScoredToken], metric: Metric) -> float:
     return _METRICS[metric](bits) if bits or metric == "sum" else math.nan
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """One prediction about one item."""
-
-    suite: str
-    item: int
-    prediction: int  # number in the suite, from 0
-    holds: bool
-    has_unknown: bool  # whether a region that the formula names holds an unknown word, in any of its conditions
-
-
 REGION_COLUMNS = ("suite", "item", "condition", "region", "content", "surprisal_bits", "has_unk", "is_correct")
+OUTCOME_COLUMNS = ("item", "prediction", "holds", "has_unk")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +106,9 @@ class SuiteResult:
 
     suite: str
     formulas: tuple[str, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: pd.DataFrame
+    """A row (``OUTCOME_COLUMNS``) for each prediction, by its number from 0, about each item: whether it holds, and
+    whether a region that its formula names holds an unknown word, in any of its conditions."""
     regions: pd.DataFrame
     """A row (``REGION_COLUMNS``) for each region of each condition of each item. ``surprisal_bits`` is its value by the
     suite's metric, of an empty region 0 or not a number; ``is_correct`` is of the item, by the first prediction."""
@@ -126,24 +117,28 @@ class SuiteResult:
         """A row a region, as ``regions``."""
         return self.regions
 
+    def of(self, prediction: int) -> pd.DataFrame:
+        """The outcomes of a prediction."""
+        return self.outcomes[self.outcomes["prediction"] == prediction]
+
     def accuracy(self, prediction: int = 0) -> float:
         """Share of items of which a prediction holds."""
-        return fmean(one.holds for one in self.outcomes if one.prediction == prediction)
+        return float(self.of(prediction)["holds"].mean())
 
     def accuracy_without_unknown(self, prediction: int = 0) -> float | None:
         """Share of items without unknown words in the regions that count; None if there is no such item."""
-        known = [one.holds for one in self.outcomes if one.prediction == prediction and not one.has_unknown]
-        return fmean(known) if known else None
+        of = self.of(prediction)
+        known = of.loc[~of["has_unk"], "holds"]
+        return float(known.mean()) if len(known) else None
+
+    def num_with_unknown(self, prediction: int = 0) -> int:
+        """Number of items with an unknown word in a region that a prediction names."""
+        return int(self.of(prediction)["has_unk"].sum())
 
     @property
     def num_items(self) -> int:
         """Number of items."""
-        return sum(one.prediction == 0 for one in self.outcomes)
-
-    @property
-    def num_with_unknown(self) -> int:
-        """Number of items with an unknown word in a region that the first prediction names."""
-        return sum(one.has_unknown for one in self.outcomes if one.prediction == 0)
+        return len(self.of(0))
 
     @property
     def num_impossible(self) -> int:
@@ -155,56 +150,41 @@ def evaluate_suite(suite: Suite, tokens: TokensOf) -> SuiteResult:
     """Evaluate each prediction of each item. Raises ``InputError`` for a sentence whose tokens do not fit it."""
     import pandas as pd
 
-    outcomes: list[Outcome] = []
-    rows = []
+    outcomes, rows = [], []
     for item in suite.items:
-        regions = {
-            (condition.name, number): region
-            for condition in item.conditions
-            for number, region in align(
-                condition, tokens[condition.text], where=f"{suite.name}, item {item.number}, {condition.name}"
-            ).items()
-        }
-        values = {place: region_value(tokens, suite.metric) for place, tokens in regions.items()}
-        unknown = {place: any(token.is_unk for token in tokens) for place, tokens in regions.items()}
-        own = list(_outcomes(suite, item, values, unknown))
-        outcomes += own
+        where = f"{suite.name}, item {item.number}"
+        values: dict[tuple[str, int], float] = {}
+        unknown: dict[tuple[str, int], bool] = {}
+        for condition in item.conditions:
+            aligned = align(condition, tokens[condition.text], where=f"{where}, {condition.name}")
+            for number, own in aligned.items():
+                values[condition.name, number] = region_value(own, suite.metric)
+                unknown[condition.name, number] = any(token.is_unk for token in own)
+        for prediction, formula in enumerate(suite.predictions):
+            named = [
+                place
+                for region in formula.regions
+                for place in values
+                if place[0] == region.condition and region.number in (None, place[1])
+            ]
+            for place in named:
+                if math.isnan(values[place]):
+                    found = f"region {place[1]} of {place[0]!r} is empty: it has no {suite.metric}"
+                    raise InputError(found, where=where, remedy='use metric "sum", by which an empty region is 0')
+            has_unknown = any(unknown[place] for place in named)
+            outcomes.append((item.number, prediction, formula.holds(values), has_unknown))
+        is_correct = suite.predictions[0].holds(values)
         for condition in item.conditions:
             for number, content in condition.regions:
                 place = (condition.name, number)
                 about = (suite.name, item.number, condition.name, number, content)
-                rows.append((*about, values[place], int(unknown[place]), int(own[0].holds)))
+                rows.append((*about, values[place], int(unknown[place]), int(is_correct)))
     return SuiteResult(
         suite=suite.name,
         formulas=suite.formulas,
-        outcomes=tuple(outcomes),
+        outcomes=pd.DataFrame(outcomes, columns=list(OUTCOME_COLUMNS)),
         regions=pd.DataFrame(rows, columns=list(REGION_COLUMNS)),
     )
-
-
-def _outcomes(
-    suite: Suite, item: Item, values: Surprisals, unknown: Mapping[tuple[str, int], bool]
-) -> Iterator[Outcome]:
-    """Evaluate the predictions of an item by the values of its regions."""
-    for prediction, formula in enumerate(suite.predictions):
-        named = [
-            (condition, number)
-            for region in formula.regions
-            for condition, number in values
-            if condition == region.condition and region.number in (None, number)
-        ]
-        for condition, number in named:
-            if math.isnan(values[condition, number]):
-                found = f"region {number} of {condition!r} is empty: it has no {suite.metric}"
-                where = f"{suite.name}, item {item.number}"
-                raise InputError(found, where=where, remedy='use metric "sum", by which an empty region is 0')
-        yield Outcome(
-            suite=suite.name,
-            item=item.number,
-            prediction=prediction,
-            holds=formula.holds(values),
-            has_unknown=any(unknown[place] for place in named),
-        )
 
 
 def score_suites(
