@@ -4,8 +4,7 @@ The plain form is ``tests/models/rnng/plain.py``.
 
 ``compose`` is LSTM composition level by level for a CPU. What steps share is computed once: the product of a vector
 with the input weights, however many steps read it; the step on a nonterminal, and the product of its state with the
-hidden weights, however many local trees begin with that vector. Where all vectors differ (dropout by token), nothing is
-shared, and the passes that sharing takes are left out.
+hidden weights, however many local trees begin with that vector.
 
 An example: (S the dog) has the actions NT(S) SHIFT SHIFT REDUCE and one local tree. Its vectors are 0 (initial), 1
 (the), 2 (dog), 3 (S) and, composed, 4 ([S]). S is the only head: the step of each direction that reads it waits for
@@ -77,9 +76,8 @@ class _DirectionLSTM:
         torch.index_select(projected, 0, heads, out=self.gates[rows])
         self.cell_before[rows] = 0
         lstm_cell_into(self.gates[rows], *self._states(rows))
-        self.shares_heads = num_later < len(plan.inputs)
-        self.from_heads = new(num_heads * self.shares_heads, 4 * size)  # hidden weights times the state of each head
-        multiply_into(self.from_heads, self.hidden[: len(self.from_heads)], weight.T)
+        self.from_heads = new(num_heads, 4 * size)  # hidden weights times the state of each head
+        multiply_into(self.from_heads, self.hidden[rows], weight.T)
 
     def _states(self, rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return self.cell_before[rows], self.cell[rows], self.tanh_cell[rows], self.hidden[rows]
@@ -117,20 +115,13 @@ class _DirectionLSTM:
         return d_gates
 
     def propagate(self, level: int) -> None:
-        """The gradient of ``compute``. One step follows each state but a shared head's: its gradient is set."""
+        """The gradient of ``compute``. One step follows each state but those of heads: its gradient is set."""
         for start, middle, end, later in reversed(self.plan.blocks[level]):
             rows, first = slice(len(self.heads) + start, len(self.heads) + end), middle - start
             previous = self.plan.previous[start:end]
             d_gates = self._gates_gradient(rows, self.gates.new_empty(end - start, 4 * self.size))
-            if self.plan.reads_once:
-                self.d_projected.index_copy_(0, self.plan.inputs[start:end], d_gates)
-            else:
-                self.d_projected.index_add_(0, self.plan.inputs[start:end], d_gates)
-            d_cell_before = self.d_cell[rows] * self.gates[rows, self.size : 2 * self.size]
-            if self.shares_heads:
-                self.d_cell.index_add_(0, previous, d_cell_before)
-            else:
-                self.d_cell.index_copy_(0, previous, d_cell_before)
+            self.d_projected.index_add_(0, self.plan.inputs[start:end], d_gates)
+            self.d_cell.index_add_(0, previous, self.d_cell[rows] * self.gates[rows, self.size : 2 * self.size])
             if first:
                 self.d_from_heads.index_add_(0, previous[:first], d_gates[:first])
             if middle < end:
@@ -142,11 +133,11 @@ class _DirectionLSTM:
     def finish_gradient(self) -> Tensor:
         """The gradient through the heads, and that of the hidden weights."""
         rows = slice(len(self.heads))
-        multiply_into(self.d_hidden[: len(self.from_heads)], self.d_from_heads, self.weight)
+        multiply_into(self.d_hidden[rows], self.d_from_heads, self.weight)
         d_gates = self._gates_gradient(rows, self.gates.new_empty(len(self.heads), 4 * self.size))
         self.d_projected.index_add_(0, self.heads, d_gates)
         d_weight, dtype = self.gates.new_zeros(4 * self.size, self.size), self.weight.dtype
-        add_outer(d_weight, self.d_from_heads, self.hidden[: len(self.from_heads)], dtype=dtype)
+        add_outer(d_weight, self.d_from_heads, self.hidden[rows], dtype=dtype)
         add_outer(d_weight, self.d_later[:-SLACK_ROWS], self.hidden_before[:-SLACK_ROWS], dtype=dtype)
         return d_weight
 

@@ -118,7 +118,7 @@ BLOCK_ROWS = 256  # a multiple of SLACK_ROWS
 
 
 class StepBlock(NamedTuple):
-    """Steps start:middle follow a shared head, steps middle:end any other row of states.
+    """Steps start:middle follow a head, steps middle:end any other row of states.
 
     ``later`` counts the latter before this block.
     """
@@ -136,7 +136,6 @@ class DirectionPlan(NamedTuple):
     previous: Tensor  # (M,) the row of the state before
     last: Tensor  # (F,) the row of each local tree's last state
     blocks: list[list[StepBlock]]  # of every level
-    reads_once: bool  # no two steps read the same vector
 
 
 class ChainPlan(NamedTuple):
@@ -173,8 +172,7 @@ def plan_chains(
             inputs=torch.from_numpy(inputs),
             previous=torch.from_numpy(before),
             last=torch.from_numpy(step_of_entry[last[composed.order]]),
-            blocks=_blocks_of_steps(offsets, num_rows, shares_heads=len(heads) < len(head_of_tree)),
-            reads_once=len(np.unique(inputs)) == len(inputs),
+            blocks=_blocks_of_steps(offsets, num_rows),
         )
 
     before, after = _previous_entries(local_trees)
@@ -184,14 +182,13 @@ def plan_chains(
     return ChainPlan(torch.from_numpy(heads), *directions, in_blocks)
 
 
-def _blocks_of_steps(offsets: list[int], num_rows: int, *, shares_heads: bool) -> list[list[StepBlock]]:
-    found: list[list[StepBlock]] = []
-    later = 0
+def _blocks_of_steps(offsets: list[int], num_rows: int) -> list[list[StepBlock]]:
+    found, later = list[list[StepBlock]](), 0
     for level in range(0, len(offsets) - 1, 2):
         first, middle, end = offsets[level : level + 3]
         found.append([])
         for start, stop in blocks([first, end], num_rows):
-            between = min(max(middle, start), stop) if shares_heads else start
+            between = min(max(middle, start), stop)
             found[-1].append(StepBlock(start, between, stop, later))
             later += stop - between
     return found
