@@ -144,7 +144,7 @@ def test_the_weights_of_one_head_are_those_that_mix_the_values() -> None:
             found=found,
         )
         query, key, _ = made.heads(units[None])
-        weights = made.log_weights(query, key, attention_mask(form), head=1).exp()
+        weights = made.logits(query, key, attention_mask(form))[1].softmax(-1)
         for t, seen in enumerate(sees):
             torch.testing.assert_close(weights[0, t, seen], found[t * HEADS + 1][0], rtol=0, atol=1e-12)
             assert weights[0, t].sum().item() == pytest.approx(1)

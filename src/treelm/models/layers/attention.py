@@ -135,19 +135,15 @@ class AttentionBlock(nn.Module):
         mixed = self._mix(self._split(query), self._split(key), self._split(value), mask)
         return mixed.permute(1, 2, 0, 3).flatten(2)
 
-    def log_weights(self, query: Tensor, key: Tensor, mask: AttentionMask, *, head: int) -> Tensor:
-        """log softmax of one head's attention (B, T, S); -inf where it does not see."""
-        return self._logits(self._split(query), self._split(key), mask)[head].log_softmax(-1)
+    def logits(self, query: Tensor, key: Tensor, mask: AttentionMask) -> Tensor:
+        """Logits of all heads (H, B, T, S) of queries (B, T, D) and keys (B, S, D), -inf where one does not see."""
+        return self._logits(self._split(query), self._split(key), mask)
 
-    def mean_weights(self, query: Tensor, key: Tensor, mask: AttentionMask) -> Tensor:
-        """Weights of attention (B, T, S), the mean of all heads; 0 where a query does not see."""
-        return self._logits(self._split(query), self._split(key), mask).softmax(-1).mean(0)
+    def entropy(self, query: Tensor, key: Tensor, mask: AttentionMask) -> Tensor:
+        """Normalised attention entropy: queries (B, T, D) that come last of the keys (B, S, D) -> (B, T), 0 to 1.
 
-    def spread(self, query: Tensor, key: Tensor, mask: AttentionMask) -> Tensor:
-        """How widely attention looks back: queries (B, T, D) that come last of the keys (B, S, D) -> (B, T), 0 to 1.
-
-        Normalised attention entropy (Oh and Schuler 2022): weights of the keys before a query's own, scaled to sum to
-        1, their entropy over that of equal weights, the mean of all heads; 0 where there are not two such keys.
+        How widely attention looks back (Oh and Schuler 2022): the entropy of the weights of keys before a query's own,
+        scaled to sum to 1, over that of equal weights, the mean of all heads; 0 where there are not two such keys.
         """
         queries, keys = self._split(query), self._split(key)
         heads, batch, steps, _ = queries.shape

@@ -6,8 +6,7 @@ the longest sentence, W tokens, D units, V tokens of the vocabulary.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -268,23 +267,14 @@ def spans_of(actions: Sequence[int], finish: int) -> list[Span]:
     return spans
 
 
-def stacks_of(spans: Iterable[Span], num_words: int) -> list[tuple[Span, ...]]:
-    """What is on the stack after every word of a binary tree, the first constituent first."""
-    closed = Counter(end for _, end in spans)
-    stack, stacks = list[Span](), list[tuple[Span, ...]]()
-    for end in range(1, num_words + 1):
-        start = end - 1
-        for _ in range(closed[end]):
-            start, _ = stack.pop()
-        stack.append((start, end))
-        stacks.append(tuple(stack))
-    return stacks
-
-
 def tape_of(spans: Sequence[Span], words: Sequence[str]) -> StackTape:
     """The stack of a binary tree after every word, and the tape: how many of its constituents so far hold a word."""
-    depths = [
-        tuple(sum(start <= place < end <= last + 1 for start, end in spans) for place in range(last + 1))
-        for last in range(len(words))
-    ]
-    return StackTape(tokens=tuple(words), stacks=tuple(stacks_of(spans, len(words))), depths=tuple(depths))
+    stack, stacks, depths = list[Span](), list[tuple[Span, ...]](), list[tuple[int, ...]]()
+    for last in range(len(words)):
+        start, built = last, [span for span in spans if span[1] <= last + 1]
+        for _ in range(sum(end == last + 1 for _, end in built)):
+            start, _ = stack.pop()
+        stack.append((start, last + 1))
+        stacks.append(tuple(stack))
+        depths.append(tuple(sum(start <= place < end for start, end in built) for place in range(last + 1)))
+    return StackTape(tokens=tuple(words), stacks=tuple(stacks), depths=tuple(depths))

@@ -101,7 +101,7 @@ class Transformer(StreamLM, Parser):
         return {"attention_entropy": "first"}
 
     def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
-        """The normalised entropy of the last layer's attention (``AttentionBlock.spread``)."""
+        """The normalised entropy of the last layer's attention (``AttentionBlock.entropy``)."""
         (name,) = self.word_columns
         return {name: WordMetric(to_host(reading.structure[name]), predicts=False)}
 
@@ -113,7 +113,7 @@ class Transformer(StreamLM, Parser):
         outputs, following, attention = self._read(inputs, carried)
         structure = {}
         if not torch.is_grad_enabled():
-            structure["attention_entropy"] = self._layers[-1].spread(*attention).T
+            structure["attention_entropy"] = self._layers[-1].entropy(*attention).T
         return StreamOutput(outputs=outputs, carried=following, structure=structure)
 
     def _read(
@@ -233,8 +233,8 @@ class Transformer(StreamLM, Parser):
                 return treereg_loss(packing.pad(states.to(self.embedding.dtype))[:, 1:], batch, ends_word)
             query, key, _ = self._layers[-1].heads(layers[-2].to(self.embedding.dtype))
             mask = causal_mask(packing.shape[1], config, query.device)
-            log_weights = self._layers[-1].log_weights(packing.pad(query), packing.pad(key), mask, head=PLANTED_HEAD)
-            return planting_loss(log_weights, batch, ends_word)
+            logits = self._layers[-1].logits(packing.pad(query), packing.pad(key), mask)[PLANTED_HEAD]
+            return planting_loss(logits.log_softmax(-1), batch, ends_word)
 
     @property
     def _layers(self) -> list[AttentionBlock]:

@@ -308,7 +308,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
             plan = self._plan(batch)
             units, mask = self._below_last(plan, self.word_embedding.index_select(0, plan.types), None)
             query, key, _ = self._layers[-1].heads(units[None])
-            weights = self._layers[-1].mean_weights(query, key, mask)[0].double().cpu()
+            weights = self._layers[-1].logits(query, key, mask)[:, 0].softmax(-1).mean(0).double().cpu()
         is_last = torch.ones(len(weights), dtype=torch.bool)  # of the pieces of its word
         is_last[(plan.inputs < len(plan.types)).cpu()] = torch.from_numpy(self.vocabulary.ends_word[batch.tokens])
         own = is_last.cumsum(0) - is_last.long()
