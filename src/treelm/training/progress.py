@@ -73,14 +73,10 @@ def fraction_done(step: Step, config: TrainingConfig, steps_per_epoch: int | Non
     """Fraction of the run that is over, by whichever limit is nearest; early stopping may end it before."""
     if step.stopped_because:
         return 1.0
-    done = [0.0]
-    if config.max_steps is not None:
-        done.append(step.step / config.max_steps)
-    if config.max_minutes is not None:
-        done.append(step.seconds / (60 * config.max_minutes))
-    if config.max_cpu_minutes is not None:
-        done.append(step.cpu_seconds / (60 * config.max_cpu_minutes))
-    if config.epochs is not None:
-        within = step.step_in_epoch / steps_per_epoch if steps_per_epoch else 0.0
-        done.append((step.epoch + within) / config.epochs)
-    return min(1.0, max(done))
+    limits = (
+        (config.epochs, step.epoch + (step.step_in_epoch / steps_per_epoch if steps_per_epoch else 0.0)),
+        (config.max_steps, step.step),
+        (config.max_minutes, step.seconds / 60),
+        (config.max_cpu_minutes, step.cpu_seconds / 60),
+    )
+    return min(1.0, max(done / limit for limit, done in limits if limit is not None))

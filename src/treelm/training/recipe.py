@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -189,29 +189,26 @@ DEFAULT_MARGIN = 10
 
 def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
     values = dict(values)
-    if "system" not in values:
+    system, margin = values.pop("system", None), values.pop("bounds_margin", _NONE)
+    if system is None:
         raise InputError("field 'system' is missing", where=where, remedy='add a line `system = "rnng"`')
-    system = values.pop("system")
-    margin = values.pop("bounds_margin", None)
-    margin = None if margin == _NONE else margin
     network = system_class(system, where=where)
     if system in FOREIGN:
         found = f"the system {system!r}, which is read from other programs' folders and not trained here"
         raise InputError(found, where=where, remedy=f"choose one of {', '.join(sorted(SYSTEMS))}")
-    config = from_plain(config_class(network), values, where=where)
-    bounds = ModelConfig(system=system, config=config).bounds
-    if not bounds:
-        return ModelConfig(system=system, config=config)
-    given = [name for name in bounds if name in values]
-    if given and (margin is not None or len(given) < len(bounds)):
-        found = f"{', '.join(given)} given" + ("" if margin is None else " and bounds_margin")
-        remedy = f"give {'both ' if len(bounds) > 1 else ''}{' and '.join(bounds)}, or only bounds_margin"
+    model = ModelConfig(system=system, config=from_plain(config_class(network), values, where=where))
+    given = [name for name in model.bounds if name in values]
+    if given and (margin != _NONE or len(given) < len(model.bounds)):
+        found = f"{', '.join(given)} given" + ("" if margin == _NONE else " and bounds_margin")
+        both = "both " if len(model.bounds) > 1 else ""
+        remedy = f"give {both}{' and '.join(model.bounds)}, or only bounds_margin"
         raise InputError(found, where=where, remedy=remedy)
-    if margin is not None and (not isinstance(margin, int) or isinstance(margin, bool) or margin < 0):
+    if given or not model.bounds:
+        return model
+    margin = DEFAULT_MARGIN if margin == _NONE else margin
+    if type(margin) is not int or margin < 0:
         raise InputError(f"bounds_margin = {margin!r}", where=where, remedy="give a whole number of at least 0")
-    return ModelConfig(
-        system=system, config=config, bounds_margin=None if given else DEFAULT_MARGIN if margin is None else margin
-    )
+    return replace(model, bounds_margin=margin)
 
 
 _PATHS = {"data": ("corpus", "train", "dev", "test"), "vocabulary": ("file",), "training": ("start_from",)}
