@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,7 +23,7 @@ from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.evaluation import evaluate
-from treelm.evaluation.evaluate import evaluate_run, evaluate_sentences
+from treelm.evaluation.evaluate import Evaluation, evaluate_run, evaluate_sentences
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.report import EvaluationResult, as_table, check_suffix, summary_row, write_summary
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, static_labels
@@ -79,49 +80,59 @@ def test_a_bare_parser_has_trees_and_no_perplexity(files: list[str]) -> None:
     assert not any(name.startswith("perplexity") for name in summary_row(judgement.result))
 
 
-def test_skipped_sentences_count_by_file(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
-    evaluation = EvaluationConfig()
-    data = DataConfig(corpus="toy")
-    recipe = cast(Any, SimpleNamespace(search=SearchConfig(), evaluation=evaluation, data=data))
+Evaluate = Callable[..., list[Evaluation]]
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> Evaluate:
+    """Evaluate a network on files, with the settings of its data and its evaluation."""
+
+    def call(network: Any, files: list[str], data: dict[str, Any] | None = None, **settings: Any) -> Any:
+        monkeypatch.setattr(evaluate, "load", lambda run, device: network.eval())
+        options = {name: settings.pop(name) for name in ("skipped", "protocols") if name in settings}
+        recipe = SimpleNamespace(
+            search=SearchConfig(),
+            evaluation=EvaluationConfig(**settings),
+            data=DataConfig(corpus="toy", **(data or {})),
+            training=SimpleNamespace(sentence_ends=True),
+        )
+        return evaluate_run(Path(), cast(Any, recipe), files=files, **options)
+
+    return call
+
+
+def test_skipped_sentences_count_by_file(files: list[str], evaluated: Evaluate) -> None:
     skipped: list[InputError] = []
-    results = [one.result for one in evaluate_run(Path(), recipe, files=files, skipped=skipped, protocols=())]
+    results = [one.result for one in evaluated(worlds.som(), files, skipped=skipped, protocols=())]
     assert [(one.num_sentences, one.num_skipped) for one in results] == [(4, 1), (3, 0)]
     with pytest.raises(InputError, match=r"bad\.conllu:1"):
-        evaluate_run(Path(), recipe, files=files, protocols=())
+        evaluated(worlds.som(), files, protocols=())
 
 
-def test_gold_trees_are_read_as_the_recipe_reads_them(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
-    evaluation = EvaluationConfig()
-    data = DataConfig(corpus="toy", dependency_labels="upos")
-    recipe = cast(Any, SimpleNamespace(search=SearchConfig(), evaluation=evaluation, data=data))
-    (judgement,) = evaluate_run(Path(), recipe, files=files[1:], protocols=())
-    labels = {label for one in judgement.sentences if one.tree for label, _, _ in one.tree.spans()}
+@pytest.mark.parametrize("stream", ["only", "beside"])
+def test_skipped_sentences_in_streams(files: list[str], evaluated: Evaluate, stream: str) -> None:
+    skipped: list[InputError] = []
+    (found,) = evaluated(prpn(seed=1), files[:1], stream=stream, stream_rows=1, skipped=skipped, protocols=())
+    assert (found.result.num_sentences, found.result.num_skipped, len(skipped)) == (4, 1, 1)
+
+
+def test_gold_trees_are_read_as_the_recipe_reads_them(files: list[str], evaluated: Evaluate) -> None:
+    (found,) = evaluated(worlds.som(), files[1:], {"dependency_labels": "upos"}, protocols=())
+    labels = {label for one in found.sentences if one.tree for label, _, _ in one.tree.spans()}
     assert labels == {"XP"}  # the part of speech X of their heads, and P
 
 
-def test_the_builder_of_trees_is_chosen_and_named(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_builder_of_trees_is_chosen_and_named(files: list[str], evaluated: Evaluate) -> None:
     trees = {}
     for builder in ("unbiased", "biased"):
-        monkeypatch.setattr(evaluate, "load", lambda run, device: prpn(seed=1).eval())
-        evaluation = EvaluationConfig(tree_builder=builder)  # type: ignore[arg-type]
-        recipe = cast(Any, SimpleNamespace(search=SearchConfig(), evaluation=evaluation, data=DataConfig(corpus="toy")))
-        (judgement,) = evaluate_run(Path(), recipe, files=files[1:])
-        assert f"trees are built from distances by the {builder} builder" in judgement.result.all_notes()
-        trees[builder] = [one.tree for one in judgement.analyses]
-    words = [[*"1234"], [*"12345"], ["1"]]
+        (found,) = evaluated(prpn(seed=1), files[1:], tree_builder=builder)
+        assert f"trees are built from distances by the {builder} builder" in found.result.all_notes()
+        trees[builder] = [one.tree for one in found.analyses]
     network = prpn(seed=1).eval()
     network.tree_builder = "biased"
-    assert trees["biased"] == network.parse(words) != trees["unbiased"]
-
-
-def test_a_builder_for_a_system_without_distances_is_refused(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
-    evaluation = EvaluationConfig(tree_builder="biased")
-    recipe = cast(Any, SimpleNamespace(search=SearchConfig(), evaluation=evaluation, data=DataConfig(corpus="toy")))
+    assert trees["biased"] == network.parse([[*"1234"], [*"12345"], ["1"]]) != trees["unbiased"]
     with pytest.raises(InputError, match="tree_builder = 'biased' with som, which has no choice"):
-        evaluate_run(Path(), recipe, files=files[1:])
+        evaluated(worlds.som(), files[1:], tree_builder="biased")
 
 
 def test_the_table_of_many_files_fits_a_terminal(files: list[str]) -> None:
@@ -169,19 +180,3 @@ def test_a_summary_has_one_row_for_each_file_as_tsv_and_as_json(tmp_path: Path) 
     assert json.loads((tmp_path / "rows.json").read_text())[1]["skipped"] == 1
     with pytest.raises(InputError, match=r"\.tsv or \.json"):
         check_suffix(tmp_path / "rows.csv")
-
-
-def test_skipped_sentences_in_streams(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "load", lambda run, device: prpn(seed=1).eval())
-    for stream in ("only", "beside"):
-        evaluation = EvaluationConfig(stream=stream, stream_rows=1)  # type: ignore[arg-type]
-        training = SimpleNamespace(sentence_ends=True)
-        recipe = cast(
-            Any,
-            SimpleNamespace(
-                search=SearchConfig(), evaluation=evaluation, data=DataConfig(corpus="toy"), training=training
-            ),
-        )
-        skipped: list[InputError] = []
-        (judgement,) = evaluate_run(Path(), recipe, files=files[:1], skipped=skipped, protocols=())
-        assert (judgement.result.num_sentences, judgement.result.num_skipped, len(skipped)) == (4, 1, 1)

@@ -21,49 +21,33 @@ def tokens(text: str, *pieces: str, unknown: Sequence[str] = ()) -> list[ScoredT
     return found
 
 
-def bits(condition: Condition, *pieces: str, unknown: Sequence[str] = ()) -> dict[int, list[float]]:
-    found = align(condition, tokens(condition.text, *pieces, unknown=unknown), where="x")
-    return {number: [token.surprisal_bits for token in own] for number, own in found.items()}
-
-
-def test_words_of_a_region() -> None:
-    assert bits(condition("The old", "man"), "The", "old", "man") == {1: [1, 2], 2: [4]}
-
-
-def test_empty_regions_take_nothing_and_cost_nothing() -> None:
-    one = condition("", "As he", "", "shot", "")
-    assert one.text == "As he shot"
-    assert bits(one, "As", "he", "shot") == {1: [], 2: [1, 2], 3: [], 4: [4], 5: []}
-
-
-def test_subwords_with_their_blank_in_front() -> None:
-    one = condition("the", "unbelievable", "man")
-    pieces = ("the", " un", "believ", "able", " man")
-    assert bits(one, *pieces) == {1: [1], 2: [2, 4, 8], 3: [16]}
-
-
-def test_subwords_with_their_blank_behind() -> None:
-    one = condition("the", "unbelievable", "man")
-    with_blank = [ScoredToken(start=0, end=4, surprisal_bits=1.0)]
-    with pytest.raises(InputError, match="reaches from region 1"):
-        align(one, with_blank, where="x")
-
-
-def test_clitics_and_punctuation_as_regions_of_their_own() -> None:
-    one = condition("The company", "'s", "supplies", ",", "he said", ".")
-    assert bits(one, "The", "company", "'s", "supplies", ",", "he", "said", ".") == {
-        1: [1, 2],
-        2: [4],
-        3: [8],
-        4: [16],
-        5: [32, 64],
-        6: [128],
-    }
-
-
-def test_repeated_words_go_where_they_stand() -> None:
-    one = condition("that that", "that", "is")
-    assert bits(one, "that", "that", "that", "is") == {1: [1, 2], 2: [4], 3: [8]}
+@pytest.mark.parametrize(
+    ("regions", "pieces", "expected"),
+    [
+        pytest.param(["The old", "man"], ["The", "old", "man"], [[1, 2], [4]], id="words"),
+        pytest.param(["", "As he", "", "shot", ""], ["As", "he", "shot"], [[], [1, 2], [], [4], []], id="empty ones"),
+        pytest.param(
+            ["the", "unbelievable", "man"],
+            ["the", " un", "believ", "able", " man"],
+            [[1], [2, 4, 8], [16]],
+            id="subwords with their blank in front",
+        ),
+        pytest.param(
+            ["The company", "'s", "supplies", ",", "he said", "."],
+            ["The", "company", "'s", "supplies", ",", "he", "said", "."],
+            [[1, 2], [4], [8], [16], [32, 64], [128]],
+            id="clitics and punctuation",
+        ),
+        pytest.param(["that that", "that", "is"], ["that"] * 3 + ["is"], [[1, 2], [4], [8]], id="repeated words"),
+        pytest.param(
+            ["He left.", "She stayed"], ["He", "left", ".", "She", "stayed"], [[1, 2, 4], [8, 16]], id="glued marks"
+        ),
+    ],
+)
+def test_tokens_go_where_they_stand(regions: list[str], pieces: list[str], expected: list[list[int]]) -> None:
+    one = condition(*regions)
+    found = align(one, tokens(one.text, *pieces), where="x")
+    assert [[token.surprisal_bits for token in own] for own in found.values()] == expected
 
 
 def test_runs_of_unknown_words_are_flagged_where_they_stand() -> None:
@@ -72,29 +56,22 @@ def test_runs_of_unknown_words_are_flagged_where_they_stand() -> None:
     assert [[token.is_unk for token in own] for own in found.values()] == [[False, True], [True, True], [False]]
 
 
-def test_glued_punctuation_within_a_region() -> None:
-    one = condition("He left.", "She stayed")
-    assert bits(one, "He", "left", ".", "She", "stayed") == {1: [1, 2, 4], 2: [8, 16]}
-
-
-def test_token_over_two_regions_is_refused() -> None:
-    one = condition("New", "York")
-    with pytest.raises(InputError, match="'New York' reaches from region 1 into the next"):
-        align(one, tokens(one.text, "New York"), where="x")
-
-
-@pytest.mark.parametrize("missing", [0, 1, 2, 3])
-def test_word_without_surprisal_is_named(missing: int) -> None:
-    one = condition("the old", "man ran")
-    all_tokens = tokens(one.text, "the", "old", "man", "ran")
-    word = one.text.split()[missing]
-    with pytest.raises(InputError, match=f"no surprisal for '[^']*{word}"):
-        align(one, [token for token in all_tokens if token is not all_tokens[missing]], where="x")
-
-
-def test_token_outside_the_text_is_refused() -> None:
-    with pytest.raises(InputError, match="of a text of 3"):
-        align(condition("the"), [ScoredToken(start=0, end=9, surprisal_bits=1.0)], where="x")
+@pytest.mark.parametrize(
+    ("regions", "places", "found"),
+    [
+        (["the", "unbelievable", "man"], [(0, 4)], "reaches from region 1"),  # with its blank behind
+        (["New", "York"], [(0, 8)], "'New York' reaches from region 1 into the next"),
+        (["the"], [(0, 9)], "of a text of 3"),
+        (["the old", "man ran"], [(4, 7), (8, 11), (12, 15)], "no surprisal for 'the'"),
+        (["the old", "man ran"], [(0, 3), (8, 11), (12, 15)], "no surprisal for 'old'"),
+        (["the old", "man ran"], [(0, 3), (4, 7), (12, 15)], "no surprisal for 'man'"),
+        (["the old", "man ran"], [(0, 3), (4, 7), (8, 11)], "no surprisal for 'ran'"),
+    ],
+)
+def test_tokens_that_do_not_fit_are_refused(regions: list[str], places: list[tuple[int, int]], found: str) -> None:
+    own = [ScoredToken(start=start, end=end, surprisal_bits=1.0) for start, end in places]
+    with pytest.raises(InputError, match=found):
+        align(condition(*regions), own, where="x")
 
 
 @pytest.mark.parametrize(
