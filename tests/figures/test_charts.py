@@ -42,12 +42,6 @@ def test_points_stand_where_their_values_are() -> None:
     assert found["first"][0] == found["one"][0] < found["two"][0]
 
 
-def test_intervals_are_drawn_above_and_below_their_points() -> None:
-    picture = svg(line_chart([(0, [Point(0.0, 5.0, "a", 4.0, 7.0), Point(1.0, 5.0)])], AXES, 364))
-    curves = [one.get("d", "") for one in picture.iter("path") if "curve" in one.get("class", "")]
-    assert [("V" in one, "L" in one) for one in curves] == [(False, True), (True, False)]
-
-
 def test_points_of_runs_have_their_looks_and_others_are_grey() -> None:
     dots = [Point(100.0, 30.0, "ours", look=0), Point(50.0, 60.0, "known")]
     picture = svg(scatter_chart(dots, AXES, 900, is_percent=True))

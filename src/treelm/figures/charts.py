@@ -18,15 +18,12 @@ _PANEL_FONT, _PANEL_ROW, _PANEL_TITLE, _PANEL_AXIS, _PANEL_WIDTH = 12, 20, 26, 3
 
 
 class Point(NamedTuple):
-    """A point with what is said of it, and an interval above and below it if it has one."""
+    """A point with what is said of it; in a scatter, the look of its run, or None of those that are grey."""
 
     x: float
     y: float
     tip: str = ""
-    low: float | None = None
-    high: float | None = None
     look: int | None = None
-    """Of a point in a scatter, the look of its run; None of those that are grey."""
 
 
 class Axes(NamedTuple):
@@ -44,34 +41,29 @@ def for_both_widths(draw: Callable[[int], Drawing], wide: int = WIDE) -> tuple[D
 
 
 def line_chart(
-    lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes, width: int, height: int = 320,
-    *, logarithmic: bool = False, zero: bool = False,
-) -> Drawing:  # fmt: skip
-    """A line for each look and its points, with their marks and intervals; ``zero``: the x axis begins at 0."""
+    lines: Sequence[tuple[int, Sequence[Point]]],
+    axes: Axes,
+    width: int,
+    height: int = 320,
+    *,
+    logarithmic: bool = False,
+) -> Drawing:
+    """A line for each look and its points, with their marks; the x axis begins at 0, the y axis may be logarithmic."""
     points = [point for _, own in lines for point in own]
-    right = width - _RIGHT
-    x = scale_over([point.x for point in points], _LEFT, right, zero=zero)
-    ends = [end for point in points for end in (point.low, point.y, point.high) if end is not None]
-    y = scale_over(ends, height - _BOTTOM, _TOP, logarithmic=logarithmic)
+    right, height = width - _RIGHT, 320
+    x = scale_over([point.x for point in points], _LEFT, right, zero=True)
+    y = scale_over([point.y for point in points], height - _BOTTOM, _TOP, logarithmic=logarithmic)
     parts = [_axes(axes, x, y, right)]
     for look, own in lines:
-        places = [(x(point.x), y(point.y)) for point in own]
-        path = "M" + "L".join(f"{across:.1f} {down:.1f}" for across, down in places)
-        paths = [path] + [
-            f"M{across:.1f} {y(point.low):.1f}V{y(point.high):.1f}"
-            for (across, _), point in zip(places, own, strict=True)
-            if point.low is not None and point.high is not None
-        ]
-        parts += [element("path", class_=f"curve {colour_class(look)}", d=one) for one in paths]
-        parts += [mark(look, *place, point.tip) for place, point in zip(places, own, strict=True) if point.tip]
+        path = "M" + "L".join(f"{x(point.x):.1f} {y(point.y):.1f}" for point in own)
+        parts.append(element("path", class_=f"curve {colour_class(look)}", d=path))
+        parts += [mark(look, x(point.x), y(point.y), point.tip) for point in own if point.tip]
     return Drawing("plot", axes.title, width, height, join(*parts))
 
 
-def scatter_chart(
-    points: Sequence[Point], axes: Axes, width: int, height: int = 400, *, is_percent: bool = False
-) -> Drawing:
+def scatter_chart(points: Sequence[Point], axes: Axes, width: int, *, is_percent: bool = False) -> Drawing:
     """Points over a logarithmic x axis and a y axis from 0 to 100, or one that all points and 0 fit on."""
-    right = width - _RIGHT
+    right, height = width - _RIGHT, 400
     y = scale_over([0.0, *(point.y for point in points)], height - _BOTTOM, _TOP)
     if is_percent:
         y = Scale(low=0, high=100, start=height - _BOTTOM, end=_TOP)
@@ -218,7 +210,7 @@ def line_panel(lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], title
     """Curves over linear axes, beside their names; those of one name have one colour."""
     looks = {name: look for look, name in enumerate(dict.fromkeys(name for name, _ in lines))}
     curves = [(looks[name], [Point(*point) for point in points]) for name, points in lines]
-    chart = line_chart(curves, Axes(title, across, up), 520, zero=True)
+    chart = line_chart(curves, Axes(title, across, up), 520)
     keys = [join(mark(look, 6, 20 * look + 26), text(18, 20 * look + 30, name)) for name, look in looks.items()]
     width = 18 + max(text_width(name, _PANEL_FONT) for name in looks)
     return beside(title, [chart, Drawing("plot", "key", width, chart.height, join(*keys))]).file()

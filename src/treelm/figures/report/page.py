@@ -179,7 +179,7 @@ def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], floa
 
     lines = [(look, [point(row, one) for one in points]) for row, look, points in curves]
     axes = Axes(title=f"perplexity on dev by {unit}", x=unit, y="perplexity on dev")
-    return for_both_widths(lambda width: line_chart(lines, axes, width, logarithmic=True, zero=True))
+    return for_both_widths(lambda width: line_chart(lines, axes, width, logarithmic=True))
 
 
 def _last_values(curves: Sequence[Curve]) -> Table:
