@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from tests.models.som import plain
 from treelm.errors import InputError
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
 from treelm.models.som.oracle import EMPTY, DynamicOracle, PrintedOracle
-from treelm.models.som.plan import pad
+from treelm.models.som.plan import MemoryGraph, lay_out, pad
 
 MANY = 10**6  # slots, when depth must not matter
 ENDS = np.ones(50, bool)
@@ -69,6 +70,19 @@ def test_worked_example_of_figure_2() -> None:
     labels, _ = static_labels(siblings, 3)
     assert labels.tolist() == [[3, 2, 2, 1, 1]]
     assert plain.decode(labels[0].tolist(), 3) == ((0, 1), ((2, 3), 4))
+
+
+def test_worked_example_of_the_plan() -> None:
+    """Vectors 0 to 3 are the inputs, 4 to 7 the nodes."""
+    layout = lay_out(np.array([0, 3]))
+    graph, made = MemoryGraph(layout, 3), []
+    for t, decision in enumerate([2, 1, 2], 1):
+        made += [(int(first[0]), int(second[0])) for first, second in graph.step(t, np.array([decision]))]
+    assert made == [(1, 0), (2, 1), (5, 0), (3, 6)]
+    assert graph.written.tolist() == [-1, 0, 1, 6]
+    assert graph.candidates.tolist() == [[-1, -1, 0], [-1, 1, 4], [2, 5, 6], [-1, 3, 7]]
+    nodes, order = graph.by_level(torch.device("cpu"))
+    assert (nodes.offsets, order.tolist()) == ([0, 2, 3, 4], [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("num_slots", [15, 4, 3, 2])

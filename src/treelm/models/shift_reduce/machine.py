@@ -118,6 +118,6 @@ class ParserState(TextState):
 
 
 def partial_tree(words: Sequence[str], shifted_at: Sequence[int], word_numbers: IntArray) -> Tree:
-    """The tree of the heights at which the boundary and all tokens were shifted; what is open is closed."""
+    """The tree of the heights at which the boundary and all tokens were shifted, open constituents closed."""
     decisions = [ANY_DEPTH - height for height in shifted_at]
     return word_tree(words, decoded_spans(decisions, ANY_DEPTH), word_numbers)

@@ -347,7 +347,7 @@ class ShiftReduce(LanguageModel, Parser):
         return functional.linear(hidden, exact.embedding, exact.output_bias).log_softmax(1)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The tree of the actions so far, what is open closed. Raises ``InputError`` before the first word."""
+        """The tree of the actions so far, open constituents closed. Raises ``InputError`` before the first word."""
         own, ends_word = ParserState.own(state), self.vocabulary.ends_word
         own.check_begun()
         return [

@@ -641,7 +641,7 @@ class SOM(DocumentReader, Parser):
         return functional.linear(hidden, exact.embedding, exact.output_bias).log_softmax(1)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The tree of the decisions so far, what is open closed. Raises ``InputError`` before the first word."""
+        """The tree of the decisions so far, open constituents closed. Raises ``InputError`` before the first word."""
         own = SOMState.own(state)
         own.check_begun()
         return [

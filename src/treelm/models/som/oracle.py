@@ -1,7 +1,7 @@
 """Oracles: the decisions that are best after those that were made (Shen et al. 2021, Section 4.2, Algorithm 1).
 
-An oracle reads one time step of a batch at a time: ``labels`` is asked before the decisions of a step, ``observe`` told
-them. Rows that have ended are left out from the end, as in ``PackedLayout``.
+An oracle reads one time step of a batch at a time: ``labels`` is called before the decisions of a step, then
+``observe`` with them. Rows that have ended are left out from the end, as in ``PackedLayout``.
 """
 
 from __future__ import annotations

@@ -313,11 +313,9 @@ class Transformer(StreamLM, Parser):
 
         Raises ``InputError`` for a sentence without words.
         """
-        if not all(sentences):
-            raise InputError("a sentence without words", remedy="leave it out")
-        exact, trees = self.exact(), list[Tree]()
-        for words in sentences:
-            tokens = encode_words([words], self.vocabulary).tokens
+        exact, trees, batch = self.exact(), list[Tree](), encode_words(sentences, self.vocabulary, needs_words=True)
+        for number, words in enumerate(sentences):
+            tokens = batch.tokens_of(number)
             exact._check_length(len(tokens) + 1)
             inputs = torch.tensor([[self.end, *tokens.tolist()]], device=self.embedding.device)
             places = torch.arange(inputs.shape[1], device=inputs.device)

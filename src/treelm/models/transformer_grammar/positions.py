@@ -121,7 +121,7 @@ def pad(positions: Positions, packing: Packing) -> Padded:
 
 
 def seen(positions: Padded, *, hides: bool) -> Tensor:
-    """Where the query (second axis) sees the key (third): bool (B, T, T). Nobody sees what comes later."""
+    """Where the query (second axis) sees the key (third): bool (B, T, T). No query sees what comes later."""
     number = torch.arange(positions.popped.shape[1], device=positions.popped.device)
     query, popped = number[:, None], positions.popped[:, None]
     on_stack = popped > (query if hides else NOT_PUSHED)
