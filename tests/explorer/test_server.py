@@ -239,26 +239,19 @@ class _Refuses:
 
 
 @pytest.mark.parametrize("error", [InputError("no beam", remedy="none"), RuntimeError("a fault")], ids=repr)
-def test_what_a_model_cannot_do_is_told_in_its_row(readers: list[Reader], error: Exception, tmp_path: Any) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)  # where the traceback of a fault is kept
-        reader = Reader("refuses", _Refuses(readers[0].lm, error))  # type: ignore[arg-type]
-        events = ask([reader, readers[0]], "read", asked("The dog", [0, 1])).events()
-        reader.close()
+def test_what_a_model_cannot_do_is_told_in_its_row_and_in_the_picture(
+    readers: list[Reader], error: Exception, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the traceback of a fault is kept
+    reader = Reader("refuses", _Refuses(readers[0].lm, error))  # type: ignore[arg-type]
+    events = ask([reader, readers[0]], "read", asked("The dog", [0, 1])).events()
+    svg = ask([reader, readers[0]], "svg", asked("The dog", [0, 1]))
+    reader.close()
     (refused,) = (one for one in events if one["event"] == "refused")
     assert refused["run"] == 0
     assert str(error) in refused["message"]
     assert "\n" not in refused["message"]
     assert [one["run"] for one in events if one["event"] == "look"] == [1]
-
-
-@pytest.mark.parametrize("error", [InputError("no beam", remedy="none"), RuntimeError("a fault")], ids=repr)
-def test_a_file_says_which_model_is_missing_in_it(readers: list[Reader], error: Exception, tmp_path: Any) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        reader = Reader("refuses", _Refuses(readers[0].lm, error))  # type: ignore[arg-type]
-        svg = ask([reader, readers[0]], "svg", asked("The dog", [0, 1]))
-        reader.close()
     assert svg.status == 200
     assert re.match(f"refuses: .*{error.args[0].split(';')[0]}", unquote(svg.headers["lacking"]))
     assert "refuses: " in svg.body

@@ -33,18 +33,12 @@ def test_shapes() -> None:
     assert str(balanced(WORDS[:3])) == "(X (X a b) c)"
 
 
-@pytest.mark.parametrize("build", [left_branching, right_branching, balanced])
+@pytest.mark.parametrize("build", [left_branching, right_branching, balanced, random_splits, random_uniform])
 def test_one_word_is_a_constituent_and_none_is_an_error(build: type[Tree]) -> None:
-    assert build(["a"]) == Tree("X", ["a"])
+    more = [np.random.default_rng(0)] if build in (random_splits, random_uniform) else []
+    assert build(["a"], *more) == Tree("X", ["a"])
     with pytest.raises(ValueError, match="words"):
-        build([])
-
-
-@pytest.mark.parametrize("build", [random_splits, random_uniform])
-def test_random_trees_of_one_and_no_words(build: type[Tree]) -> None:
-    assert build(["a"], np.random.default_rng(0)) == Tree("X", ["a"])
-    with pytest.raises(ValueError, match="words"):
-        build([], np.random.default_rng(0))
+        build([], *more)
 
 
 def test_random_splits_are_uniform_over_splits() -> None:

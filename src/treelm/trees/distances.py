@@ -56,20 +56,16 @@ def tree_from_distances(
         raise ValueError(f'builder {builder!r}: choose "unbiased" or "biased"')
     if builder == "unbiased":
         return tree_from_splits(words, lambda start, end: start + 1 + int(values[start + 1 : end].argmax()), label)
-    flat: list[str | tuple[str, int]] = [(label, 1)] if len(words) == 1 else []
-    todo = [(0, len(words), False)]  # words from start to end (excluded), and whether the split is before the first
-    while todo:
-        start, end, is_split = todo.pop()
-        place = start if is_split else start + int(values[start:end].argmax())
-        if start < place:
-            flat.append((label, 2))
-            todo += [(place, end, True), (start, place, False)]
-        elif place + 1 < end:
-            flat += [(label, 2), words[place]]
-            todo.append((place + 1, end, False))
-        else:
-            flat.append(words[place])
-    return from_flat(flat)
+    begin_with_split = set[int]()  # the words at which a right part begins
+
+    def split(start: int, end: int) -> int:
+        place = start if start in begin_with_split else start + int(values[start:end].argmax())
+        if place == start:
+            return start + 1
+        begin_with_split.add(place)
+        return place
+
+    return tree_from_splits(words, split, label)
 
 
 def tree_from_span_scores(words: Sequence[str], scores: NDArray[np.floating], *, label: str = "X") -> Tree:
