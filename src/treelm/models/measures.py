@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -147,19 +148,15 @@ def read_word_by_word(
     batch = encode_words(sentences, lm.vocabulary)
     tokens = [batch.tokens_of(number) for number in range(len(batch))]
     boundaries = [set(word_boundaries(own, lm.vocabulary).tolist()) for own in tokens]
-    longest = max(map(len, tokens), default=0)
-    coming = np.full((longest + 1, len(tokens)), len(lm.vocabulary))
-    for number, own in enumerate(tokens):
-        coming[: len(own), number] = own
     found: list[list[Tensor]] = [[] for _ in tokens]
-    for position, row in enumerate(coming):
+    for position, row in enumerate(zip_longest(*([*own.tolist(), None] for own in tokens))):
         numbers = [number for number, places in enumerate(boundaries) if position in places]
         if numbers:
             log_probs = lm.next_word_log_probs(state)[numbers]
-            values = reduce(log_probs, torch.from_numpy(row[numbers]).to(log_probs.device))
+            coming = [len(lm.vocabulary) if row[number] is None else row[number] for number in numbers]
+            values = reduce(log_probs, torch.tensor(coming, device=log_probs.device))
             for number, value in zip(numbers, values.cpu(), strict=True):
                 found[number].append(value)
-        if position < longest:
-            read = [int(row[number]) if position < len(own) else None for number, own in enumerate(tokens)]
-            state = lm.extend_tokens(state, read)
+        if any(token is not None for token in row):
+            state = lm.extend_tokens(state, row)
     return [torch.stack(values).numpy() for values in found]

@@ -401,13 +401,9 @@ class DistanceParser(StreamLM, Parser):
 
         Raises ``InputError`` for a sentence without words and for a system without structure.
         """
-        sentences, found = words_of_each(sentences), []
-        for words, values in zip(sentences, self.distances(sentences), strict=True):
-            if not words:
-                raise InputError("a sentence without words", remedy="remove it")
-            _, begins_word = tokens_of_words(words, self.vocabulary)
-            found.append(values[begins_word])
-        return found
+        sentences = words_of_each(sentences)
+        begins_word = [tokens_of_words(words, self.vocabulary)[1] for words in sentences]
+        return [values[begins] for values, begins in zip(self.distances(sentences), begins_word, strict=True)]
 
     def structure(self, words: Sequence[str]) -> Structure | None:
         """The distances before a sentence's tokens; None if it finds none."""
