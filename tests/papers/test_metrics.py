@@ -190,7 +190,7 @@ def test_minimal_pairs_are_counted_in_percent(pairs_root: DataRoot) -> None:
     assert found.notes[0].endswith("of 3 pairs have a word that is unknown")
     first = replace(measure, max_pairs_per_group=1).of_run(subject)
     assert first.values == {"accuracy": pytest.approx(100 * (correct[0] + correct[2]) / 2)}
-    with pytest.raises(InputError, match="no blimp at hand"):
+    with pytest.raises(InputError, match="no blimp data"):
         measure.of_run(replace(subject, root=DataRoot(None, pairs_root.sets)))
 
 

@@ -223,7 +223,7 @@ def parse_parameters(text: str, *, source: str) -> Parameters:
             raise InputError(f"unknown keyword {keyword!r}", where=where, remedy=f"use one of {', '.join(_KEYWORDS)}")
         field, num_values, pattern = _KEYWORDS[keyword]
         if len(values) != num_values:
-            remedy = f"give exactly {num_values}, separated by blanks"
+            remedy = f"give exactly {num_values}, separated by spaces"
             raise InputError(f"{keyword} has {len(values)} values", where=where, remedy=remedy)
         if pattern is None:
             fields.setdefault(field, []).append(tuple(values) if num_values == 2 else values[0])

@@ -148,12 +148,12 @@ def evaluate_parses(
 ) -> EvaluationResult:
     """Compute all metrics of a model's parses (their words have no tags) and, if given, of its scores of the sentences.
 
-    Sentences whose gold tree is (UNPARSED word ...), which is none, have no part in what compares trees.
+    Sentences without a gold tree, which is written as (UNPARSED word ...), are left out where trees are compared.
     ``labels`` are those that the model knows. If they do not distinguish constituents (one does no more than none),
     matching ignores them, and the result says so in its protocol. ``protocols`` are those by which such trees are
     evaluated in the literature if not given. ``baselines``: trivial trees are scored by the same ones, those at random
-    with ``num_seeds`` seeds. Raises ``InputError`` when there are not as many trees as gold trees, and when all of
-    these are none.
+    with ``num_seeds`` seeds. Raises ``InputError`` when there are not as many trees as gold trees, and when no
+    sentence has one.
     """
     is_labeled = len(labels) > 1
     if protocols is None:
@@ -271,8 +271,8 @@ def _about_trees(corpus: str, name: str, path: Path, format: Format) -> tuple[st
     if corpus == "gum-open":
         return (GUM_NOTES["conllu" if format == "conllu" else "brackets"],)
     parser = parser_of(path)
-    told = f"the trees of {corpus or name} are the output of the parser {parser}, not annotated by hand"
-    return () if parser is None else (f"{told}: {_AGAINST} those",)
+    note = f"the trees of {corpus or name} are the output of the parser {parser}, not annotated by hand"
+    return () if parser is None else (f"{note}: {_AGAINST} those",)
 
 
 def _choose_builder(lm: LanguageModel, builder: str | None) -> tuple[str, ...]:

@@ -130,10 +130,10 @@ def stream_perplexities(
 
 
 def num_characters(corpus: PreparedCorpus) -> int:
-    """Characters of all words, and one blank between neighbours in a sentence."""
+    """Characters of all words, and one space between neighbours in a sentence."""
     lengths = np.array([len(form) for form in corpus.forms.to_list()], dtype=np.int64)
-    blanks = np.maximum(np.diff(corpus.word_offsets) - 1, 0).sum()
-    return int((lengths * corpus.form_counts().counts).sum() + blanks)
+    spaces = np.maximum(np.diff(corpus.word_offsets) - 1, 0).sum()
+    return int((lengths * corpus.form_counts().counts).sum() + spaces)
 
 
 def document_perplexity(lm: LanguageModel, corpus: PreparedCorpus) -> Perplexity:

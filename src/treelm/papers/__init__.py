@@ -8,7 +8,7 @@ One TOML file a table or figure, ``PAPER/table3.toml`` or ``PAPER/figure4.toml``
     seeds = 1                                     # runs of a row in the paper's setting
     paired_with = "whole"                         # seeds are paired: each row's values less those of this row, by seed
     drawing = "dots"                              # or lines (loss against time), picture (of ``sentence``)
-    notes = ["What must be known to read it."]
+    notes = ["What a reader must know."]
 
     [measures.test]                               # how something is measured; kinds: treelm.papers.metrics
     kind = "evaluate"
@@ -45,7 +45,7 @@ One TOML file a table or figure, ``PAPER/table3.toml`` or ``PAPER/figure4.toml``
     name = "CCM"
     absent = "no system of treelm"
 
-    [[stand_ins]]                                 # --small takes the first whose data are at hand
+    [[stand_ins]]                                 # --small takes the first whose data are available
     label = "PTB words, 200/400 units, 2 CPU minutes"
     data = "ptb-lm"
     seeds = 3

@@ -68,7 +68,7 @@ class DataRoot:
     sets: Mapping[str, DataSet]
 
     def find(self, name: str) -> DataConfig | None:
-        """The data of a name as a recipe's section would name them; None if they are not at hand."""
+        """The data of a name as a recipe's section would name them; None if they are not available."""
         if self.folder is not None and name != PACKAGED:
             entry = self.sets[name]
             own = {split: self.folder / file for split in SPLITS if (file := getattr(entry, split))}
@@ -79,15 +79,15 @@ class DataRoot:
         return DataConfig(corpus=name) if name in corpus_names() else None
 
     def missing(self, *names: str) -> str:
-        """What is needed for the first of these data that are not at hand, in a line; nothing if all are there."""
+        """What is needed for the first of these data that are missing, in a line; nothing if all are there."""
         for name in names:
             if name and self.find(name) is None:
                 return f"needs {self.sets[name].describe()}"
         return ""
 
     def locate(self, name: str) -> DataConfig:
-        """Give what ``find`` finds. Raises ``InputError`` where the data are not at hand."""
+        """Give what ``find`` finds. Raises ``InputError`` where the data are missing."""
         found = self.find(name)
         if found is None:
-            raise InputError(f"no {name} at hand", remedy=self.sets[name].describe())
+            raise InputError(f"no {name} data", remedy=self.sets[name].describe())
         return found

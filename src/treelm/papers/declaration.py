@@ -94,7 +94,7 @@ class Table:
     def measure(self, name: str, row: Row, stand_in: StandIn | None) -> Measure:
         """A measure as a row has it: the table's options, the stand-in's, the row's, later ones first.
 
-        Raises ``InputError`` for a kind or an option that there is not.
+        Raises ``InputError`` for an unknown kind or option.
         """
         of_stand_in = stand_in.measures.get(name, {}) if stand_in else {}
         options = {**self.measures[name], **of_stand_in, **row.measures.get(name, {})}

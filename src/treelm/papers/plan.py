@@ -113,7 +113,7 @@ class _Planner:
         return PlannedTable(table=table, cells=cells, runs=runs)
 
     def _stand_in(self, table: Table) -> StandIn | None:
-        """The first stand-in whose data are at hand, else the last."""
+        """The first stand-in whose data are available, else the last."""
         for stand_in in table.stand_ins:
             measures = (measure for row in table.rows for _, measure, _ in table.measured(row, stand_in))
             if not self.root.missing(stand_in.data, *(measure.own_data for measure in measures)):

@@ -1,4 +1,4 @@
-"""Values of a table: ours over seeds with their interval, beside what was published, or why there are none."""
+"""Values of a table: ours over seeds with their interval, beside what was published, or why they are missing."""
 
 from __future__ import annotations
 

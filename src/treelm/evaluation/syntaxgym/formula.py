@@ -116,7 +116,7 @@ class _Reader:
     def read(self, node: ast.expr) -> tuple[bool, _Compute]:
         """Tell whether a node is true or false rather than a number, and give what computes it.
 
-        Raises ``SyntaxError`` for what is none of a formula, and ``TypeError`` for operands of the wrong kind.
+        Raises ``SyntaxError`` for what a formula cannot hold, and ``TypeError`` for operands of the wrong kind.
         """
         match node:
             case ast.Name(id=name) if name != "g":

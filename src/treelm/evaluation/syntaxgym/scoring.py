@@ -57,7 +57,7 @@ _METRICS: dict[Metric, Callable[[list[float]], float]] = {
 def align(condition: Condition, tokens: Sequence[ScoredToken], *, where: str) -> dict[int, list[ScoredToken]]:
     """Find the tokens of every region, by their places in the text and by nothing else.
 
-    A token may open with blanks (as in ``" the"``), which belong to no region. Raises ``InputError`` for a token that
+    A token may begin with spaces (as in ``" the"``), which belong to no region. Raises ``InputError`` for a token that
     reaches over the end of a region (its bits cannot be divided), for one outside the text, and for words of the text
     that no token covers.
     """

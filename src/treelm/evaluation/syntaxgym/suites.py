@@ -22,14 +22,14 @@ PACKAGED = files("treelm") / "data" / "syntaxgym"
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """One sentence: its regions by number, in order. Regions may be empty; they are joined by single blanks."""
+    """One sentence: its regions by number, in order. Regions may be empty; they are joined by single spaces."""
 
     name: str
     regions: tuple[tuple[int, str], ...]
 
     @cached_property
     def text(self) -> str:
-        """Text of the sentence: its regions joined by blanks."""
+        """Text of the sentence: its regions joined by spaces."""
         return " ".join(content for _, content in self.regions if content)
 
     @cached_property

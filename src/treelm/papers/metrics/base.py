@@ -27,7 +27,7 @@ Baselines = dict[str, dict[str, tuple[float, ...]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Values of a run by metric, what must be known to read them, and, of data alone, values of baselines."""
+    """Values of a run by metric, notes for readers, and, of data alone, values of baselines."""
 
     values: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ class Training(Measure):
     """What the log of training says: times, epochs, the best loss on dev; and the number of parameters."""
 
     def of_run(self, subject: Subject) -> Measured:
-        """Read the log; there is none of a system that is estimated in one go, or not trained."""
+        """Read the log; a system that is estimated in one go, or not trained, has none."""
         values = {"parameters": float(sum(one.numel() for one in load(subject.run).parameters()))}
         path = subject.run / LOG
         lines = read_metrics(path) if path.exists() else []
