@@ -70,35 +70,29 @@ class ModelOptions(SearchOptions):
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     """Device that computes. auto: on a GPU if there is one."""
 
-    @property
-    def device_here(self) -> Literal["cpu", "cuda", "auto"]:
-        """Device of this process."""
-        return self.device
+    cluster = ""  # where models compute instead: an option of those that have workers
 
-    def load(self, run: str, *, predicts_words: bool = False) -> LanguageModel:
+    def load(
+        self, run: str, *, adaptive: bool = False, threshold: float | None = None, predicts_words: bool = False
+    ) -> LanguageModel:
         """The model of a run, which searches as its recipe says and these options change it.
 
-        Raises ``InputError`` that names the run, also for one that gives words no probabilities if it is to.
+        With ``adaptive``, by an adaptive beam of ``threshold`` nats, or by a fixed one if widths are given and no
+        threshold. Raises ``InputError`` that names the run, also for one that gives words no probabilities if it has
+        to.
         """
-        from treelm.inference.loading import run_search
+        from treelm.inference.loading import load, run_search
 
-        return self._load(run, self.changed(run_search(run)), predicts_words)
-
-    def load_adaptive(self, run: str, threshold: float | None = None, *, predicts_words: bool = False) -> LanguageModel:
-        """As ``load``, with an adaptive beam; with a fixed one if widths are given and no threshold."""
-        from treelm.inference.loading import run_search
-
-        if threshold is None and self.search in (None, "beam") and not self.gives_widths():
-            threshold = ADAPTIVE.threshold
-        usual = run_search(run) if threshold is None else replace(ADAPTIVE, threshold=threshold)
-        if self.search is None:  # a beam, of the recipe's widths
-            usual = SearchConfig(**{name: getattr(usual, name) for name in (*WIDTHS, "threshold")})
-        return self._load(run, self.changed(usual), predicts_words)
-
-    def _load(self, run: str, search: SearchConfig, predicts_words: bool) -> LanguageModel:
-        from treelm.inference.loading import load
-
-        lm = load(run, device=self.device_here)
+        search = run_search(run)
+        if adaptive:
+            if threshold is None and self.search in (None, "beam") and not self.gives_widths():
+                threshold = ADAPTIVE.threshold
+            if threshold is not None:
+                search = replace(ADAPTIVE, threshold=threshold)
+            if self.search is None:  # a beam, of the recipe's widths
+                search = SearchConfig(**{name: getattr(search, name) for name in (*WIDTHS, "threshold")})
+        search = self.changed(search)
+        lm = load(run, device="cpu" if self.cluster else self.device)
         self.note_lost_widths(run, type(lm))
         try:
             set_search(lm, search)
@@ -125,11 +119,6 @@ class WorkerOptions(ModelOptions):
     cluster: str = ""
     """Instead of processes: the workers of a Dask cluster. The address of its scheduler (tcp://HOST:PORT), or its
     scheduler file. Workers read the run under the same path as here (docs/cluster.md)."""
-
-    @property
-    def device_here(self) -> Literal["cpu", "cuda", "auto"]:
-        """Device of this process: with a cluster, --device says where its workers compute."""
-        return "cpu" if self.cluster else self.device
 
     def where(self, run: str) -> dict[str, Any]:
         """Where the model of a run computes, as ``model_workers`` is told."""

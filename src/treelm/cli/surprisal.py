@@ -91,7 +91,7 @@ def main(options: Arguments) -> int:
     models: list[NamedModel] = []
     with ExitStack() as stack:
         for name, run in zip(names, runs, strict=True):
-            lm = options.load_adaptive(run, options.threshold, predicts_words=True)
+            lm = options.load(run, adaptive=True, threshold=options.threshold, predicts_words=True)
             compute = stack.enter_context(options.compute(task, lm, run))
             unigrams = _unigrams(run) if UNIGRAM in options.columns else None
             models.append(NamedModel(name=name, lm=lm, compute=compute, unigrams=unigrams))

@@ -94,7 +94,7 @@ class SourceOptions(WorkerOptions, TableOptions):
         from treelm.inference.stimulus_advice import listed
         from treelm.inference.surprisal import CONVERGED
 
-        lm = self.load_adaptive(run, self.threshold, predicts_words=True)
+        lm = self.load(run, adaptive=True, threshold=self.threshold, predicts_words=True)
         if search is not None:
             require(lm, Searching).search = search
         kept = tuple(name for name in (CONVERGED, *columns) if name in lm.word_columns)
