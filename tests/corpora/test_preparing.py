@@ -307,17 +307,6 @@ def test_numbers_of_nothing_are_found_though_their_hash_is_right(tmp_path: Path,
         PreparedCorpus.open(directory)
 
 
-def test_a_corpus_that_another_prepared_meanwhile_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from_sources = preparing.prepare
-
-    def come_too_late(sources: list[Path], directory: Path, *rest: Any, **check: Any) -> PreparedCorpus:
-        from_sources(sources, directory, *rest, **check)
-        return from_sources(sources, directory, *rest, **check)
-
-    monkeypatch.setattr(preparing, "prepare", come_too_late)
-    assert prepared([write(tmp_path / "in.txt", "a b c\n")], cache=tmp_path / "cache").num_tokens == 3
-
-
 LABELS = {"S": 0, "NP": 1, "VP": 2, "PP": 3, "X": 4}
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -61,17 +62,15 @@ def prepare(
     if not sources:
         raise InputError("a corpus of no files", remedy="give at least one file")
     check_choice("on_error", on_error, get_args(OnError))
-    before = list(map(_status, sources))
+    before, most = list(map(_status, sources)), sys.maxsize if max_sentences is None else max_sentences
     with atomic_directory(directory) as building, CorpusBuilder(building) as builder:
         for source in sources:
             builder.begin_source(name_of(source))
             items = read_items(source, options, keep_errors=on_error == "skip")
             items = iter(items if on_error == "skip" else without_errors(items, None))
-            room = _BLOCK if max_sentences is None else max_sentences - builder.num_sentences
-            while room > 0 and (block := list(islice(items, min(room, _BLOCK)))):
+            while block := list(islice(items, min(most - builder.num_sentences, _BLOCK))):
                 builder.add(block)
                 on_block()
-                room = _BLOCK if max_sentences is None else max_sentences - builder.num_sentences
         builder.finish()
         for source, status in zip(sources, before, strict=True):
             if _status(source) != status:
@@ -101,13 +100,9 @@ def prepared(
     if directory.exists():
         return PreparedCorpus.open(directory)
     remove_stale(directory.parent)
-    how: dict[str, Any] = {"options": options, "on_error": on_error, "max_sentences": max_sentences}
     try:
-        return prepare(sources, directory, on_block=on_block, **how)
-    except InputError:
-        if not directory.exists():
-            raise
-        return PreparedCorpus.open(directory)  # another process was faster and prepared the same
+        how: dict[str, Any] = {"on_error": on_error, "max_sentences": max_sentences, "on_block": on_block}
+        return prepare(sources, directory, options=options, **how)
     except OSError as error:
         path, folder = Path(str(error.filename)), directory.parent
         if not (path.is_relative_to(folder) or folder.is_relative_to(path)):

@@ -70,11 +70,8 @@ def tsv_row(cells: Iterable[str], separator: str = "\t") -> str:
     >>> print(tsv_row(["1", 'a "big" dog'], ","))
     1,"a ""big"" dog"
     """
-    return separator.join(_quoted(cell) if separator in cell or _SPECIAL.search(cell) else cell for cell in cells)
-
-
-def _quoted(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"'
+    quoted = ((cell, '"' + cell.replace('"', '""') + '"') for cell in cells)
+    return separator.join(safe if separator in cell or _SPECIAL.search(cell) else cell for cell, safe in quoted)
 
 
 def check_table_name(path: str) -> None:
@@ -210,47 +207,40 @@ def read_rows(text: str, source: str) -> TableRows:
     (('word', 'rt'), [('times.csv:2', {'word': 'the', 'rt': '301,5'})], True)
     """
     said = _SEPARATOR_LINE.match(text)
-    separator = said[1] if said else max(",;\t", key=_parts_of(text.lstrip("\n").partition("\n")[0]))
+    header = re.sub(r'"[^"]*"', "", text.lstrip("\n").partition("\n")[0])  # what is outside quotation marks
+    separator = said[1] if said else "\t" if "\t" in header else max(",;", key=header.count)
     rows = _rows(text[said.end() - 1 :] if said else text, source, separator)  # its line stays, empty
     where, names = next(rows, (f"{source}:1", []))
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError(f"two columns of the name {twice[0]!r}", where=where, remedy="rename or remove one")
-    return TableRows(tuple(names), _by_name(rows, names), has_decimal_commas=separator == ";")
 
+    def by_name() -> Iterator[tuple[str, dict[str, str]]]:
+        for where, row in rows:
+            if len(row) != len(names):
+                found = f"{len(row)} cells under {len(names)} columns"
+                raise InputError(found, where=where, remedy="give every row as many cells as the header has")
+            yield where, dict(zip(names, row, strict=True))
 
-def _parts_of(header: str) -> Callable[[str], tuple[bool, int]]:
-    """How much a character is one between cells: a tab always, others by their number outside quotation marks."""
-    outside = re.sub(r'"[^"]*"', "", header)
-    return lambda separator: (separator == "\t" and separator in outside, outside.count(separator))
-
-
-def _by_name(rows: Iterator[tuple[str, list[str]]], names: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    for where, row in rows:
-        if len(row) != len(names):
-            found = f"{len(row)} cells under {len(names)} columns"
-            raise InputError(found, where=where, remedy="give every row as many cells as the header has")
-        yield where, dict(zip(names, row, strict=True))
+    return TableRows(tuple(names), by_name(), has_decimal_commas=separator == ";")
 
 
 def _rows(text: str, source: str, separator: str) -> Iterator[tuple[str, list[str]]]:
-    """Rows that are not empty."""
+    """Places and cells of rows that are not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            remedy = "quote cells that hold quotation marks, and double the marks inside"
-            raise InputError(f"not a table ({error})", where=f"{source}:{line}", remedy=remedy) from None
-        if row is None:
-            return
-        if reader.line_num > line:
-            found = f"a quoted cell that goes on to line {reader.line_num}"
-            remedy = 'double quotation marks inside quoted cells; a cell that is one mark is written """"'
-            raise InputError(found, where=f"{source}:{line}", remedy=remedy)
-        if row:
-            yield f"{source}:{line}", row
+    line = 1
+    try:
+        for row in reader:
+            if reader.line_num > line:
+                found = f"a quoted cell that goes on to line {reader.line_num}"
+                remedy = 'double quotation marks inside quoted cells; a cell that is one mark is written """"'
+                raise InputError(found, where=f"{source}:{line}", remedy=remedy)
+            if row:
+                yield f"{source}:{line}", row
+            line += 1
+    except csv.Error as error:
+        remedy = "quote cells that hold quotation marks, and double the marks inside"
+        raise InputError(f"not a table ({error})", where=f"{source}:{line}", remedy=remedy) from None
 
 
 def with_point(cell: str) -> str:
