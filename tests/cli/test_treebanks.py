@@ -87,8 +87,8 @@ def test_the_stream_of_tokens_is_that_of_the_text(folder: Path, treelm: Treelm) 
     ]
     vocabulary = WordVocabulary.build(corpora[1].form_counts())
     with_trees, plain = (EncodedCorpus(corpus, vocabulary, corpus.labels) for corpus in corpora)
-    stream = TokenStream.of(with_trees, constituents=True)
-    assert stream.tokens.tolist() == TokenStream.of(plain).tokens.tolist()
+    stream = TokenStream(with_trees, constituents=True)
+    assert stream.tokens.tolist() == TokenStream(plain).tokens.tolist()
     assert stream.spans is not None
 
 

@@ -43,7 +43,7 @@ def test_a_stream_of_characters_is_the_text_with_one_blank_a_word(tmp_path: Path
     split_text8(tmp_path / "text8", tmp_path / "out")
     corpus = PreparedCorpus.from_sentences(read_sentences(tmp_path / "out/train.txt"))
     vocabulary = CharacterVocabulary.build(corpus.form_counts())
-    stream = TokenStream.of(EncodedCorpus(corpus, vocabulary), sentence_ends=False)
+    stream = TokenStream(EncodedCorpus(corpus, vocabulary), sentence_ends=False)
     shown = "".join(" " if token == 1 else vocabulary.token(token) for token in stream.tokens.tolist())
     part = text[: len(text) * 90 // 100]
     assert shown == part[1:].rstrip() + " "

@@ -5,11 +5,10 @@ Rows of a stream are read side by side, segment by segment; packed rows hold who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,79 +58,62 @@ class StreamBatch:
         return self.targets.size if self.mask is None else int(self.mask.sum())
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TokenStream:
-    """All sentences of a corpus in a row, each followed by the end token (unless ``sentence_ends`` was off)."""
+    """All sentences of a corpus in a row, each followed by the end token (unless ``sentence_ends`` was off).
 
-    tokens: NDArray[Any]  # (N,) unsigned, of the smallest type that holds the vocabulary
-    sentences: NDArray[np.int64]  # (num_sentences,) their numbers in the corpus
-    sentence_offsets: NDArray[np.int64]  # (num_sentences + 1,) where they begin; the end token is part of a sentence
-    end: int  # the end token, len(vocabulary)
-    ends_word: NDArray[np.bool_]  # (len(vocabulary) + 1,), False for the end token
-    spans: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
-    """Places (n,) of the last tokens of constituents, in order, and numbers of their tokens."""
+    Memory: one byte a token for small vocabularies, two or four for others.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         encoded: EncodedCorpus,
         *,
         order: NDArray[np.int64] | None = None,
         sentence_ends: bool = True,
         constituents: bool = False,
-    ) -> TokenStream:
+    ) -> None:
         """Put a corpus in a row, its sentences in their own order or in another one.
 
-        Memory: one byte a token for small vocabularies, two or four for others. With ``constituents`` those of its
-        trees are kept; raises ``InputError`` if it has none.
+        With ``constituents`` those of its trees are kept; raises ``InputError`` if it has none.
         """
-        end = len(encoded.vocabulary)
-        order = np.arange(len(encoded.num_tokens)) if order is None else order
-        lengths = encoded.num_tokens[order] + (1 if sentence_ends else 0)
-        offsets = offsets_of(lengths)
-        tokens = np.empty(int(offsets[-1]), dtype=np.min_scalar_type(end))
+        self._encoded = encoded
+        self.end = len(encoded.vocabulary)
+        """The end token."""
+        self._order = np.arange(len(encoded.num_tokens)) if order is None else order
+        self.sentence_offsets = offsets_of(encoded.num_tokens[self._order] + (1 if sentence_ends else 0))
+        """Where sentences begin (num_sentences + 1,); the end token is part of a sentence."""
+        self.tokens = np.empty(int(self.sentence_offsets[-1]), dtype=np.min_scalar_type(self.end))
+        """All tokens (N,), unsigned, of the smallest type that holds the vocabulary."""
         spans = [np.zeros((0, 2), dtype=np.int64)]
-        for start in range(0, len(lengths), _CHUNK_SENTENCES):
-            chosen = order[start : start + _CHUNK_SENTENCES]
-            batch = encoded.batch(chosen)
-            chunk = np.insert(batch.tokens, batch.token_offsets[1:], end) if sentence_ends else batch.tokens
-            tokens[offsets[start] : offsets[start + len(chosen)]] = chunk
+        for start in range(0, len(self._order), _CHUNK_SENTENCES):
+            chosen = self._order[start : start + _CHUNK_SENTENCES]
+            batch, offsets = encoded.batch(chosen), self.sentence_offsets[start : start + _CHUNK_SENTENCES + 1]
+            chunk = np.insert(batch.tokens, batch.token_offsets[1:], self.end) if sentence_ends else batch.tokens
+            self.tokens[offsets[0] : offsets[-1]] = chunk
             if constituents:
                 found = non_trivial_spans(batch, encoded.vocabulary.ends_word)
-                spans.append(found[:, 1:] + offsets[start + found[:, :1]])
-        ends_word = np.append(encoded.vocabulary.ends_word, False)
+                spans.append(found[:, 1:] + offsets[found[:, :1]])
+        self._ends_word = np.append(encoded.vocabulary.ends_word, False)
         start, stop = np.concatenate(spans).T
         by_end = np.lexsort((start, stop))
-        return cls(
-            tokens=tokens,
-            sentences=order,
-            sentence_offsets=offsets,
-            end=end,
-            ends_word=ends_word,
-            spans=((stop - 1)[by_end], (stop - start)[by_end]) if constituents else None,
-        )
+        self.spans = ((stop - 1)[by_end], (stop - start)[by_end]) if constituents else None
+        """Places (n,) of the last tokens of constituents, in order, and numbers of their tokens."""
 
     def __len__(self) -> int:
         """Number of tokens, ends included: the targets of one pass."""
         return len(self.tokens)
-
-    def sentence_at(self, position: int) -> int:
-        """The number in the corpus of the sentence that a place belongs to."""
-        return int(self.sentences[np.searchsorted(self.sentence_offsets, position, side="right") - 1])
 
     def segment(
         self,
         starts: NDArray[np.int64],
         stops: NDArray[np.int64],
         *,
-        name: Callable[[int], str],
         continues: bool,
         learning_rate_scale: float = 1.0,
     ) -> StreamBatch:
         """The segment whose rows have the targets from ``starts`` (B,) to before ``stops`` (B,); some may be shorter.
 
-        The input of a target is the token before it, of the very first one an end token. ``name`` gives the place of
-        a sentence of the corpus.
+        The input of a target is the token before it, of the very first one an end token.
         """
         num_steps = int((stops - starts).max())
         places = np.arange(num_steps, dtype=np.int64)[:, None] + starts
@@ -140,18 +122,18 @@ class TokenStream:
         inputs = self.tokens[np.clip(places - 1, 0, len(self) - 1)].astype(np.int64)
         inputs[places == 0] = self.end
         counted = targets if inside.all() else targets[inside]
-        first = np.minimum(starts, len(self) - 1).tolist()
+        first = np.searchsorted(self.sentence_offsets, np.minimum(starts, len(self) - 1), side="right") - 1
         return StreamBatch(
             inputs=inputs,
             targets=targets,
             mask=None if inside.all() else inside,
             continues=continues,
             learning_rate_scale=learning_rate_scale,
-            num_words=int(self.ends_word[counted].sum()),
+            num_words=int(self._ends_word[counted].sum()),
             num_sentences=int((counted == self.end).sum()),
             positions=starts,
             constituents=self._constituents(starts, num_steps),
-            names=tuple(name(self.sentence_at(place)) for place in first),
+            names=tuple(map(self._encoded.name, self._order[first].tolist())),
         )
 
     def _constituents(self, positions: NDArray[np.int64], num_steps: int) -> NDArray[np.int64] | None:
@@ -205,7 +187,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         if shuffle_documents and len(np.unique(encoded.documents)) < 2:
             remedy = "divide documents by empty lines, or set training.shuffle_documents = false"
             raise InputError("one document, which has no order to shuffle", remedy=remedy)
-        self._as_of = partial(TokenStream.of, encoded, sentence_ends=sentence_ends, constituents=constituents)
+        self._as_of = partial(TokenStream, encoded, sentence_ends=sentence_ends, constituents=constituents)
         self.stream = self._as_of()
         if len(self.stream) < batch_size:
             found = f"a stream of {len(self.stream)} tokens for {batch_size} rows"
@@ -256,7 +238,6 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         return self.stream.segment(
             starts,
             np.minimum(starts + (stop - start), len(self.stream)),
-            name=self._encoded.name,
             continues=start > 0,
             learning_rate_scale=(stop - start) / self._bptt if self._random_length else 1.0,
         )
@@ -284,7 +265,7 @@ class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
     ) -> None:
         """Put the corpus in a row. Raises ``InputError`` for sizes below 1, and for no trees with ``constituents``."""
         check_positive(batch_size=batch_size, bptt=bptt)
-        self.stream = TokenStream.of(encoded, constituents=constituents)
+        self.stream = TokenStream(encoded, constituents=constituents)
         settings = {
             "batch_size": batch_size,
             "bptt": bptt,
@@ -324,7 +305,7 @@ class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
         return np.stack([begin, np.minimum(begin + self._bptt, np.repeat(last, number))], 1)
 
     def _batch(self, cut: NDArray[np.int64]) -> StreamBatch:
-        return self.stream.segment(cut[:, 0], cut[:, 1], name=self._encoded.name, continues=False)
+        return self.stream.segment(cut[:, 0], cut[:, 1], continues=False)
 
 
 def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
