@@ -159,12 +159,6 @@ def test_turned_vectors_meet_by_their_distance_alone() -> None:
     torch.testing.assert_close(products[0].expand(3), torch.stack(products), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["causal", "two kinds"])
-def test_blocks_of_one_unit_compute(form: str) -> None:
-    made, units = make(form, size=1, heads=1), torch.randn(1, STEPS, 1, dtype=torch.float64)
-    torch.testing.assert_close(made(units, attention_mask(form))[0], plain(made, form, units[0]), rtol=0, atol=1e-12)
-
-
 def test_a_block_starts_near_the_identity_whatever_the_seed() -> None:
     """What the residual stream gets is small and of the size that 0.02 gives, and no gradient is lost or explodes."""
     for seed in range(20):

@@ -1,11 +1,10 @@
 """The scheduler against a node-by-node count."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.models.layers.levels import earliest_levels, ranges, schedule, schedule_levels
+from treelm.models.layers.levels import earliest_levels, schedule, schedule_levels
 
 
 @st.composite
@@ -35,15 +34,6 @@ def test_a_schedule_lists_levels_one_after_the_other(predecessors: np.ndarray) -
     assert found.order[found.position].tolist() == list(range(len(predecessors)))
 
 
-def test_a_cycle_is_refused() -> None:
-    with pytest.raises(ValueError, match="cycle"):
-        earliest_levels(np.array([[1], [0], [-1]]))
-
-
 def test_no_nodes_have_no_levels() -> None:
     assert schedule(np.empty((0, 2), np.int64)).num_levels == 0
     assert schedule_levels(np.empty(0, np.int64)).offsets.tolist() == [0]
-
-
-def test_ranges_are_concatenated() -> None:
-    assert ranges(np.array([5, 0, 7]), np.array([2, 0, 3])).tolist() == [5, 6, 7, 8, 9]

@@ -6,8 +6,6 @@ measures what the fast form gains. Decisions are given, so that both compute the
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -21,15 +19,6 @@ from treelm.models.som.plan import pad
 IntArray = NDArray[np.int64]
 
 
-class AllSlots(NamedTuple):
-    """Results by time and sentence, padded: (T, B, ...)."""
-
-    hidden: Tensor  # (T, B, D)
-    log_p: Tensor  # (T, B, N); row 0 is no distribution
-    log_p_prediction: Tensor  # (T, B, N)
-    loss: Tensor  # the sum that SOM.losses totals
-
-
 def all_slots_losses(
     som: SOM,
     batch: SentenceBatch,
@@ -38,9 +27,8 @@ def all_slots_losses(
     choices: IntArray,
     labels: IntArray,
     next_labels: IntArray,
-    empty_value: float = 0.0,
-) -> AllSlots:
-    """Read a batch with given decisions, all (B, T), without dropout. Empty slots start with ``empty_value``."""
+) -> Tensor:
+    """The sum that ``SOM.losses`` totals, for a batch with given decisions, all (B, T), without dropout."""
     lengths = np.diff(batch.token_offsets)
     tokens = pad(batch.tokens, batch.token_offsets, first=som.boundary, last=som.boundary)
     num_steps = int(lengths.max()) + 1
@@ -48,7 +36,7 @@ def all_slots_losses(
     given = [torch.from_numpy(values[:, :num_steps].T.copy()) for values in (decisions, choices, labels, next_labels)]
     theta, choice, label, next_label = given
     inputs = som.embed(torch.from_numpy(tokens[:, :num_steps].T.copy()).flatten()).view(num_steps, len(lengths), -1)
-    memory = inputs.new_full((len(lengths), som.config.num_slots, som.config.size), empty_value)
+    memory = inputs.new_zeros(len(lengths), som.config.num_slots, som.config.size)
     candidates = memory
     rows = []
     for t in range(num_steps):
@@ -64,7 +52,7 @@ def all_slots_losses(
     loss = loss - _picked(log_p, label)[1:][is_real[1:]].sum()
     if som.config.prediction_network:
         loss = loss - _picked(log_q, next_label)[is_real].sum()
-    return AllSlots(hidden, log_p, log_q, loss)
+    return loss
 
 
 def _picked(log_probs: Tensor, indices: Tensor) -> Tensor:

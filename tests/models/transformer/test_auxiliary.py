@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.rnng.worlds import Node, Tokens, as_batch, random_tree, tokens_of
-from tests.models.test_streams import stream_batch
 from tests.models.transformer.plain import (
     edges,
     paths,
@@ -24,13 +22,13 @@ from tests.models.transformer.plain import (
     right_branching,
     split_score,
 )
-from tests.models.transformer.test_network import TOKENS, plain_nats, sizes_of, transformer
+from tests.models.transformer.test_network import plain_nats, sizes_of, transformer
 from tests.systems import small_recipe, small_setup
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.models.capabilities import Parser, has
 from treelm.models.layers.gold_trees import binary_splits, trees_of, word_distances
-from treelm.models.transformer.auxiliary import planted_targets, scin_chart
+from treelm.models.transformer.auxiliary import scin_chart
 from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.network import Transformer
 from treelm.training.prepare import set_up
@@ -74,25 +72,6 @@ def test_splits_and_distances_are_those_of_the_trees(vocabulary: Tokens) -> None
         ways = [(-1,), *paths(tree, (), ends_word)]
         expected = [[edges(one, other) for other in ways] for one in ways[1:]]
         assert word_distances(actions, ends).tolist() == expected
-
-
-@every_vocabulary
-def test_planted_targets_are_shares_of_what_stands_before(vocabulary: Tokens) -> None:
-    batch = as_batch(trees_in(vocabulary, 20), vocabulary)
-    targets = planted_targets(batch, vocabulary.ends_word)
-    for row, num_words in zip(targets, batch.num_words, strict=True):
-        np.testing.assert_allclose(row[:num_words].sum(1), 1)
-        assert not row[num_words:].any()
-        assert not np.triu(row, 1).any()
-        assert row[0, 0] == 1
-
-
-def test_what_is_near_in_the_tree_gets_the_larger_share() -> None:
-    """(S (A 1 2) 3): word 2 is two edges from word 1, three from START; word 3 is two from START, three from words."""
-    batch = as_batch([(0, [(1, [1, 2]), 3])], WHOLE)
-    targets = planted_targets(batch, WHOLE.ends_word)[0]
-    np.testing.assert_allclose(targets[1, :2], np.exp([-3, -2]) / np.exp([-3, -2]).sum())
-    np.testing.assert_allclose(targets[2, :3], np.exp([-2, -3, -3]) / np.exp([-2, -3, -3]).sum())
 
 
 # Losses.
@@ -167,14 +146,6 @@ def test_files_may_mix_trees_and_sentences_without(auxiliary: str, tmp_path: Pat
     assert list(setup.model.losses(setup.encoded.batch([1, 3])).terms) == ["word"]
     with pytest.raises(InputError, match=f"sentences without trees with auxiliary = '{auxiliary}'"):
         set_up(none_at_all)
-
-
-def test_states_that_are_parallel_have_finite_gradients() -> None:
-    """Of one unit all are: what is left of them is 0, whose root has no gradient."""
-    network = transformer(**{**TREEREG, "treereg_units": 1}).train()
-    losses = network.losses(as_batch(trees_in(WHOLE, 5, seed=3), WHOLE))
-    losses.total.backward()
-    assert all(one.grad is None or one.grad.isfinite().all() for one in network.parameters())
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-30, 1e-19, 1e-10])
@@ -268,14 +239,6 @@ def test_text_is_refused_before_training(auxiliary: str, tmp_path: Path) -> None
     )
     with pytest.raises(InputError, match=message):
         set_up(replace(recipe, data=text))
-
-
-@every_loss
-def test_a_stream_is_refused_in_training(config: dict[str, Any]) -> None:
-    network = transformer(**config).train()
-    with pytest.raises(InputError, match=r"batches of rows with auxiliary"):
-        network.stream_losses(stream_batch(TOKENS, start=0, stop=4), None)
-    network.eval().stream_losses(stream_batch(TOKENS, start=0, stop=4), None)
 
 
 def test_a_stream_is_refused_before_training(tmp_path: Path) -> None:

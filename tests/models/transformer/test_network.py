@@ -19,7 +19,6 @@ from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.rnng.worlds import Tokens
 from tests.models.test_streams import stream_batch
 from tests.models.transformer.plain import plain_layers, plain_losses
-from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -71,15 +70,6 @@ def test_loss_and_gradients_of_sentences_equal_the_plain_form(positions: str, co
     network = transformer(positions=positions, **config)
     fast = network.losses(encode_words(WORDS, network.vocabulary)).total
     assert_same_loss_and_gradients(network, fast, torch.cat(plain_nats(network, ended(WORDS))).sum())
-
-
-@pytest.mark.parametrize("num_sentences", [1, 7, 64])
-def test_batches_of_any_size_equal_the_plain_form(num_sentences: int) -> None:
-    rng = np.random.default_rng(num_sentences)
-    words = [[str(one) for one in rng.integers(0, 8, rng.integers(1, 6))] for _ in range(num_sentences)]
-    network = transformer(size=4, num_heads=2, num_layers=1)
-    fast = network.losses(encode_words(words, network.vocabulary)).total
-    assert_same_loss_and_gradients(network, fast, torch.cat(plain_nats(network, ended(words))).sum())
 
 
 @every_kind
@@ -310,22 +300,7 @@ def test_continuations_of_one_state_do_not_disturb_each_other(config: dict[str, 
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-def test_a_state_of_another_system_is_refused() -> None:
-    network = transformer()
-    other = transformer().start()
-    assert network.extend_tokens(other, [None]) is other
-    with pytest.raises(InputError, match="one word for each"):
-        network.extend(other, ["1", "2"])
-
-
 # Sizes and limits.
-
-
-@pytest.mark.parametrize("positions", ["relative", "learned"])
-def test_one_unit_is_a_network(positions: str) -> None:
-    network = transformer(size=1, num_heads=1, num_layers=1, max_distance=1, positions=positions)
-    fast = network.losses(encode_words(WORDS, network.vocabulary)).total
-    assert_same_loss_and_gradients(network, fast, torch.cat(plain_nats(network, ended(WORDS))).sum())
 
 
 @every_kind
@@ -382,27 +357,3 @@ def test_what_is_longer_than_learned_positions_is_refused_before_training() -> N
     with pytest.raises(InputError, match="4 tokens in a row"):
         network.extend(state, ["4"])
     assert network.extend_tokens(state, [None]) is state
-
-
-def test_the_number_of_parameters_is_as_counted() -> None:
-    """N (12 D^2 + 13 D) of the blocks, (V + 1) (D + 1), the last norm, and what positions need."""
-    D, N, H, V, R = 12, 2, 3, 8, 4
-    common = N * (12 * D * D + 13 * D) + (V + 1) * (D + 1) + 2 * D
-    extra = {"relative": N * (R * D + 2 * D), "learned": 10 * D, "rotary": 0}
-    for positions in POSITIONS:
-        network = transformer(positions=positions, max_length=10)
-        assert sum(one.numel() for one in network.parameters()) == common + extra[positions], (positions, H)
-
-
-@every_kind
-def test_characters_are_read_as_the_plain_form_reads_them(positions: str) -> None:
-    """Each character a token, a blank after every word, and one distribution after each of them."""
-    vocabulary = CharacterVocabulary("thedogbarks")
-    network = transformer(vocabulary=vocabulary, positions=positions).eval()  # type: ignore[arg-type]
-    sentence = ["the", "dog", "barks"]
-    batch = encode_words([sentence], vocabulary)
-    tokens = batch.tokens.tolist()
-    assert len(tokens) == sum(map(len, sentence)) + len(sentence)
-    (nats,) = plain_nats(network, [[*tokens, len(vocabulary)]])
-    (found,) = network.score([sentence])
-    np.testing.assert_allclose(found.log_probs, -nats.detach().numpy(), atol=1e-8)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models.rnng.worlds import Node, Tokens, as_batch
+from tests.models.rnng.worlds import Tokens, as_batch
 from tests.models.transformer_grammar.plain import binarised as plain_binarised
 from tests.models.transformer_grammar.worlds import build_grammar, trees_of
 from treelm.corpora.corpus import PreparedCorpus
@@ -49,11 +49,6 @@ def check_binary(tree: Tree, *, is_alone: bool = False) -> None:
     for child in tree.children:
         if isinstance(child, Tree):
             check_binary(child)
-
-
-def test_a_tree_by_hand() -> None:
-    tree: Node = (0, [(1, [(2, [3, 4, 5])]), (1, [(0, [6])]), 7])
-    assert plain_binarised(tree, np.ones(9, np.bool_)) == (0, [(2, [3, (2, [4, 5])]), (0, [6, 7])])
 
 
 @pytest.mark.parametrize(
