@@ -104,9 +104,6 @@ class ToyLM(LanguageModel, Parser):
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         return [Tree("S", words) for words in sentences]
 
-    def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        raise NotImplementedError
-
 
 def changed(score: SentenceScore, position: int, amount: float, *, is_lower_bound: bool = False) -> SentenceScore:
     log_probs = score.log_probs.copy()

@@ -36,9 +36,6 @@ def test_f1_is_that_of_the_evaluation() -> None:
 
         def eval(self) -> None: ...
         def train(self) -> None: ...
-        def partial_trees(self, state: Any) -> list[Tree]:
-            raise NotImplementedError
-
         def _parse(self, sentences: Any) -> list[Tree]:
             return [right_branching(words) for words in sentences]
 

@@ -75,9 +75,6 @@ class ToyLM(LanguageModel, Parser):
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         raise NotImplementedError
 
-    def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        raise NotImplementedError
-
 
 def toy_model(*, seed: int = 0, **config: Any) -> ToyLM:
     torch.manual_seed(seed)

@@ -71,9 +71,16 @@ class Parser(ABC):
     def _parse(self, sentences: Sentences) -> list[Tree]:
         """``parse`` of lists of words."""
 
-    @abstractmethod
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The best tree over the words read so far, what is open closed. Raises ``InputError`` before the first."""
+        """The best tree over the words read so far, open constituents closed; here: the tree of these words alone.
+
+        Raises ``InputError`` before the first word.
+        """
+        from treelm.models.states import TextState
+
+        own = TextState.own(state)
+        own.check_begun()
+        return self.parse(own.words)
 
     def structure(self, words: Sequence[str]) -> Structure | None:
         """A record of the values that determine its tree of a sentence, for figures; None if there are none to draw.

@@ -413,12 +413,6 @@ class DistanceParser(StreamLM, Parser):
         (values,) = self.distances([words])
         return Distances(tokens=tokens, values=tuple(values.tolist()), begins_word=tuple(begins_word.tolist()))
 
-    def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The trees over the words read so far. Raises ``InputError`` before the first word."""
-        own = StreamState.own(state)
-        own.check_begun()
-        return self.parse(own.words)
-
 
 def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
     """(T, B, ...) -> (n, ...): what the mask keeps."""

@@ -246,10 +246,6 @@ class ChartParser(LanguageModel, ConfidentParser):
         """It gives words no probabilities, which ``next_word_log_probs`` has said."""
         raise AssertionError("it predicts no words")
 
-    def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """It has no state of which there could be a tree."""
-        raise AssertionError("it has no states")
-
 
 def tree_losses(scores: Tensor, gold: GoldSpans, num_words: int) -> Tensor:
     """-log p(gold tree) in nats, (B,): log Z minus log Z of the derivations of the gold tree.

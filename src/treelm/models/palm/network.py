@@ -23,7 +23,6 @@ from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.awd import AWDStreamLM
-from treelm.models.base import IncrementalState
 from treelm.models.capabilities import Parser, TreeConditioned, require
 from treelm.models.layers.devices import to_device
 from treelm.models.palm.attention import SpanAttention, count_available, draw_as_released
@@ -41,7 +40,7 @@ from treelm.models.palm.supervision import (
     span_fit,
 )
 from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
-from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState, WordMetric, to_host
+from treelm.models.stream_outputs import RecurrentState, StreamOutput, WordMetric, to_host
 from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
 from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
@@ -321,12 +320,6 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
             raise InputError("a sentence without words", remedy="leave it out")
         scores = self.span_scores(sentences)
         return [tree_from_span_scores(words, values) for words, values in zip(sentences, scores, strict=True)]
-
-    def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The trees over the words read so far. Raises ``InputError`` before the first word."""
-        own = StreamState.own(state)
-        own.check_begun()
-        return self.parse(own.words)
 
 
 def _word_spans(chart: NDArray[np.float64], ends_word: NDArray[np.bool_]) -> NDArray[np.float64]:

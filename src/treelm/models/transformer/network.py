@@ -325,12 +325,6 @@ class Transformer(StreamLM, Parser):
             trees.append(greedy_tree(tuple(words), chart, self.vocabulary.ends_word[tokens]))
         return trees
 
-    def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The trees over the words read so far. Raises ``InputError`` before the first word."""
-        own = StreamState.own(state)
-        own.check_begun()
-        return self.parse(own.words)
-
     # Limits.
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
