@@ -76,7 +76,7 @@ def main(options: Arguments) -> int:
     from treelm.corpora.readers import no_sentences
     from treelm.inference.loading import model_hash
     from treelm.inference.predictors import UNIGRAM
-    from treelm.inference.stimulus_advice import advice, long_sentences, note_long
+    from treelm.inference.stimulus_advice import advice, long_sentences
     from treelm.inference.surprisal_table import NamedModel, SurprisalTable, check_columns, measures_of
     from treelm.io.files import name_of
     from treelm.models.measures import score_with_measures
@@ -87,7 +87,6 @@ def main(options: Arguments) -> int:
     names = options.names_of(runs, in_columns=True)
     task = partial(score_with_measures, measures=measures_of(options.columns))
     skipped: list[InputError] = []
-    long: list[Stimulus] = []
     models: list[NamedModel] = []
     with ExitStack() as stack:
         for name, run in zip(names, runs, strict=True):
@@ -101,16 +100,16 @@ def main(options: Arguments) -> int:
         table = SurprisalTable(models, options, source)
         advance = stack.enter_context(progress_bar("scoring", number, shares_terminal=options.output == "-"))
         left_out = skipped if options.on_error == "skip" else None
-        frames = table.frames(note_long(stimuli, long), left_out, on_sentence=advance)
+        frames = table.frames(stimuli, left_out, on_sentence=advance)
         first = list(islice(frames, 1))  # before the header: of input that cannot be read nothing is written
         if not first and not skipped:
             raise no_sentences(name_of(file), [])
         with open_table(options.output, table.names) as write:
             for frame in chain(first, frames):
                 write(frame)
-    if long:
+    if table.long:
         remedy = "" if options.split_sentences else "; if it is a text, give --split-sentences en (or another language)"
-        log(long_sentences(long) + remedy)
+        log(long_sentences(table.long) + remedy)
     for own, new in table.renamed.items():
         log(f"the column {own} of {file} is {new} here, beside ours of that name")
     for model, found in zip(models, table.findings, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from unicodedata import category, normalize
 
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
@@ -94,15 +94,7 @@ def _in_line(character: str) -> str:
     return character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
 
 
-def note_long(stimuli: Iterable[Stimulus], found: list[Stimulus]) -> Iterator[Stimulus]:
-    """Pass stimuli on, and collect those that are longer than a sentence."""
-    for one in stimuli:
-        if len(one.sentence.words) > LONGEST_SENTENCE:
-            found.append(one)
-        yield one
-
-
-def long_sentences(found: list[Stimulus]) -> str:
+def long_sentences(found: Sequence[Stimulus]) -> str:
     """Say that something longer than a sentence was read as one."""
     longest = max(found, key=lambda one: len(one.sentence.words)).sentence
     number = f"{len(found):,} sentences have" if len(found) > 1 else "a sentence has"

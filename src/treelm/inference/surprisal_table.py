@@ -33,7 +33,7 @@ from treelm.inference.predictors import (
 from treelm.inference.processes import Compute
 from treelm.inference.settings import TableSettings
 from treelm.inference.stimuli import Columns, Punctuation, Stimulus, check_documents, table_stimuli
-from treelm.inference.stimulus_advice import ReadWords, advice
+from treelm.inference.stimulus_advice import LONGEST_SENTENCE, ReadWords, advice
 from treelm.inference.surprisal import (
     BITS,
     CONVERGED,
@@ -43,7 +43,6 @@ from treelm.inference.surprisal import (
     word_frame,
     word_offsets,
 )
-from treelm.io.json import finite
 from treelm.io.tables import deduplicate_names
 from treelm.models.base import LanguageModel
 from treelm.models.measures import ENTROPY, MEASURES, Measure, value_at_start
@@ -124,11 +123,8 @@ class Findings:
         self.words.update(zip(shown, words["is_unk"].astype(bool), are_cut, strict=True))
 
     def to_json(self) -> dict[str, object]:
-        """The totals under their names; null where a sum is infinite, for which JSON has no number."""
-        values: dict[str, object] = finite(
-            {name: value for name, value in vars(self).items() if name not in ("num_doubtful", "words")}
-        )
-        return values
+        """The totals under their names."""
+        return {name: value for name, value in vars(self).items() if name not in ("num_doubtful", "words")}
 
 
 class SurprisalTable:
@@ -153,7 +149,7 @@ class SurprisalTable:
             raise InputError(f"the column {ZIPF_FREQUENCY!r} without frequencies", remedy=remedy)
         self._is_wide = settings.shape == "wide" or (settings.shape == "auto" and len(models) > 1)
         self._shows_document = settings.context == "document" or bool(self.source.document)
-        self.findings = [Findings() for _ in models]
+        self.findings, self.long = [Findings() for _ in models], list[Stimulus]()  # longer than a sentence, so far
         self._start_entropies = [
             value_at_start(one.lm, ENTROPY) if ENTROPY_REDUCTION in settings.columns else math.nan for one in models
         ]
@@ -252,6 +248,7 @@ class SurprisalTable:
         import pandas as pd
 
         sizes = [(k, len(one.sentence.words)) for k, one in enumerate(stimuli)]
+        self.long += [stimuli[k] for k, size in sizes if size > LONGEST_SENTENCE]
         words = pd.MultiIndex.from_tuples([(k, n) for k, size in sizes for n in range(1, size + 1)])
         rows = words
         if self.settings.end:
