@@ -41,12 +41,7 @@ def for_both_widths(draw: Callable[[int], Drawing], wide: int = WIDE) -> tuple[D
 
 
 def line_chart(
-    lines: Sequence[tuple[int, Sequence[Point]]],
-    axes: Axes,
-    width: int,
-    height: int = 320,
-    *,
-    logarithmic: bool = False,
+    lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes, width: int, *, logarithmic: bool = False
 ) -> Drawing:
     """A line for each look and its points, with their marks; the x axis begins at 0, the y axis may be logarithmic."""
     points = [point for _, own in lines for point in own]

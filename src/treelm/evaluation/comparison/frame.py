@@ -72,16 +72,8 @@ def _get(*path: str, **having: Any) -> Value:
     return value
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def _millions(value: int) -> str:
-    return f"{value / 1e6:.2f}M"
-
-
-def _thousandths(value: float) -> str:
-    return f"{1000 * value:+.2f}"
+def _scaled(form: str, factor: float) -> Callable[[float], str]:
+    return lambda value: form.format(factor * value)
 
 
 def _minutes(seconds: float) -> str:
@@ -93,7 +85,7 @@ def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
     of_system = SPEED if any(row.system != row.name for row in rows) else DATA_ONLY
     yield Column("run", _get("name"), "run", group=NAMES)
     yield Column("system", _get("system"), "system", group=of_system)
-    yield Column("parameters", lambda row: row.num_parameters or None, "parameters", _millions, SPEED)
+    yield Column("parameters", lambda row: row.num_parameters or None, "parameters", _scaled("{:.2f}M", 1e-6), SPEED)
     yield Column("training_seconds", _get("training_seconds"), "training", _minutes, SPEED)
     yield from _perplexities(rows)
     for name in dict.fromkeys(one.protocol for row in rows for one in row.labeled_f1):
@@ -140,7 +132,7 @@ def _f1(name: str, value: Value, heading: str) -> Column:
 
 
 def _share(name: str, value: Value, heading: str, group: str = SYNTAX, **options: Any) -> Column:
-    return Column(name, value, heading, _percent, group, better="higher", **options)
+    return Column(name, value, heading, _scaled("{:.1f}", 100), group, better="higher", **options)
 
 
 def _syntaxgym(rows: Sequence[RunMetrics]) -> Iterator[Column]:
@@ -173,7 +165,13 @@ def _human(rows: Sequence[RunMetrics]) -> Iterator[Column]:
     """What surprisals add to reading times, BabyLM's reading scores, and effects at the critical word and after it."""
     for corpus in dict.fromkeys(row.reading.corpus for row in rows if row.reading is not None):
         name, heading = f"reading_delta_nats_per_word, {corpus}", f"delta {corpus.replace('-', ' ')}"
-        yield Column(name, _get("reading", "gain", "delta_nats_per_word", corpus=corpus), heading, _thousandths, HUMAN)
+        yield Column(
+            name,
+            _get("reading", "gain", "delta_nats_per_word", corpus=corpus),
+            heading,
+            _scaled("{:+.2f}", 1000),
+            HUMAN,
+        )
         for field in ("low", "high", "perplexity"):
             yield Column(f"reading_{field}, {corpus}", _get("reading", "gain", field, corpus=corpus))
     for field, heading in (("eye_tracking", "BabyLM eyes"), ("self_paced_reading", "BabyLM reading")):

@@ -122,16 +122,13 @@ def _corpus(words: pd.DataFrame, published: dict[str, Surprisals], alignment: Al
             "unmarked": (marks_nearby == 0).to_numpy(),
         },
         usable=(corrected["mean_rt"].notna() & ~is_doubtful).to_numpy(),
-        classes=tuple(map(_class_of, words["tag"])),
+        classes=tuple(
+            next((name for name, begins in _CLASSES.items() if tag.startswith(begins)), "other") for tag in words["tag"]
+        ),
         published=published,
         references=tuple(name for name in _REFERENCES if name in published),
         notes=(note,),
     )
-
-
-def _class_of(tag: str) -> str:
-    found = (name for name, begins in _CLASSES.items() if tag.startswith(begins))
-    return next(found, "other")
 
 
 def _from_tables(folder: Path) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from treelm.evaluation.comparison.metrics import Comparison, PairMetrics, ReadingGain, RunMetrics
+from treelm.evaluation.comparison.metrics import Comparison, ReadingGain, RunMetrics
 from treelm.evaluation.human.garden_paths import EffectInBits, measure_effects
 from treelm.evaluation.human.sap import EFFECTS, REGIONS_IN_WORDS, human_effects, published
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, circuits, overall_score, references
@@ -92,10 +92,12 @@ def pairs_section(comparison: Comparison) -> Section | None:
 
 
 def _pairs(rows: Sequence[RunMetrics], file: str) -> dict[str, Any]:
+    """Bars of all pairs of a file, and of those of its grouping with the fewest groups."""
     looks = looks_of(rows)
     found = {row.name: one for row in rows for one in row.pairs if one.file == file}
     one = next(iter(found.values()))
-    grouping = _coarsest(one)
+    sizes = {name: len(groups) for name, groups in one.groups.items() if len(groups) > 1}
+    grouping = min(sizes, key=sizes.__getitem__, default="")
     by_run = {name: pairs.groups.get(grouping, {}) for name, pairs in found.items()}
     bars = [
         Bars("all pairs", [(name, looks[name], pairs.accuracy) for name, pairs in found.items()]),
@@ -103,12 +105,6 @@ def _pairs(rows: Sequence[RunMetrics], file: str) -> dict[str, Any]:
     ]
     panels = [each._replace(title=each.title.replace("_", " "), chance=0.5) for each in bars]
     return {"name": file, "panels": panels, "num_pairs": one.num_pairs, "grouping": grouping}
-
-
-def _coarsest(pairs: PairMetrics) -> str:
-    """The grouping with the fewest groups, of those that have several."""
-    sizes = {name: len(groups) for name, groups in pairs.groups.items() if len(groups) > 1}
-    return min(sizes, key=lambda name: sizes[name], default="")
 
 
 def reading_section(comparison: Comparison) -> Section | None:
