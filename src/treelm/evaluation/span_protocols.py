@@ -17,6 +17,8 @@ from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing
 from treelm.trees.brackets import EMPTY_TAG
 from treelm.trees.span_counts import SpanCounts, add_up
+from treelm.trees.transforms import binarise_left
+from treelm.trees.tree import from_spans
 
 REMOVED_WORDS = frozenset(
     {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "--", "...", "``", "''", *"()[]{}.,:;?!-/'\"`$#…–—“”‘’"}
@@ -254,20 +256,12 @@ def labelled_spans(
 
 
 def left_binarised(spans: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Binarise nested spans from the left: the spans of each one's first two, three, ... children, all of them last."""
-    longest_first: dict[int, list[int]] = {}
-    for start, end in sorted(set(spans), key=lambda span: (span[0], -span[1])):
-        longest_first.setdefault(start, []).append(end)
+    """Binarise nested spans from the left: the spans of each one's first two, three, ... children, all of them last.
 
-    def child_end(start: int, parent_end: int, is_first: bool) -> int:
-        ends = (end for end in longest_first.get(start, ()) if end < parent_end + (not is_first))
-        return next(ends, start + 1)
-
-    found: set[tuple[int, int]] = set()
-    for start, ends in longest_first.items():
-        for end in ends:
-            position = child_end(start, end, True)
-            while position < end:
-                position = child_end(position, end, False)
-                found.add((start, position))
-    return found
+    The longest span holds all others; those of single words are none.
+    """
+    chains = [(start, end, ["X"]) for start, end in set(spans) if end - start > 1]
+    if not chains:
+        return set()
+    tree = from_spans(["x"] * max(end for _, end, _ in chains), chains)
+    return {(start, end) for _, start, end in binarise_left(tree, "").spans()}

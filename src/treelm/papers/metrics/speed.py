@@ -100,9 +100,7 @@ def measure_search(
     restart_peak()
     before = process_peak_mb()
     lm.analyse(sentences)
-    begin, cpu_begin = perf_counter(), process_time()
-    lm.analyse(sentences)
-    seconds, cpu_seconds = perf_counter() - begin, process_time() - cpu_begin
+    seconds, cpu_seconds = _timed(lambda: lm.analyse(sentences))
     num_words = sum(map(len, sentences))
     return {
         "num_sentences": len(sentences),
@@ -112,6 +110,13 @@ def measure_search(
         "cpu_seconds_per_sentence": cpu_seconds / len(sentences),
         "peak_memory_mb": process_peak_mb() - before,
     }
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of the clock and of the processor."""
+    begin, cpu_begin = perf_counter(), process_time()
+    work()
+    return perf_counter() - begin, process_time() - cpu_begin
 
 
 def fitting_sentences(sentences: Iterable[Sequence[str]], number: int, *, where: str) -> list[Sequence[str]]:
@@ -183,9 +188,7 @@ class ScoringSpeed(SearchOptions, OnTreebank):
         sentences = [one for one in self.sentences(config) if one.words]
         model = subject.model(self)
         score_with_trees(model, sentences[:1])
-        begin, cpu_begin = perf_counter(), process_time()
-        score_with_trees(model, sentences)
-        seconds, cpu_seconds = perf_counter() - begin, process_time() - cpu_begin
+        seconds, cpu_seconds = _timed(lambda: score_with_trees(model, sentences))
         num_words = sum(len(one.words) for one in sentences)
         values = {"words_per_cpu_second": num_words / cpu_seconds, "words_per_second": num_words / seconds}
         return Measured(values=values)
