@@ -103,12 +103,6 @@ def test_text_gives_predicted_trees_and_no_empty_file_of_gold_ones(treelm: Treel
     assert "gold.ptb" not in outcome.err
 
 
-def test_trees_of_a_run_with_given_trees_are_refused(treelm: Treelm, runs: Path) -> None:
-    outcome = treelm("evaluate", with_stream(runs / "given", "beside"), "--trees", "x")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "--trees, but the attention of this run is set by given trees" in outcome.err
-
-
 def test_names_of_files_are_no_markup(
     treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,32 +177,27 @@ def test_a_file_whose_name_tells_no_format_is_read_as_one_says(treelm: Treelm, r
 CANNOT_PARSE = 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'
 
 
-def test_a_run_with_given_trees_says_why_it_does_not_parse(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
-    text = tmp_path / "in.txt"
-    text.write_text("the dog barks .\n")
-    for call in (
-        ("parse", runs / "given", text),
-        ("data", "annotate", text, "--parser", runs / "given", "--output", tmp_path / "out.ptb"),
-        ("train", runs / "given/recipe.toml", "--output", tmp_path / "x", "--set", "training.select_by=unlabeled_f1"),
-    ):
-        outcome = treelm(*call)
-        assert (outcome.code, outcome.out) == (2, "")
-        assert CANNOT_PARSE in outcome.err
-        assert "in.txt" not in outcome.err
-    assert not (tmp_path / "out.ptb").exists()
-
-
-@pytest.mark.parametrize("subcommand", ["surprisal", "generate", "parse"])
-def test_what_a_run_cannot_do_is_refused_before_any_output(
-    treelm: Treelm, runs: Path, tmp_path: Path, subcommand: str
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("evaluate given --stream beside --trees out", "--trees, but the attention of this run is set by given trees"),
+        ("parse given in.txt --output out", CANNOT_PARSE),
+        ("data annotate in.txt --parser given --output out", CANNOT_PARSE),
+        ("train given/recipe.toml --output out --set training.select_by=unlabeled_f1", CANNOT_PARSE),
+        ("surprisal given in.txt --output out", "given"),
+        ("generate given --output out", "given"),
+    ],
+)
+def test_what_a_run_with_given_trees_cannot_do_is_refused_before_any_output(
+    treelm: Treelm, runs: Path, line: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "in.txt").write_text("the dog barks .\n")
-    files = () if subcommand == "generate" else (tmp_path / "in.txt",)
-    outcome = treelm(subcommand, runs / "given", *files)
+    monkeypatch.chdir(runs)
+    Path("in.txt").write_text("the dog barks .\n")
+    outcome = treelm(*line.split())
     assert (outcome.code, outcome.out) == (2, "")
-    assert "given" in outcome.err
-    assert treelm(subcommand, runs / "given", *files, "--output", tmp_path / "out").code == 2
-    assert not (tmp_path / "out").exists()
+    assert expected in outcome.err
+    assert "in.txt" not in outcome.err
+    assert not Path("out").exists()
 
 
 def test_splits_that_nobody_named_and_that_are_not_there_are_a_note(treelm: Treelm, runs: Path, tmp_path: Path) -> None:

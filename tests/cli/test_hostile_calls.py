@@ -47,7 +47,7 @@ parse run dir --format text                                  | dir: cannot be re
 parse run in.txt --output no/out.ptb                         | no folder no
 parse run in.txt --output /proc/out.ptb                      | /proc/
 parse run in.txt --output dir                                | dir: a folder
-parse run in.txt --output out.ptb.gz                         | cannot write packed files; leave .gz away
+parse run in.txt --output out.ptb.gz                         | cannot write compressed files; give a name without
 parse run in.txt --figure no/tree.svg                        | no folder no
 parse run in.txt --figure tree.png                           | cannot draw into tree.png
 parse run in.txt --batch-size 0                              | batch_size = 0

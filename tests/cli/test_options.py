@@ -83,7 +83,7 @@ def test_advice_about_words_that_have_not_converged_is_of_the_search(treelm: Tre
         outcome = treelm("surprisal", project / "run", project / "train.ptb", *narrow, "--search", search)
         assert outcome.code == 0, outcome.err
         said[search] = outcome.err
-    assert "not converged: another beam may differ (leave out the widths for an adaptive beam)" in said["beam"]
+    assert "not converged: another beam may differ (remove the widths for an adaptive beam)" in said["beam"]
     assert "not converged: another beam may differ (give larger widths)" in said["released"]
 
 

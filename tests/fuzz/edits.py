@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 LONG = 20_000
 TOKENS: tuple[bytes, ...] = (
+    b"",
     *(bytes([byte]) for byte in b"\0\t\n\r\v\f\x1b\x1c\x1f \"'#%&(),-./:;=<>[]\\_`{|}\x7f\x80\xff"),
     b"\r\n",
     b"\n\n",
@@ -50,8 +51,7 @@ TOKENS: tuple[bytes, ...] = (
     b"a" * LONG,
     b"a " * (LONG // 2),
 )
-_NUMBER = re.compile(rb"[0-9]+")
-_LAST_OF_ASCII = 0x7F
+_NUMBER, _WORD = re.compile(rb"[0-9]+"), re.compile(rb"[^\s\"(){}\[\],:=]+")
 
 
 class Edit(NamedTuple):
@@ -63,10 +63,6 @@ class Edit(NamedTuple):
     token: int
 
 
-def _cut(data: bytes, at: int, edit: Edit) -> bytes:
-    return data[:at] + data[at + edit.length :]
-
-
 def _truncate(data: bytes, at: int, edit: Edit) -> bytes:
     return data[:at]
 
@@ -75,11 +71,8 @@ def _flip(data: bytes, at: int, edit: Edit) -> bytes:
     return data[:at] + bytes([data[at] ^ (1 << edit.length % 8)]) + data[at + 1 :] if at < len(data) else data
 
 
-def _insert(data: bytes, at: int, edit: Edit) -> bytes:
-    return data[:at] + TOKENS[edit.token % len(TOKENS)] + data[at:]
-
-
 def _replace(data: bytes, at: int, edit: Edit) -> bytes:
+    """A token, which may be nothing, for some bytes or for none."""
     return data[:at] + TOKENS[edit.token % len(TOKENS)] + data[at + edit.length :]
 
 
@@ -87,15 +80,9 @@ def _repeat(data: bytes, at: int, edit: Edit) -> bytes:
     return data[:at] + data[at : at + edit.length] * (2 + edit.token % 40) + data[at + edit.length :]
 
 
-def _number(data: bytes, at: int, edit: Edit) -> bytes:
-    """Another token for the next number."""
-    found = _NUMBER.search(data, at)
-    return data if found is None else data[: found.start()] + TOKENS[edit.token % len(TOKENS)] + data[found.end() :]
-
-
 def _word(data: bytes, at: int, edit: Edit) -> bytes:
-    """Another token for the next word."""
-    found = re.compile(rb"[^\s\"(){}\[\],:=]+").search(data, at)
+    """Another token for the next number or word."""
+    found = (_WORD if edit.length % 2 else _NUMBER).search(data, at)
     return data if found is None else data[: found.start()] + TOKENS[edit.token % len(TOKENS)] + data[found.end() :]
 
 
@@ -125,24 +112,15 @@ def _recode(data: bytes, at: int, edit: Edit) -> bytes:
     return (data[:at] if edit.length % 2 else b"") + text.encode(name, "replace")
 
 
-def _high(data: bytes, at: int, edit: Edit) -> bytes:
-    """Bytes above ASCII in a stretch of the file."""
-    return data[:at] + bytes(b | 0x80 for b in data[at : at + edit.length]) + data[at + edit.length :]
-
-
 EDITS: dict[str, Callable[[bytes, int, Edit], bytes]] = {
-    "cut": _cut,
     "truncate": _truncate,
     "flip": _flip,
-    "insert": _insert,
     "replace": _replace,
     "repeat": _repeat,
-    "number": _number,
     "word": _word,
     "lines": _lines,
     "line ends": _line_ends,
     "recode": _recode,
-    "high": _high,
 }
 MOST_BYTES = 10 * LONG
 

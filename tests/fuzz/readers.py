@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
@@ -20,7 +21,7 @@ from unittest.mock import patch
 import numpy as np
 
 from tests.evaluation.human.worlds import made_up
-from tests.fuzz import kept_files, seeds
+from tests.fuzz import seeds
 from tests.fuzz.harness import Reader
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.catalog import corpus_entry, corpus_names
@@ -31,16 +32,20 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
+from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.evalb_files import read_bracketings, read_parameters
 from treelm.evaluation.human import reading_tables
 from treelm.evaluation.human.columns import TableColumns
 from treelm.evaluation.human.material import read_surprisals as read_word_surprisals
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.evaluation.syntaxgym.results import read_surprisals
+from treelm.evaluation.syntaxgym.scoring import ScoreCache, ScoredText
 from treelm.evaluation.syntaxgym.suites import load_suites
+from treelm.inference.annotation import Journal, Progress
 from treelm.inference.loading import load, run_search
 from treelm.inference.stimuli import Columns, read_words
 from treelm.inference.stimuli import read_table as read_stimuli
+from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, with_checksum
 from treelm.models.persistence.storage import load_model
 from treelm.papers.data import FOLDER, data_sets
 from treelm.papers.declaration import load_table
@@ -236,7 +241,7 @@ def read_suites(path: Path) -> None:
         for item in suite.items:
             values = {(one.name, number): 1.0 for one in item.conditions for number in one.spans}
             for formula in suite.predictions:
-                formula(values)
+                formula.holds(values)
 
 
 def read_declaration(path: Path) -> None:
@@ -340,6 +345,39 @@ def read_evalb(path: Path) -> None:
         assert len(found) == text.count("\n") + (not text.endswith("\n"))
 
 
+# What treelm keeps for itself between two calls is never taken for something that it did not write.
+
+_SETTINGS = {"parser": "toy", "seed": 1}
+_STATE = Progress(num_read=4, digest="cd", num_bytes=90, num_sentences=3, num_words=20, num_errors=1)
+_SCORES = tuple(
+    ScoredText(text=text, spans=((0, 3), (4, 8)), surprisal_bits=(1.25, bits), is_unk=(False, True), end_bits=0.5)
+    for text, bits in (("The dogs", 3.5), ("The cats", 4.75))
+)
+_KEPT_SCORES = b"".join(b"\n" + line_with_checksum(asdict(one)) for one in _SCORES)
+_FIGURES: dict[str, Any] = {"perplexity": 101.5, "by_length": {"10": [1, 2.5]}}
+_ORIGIN: dict[str, Any] = {"weights": "abc", "beam": 10}
+
+
+def read_progress(path: Path) -> None:
+    """It goes on from a state that was written, or refuses."""
+    assert Journal(path.parent, _SETTINGS, packed=False).progress == _STATE
+
+
+def read_scores(path: Path) -> None:
+    """Damaged lines are left out, and scored again."""
+    found = ScoreCache(path).read()
+    assert set(found.values()) <= set(_SCORES)
+    whole = {line for line in path.read_bytes().splitlines(keepends=True) if line_without_checksum(line) is not None}
+    assert len(found) == len({str(line_without_checksum(line)) for line in whole})
+
+
+def read_figures(path: Path) -> None:
+    """Damaged figures are measured again."""
+    kept = MetricCache(path.parent)
+    path.replace(kept.path("part", _ORIGIN))
+    assert kept.get("part", _ORIGIN) in (None, _FIGURES)
+
+
 def _run_files(name: str) -> Callable[[Path], None]:
     def copy(folder: Path) -> None:
         shutil.copytree(RUNS / name, folder, dirs_exist_ok=True)
@@ -391,7 +429,7 @@ def _gzipped(*contents: bytes) -> Callable[[], Sequence[bytes]]:
 
 _CHECKPOINT = ("lstm/checkpoints/step-00000020.0",)
 _TOKENIZERS = (
-    (Reader(name="tokenizer", file="tokenizer.json", seeds=_of(*seeds.TOKENIZERS), read=read_tokenizer),)
+    (Reader(name="tokenizer", file="tokenizer.json", seeds=_of(seeds.TOKENIZER), read=read_tokenizer),)
     if find_spec("tokenizers")
     else ()
 )
@@ -497,5 +535,17 @@ READERS: tuple[Reader, ...] = (
     Reader(
         name="metrics", file="metrics.jsonl", read=read_log, seeds=lambda: seeds.of_runs("metrics.jsonl", "som", "lstm")
     ),
-    *kept_files.READERS,
+    Reader(
+        name="annotation progress",
+        file="progress.json",
+        read=read_progress,
+        seeds=lambda: (line_with_checksum({"settings": _SETTINGS, "progress": asdict(_STATE)}),),
+    ),
+    Reader(name="kept scores", file="kept.jsonl", read=read_scores, seeds=lambda: (_KEPT_SCORES,)),
+    Reader(
+        name="kept figures",
+        file="figures.json",
+        read=read_figures,
+        seeds=lambda: (encode_json(with_checksum({"origin": _ORIGIN, "figures": _FIGURES})),),
+    ),
 )

@@ -140,31 +140,19 @@ def of_runs(name: str, *runs: str) -> tuple[bytes, ...]:
     return tuple((RUNS / run / name).read_bytes() for run in runs)
 
 
-TOKENIZERS = tuple(
-    json.dumps({"version": "1.0", "added_tokens": [{"id": 0, "content": "[CLS]", "special": True}], **parts}).encode()
-    for parts in (
-        {
-            "normalizer": {"type": "Lowercase"},
-            "pre_tokenizer": {"type": "Whitespace"},
-            "model": {
-                "type": "WordPiece",
-                "unk_token": "[UNK]",
-                "continuing_subword_prefix": "##",
-                "max_input_chars_per_word": 100,
-                "vocab": {"[CLS]": 0, "[UNK]": 1, "d": 2, "##o": 3, "##g": 4, "##s": 5, "dog": 6},
-            },
+TOKENIZER = json.dumps(
+    {
+        "version": "1.0",
+        "added_tokens": [{"id": 0, "content": "[CLS]", "special": True}],
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+        "model": {
+            "type": "Unigram",
+            "unk_id": 1,
+            "vocab": [["[CLS]", 0.0], ["<unk>", 0.0], ["▁", -2.0], ["d", -3.5], ["og", -4.0], ["▁do", -2.5]],
+            "byte_fallback": False,
         },
-        {
-            "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
-            "model": {
-                "type": "Unigram",
-                "unk_id": 1,
-                "vocab": [["[CLS]", 0.0], ["<unk>", 0.0], ["▁", -2.0], ["d", -3.5], ["og", -4.0], ["▁do", -2.5]],
-                "byte_fallback": False,
-            },
-        },
-    )
-)
+    }
+).encode()
 
 
 def declarations() -> tuple[bytes, ...]:

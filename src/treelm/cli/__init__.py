@@ -134,7 +134,7 @@ def run(arguments: list[str]) -> int:
 
     subcommand, *arguments = arguments or ["--help"]
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a sign that the terminal lacks, a name that is no UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks
     try:
         code = _call(subcommand, arguments)
         if sys.stdout is not None:
@@ -146,7 +146,7 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader of our output has gone (`treelm ... | head`): nothing is left to say
         _drop_output(sys.stdout)
         return EXIT_OK
-    except BaseException as error:  # what libraries written in Rust raise is no Exception
+    except BaseException as error:  # libraries written in Rust raise others than Exception
         if isinstance(error, OSError):
             _drop_output(sys.stdout)
         message, code = _explain(error, subcommand, arguments)
@@ -180,7 +180,7 @@ def _call(subcommand: str, arguments: list[str]) -> int:
 
 
 def _explain(error: BaseException, subcommand: str, arguments: list[str]) -> tuple[object, int]:
-    """What is told of an error, and the exit code."""
+    """The message for an error, and the exit code."""
     from treelm.errors import InputError, OutOfMemory, is_out_of_memory
     from treelm.failures import EXIT_FAILED, explain
 

@@ -27,7 +27,7 @@ class Arguments:
     trees: Annotated[tuple[str, ...], Positional("TREES")]
     """Files of trees (brackets or CoNLL-U; .gz too) that hold the sentences of the text, and may hold more."""
     text: str
-    """The text: a sentence or a paragraph a line, words apart by blanks."""
+    """The text: a sentence or a paragraph a line, words separated by spaces."""
     output: Output
     """Bracket file to make."""
     format: Literal["auto", "brackets", "conllu"] = "auto"

@@ -149,7 +149,7 @@ def arguments_of(kind: type[Any]) -> Iterator[tuple[Field[Any], Any, Positional 
 
 
 def _type(field: Field[Any], annotation: Any) -> dict[str, Any]:
-    """What ``add_argument`` is told of a field's type."""
+    """The options of ``add_argument`` that follow from a field's type."""
     if get_origin(annotation) in (Union, types.UnionType):  # with None, which leaving it out means
         annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
     if annotation is bool:

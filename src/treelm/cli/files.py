@@ -42,7 +42,8 @@ def open_output(path: str) -> Iterator[IO[str]]:
     target = Path(path)
     check_output_path(path, instead=", or write to -")
     if target.suffix.lower() == ".gz":
-        raise InputError("cannot write packed files", where=path, remedy="leave .gz away and pack it afterwards")
+        remedy = "give a name without .gz, and compress the file afterwards"
+        raise InputError("cannot write compressed files", where=path, remedy=remedy)
     if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would end it
         with path_in_errors(path), target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
@@ -125,7 +126,7 @@ def report_skipped(skipped: Iterable[InputError]) -> int:
 def progress_bar(
     what: str, total: int | None, *, unit: str = "sentences", shares_terminal: bool = False
 ) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, or a line now and then if it is no terminal; gives what to call after each sentence.
+    """Give what to call after each sentence: a bar on standard error, or a line now and then if it is not a terminal.
 
     What is counted may be other than sentences: ``unit`` is its name, for the line. With ``shares_terminal`` there is
     no bar if what is written goes to the terminal too, where one would stand in the other.

@@ -121,7 +121,7 @@ class WorkerOptions(ModelOptions):
     scheduler file. Workers read the run under the same path as here (docs/cluster.md)."""
 
     def where(self, run: str) -> dict[str, Any]:
-        """Where the model of a run computes, as ``model_workers`` is told."""
+        """Where the model of a run computes: arguments of ``model_workers``."""
         return {"run": run, "processes": self.processes, "cluster": self.cluster, "device": self.device}
 
     def compute(self, task: Task[Result], lm: LanguageModel, run: str) -> AbstractContextManager[Compute[Result]]:
@@ -184,7 +184,7 @@ class ScoringOptions(WorkerOptions, ModelNames, TableOptions):
     """File to write: a row for each item and model, with its bits; .tsv, .csv, .parquet or .xlsx."""
 
     def load_each(self, runs: Sequence[str]) -> dict[str, tuple[str, LanguageModel]]:
-        """Runs with their models, by name; what is wrong with the last is told before the first has scored."""
+        """Runs with their models, by name; what is wrong with the last is reported before the first has scored."""
         names = self.names_of(runs)
         return {name: (run, self.load(run, predicts_words=True)) for name, run in zip(names, runs, strict=True)}
 

@@ -84,7 +84,7 @@ def main(options: Arguments) -> int:
     )
     sources = options.sources(corpus, corpus.published, corpus.references, options.context)
     check_names([name for name, _ in sources], options.over)
-    Regression(corpus, design, ())  # what is wrong with the design is told before minutes of scoring
+    Regression(corpus, design, ())  # errors of the design are reported before minutes of scoring
     models = [load() for _, load in sources]
     for model in models if options.known_only else ():
         if model.kind == "table" and not model.says_unknown:

@@ -72,7 +72,7 @@ def main(options: Arguments) -> int:
     plan = make_plan(tables, root, small=options.small, seeds=options.seeds)
     if options.only:
         if options.only not in plan.jobs:
-            raise InputError(f"no run {options.only!r}", remedy="leave --only out")
+            raise InputError(f"no run {options.only!r}", remedy="remove --only")
         return do_job(plan.jobs[options.only], output, root, _train)
     begin = perf_counter()
     codes = _run(options, plan) if options.budget != 0 else {}

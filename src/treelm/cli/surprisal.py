@@ -31,8 +31,8 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
 
     Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, of an RNNG
     beam_converged (0 where another beam may say otherwise), what --columns asks for, and those of an input table under
-    their own names. Text is one sentence a line, words apart by blanks. NA is missing, but a word may be NA, null or
-    None too: docs/surprisal.md says how R and pandas keep such words.
+    their own names. Text is one sentence a line, words separated by spaces. NA is missing, but a word may be NA, null
+    or None too: docs/surprisal.md says how R and pandas keep such words.
 
     Example: treelm surprisal runs/demo stimuli.txt --output stimuli.tsv
     Example: treelm surprisal runs/demo words.csv --punctuation summed --output words-bits.csv
@@ -189,7 +189,7 @@ def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[
         if lm.search.method == "released":
             remedy = "give larger widths"
         elif lm.search.threshold == inf:
-            remedy = "leave out the widths for an adaptive beam"
+            remedy = "remove the widths for an adaptive beam"
         number = f"{found.num_doubtful} of {found.num_words} words"
         yield f"{number} not converged: another beam may differ ({remedy})"
 
