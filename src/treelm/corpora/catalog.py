@@ -27,7 +27,6 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 PACKAGED = "gum-open"
 _FORMATS: tuple[Format, ...] = get_args(Format)  # the first that a corpus has is the one to read by default
-_ATTRIBUTION, _DOCUMENTS, _NOTICE = "ATTRIBUTION.tsv", "documents.tsv.gz", "NOTICE"
 _PREFIXES = ("", "ptb.", "wiki.")  # of the files of Mikolov's Penn Treebank and of WikiText
 
 
@@ -114,7 +113,8 @@ def corpus_entry(name: str) -> CorpusEntry:
         how = f"make it as the README of packages/{package.distribution} says, and name its files in {user_catalog()}"
         how = how if name in package.made_corpora else ""
         if (package.folder / name).is_dir():
-            return replace(_packaged_entry(name, package.folder / name), how_made=how)
+            told = (package.folder / name / "NOTICE").read_text(encoding="utf-8")
+            return replace(_packaged_entry(name, package.folder / name, told, "documents.tsv.gz"), how_made=how)
         raise InputError(f"corpus {name!r} is not shipped", remedy=how or package.install)
     if Path(name).is_dir():
         return _directory_entry(Path(name))
@@ -132,35 +132,33 @@ def show(name: str) -> str:
         shown.append(f"  {split}: {', '.join(f'{form} {place}' for form, place in places.items())}")
     if entry.documents is not None:
         shown += ["", *_count_documents(entry.documents)]
-    return "\n".join([*shown, "", entry.attribution.rstrip()]).rstrip() + "\n"
+    shown += ["", entry.attribution.rstrip()]
+    if entry.documents is not None:
+        shown += ["", f"Every document with its licence: {entry.documents}"]
+    return "\n".join(shown).rstrip() + "\n"
 
 
 def _gum_open() -> CorpusEntry:
-    directory = Path(str(files("treelm"))) / "data" / PACKAGED
-    return CorpusEntry(
-        name=PACKAGED,
-        description="English news, interviews, biographies, travel guides, academic texts, speeches, court",
-        licence="CC BY-SA 4.0 (the texts by document: see the attribution)",
-        attribution=(directory / "LICENSE").read_text(encoding="utf-8")
-        + f"\nEvery document with author, title, source and licence: {directory / _ATTRIBUTION}\n",
-        splits=_find_splits(directory),
-        documents=directory / _ATTRIBUTION,
-    )
+    folder = Path(str(files("treelm"))) / "data" / PACKAGED
+    told = "English news, interviews, biographies, travel guides, academic texts, speeches, court\n"
+    told += "CC BY-SA 4.0 (the texts by document: see the attribution)\n"
+    return _packaged_entry(PACKAGED, folder, told + (folder / "LICENSE").read_text(encoding="utf-8"), "ATTRIBUTION.tsv")
 
 
-def _packaged_entry(name: str, folder: Path) -> CorpusEntry:
-    """Read a folder whose notice has the description on its first line and the licence on its second."""
-    description, licence, notice = (folder / _NOTICE).read_text(encoding="utf-8").split("\n", 2)
-    documents = folder / _DOCUMENTS
-    has_documents = documents.is_file()
-    said = f"\n\nEvery document with its licence and hash: {documents}" if has_documents else ""
+def _packaged_entry(name: str, folder: Path, told: str, documents: str) -> CorpusEntry:
+    """Read a folder of which is ``told`` the description on the first line, the licence on the second, and the makers.
+
+    ``documents`` is the name of the table of documents, if there is one.
+    """
+    description, licence, notice = told.split("\n", 2)
+    table = folder / documents
     return CorpusEntry(
         name=name,
         description=description,
         licence=licence,
-        attribution=f"{notice.strip()}{said}\n",
+        attribution=notice.strip(),
         splits=_find_splits(folder),
-        documents=documents if has_documents else None,
+        documents=table if table.is_file() else None,
     )
 
 
