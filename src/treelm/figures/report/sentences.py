@@ -52,18 +52,12 @@ def _parts(shown: Sequence[Shown], given: Collection[str]) -> dict[str, Any]:
 
 def _bits_caption(bits: Sequence[tuple[str, int, WordBits]], given: Collection[str]) -> str:
     """What the surprisals are conditional on, and which are bounds."""
-    by_trees = [name for name, _, _ in bits if name in given]
-    with_trees = (
-        "the words before it and the constituents that end there in the file's tree, which has seen what follows"
-    )
-    condition = "the words before it"
-    if by_trees:
-        is_all = len(by_trees) == len(bits)
-        condition = with_trees if is_all else f"{condition} (of {', '.join(by_trees)}: given {with_trees})"
+    with_trees = ", ".join(name for name, _, _ in bits if name in given)
     bounds = ", ".join(name for name, _, one in bits if one.is_upper_bound)
-    said = f"Upper bounds, by a search that finds part of the probability: {bounds}. " if bounds else ""
+    trees = f" (of {with_trees}: and the constituents that end there in the file's tree, which has seen what follows)"
     return (
-        f"Surprisal of every word given {condition}, in bits, all models on one scale. {said}"
+        f"Surprisal of every word given the words before it{trees if with_trees else ''}, in bits, all models on one "
+        f"scale. {f'Upper bounds, by a search that finds part of the probability: {bounds}. ' if bounds else ''}"
         "An unknown word (*) is predicted as its class, which takes fewer bits than the word would."
     )
 
