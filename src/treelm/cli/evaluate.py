@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from treelm.cli.arguments import is_given, refuse
 from treelm.cli.files import check_not_input, open_output, print_json, progress_bar, report_skipped
-from treelm.cli.options import FileFormat, RunFolder, SpanProtocol, WorkerOptions
+from treelm.cli.options import FileFormat, RunFolder, SpanProtocol, TableOptions, WorkerOptions
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
@@ -26,7 +26,7 @@ _OF_TREES = ("protocol", "trees", "tree_builder")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WorkerOptions):
+class Arguments(WorkerOptions, TableOptions):
     """Perplexity and F1 of a run, beside trivial baselines; or EVALB scores of one bracket file against another.
 
     Example: treelm evaluate runs/demo --split test
@@ -82,8 +82,6 @@ class Arguments(WorkerOptions):
     """EVALB parameter file, or the name of a built-in one: collins, new."""
     sentences: bool = False
     """With --gold: print a row for every sentence too."""
-    json: bool = False
-    """Write the metrics as JSON, unrounded."""
 
 
 def main(options: Arguments) -> int:
@@ -113,7 +111,6 @@ def _evaluate_run(options: Arguments) -> int:
     from treelm.evaluation.evaluate import evaluate_run
     from treelm.evaluation.report import as_table, write_summary
     from treelm.evaluation.span_protocols import find_protocol
-    from treelm.io.terminal import stdout_console
     from treelm.models import system_class
     from treelm.training.run_folder import recipe_of_model
 
@@ -147,10 +144,8 @@ def _evaluate_run(options: Arguments) -> int:
     if options.summary:
         write_summary(results, Path(options.summary))
         log(f"wrote {options.summary}")
-    if options.json:
-        print_json([result.to_json() for result in results])
-    else:
-        stdout_console().print(as_table(results, title=f"{options.run}: {results[0].system}"))
+    table = as_table(results, title=f"{options.run}: {results[0].system}")
+    options.show([result.to_json() for result in results], table)
     return report_skipped(skipped)
 
 
