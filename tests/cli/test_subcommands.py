@@ -368,17 +368,6 @@ def test_a_finished_run_can_be_made_longer(treelm: Treelm, project: Path, tmp_pa
     assert sum('"kind": "dev"' in line for line in (out / "metrics.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_wider_beam_finds_more_probability(treelm: Treelm, project: Path) -> None:
-    def perplexity(*beam: str) -> float:
-        out = treelm(
-            "evaluate", project / "run", "--split", "dev", "--json", "--action-beam", beam[0], "--word-beam", beam[1]
-        )
-        (result,) = json.loads(out.out)
-        return float(result["perplexities"][0]["perplexity"])
-
-    assert perplexity("1", "1") > perplexity("60", "30")
-
-
 def test_evaluate_writes_gold_and_predicted_trees(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     outcome = treelm(
         "evaluate", project / "run", "--split", "dev", "--max-sentences", "2", "--trees", tmp_path / "trees", "--json"
