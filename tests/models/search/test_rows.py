@@ -16,7 +16,7 @@ SHAPES = [(8, 33), (30, 120), (64, 64), (160, 640), (256, 1024), (512, 256), (16
 @pytest.mark.parametrize("copied", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_row_has_the_same_bits_in_any_company(shape: tuple[int, int], dtype: torch.dtype, copied: bool) -> None:
+def test_a_row_has_the_same_bits_among_any_others(shape: tuple[int, int], dtype: torch.dtype, copied: bool) -> None:
     num_inputs, num_outputs = shape
     rows = torch.randn(900, num_inputs, dtype=dtype)
     weight, bias = torch.randn(num_outputs, num_inputs, dtype=dtype), torch.randn(num_outputs, dtype=dtype)

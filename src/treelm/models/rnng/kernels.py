@@ -22,7 +22,7 @@ On a GPU starting a kernel costs more than what most kernels compute:
   sequences of two LSTM calls: NT, c_1 ... c_n and NT, c_n ... c_1, longest first. The library's kernel runs the chains
   inside, and its last states are f and b of ``LSTMComposition``.
 * ``stack_lstm``: below an item of height k lies one of height k - 1, so a level needs the states of the level before it
-  alone: one product and one cell a level. ``layers.lstm.sweep_lstm`` computes the same on a CPU.
+  alone: one product and one cell a level. On a CPU ``layers.lstm.sweep_lstm`` computes the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from treelm.models.layers.lstm import LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
+from treelm.models.layers.lstm import LSTMWeights, Predecessors, lstm_cell_gradient_into, lstm_cell_into, sweep_lstm
 from treelm.models.layers.packed import LevelProduct
 from treelm.models.layers.precision import (
     SLACK_ROWS,
@@ -356,8 +356,10 @@ class _StackSweep(torch.autograd.Function):
         return d_projected, d_weight, None
 
 
-def stack_lstm(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels) -> Tensor:
+def stack_lstm(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecessors) -> Tensor:
     """Hidden states (T, H) of inputs (T, I), both by the height of the stack."""
+    if isinstance(levels, Predecessors):
+        return sweep_lstm(inputs, lstm, levels)
     weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))
     projected = linear(inputs, weight_input, bias)
     hidden: Tensor = _StackSweep.apply(projected, weight_hidden, levels)  # type: ignore[no-untyped-call]

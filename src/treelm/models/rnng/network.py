@@ -1,4 +1,7 @@
-"""The RNNG: its parameters and its losses."""
+"""The RNNG (Kuncoro et al. 2017; batches as in Noji & Oseki 2021): its parameters and its losses.
+
+The plain form, one action at a time, is ``tests/models/rnng/plain.py``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
-from treelm.models.layers.lstm import LSTMWeights, sweep_lstm
+from treelm.models.layers.lstm import LSTMWeights, Predecessors, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
 from treelm.models.rnng.arena import AttentionWeights, SearchWeights, affine
@@ -25,7 +28,7 @@ from treelm.models.rnng.composition import AttentionComposition, Composition, LS
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
 from treelm.models.rnng.kernels import compose, compose_by_height, stack_lstm
 from treelm.models.rnng.machine import StackMachine
-from treelm.models.rnng.plan import BatchPlan, StackLevels, plan_batch
+from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
 from treelm.models.search.config import SearchMethod
 from treelm.models.search.joint import joint_log_probs, joint_losses
@@ -127,7 +130,7 @@ class RNNG(GenerativeParser, DocumentReader):
 
     @property
     def _shares_vectors(self) -> bool:
-        """Tell whether pushes of the same item have one vector; without dropout that is one function either way."""
+        """Whether pushes of the same item have one vector; without dropout that is one function either way."""
         return self.config.embedding_dropout_by == "type" or not self._drops
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
@@ -135,18 +138,13 @@ class RNNG(GenerativeParser, DocumentReader):
         vectors = self._vectors(plan, word_vectors, starts)
         if isinstance(self.composition, AttentionComposition):
             return self._attention_outputs(plan, vectors)
-        tree = plan.tree
-        if isinstance(tree, StackLevels):
-            hidden = stack_lstm(vectors.index_select(0, plan.vectors), self.stack_layers[0], tree)
-            for lstm in self.stack_layers[1:]:
-                hidden = stack_lstm(self._drop(hidden), lstm, tree)
+        lowest, *deeper = self.stack_layers
+        if self._shares_vectors and isinstance(plan.tree, Predecessors):
+            hidden = sweep_lstm(vectors, lowest, plan.tree, plan.vectors)
         else:
-            if self._shares_vectors:
-                hidden = sweep_lstm(vectors, self.stack_layers[0], tree, plan.vectors)
-            else:
-                hidden = sweep_lstm(vectors.index_select(0, plan.vectors), self.stack_layers[0], tree)
-            for lstm in self.stack_layers[1:]:
-                hidden = sweep_lstm(self._drop(hidden), lstm, tree)
+            hidden = stack_lstm(vectors.index_select(0, plan.vectors), lowest, plan.tree)
+        for lstm in deeper:
+            hidden = stack_lstm(self._drop(hidden), lstm, plan.tree)
         return linear(self._drop(hidden), self.output.weight, self.output.bias).relu()
 
     def _attention_outputs(self, plan: BatchPlan, vectors: Tensor) -> Tensor:

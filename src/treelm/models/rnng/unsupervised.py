@@ -166,11 +166,29 @@ LABEL = "X"  # of every constituent
 _TREES_AT_ONCE = 512  # of the sentences whose probability is bounded together
 
 
-class ScoredSentences(NamedTuple):
-    """Sentences of one length, by their numbers in a batch, and the scores of their spans."""
+class TreeDistribution(NamedTuple):
+    """q(tree | words) of B sentences of one length n, by the scores of their spans."""
 
-    rows: NDArray[np.int64]  # (B,)
+    rows: IntArray  # (B,) their numbers in a batch
     scores: Tensor  # (B, n + 1, n + 1)
+
+    @property
+    def num_words(self) -> int:
+        """Words n of each sentence."""
+        return self.scores.shape[1] - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        """(B,) words of each, as the chart takes them."""
+        return lengths_of(self.scores)
+
+    def best(self) -> Tensor:
+        """The most probable tree of each: (B, n + 1, n + 1), 1 at its spans, without gradient."""
+        return chart.best_trees(self.scores.detach(), self.lengths)
+
+    def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """So many trees of each: (K, B, n + 1, n + 1), without gradient."""
+        return chart.samples(self.scores.detach(), self.lengths, count, generator)
 
 
 class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
@@ -215,28 +233,21 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
         they are of the given trees, and ``tree`` is -log q of these.
         """
         scored = self._scored(batch)
-        if self.config.objective == "trees":
-            return self._losses_of_trees(batch, scored)
-        if self.training:
+        if self.config.objective == "unsupervised" and self.training:
             return self._losses_of_draws(batch, scored)
-        trees = [chart.best_trees(scores.detach(), lengths_of(scores)) for _, scores in scored]
-        found = super().losses(self._with_trees(batch, scored, trees))
-        return replace(found, terms={**found.terms, "entropy": _summed([_entropy(one) for one in scored], len(batch))})
-
-    def _losses_of_trees(self, batch: SentenceBatch, scored: Sequence[ScoredSentences]) -> Losses:
+        if self.config.objective == "unsupervised":
+            found = super().losses(self._with_trees(batch, scored, [one.best() for one in scored]))
+            return replace(found, terms={**found.terms, "entropy": _entropy(scored, batch)})
         ends_word = self.vocabulary.ends_word
-        trees = [
-            gold_trees(batch, rows, scores.shape[1] - 1, ends_word).to(scores.device, scores.dtype)
-            for rows, scores in scored
-        ]
+        trees = [gold_trees(batch, one.rows, one.num_words, ends_word).to(one.scores) for one in scored]
         found = super().losses(self._with_trees(batch, scored, trees))
-        log_probs = [tree_log_probs(scores, given[None])[0] for (_, scores), given in zip(scored, trees, strict=True)]
-        of_trees = _summed([-one for one in log_probs], len(batch))
+        log_probs = [tree_log_probs(one.scores, given[None])[0] for one, given in zip(scored, trees, strict=True)]
+        of_trees = Loss(sum=-torch.cat(log_probs).double().sum(), count=len(batch))
         return replace(found, terms={**found.terms, "tree": of_trees}, total=found.total + of_trees.sum)
 
-    def _losses_of_draws(self, batch: SentenceBatch, scored: Sequence[ScoredSentences]) -> Losses:
+    def _losses_of_draws(self, batch: SentenceBatch, scored: Sequence[TreeDistribution]) -> Losses:
         config, weight = self.config, self._kl_weight
-        draws = [chart.samples(scores.detach(), lengths_of(scores), config.num_samples) for _, scores in scored]
+        draws = [one.draw(config.num_samples) for one in scored]
         drawn = self._with_trees(batch, scored, draws)
         plan = self._plan(drawn)
         vectors, word_weight = tied(self.word_embedding, plan.given.words)
@@ -246,34 +257,27 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
             name: Loss(sum=term.sum / config.num_samples, count=term.count // config.num_samples)
             for name, term in joint.terms.items()
         }
-        terms["entropy"] = _summed([_entropy(one) for one in scored], len(batch))
+        terms["entropy"] = _entropy(scored, batch)
         total = terms["word"].sum + weight * (terms["action"].sum - terms["entropy"].sum)
         if self._infers:
-            log_joint = joint_log_probs(
-                drawn,
-                plan,
-                outputs,
-                self.action_head,
-                self.word_embedding,
-                self.word_bias,
-                action_weight=weight,
-            )
+            weights = self.action_head, self.word_embedding, self.word_bias
+            log_joint = joint_log_probs(drawn, plan, outputs, *weights, action_weight=weight)
             rewards = torch.split(log_joint, [len(rows) * config.num_samples for rows, _ in scored])
             for (rows, scores), trees, earned in zip(scored, draws, rewards, strict=True):
                 gradient_only = score_function_loss(scores, trees, earned.view(-1, len(rows))).double()
                 total = total + gradient_only - gradient_only.detach()
         return Losses(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
-    def _scored(self, batch: SentenceBatch) -> list[ScoredSentences]:
+    def _scored(self, batch: SentenceBatch) -> list[TreeDistribution]:
         """The inference network's scores of the spans of a batch, without gradient when it rests."""
         ends_word, device = self.vocabulary.ends_word, self.word_bias.device
         found = list(by_length(batch))
         words = plan_to_device([same_length(batch, rows, length, ends_word) for rows, length in found], device)
         with torch.set_grad_enabled(torch.is_grad_enabled() and (self._infers or self.config.objective == "trees")):
-            return [ScoredSentences(rows, self.inference(one)) for (rows, _), one in zip(found, words, strict=True)]
+            return [TreeDistribution(rows, self.inference(one)) for (rows, _), one in zip(found, words, strict=True)]
 
     def _with_trees(
-        self, batch: SentenceBatch, scored: Sequence[ScoredSentences], trees: Sequence[Tensor]
+        self, batch: SentenceBatch, scored: Sequence[TreeDistribution], trees: Sequence[Tensor]
     ) -> SentenceBatch:
         """The sentences with these trees, one or several draws of each: (B, n + 1, n + 1) or (K, B, n + 1, n + 1)."""
         flat = [of_length.flatten(0, -3) for of_length in trees]
@@ -287,12 +291,8 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
         if not isinstance(batch, SentenceBatch) or self.config.objective == "trees":
             return ""
         with evaluating(self):
-            found = [
-                branches_one_way(chart.best_trees(scores, lengths_of(scores)))
-                for _, scores in self._scored(batch)
-                if scores.shape[1] > 3  # of two words there is one tree
-            ]
-        sides = set(found)
+            longer = [one for one in self._scored(batch) if one.num_words > 2]  # of two words there is one tree
+            sides = {branches_one_way(one.best()) for one in longer}
         if len(sides) != 1 or "" in sides:
             return ""
         return f"the inference network finds {sides.pop()}-branching trees alone, whatever the words"
@@ -303,10 +303,9 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         found: dict[int, Tree] = {}
         with evaluating(self):
-            for rows, scores in self._scored(batch):
-                lengths = lengths_of(scores)
-                trees = chart.best_trees(chart.marginals(scores, lengths), lengths)
-                for row, tree in zip(rows.tolist(), trees, strict=True):
+            for one in self._scored(batch):
+                trees = chart.best_trees(chart.marginals(one.scores, one.lengths), one.lengths)
+                for row, tree in zip(one.rows.tolist(), trees, strict=True):
                     spans = [(i, j, [LABEL]) for i, j in tree.nonzero().tolist() if j - i > 1]
                     found[row] = from_spans(sentences[row], spans or [(0, 1, [LABEL])])
         return [found[row] for row in range(len(sentences))]
@@ -327,14 +326,13 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
             for start in range(0, len(order), size):
                 numbers = np.array(order[start : start + size])
                 batch = encode_words([sentences[number] for number in numbers], self.vocabulary, needs_words=True)
-                for rows, scores in self._scored(batch):
-                    flatter = scores / config.bound_temperature
-                    trees = chart.samples(flatter, lengths_of(scores), config.bound_samples, generator)
-                    drawn = self._with_trees(batch, [ScoredSentences(rows, flatter)], [trees])
-                    log_p = self.tree_log_probs(drawn).view(-1, len(rows))
-                    weights = log_p - tree_log_probs(flatter, trees).double()
+                for one in self._scored(batch):
+                    flatter = one._replace(scores=one.scores / config.bound_temperature)
+                    trees = flatter.draw(config.bound_samples, generator)
+                    log_p = self.tree_log_probs(self._with_trees(batch, [flatter], [trees])).view(-1, len(one.rows))
+                    weights = log_p - tree_log_probs(flatter.scores, trees).double()
                     bounds = weights.logsumexp(0) - math.log(config.bound_samples)
-                    found[numbers[rows]] = bounds.cpu().numpy()
+                    found[numbers[one.rows]] = bounds.cpu().numpy()
         return found
 
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
@@ -352,10 +350,7 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
         return found
 
 
-def _entropy(one: ScoredSentences) -> Tensor:
-    """H(q) of each sentence, (B,)."""
-    return chart.entropy(one.scores, lengths_of(one.scores))
-
-
-def _summed(parts: Sequence[Tensor], count: int) -> Loss:
-    return Loss(sum=torch.cat(list(parts)).double().sum(), count=count)
+def _entropy(scored: Sequence[TreeDistribution], batch: SentenceBatch) -> Loss:
+    """H(q), summed over the sentences."""
+    parts = [chart.entropy(one.scores, one.lengths) for one in scored]
+    return Loss(sum=torch.cat(parts).double().sum(), count=len(batch))

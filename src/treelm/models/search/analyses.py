@@ -36,10 +36,6 @@ class Candidates:
         rows = np.flatnonzero(index) if index.dtype == np.bool_ else index
         return type(self)(**{name: _taken(getattr(self, name), rows) for name in self.__dataclass_fields__})
 
-    def first(self: Table, count: int, num_sentences: int) -> Table:
-        """The first ``count`` of each sentence."""
-        return self.take(Layout(self.sentence, num_sentences).column < count)
-
     def ranked(self: Table) -> Table:
         """The analyses ordered by sentence, then best first; equals in their own order."""
         return self.take(np.lexsort((-self.score, self.sentence)))

@@ -1,4 +1,4 @@
-"""Attention of the search: queries over rows of keys and values, in which no row depends on its company.
+"""Batch-invariant attention of the search: queries over rows of keys and values.
 
 Shapes: m queries, S rows that a query sees, D units, H heads of d units, R relative positions of a kind.
 """
@@ -54,7 +54,7 @@ class Product:
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None = None) -> Product:
-        """Take a weight (O, I) and a bias (O,), or none; narrow ones get columns that nobody sees."""
+        """Take a weight (O, I) and a bias (O,), or none; narrow ones are padded."""
         size = weight.shape[1]
         added = None if bias is None else widened(bias, size, multiple=16)
         return cls(Affine.of(widened(weight, size, multiple=16), added), len(weight))

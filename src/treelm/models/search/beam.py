@@ -201,7 +201,7 @@ class Beam:
     word_search: ClassVar[type[WordSearch]] = WordSearch
 
     def __init__(self, machine: Machine, head: WordHead, settings: SearchConfig, num_sentences: int) -> None:
-        """Begin before the first token, on a machine that nobody else uses."""
+        """Begin before the first token, on a machine of its own."""
         self.settings, self.machine, self.head = settings, machine, head
         self.num_sentences = num_sentences
         self.analyses = machine.start(num_sentences)
@@ -288,7 +288,7 @@ class Beam:
     def _finish(self, analyses: Analyses) -> Endings:
         """Search for the best ways to FINISH."""
         candidates = self._search(Goal(finish=True), analyses, self.settings.word_beam)
-        candidates = candidates.first(self.settings.word_beam, self.num_sentences)
+        candidates = self._best_of(candidates)
         finish = np.full(len(candidates), self.machine.num_actions - 1)
         history = self.machine.histories.append(candidates.history, finish)
         return self.ended([(candidates.sentence, candidates.score, history)])

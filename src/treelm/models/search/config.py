@@ -79,7 +79,7 @@ class SearchConfig:
 
     @property
     def gives_bounds(self) -> bool:
-        """Tell whether what is found are lower bounds of probabilities: not by sampling, nor with rounded weights."""
+        """Whether what is found are lower bounds of probabilities: not by sampling, nor with rounded weights."""
         return self.method != "particles" and self.precision == "full"
 
     @property
@@ -128,7 +128,7 @@ class SearchOptions:
         return {own: value for name, own in OPTIONS.items() if (value := getattr(self, name)) is not None}
 
     def gives_widths(self) -> bool:
-        """Tell whether a width of the beam is given."""
+        """Whether a width of the beam is given."""
         return any(getattr(self, name) is not None for name in WIDTHS)
 
     def changed(self, config: SearchConfig) -> SearchConfig:

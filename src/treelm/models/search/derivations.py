@@ -147,7 +147,7 @@ def _configurations(
 
 
 def _only_children(local_trees: LocalTrees, actions: IntArray, ends_word: BoolArray) -> BoolArray:
-    """Tell of top-down actions whether they complete a first child, which is one that begins right behind an NT."""
+    """Which top-down actions complete a first child, one that begins right behind an NT: (T,)."""
     behind_label = np.append(False, actions[:-1] >= FIRST_NT)
     shifts = np.flatnonzero(actions == SHIFT)
     starts_word = np.append(True, ends_word[:-1])

@@ -1,7 +1,7 @@
 """The interface of a generative parser to the search: a machine that runs analyses, and a head that scores words.
 
 A derivation is a sequence of actions: SHIFT, which is 0, others and, where closing the root does not end the sentence,
-FINISH, the last one. What the others do is the machine's affair, as is how it represents an analysis; those of machines
+FINISH, the last one. What the others do, and how an analysis is represented, is up to the machine; actions of machines
 with nonterminals are numbered as in ``treelm.trees.transitions``.
 """
 
@@ -38,7 +38,7 @@ class Machine(ABC):
         self.num_closed = (np.arange(num_actions) == REDUCE).astype(np.int64) if num_closed is None else num_closed
         """Constituents that each action closes: (A,)."""
         self.num_groups = num_groups
-        """G, of groups of analyses that must not crowd each other out of a beam; see ``groups``."""
+        """G, of groups of analyses that do not compete for places in a beam; see ``groups``."""
         self.histories = Histories()
         """The actions of all analyses; ``start``, ``apply`` and ``shift`` append to them."""
 

@@ -115,7 +115,7 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         return [_Searched(*parts) for parts in zip(sentences, tokens, of_words, results, strict=True)]
 
     def _checked(self) -> Searchable:
-        """``searchable``, unless a weight is no number: a beam would find nothing, and hold every word impossible."""
+        """``searchable``, unless a weight is not a number: a beam would find every word impossible."""
         for name, parameter in self.named_parameters():
             if not (parameter < torch.inf).all():
                 raise NoLogProbability(f"weight {name!r} is not a number, or infinite", where=self.system)

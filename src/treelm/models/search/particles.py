@@ -43,7 +43,7 @@ class ParticleFilter:
     """The particles of a batch of sentences between two tokens; every sentence has its own random generator."""
 
     def __init__(self, machine: Machine, head: WordHead, settings: SearchConfig, num_sentences: int) -> None:
-        """Begin before the first token, on a machine that nobody else uses."""
+        """Begin before the first token, on a machine of its own."""
         self.num_sentences = num_sentences
         self.machine = machine
         self._num_particles = settings.num_particles

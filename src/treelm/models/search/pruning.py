@@ -94,9 +94,9 @@ class PruningStatistics:
         log_mass, found = (np.where(alive, values, 0.0) for values in (log_mass, found))
         by_words = np.maximum(found - log_mass, 0.0)  # pruned by the word beam, in nats
         dropped = self._dropped.clip(0, 1)  # by the action beam, how probable the token was there is not known
-        refused = (self._at_goal - self._arrived).clip(0, 1)  # SHIFTs, most of them because the token was improbable
+        not_shifted = (self._at_goal - self._arrived).clip(0, 1)  # SHIFTs, most of them of an improbable token
         with np.errstate(divide="ignore"):
-            in_search = self._before + np.log(dropped + refused)
+            in_search = self._before + np.log(dropped + not_shifted)
             of_found = np.where(alive, found + np.log(-np.expm1(-by_words)), -np.inf)
             self._lost_log_mass = np.logaddexp(self._lost_log_mass, np.logaddexp(in_search, of_found))
             loss = by_words - np.log1p(-dropped)

@@ -1,4 +1,4 @@
-"""Growable matrices, float rows in torch and integer rows in NumPy, and products in which a row is always the same.
+"""Growable matrices, float rows in torch and integer rows in NumPy, and batch-invariant matrix products.
 
 Integer bookkeeping is done in NumPy, where a small operation costs a fraction of what it costs in torch; everything
 that multiplies matrices is in torch.

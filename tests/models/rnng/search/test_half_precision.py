@@ -54,7 +54,7 @@ def test_the_other_searches_can_too(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.isa
-def test_company_does_not_matter_in_half_precision_either() -> None:
+def test_half_precision_is_batch_invariant_too() -> None:
     model = model_of({}, "fp16")
     together = model.score(SENTENCES)
     for words, one in zip(SENTENCES, together, strict=True):

@@ -1,4 +1,4 @@
-"""The particle filter: unbiased, reproducible, independent of company and of what comes later."""
+"""The particle filter: unbiased, reproducible, batch-invariant, independent of what comes later."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_many_particles_come_close() -> None:
     assert result.derivations[0].actions == max(trees, key=lambda actions: trees[actions])
 
 
-def test_company_and_later_words_do_not_matter_and_seeds_do() -> None:
+def test_neighbours_and_later_words_do_not_matter_and_seeds_do() -> None:
     model = build_model(
         Tokens(40), 4, seed=6, max_open=5, max_consecutive=3, dtype=torch.float32, embedding_size=32, hidden_size=32
     )
