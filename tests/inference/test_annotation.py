@@ -93,24 +93,6 @@ def test_a_crash_loses_nothing(text: Path, tmp_path: Path, name: str, num_blocks
     assert not folder.exists()
 
 
-def test_killed_before_its_last_step_it_finishes(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    unlink = Path.unlink
-
-    def crash(path: Path, missing_ok: bool = False) -> None:
-        if (tmp_path / "out.ptb").exists() and path.name == "progress.json":
-            raise Crash
-        unlink(path, missing_ok)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", crash)
-        with pytest.raises(Crash):
-            annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
-    before = (tmp_path / "out.ptb").read_bytes()
-    assert annotate(str(text), tmp_path / "out.ptb", FAKE, settings()).num_sentences == NUM_LINES
-    assert (tmp_path / "out.ptb").read_bytes() == before
-    assert not (tmp_path / "out.ptb.annotating").exists()
-
-
 def stop_after_one_block(text: Path, target: Path, **changes: object) -> None:
     def crash(progress: Progress) -> None:
         raise Crash
@@ -190,21 +172,6 @@ def test_a_parser_that_does_not_search_is_described_without_a_beam(monkeypatch: 
     assert "beam" not in described()
     monkeypatch.setattr(annotation, "parser_class", lambda name: RNNG)
     assert described()["beam"] == {"action_beam": 10, "word_beam": 10, "fast_track": 1}
-
-
-def test_an_output_that_another_call_has_finished_meanwhile_is_not_replaced(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    version = annotation.parser_version
-
-    def finish_meanwhile(name: str) -> str:
-        monkeypatch.setattr(annotation, "parser_version", version)
-        annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
-        return version(name)
-
-    monkeypatch.setattr(annotation, "parser_version", finish_meanwhile)
-    with pytest.raises(InputError, match=r"out\.ptb: this file is there already"):
-        annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
 
 
 def test_two_calls_cannot_work_on_one_output(text: Path, tmp_path: Path) -> None:
