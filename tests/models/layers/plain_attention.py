@@ -29,19 +29,25 @@ def turned(vector: Tensor, place: int) -> Tensor:
     return torch.view_as_real(pairs * torch.exp(1j * angles)).flatten()
 
 
+def heads_of(weights: Weights, x: Tensor) -> tuple[Tensor, ...]:
+    """Query, key and value (D,) of an input."""
+    normed = layer_norm(x, weights["attention_norm.weight"], weights["attention_norm.bias"])
+    return (weights["query_key_value.weight"] @ normed + weights["query_key_value.bias"]).chunk(3)
+
+
 def weights_of(
     weights: Weights,
-    queries: Sequence[Tensor],
+    query: Tensor,
     keys: Sequence[Tensor],
     t: int,
     seen: Sequence[int],
     head: slice,
     number: int,
     kinds: Sequence[Place],
-    rotary: bool,
+    rotary: bool = False,
 ) -> Tensor:
-    """The attention of one query and one head over what it sees."""
-    query = queries[t][head]
+    """The attention of one query, at place t, and one head over what it sees."""
+    query = query[head]
     logits = []
     for s in seen:
         key = keys[s][head]
@@ -56,6 +62,14 @@ def weights_of(
             logit = logit + (query + bias[number, 0]) @ table[number, place(t, s)]
         logits.append(logit / math.sqrt(len(query)))
     return torch.stack(logits).softmax(0)
+
+
+def finished(weights: Weights, x: Tensor, mixed: Sequence[Tensor]) -> Tensor:
+    """The layer's output from its input and the mixed values of all heads."""
+    x = x + weights["output.weight"] @ torch.cat([*mixed]) + weights["output.bias"]
+    inner = layer_norm(x, weights["feedforward_norm.weight"], weights["feedforward_norm.bias"])
+    inner = gelu(weights["up.weight"] @ inner + weights["up.bias"])
+    return x + weights["down.weight"] @ inner + weights["down.bias"]
 
 
 def block(
@@ -73,20 +87,49 @@ def block(
     ``found`` gets the attention of each head of each query over what it sees.
     """
     size = len(inputs[0])
-    normed = [layer_norm(x, weights["attention_norm.weight"], weights["attention_norm.bias"]) for x in inputs]
-    both = [weights["query_key_value.weight"] @ x + weights["query_key_value.bias"] for x in normed]
-    queries, keys, values = ([one[k * size : (k + 1) * size] for one in both] for k in range(3))
+    queries, keys, values = zip(*(heads_of(weights, x) for x in inputs), strict=True)
     outputs = []
     for t, x in enumerate(inputs):
         mixed = []
         for number in range(num_heads):
             head = slice(number * size // num_heads, (number + 1) * size // num_heads)
-            attention = weights_of(weights, queries, keys, t, sees[t], head, number, kinds, rotary)
+            attention = weights_of(weights, queries[t], keys, t, sees[t], head, number, kinds, rotary)
             if found is not None:
                 found.append([attention])
-            mixed.append(sum(a * values[s][head] for a, s in zip(attention, sees[t], strict=True)))
-        x = x + weights["output.weight"] @ torch.cat(mixed) + weights["output.bias"]
-        inner = layer_norm(x, weights["feedforward_norm.weight"], weights["feedforward_norm.bias"])
-        inner = gelu(weights["up.weight"] @ inner + weights["up.bias"])
-        outputs.append(x + weights["down.weight"] @ inner + weights["down.bias"])
+            mixed.append(sum((a * values[s][head] for a, s in zip(attention, sees[t], strict=True)), x.new_zeros(())))
+        outputs.append(finished(weights, x, mixed))
     return outputs
+
+
+Rows = tuple[tuple[Tensor, ...], ...]
+"""Keys or values of each position, of each layer."""
+
+
+def read_one(
+    parameters: Weights,
+    x: Tensor,
+    keys: Rows,
+    values: Rows,
+    *,
+    num_layers: int,
+    sees: Sequence[Sequence[int]],  # of each head
+    kinds: Sequence[Place],
+) -> tuple[Tensor, Rows, Rows]:
+    """The normed output of one more position, layer by layer, and the keys and values with its own."""
+    own, size, num_heads = len(keys), len(x), len(sees)
+    new_keys, new_values = list[Tensor](), list[Tensor]()
+    for layer in range(num_layers):
+        start = f"blocks.{layer}."
+        weights = {n.removeprefix(start): value for n, value in parameters.items() if n.startswith(start)}
+        query, key, value = heads_of(weights, x)
+        all_keys, all_values = ([*(row[layer] for row in rows), new] for rows, new in ((keys, key), (values, value)))
+        mixed = []
+        for number, seen in enumerate(sees):
+            head = slice(number * size // num_heads, (number + 1) * size // num_heads)
+            attention = weights_of(weights, query, all_keys, own, seen, head, number, kinds)
+            mixed.append(sum((a * all_values[s][head] for a, s in zip(attention, seen, strict=True)), x.new_zeros(())))
+        x = finished(weights, x, mixed)
+        new_keys.append(key)
+        new_values.append(value)
+    output = layer_norm(x, parameters["norm.weight"], parameters["norm.bias"])
+    return output, (*keys, tuple(new_keys)), (*values, tuple(new_values))

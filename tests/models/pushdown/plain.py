@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.models.layers.plain_attention import gelu, layer_norm
+from tests.models.layers.plain_attention import gelu, read_one
 
 SHIFT, ITSELF = 0, 1  # the attachment that closes c constituents is ITSELF + c
 Span = tuple[int, int]  # first and last place
@@ -121,54 +121,13 @@ class PlainPushdown:
 
     def _read(self, state: State, x: Tensor) -> State:
         """One more position, layer by layer; the tape has it already, but for START."""
-        tape = state.tape or (0,)
-        own = len(state.keys)
-        keys, values = list[Tensor](), list[Tensor]()
-        for layer in range(self.sizes.num_layers):
-            weights = self._named(f"blocks.{layer}.")
-            normed = layer_norm(x, weights["attention_norm.weight"], weights["attention_norm.bias"])
-            query, key, value = (weights["query_key_value.weight"] @ normed + weights["query_key_value.bias"]).chunk(3)
-            all_keys = [*(one[layer] for one in state.keys), key]
-            all_values = [*(one[layer] for one in state.values), value]
-            heads = range(self.sizes.num_heads)
-            mixed = [self._head(weights, head, own, tape, query, all_keys, all_values) for head in heads]
-            x = x + weights["output.weight"] @ torch.cat(mixed) + weights["output.bias"]
-            inner = layer_norm(x, weights["feedforward_norm.weight"], weights["feedforward_norm.bias"])
-            inner = gelu(weights["up.weight"] @ inner + weights["up.bias"])
-            x = x + weights["down.weight"] @ inner + weights["down.bias"]
-            keys.append(key)
-            values.append(value)
-        output = layer_norm(x, self.parameters["norm.weight"], self.parameters["norm.bias"])
-        return replace(
-            state,
-            tape=tape,
-            keys=(*state.keys, tuple(keys)),
-            values=(*state.values, tuple(values)),
-            outputs=(*state.outputs, output),
+        sizes, tape = self.sizes, state.tape or (0,)
+        kinds = [lambda t, s: min(t - s, sizes.max_distance), lambda t, s: min(tape[s], sizes.max_depth)]
+        sees = [range(len(tape))] * sizes.num_heads
+        output, keys, values = read_one(
+            self.parameters, x, state.keys, state.values, num_layers=sizes.num_layers, sees=sees, kinds=kinds
         )
-
-    def _head(
-        self,
-        weights: dict[str, Tensor],
-        head: int,
-        own: int,
-        tape: tuple[int, ...],
-        query: Tensor,
-        keys: list[Tensor],
-        values: list[Tensor],
-    ) -> Tensor:
-        size = self.sizes.size // self.sizes.num_heads
-        units = slice(head * size, (head + 1) * size)
-        query, logits = query[units], []
-        for j in range(own + 1):
-            distance, depth = min(own - j, self.sizes.max_distance), min(tape[j], self.sizes.max_depth)
-            logit = (query + weights["content_bias"][head, 0]) @ keys[j][units]
-            for kind, number in enumerate((distance, depth)):
-                table, bias = weights[f"relative.{kind}.keys"], weights[f"relative.{kind}.bias"]
-                logit = logit + (query + bias[head, 0]) @ table[head, number]
-            logits.append(logit / math.sqrt(size))
-        attention = torch.stack(logits).softmax(0)
-        return sum((a * value[units] for a, value in zip(attention, values, strict=True)), torch.zeros(()))
+        return replace(state, tape=tape, keys=keys, values=values, outputs=(*state.outputs, output))
 
     def _named(self, start: str) -> dict[str, Tensor]:
         return {n.removeprefix(start): value for n, value in self.parameters.items() if n.startswith(start)}

@@ -5,14 +5,13 @@ Shares nothing with the package but the names of parameters and of the config's 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tests.models.layers.plain_attention import block, gelu, layer_norm
+from tests.models.layers.plain_attention import block, layer_norm, read_one
 from tests.models.rnng.worlds import top_down
 
 SHIFT, REDUCE, FIRST_LABEL = 0, 1, 2
@@ -252,56 +251,20 @@ class PlainGrammar:
 
     def _read_one(self, state: State, x: Tensor) -> State:
         """One more position, layer by layer."""
-        own, state = len(state.keys), replace(state, vectors=(*state.vectors, x))
-        keys, values = list[Tensor](), list[Tensor]()
-        for layer in range(self.config.num_layers):
-            weights = self._layer(layer)
-            normed = layer_norm(x, weights["attention_norm.weight"], weights["attention_norm.bias"])
-            query, key, value = (weights["query_key_value.weight"] @ normed + weights["query_key_value.bias"]).chunk(3)
-            all_keys = [one[layer] for one in state.keys] + [key]
-            all_values = [one[layer] for one in state.values] + [value]
-            mixed = [
-                self._head(weights, head, state.walk.positions, own, query, all_keys, all_values)
-                for head in range(self.config.num_heads)
-            ]
-            x = x + weights["output.weight"] @ torch.cat(mixed) + weights["output.bias"]
-            inner = layer_norm(x, weights["feedforward_norm.weight"], weights["feedforward_norm.bias"])
-            inner = gelu(weights["up.weight"] @ inner + weights["up.bias"])
-            x = x + weights["down.weight"] @ inner + weights["down.bias"]
-            keys.append(key)
-            values.append(value)
-        output = layer_norm(x, self.parameters["norm.weight"], self.parameters["norm.bias"])
-        return replace(state, keys=(*state.keys, tuple(keys)), values=(*state.values, tuple(values)), output=output)
-
-    def _head(
-        self,
-        weights: dict[str, Tensor],
-        head: int,
-        positions: tuple[Position, ...],
-        own: int,
-        query: Tensor,
-        keys: list[Tensor],
-        values: list[Tensor],
-    ) -> Tensor:
-        config, position = self.config, positions[own]
-        size = config.size // config.num_heads
-        units = slice(head * size, (head + 1) * size)
-        sees = position.heads[head] if config.structured_heads and head < 2 else position.sees
+        config, positions = self.config, state.walk.positions
+        position = positions[len(state.keys)]
         lowest = 0 if config.positions == "place" else -1
-        query = query[units]
-        logits = []
-        for k in sees:
-            distance = getattr(position, config.positions) - getattr(positions[k], config.positions)
-            row = min(max(distance, lowest), config.max_distance) - lowest
-            by_content = (query + weights["content_bias"][head, 0]) @ keys[k][units]
-            by_distance = (query + weights["relative.0.bias"][head, 0]) @ weights["relative.0.keys"][head, row]
-            logits.append((by_content + by_distance) / math.sqrt(size))
-        attention = torch.stack(logits).softmax(0)
-        return sum((a * values[k][units] for a, k in zip(attention, sees, strict=True)), torch.zeros(()))
 
-    def _layer(self, layer: int) -> dict[str, Tensor]:
-        start = f"blocks.{layer}."
-        return {n.removeprefix(start): value for n, value in self.parameters.items() if n.startswith(start)}
+        def distance(t: int, s: int) -> int:
+            between = getattr(positions[t], config.positions) - getattr(positions[s], config.positions)
+            return min(max(between, lowest), config.max_distance) - lowest
+
+        structured = position.heads if config.structured_heads else ()
+        sees = [*structured, *[position.sees] * (config.num_heads - len(structured))]
+        output, keys, values = read_one(
+            self.parameters, x, state.keys, state.values, num_layers=config.num_layers, sees=sees, kinds=[distance]
+        )
+        return replace(state, keys=keys, values=values, output=output, vectors=(*state.vectors, x))
 
     def log_prob(self, actions: list[int], tokens: list[int]) -> tuple[Tensor, Tensor]:
         """log p of the actions, and of the tokens given them."""
