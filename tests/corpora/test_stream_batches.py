@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import GUM_OPEN, sentence, text_corpus
+from tests.corpora.helpers import sentence, text_corpus
 from tests.models.rnng.worlds import Tokens
 from tests.systems import small_recipe
 from tests.trees.strategies import trees
@@ -416,30 +416,6 @@ def test_batches_name_exactly_the_non_trivial_constituents_that_end_before_each_
             if (place := position + step - 2) in expected
         }
         assert found == wanted
-
-
-@pytest.mark.parametrize("name", ["dev.ptb.gz", "dev.conllu.gz"])
-def test_targets_of_a_treebank_spell_the_words_of_its_constituents(name: str) -> None:
-    found = read_sentences(GUM_OPEN / name)
-    sentences = [next(found) for _ in range(60)]
-    prepared = PreparedCorpus.from_sentences(sentences)
-    vocabulary = WordVocabulary(prepared.forms.to_list())
-    encoded = EncodedCorpus(prepared, vocabulary, prepared.labels)
-    batches = BPTTBatches(encoded, batch_size=3, bptt=11, constituents=True)
-    said = []
-    for batch in batches:
-        for step, row, length in batch.constituents.tolist():  # type: ignore[union-attr]
-            end = int(batch.positions[row]) + step - 1  # the place of the step's own input
-            assert end >= length
-            said.append(tuple(vocabulary.token(index) for index in batches.stream.tokens[end - length : end]))
-    wanted = [
-        tuple(one.words[start:end])
-        for one in sentences
-        for start, end in {(start, end) for _, start, end in one.tree.spans()}  # type: ignore[union-attr]
-        if 1 < end - start < len(one.words)
-    ]
-    assert set(said) <= set(wanted)
-    assert len(said) > 0.95 * len(wanted)  # what does not fill a row is left out
 
 
 def test_text_without_trees_is_a_user_error_and_other_streams_have_none() -> None:

@@ -50,15 +50,6 @@ def test_a_stream_of_characters_is_the_text_with_one_blank_a_word(tmp_path: Path
     assert len(vocabulary) == 2 + 8
 
 
-def test_other_characters_are_a_user_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "wiki.txt").write_text("Hello")
-    with pytest.raises(InputError, match="byte 0x48 at 0"):
-        split_text8(tmp_path / "wiki.txt", tmp_path / "out")
-    (tmp_path / "empty").write_text("")
-    with pytest.raises(InputError, match="empty"):
-        split_text8(tmp_path / "empty", tmp_path / "out")
-
-
 def test_a_part_of_another_split_does_not_stay_beside_a_train_part_that_holds_it(tmp_path: Path) -> None:
     write(tmp_path)
     split_text8(tmp_path / "text8", tmp_path / "out")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -273,20 +272,6 @@ def test_back_off_drops_features_from_the_end() -> None:
     assert list(back_off("UNK-LC-DASH-s")) == ["UNK-LC-DASH-s", "UNK-LC-DASH", "UNK-LC", "UNK"]
 
 
-def toy_language(num_stems: int) -> list[str]:
-    """Words of random stems, Cyrillic and Hebrew letters, with endings that no English word has."""
-    generator = random.Random(5)
-    words = []
-    for letters, endings in (
-        ("абвгдежзиклнорстуш", ("ларга", "мыз", "да")),
-        ("אבגדהוזחטיכלמנסעפ", ("ותיהןם", "ךק")),
-    ):
-        for _ in range(num_stems):
-            stem = "".join(generator.choices(letters, k=generator.randint(3, 6)))
-            words += [stem, *(stem + ending for ending in endings)]
-    return words
-
-
 def plainly_learned(forms: list[str]) -> list[str]:
     """``learned_suffixes`` from its definition: everything is counted anew for every suffix that is found."""
     words = sorted({form.lower() for form in forms})
@@ -320,17 +305,6 @@ def test_learned_suffixes_are_those_of_the_definition(forms: list[str]) -> None:
     assert learned_suffixes(forms) == plainly_learned(forms)
 
 
-def test_words_of_another_language_get_classes_by_its_suffixes() -> None:
-    counts = counts_of([toy_language(60), ["נפס", "נפס"]])
-    vocabulary = build_vocabulary(VocabularyConfig(unknown="suffixes"), counts)
-    assert vocabulary.unknown_class("калымларга") == "UNK-LC-ларга"
-    assert vocabulary.unknown_class("שלוםותיהןם") == "UNK-תיהןם"  # a script without case
-    assert vocabulary.unknown_class("walking") == "UNK-LC"
-    assert vocabulary.unknown_class("נפס") is None
-    english = build_vocabulary(VocabularyConfig(unknown="berkeley"), counts)
-    assert english.unknown_class("калымларга") == "UNK-LC"
-
-
 def test_words_of_lower_case_alone_keep_the_classes_of_their_suffixes() -> None:
     words = [f"{stem}{ending}" for stem in ("walk", "talk", "jump") for ending in ("ed", "ing", "a")]
     vocabulary = build_vocabulary(VocabularyConfig(unknown="berkeley"), counts_of([["the", "the", *words]]))
@@ -348,24 +322,12 @@ def test_a_class_by_a_learned_suffix_has_ten_training_words() -> None:
 FROZEN = {
     "the": [1732, 1527, 358, 417, 2058, 2707, 1351, 3837, 2126],
     "The": [1732, 1527, 358, 417, 2058, 2707, 1351, 3199, 2126],
-    "dogs": [3278, 210, 2750, 1897, 314, 1378, 1726, 3837, 3888],
     "Walking": [2538, 1543, 1141, 1549, 1655, 771, 972, 3199, 3674],
-    "7,000": [4091, 2032, 3505, 958, 2871, 2516, 333, 785, 488],
     "Zürich": [1395, 2995, 3421, 2464, 512, 2800, 1829, 3199, 1738],
-    "o'clock": [1798, 3398, 3818, 909, 783, 2349, 2819, 2658, 3297],
     "n't": [391, 2099, 908, 3863, 380, 1380, 1581, 2658, 2100],
-    "U.S.": [933, 2517, 3270, 1832, 2461, 2408, 1532, 3223, 3817],
     "data-driven": [3813, 595, 1104, 74, 314, 2184, 2357, 3992, 624],
-    "a": [120, 3555, 102, 3161, 3201, 3826, 3183, 3837, 2526],
-    "I": [992, 2683, 3326, 2289, 4073, 2954, 2311, 3229, 3398],
     "—": [2581, 2658, 2695, 1436, 3748, 347, 54, 907, 3167],
-    "(": [2611, 1064, 2513, 670, 790, 477, 3124, 3309, 2585],
-    "1986": [2413, 586, 572, 3594, 2065, 3265, 3390, 554, 2931],
-    "München": [3813, 595, 374, 870, 1589, 545, 3862, 3199, 961],
-    "naïve": [1732, 2261, 636, 2350, 380, 1790, 879, 3837, 1281],
-    "éé": [2357, 2928, 1219, 954, 1238, 2183, 3668, 3837, 2667],
     "COVID-19": [464, 2814, 2696, 215, 2395, 409, 2152, 2955, 669],
-    "$5": [1204, 1483, 3600, 1573, 1530, 2852, 2559, 2448, 3800],
 }
 """Rows of descriptions among 4,096: models that were trained by them must meet the same ones on every machine."""
 
