@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -67,26 +66,19 @@ def preprocess(sentence: Sentence, how: Preprocessing) -> Sentence | None:
         remedy = "give data with tags, or preprocess = none"
         found = f'words without part-of-speech tags, which preprocess = "{how}" needs'
         raise InputError(found, where=sentence.where, remedy=remedy)
-    if how == "prpn":
-        return _kept(sentence, sentence.tags, REMOVED_TAGS, lambda word: _DIGITS.sub("N", word))
-    if len(sentence.words) > _MIKOLOV_MOST_TOKENS:
+    if how == "mikolov" and len(sentence.words) > _MIKOLOV_MOST_TOKENS:
         return None
-    return _kept(
-        sentence, sentence.tags, PUNCTUATION_TAGS, lambda word: "N" if MIKOLOV_NUMBER.fullmatch(word) else word
-    )
-
-
-def _kept(
-    sentence: Sentence, tags: Sequence[str], removed: frozenset[str], written: Callable[[str], str]
-) -> Sentence | None:
-    """The sentence without words that have one of these tags, the others in lower case and then as ``written``."""
-    keep = [tag not in removed for tag in tags]
-    words = [written(word.lower()) for word, kept in zip(sentence.words, keep, strict=True) if kept]
+    keep = [tag not in (REMOVED_TAGS if how == "prpn" else PUNCTUATION_TAGS) for tag in sentence.tags]
+    words = [word.lower() for word, kept in zip(sentence.words, keep, strict=True) if kept]
+    if how == "prpn":
+        words = [_DIGITS.sub("N", word) for word in words]
+    else:
+        words = ["N" if MIKOLOV_NUMBER.fullmatch(word) else word for word in words]
     if not words:
         return None
     return replace(
         sentence,
         words=tuple(words),
         tree=None if sentence.tree is None else keep_words(sentence.tree, keep, words),
-        tags=tuple(tag for tag, kept in zip(tags, keep, strict=True) if kept),
+        tags=tuple(tag for tag, kept in zip(sentence.tags, keep, strict=True) if kept),
     )
