@@ -48,13 +48,13 @@ NEXT = Panel(
 TREES = Panel(
     "trees",
     "The best tree so far",
-    "What is open is closed. Without labels: the model predicts none.",
+    "Constituents that are still open are drawn as if they ended here. Trees without labels: the model predicts none.",
 )
 BEAM = Panel(
     "beam",
     "Analyses in the beam",
     "Partial trees that the search holds after this word, with their probabilities given the words. Constituents whose "
-    "line goes on to the right are open.",
+    "line continues to the right are still open.",
     layout="cards whole",
 )
 STRUCTURES = tuple(

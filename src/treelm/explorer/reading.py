@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What a model makes of the words so far."""
+    """A model's analysis of the words so far."""
 
     tree: Tree | None
     analyses: Sequence[PartialAnalysis]
@@ -75,12 +75,12 @@ class Reader:
         return await self._compute(lambda: self._step(words))
 
     async def look(self, words: Words) -> Look:
-        """Look at what it makes of these words, at least one. Raises ``InputError`` as the model does."""
+        """Its analysis of these words, at least one. Raises ``InputError`` as the model does."""
         return await self._compute(lambda: self._look(words))
 
     def warm_up(self) -> None:
         """Read a word, so that the first one that somebody types does not wait for what is done only once."""
-        with suppress(InputError):  # which whoever types will hear of
+        with suppress(InputError):  # reported when somebody types
             self._thread.submit(self._look, ("the",)).result()
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ _HEADERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A request of the page: a text, the models that shall read it, and the word after which to look."""
+    """A request of the page: a text, the models to read it, and the word after which their analyses are shown."""
 
     sentences: Sequence[Words]
     readers: Sequence[tuple[int, Reader]]
@@ -105,7 +105,7 @@ class Explorer:
                 yield _line(event)
             yield _line({"event": "done"})
         finally:
-            task.cancel()  # who asked has gone on: what nobody waits for is not computed
+            task.cancel()  # the client has left: what it no longer waits for is not computed
 
     async def _read(self, number: int, reader: Reader, asked: Asked, put: Put) -> None:
         """Let a model read the sentence in view, look, and read the others."""

@@ -135,7 +135,7 @@ def table_stimuli(
     """Make stimuli of the rows of a table, one a word: each its place (``file:line``), and its cells by column.
 
     Rows of a sentence follow each other. Raises ``InputError`` with file and line for a column that is missing, an
-    empty word, and a sentence that goes on after another one has begun.
+    empty word, and a sentence that continues after another one has begun.
     """
     for name in columns.all:
         if name not in names:
@@ -169,7 +169,7 @@ def table_stimuli(
 
 
 def check_documents(stimuli: Iterable[Stimulus]) -> None:
-    """Raise ``InputError`` for a document that goes on after another one: what stood before it is not at hand."""
+    """Raise ``InputError`` for a document that continues after another one: its context is no longer known."""
     ended = set[str]()
     for document, group in groupby(stimuli, key=lambda one: one.document):
         if document in ended:

@@ -13,7 +13,7 @@ from treelm.trees.tree import Tree, bracketed, escape
 TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
 """Labels of outer brackets, which hold a tree and are no constituent."""
 EMPTY_TAG: Final = "-NONE-"
-"""Tag of traces and other words without sound."""
+"""Tag of traces and other empty elements."""
 UNKNOWN_TAG: Final = "X"
 """Part-of-speech tag that is written when none is known."""
 
