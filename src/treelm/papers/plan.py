@@ -36,9 +36,10 @@ class Job:
     """The job from whose best weights it goes on, if it is a finetuning."""
     measures: list[Measure] = field(default_factory=list)
 
-    def add(self, *measures: Measure) -> None:
+    def add(self, measure: Measure) -> None:
         """Have something more measured, once."""
-        self.measures += [one for one in dict.fromkeys(measures) if one not in self.measures]
+        if measure not in self.measures:
+            self.measures.append(measure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,9 +108,7 @@ class _Planner:
                 label += f", {number} seed{'s' * (number != 1)}"
             own = [job for job in runs.get(row.name, ()) if not row.finetuning or stand_in or job.start]
             usual = Cell(row=row, column=next(iter(table.columns), _PICTURE), label=label, jobs=own, missing=missing)
-            cells += [*self._cells(table, stand_in, data, usual)] or [
-                replace(usual, column=[*table.columns, _PICTURE][0])
-            ]
+            cells += list(self._cells(table, stand_in, data, usual)) or [usual]
         return PlannedTable(table=table, cells=cells, runs=runs)
 
     def _stand_in(self, table: Table) -> StandIn | None:
@@ -144,7 +143,8 @@ class _Planner:
         digest = json_hash([*follows_from, job.start] if job.start else follows_from)
         job = replace(job, name=f"{Path(job.recipe).stem}{kind}-{digest[:10]}-{job.seed}")
         job = self.jobs.setdefault(job.name, job)
-        job.add(*(() if job.untrained else (Training(),)))
+        if not job.untrained:
+            job.add(Training())
         return job
 
     def _cells(self, table: Table, stand_in: StandIn | None, data: str, usual: Cell) -> Iterator[Cell]:
