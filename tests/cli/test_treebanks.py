@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.stream_batches import TokenStream
@@ -82,9 +82,7 @@ def test_a_treebank_gives_its_trees_to_a_text(folder: Path, treelm: Treelm) -> N
 
 def test_the_stream_of_tokens_is_that_of_the_text(folder: Path, treelm: Treelm) -> None:
     align(treelm)
-    corpora = [
-        PreparedCorpus.from_sentences(read_sentences(name, empty_lines=True)) for name in ("aligned.ptb", "text.txt")
-    ]
+    corpora = [corpus_of(read_sentences(name, empty_lines=True)) for name in ("aligned.ptb", "text.txt")]
     vocabulary = WordVocabulary.build(corpora[1].form_counts())
     with_trees, plain = (EncodedCorpus(corpus, vocabulary, corpus.labels) for corpus in corpora)
     stream = TokenStream(with_trees, constituents=True)

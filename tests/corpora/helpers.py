@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -27,11 +28,11 @@ def sentence(tree: str, line: int = 1, source: str = "t.ptb") -> Sentence:
 
 
 def corpus(trees: Iterable[str] = TREES, source: str = "t.ptb") -> PreparedCorpus:
-    return PreparedCorpus.from_sentences(sentence(tree, line, source) for line, tree in enumerate(trees, 1))
+    return corpus_of(sentence(tree, line, source) for line, tree in enumerate(trees, 1))
 
 
 def text_corpus(lines: Iterable[str | Sequence[str]]) -> PreparedCorpus:
-    return PreparedCorpus.from_sentences(
+    return corpus_of(
         Sentence(words=tuple(text.split() if isinstance(text, str) else text), identifier="", source="t.txt", line=line)
         for line, text in enumerate(lines, 1)
     )

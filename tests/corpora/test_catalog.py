@@ -7,6 +7,7 @@ import pytest
 
 from tests.corpora.helpers import GUM_OPEN, corpus, text_corpus
 from treelm.corpora import catalog
+from treelm.corpora.building import corpus_of
 from treelm.corpora.catalog import corpus_entry, corpus_names, show
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.data_config import DataConfig, example_sentences, locate_split, prepared_split, with_its_words
@@ -147,7 +148,7 @@ def test_of_text_in_long_lines_they_are_cut_and_of_short_ones_taken_as_they_are(
 
 
 def read(split: str) -> PreparedCorpus:
-    return PreparedCorpus.from_sentences(read_sentences(GUM_OPEN / f"{split}.ptb.gz"))
+    return corpus_of(read_sentences(GUM_OPEN / f"{split}.ptb.gz"))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.corpora.helpers import TREES, corpus, gum_open, sentence, text_corpus
 from treelm.corpora import encoding
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import META, PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words, word_of_token
 from treelm.corpora.preparing import prepare
@@ -82,7 +83,7 @@ def test_a_batch_is_what_encoding_word_by_word_gives(vocabulary: Vocabulary, ind
 
 def test_batches_of_real_trees_are_what_encoding_word_by_word_gives(vocabulary: Vocabulary) -> None:
     sentences = gum_open(40)
-    prepared = PreparedCorpus.from_sentences(sentences)
+    prepared = corpus_of(sentences)
     assert_same(
         encode_sentences(sentences, vocabulary, prepared.labels), slow_batch(sentences, vocabulary, prepared.labels)
     )
@@ -228,7 +229,7 @@ def prepared(tmp_path: Path) -> PreparedCorpus:
 def test_a_prepared_corpus_knows_where_documents_begin(prepared: PreparedCorpus) -> None:
     assert prepared.document_starts.tolist() == [0, 2, 3, 4]
     assert [sentence.document for sentence in prepared.sentences()] == [0, 0, 1, 0, 1, 1]
-    again = PreparedCorpus.from_sentences(prepared.sentences())
+    again = corpus_of(prepared.sentences())
     assert again.document_starts.tolist() == prepared.document_starts.tolist()
     assert EncodedCorpus(again, WordVocabulary(list("abcd"))).documents.tolist() == [0, 0, 1, 2, 3, 3]
 

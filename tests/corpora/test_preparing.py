@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.corpora.helpers import GUM_OPEN, TREES, corpus, sentence, text_corpus
 from treelm.corpora import preparing
 from treelm.corpora.arrays import hash_array, offsets_of
-from treelm.corpora.building import CorpusBuilder, measure_bounds
+from treelm.corpora.building import CorpusBuilder, corpus_of, measure_bounds
 from treelm.corpora.corpus import PreparedCorpus, merge_labels
 from treelm.corpora.preparing import prepare, prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
@@ -56,7 +56,7 @@ def test_a_prepared_corpus_gives_back_the_sentences(dev: PreparedCorpus) -> None
 
 
 def test_memory_and_mapped_files_hold_the_same(dev: PreparedCorpus) -> None:
-    assert same(PreparedCorpus.from_sentences(read_sentences(GUM_OPEN / "dev.ptb.gz")), dev)
+    assert same(corpus_of(read_sentences(GUM_OPEN / "dev.ptb.gz")), dev)
     assert isinstance(dev.words.base, np.memmap)
     assert not dev.words.flags.writeable
 
@@ -84,7 +84,7 @@ def test_max_sentences_gives_the_corpus_of_the_first_ones(tmp_path: Path) -> Non
     first = prepare([path], tmp_path / "out", max_sentences=2)
     read = [sentence("(S a)", 1, str(path)), sentence("(X b (NP c))", 2, str(path))]
     expected = [dataclasses.replace(one, tags=("N",) * len(one.words)) for one in read]
-    assert same(first, PreparedCorpus.from_sentences(expected))
+    assert same(first, corpus_of(expected))
 
 
 def test_several_sources_follow_each_other(tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ def test_plain_text_has_no_trees(tmp_path: Path) -> None:
 def test_text_among_trees_is_an_error() -> None:
     mixed = [sentence(TREES[0]), Sentence(words=("a",), identifier="7", source="b.txt", line=7)]
     with pytest.raises(InputError, match=r"b\.txt:7"):
-        PreparedCorpus.from_sentences(mixed)
+        corpus_of(mixed)
 
 
 @given(st.lists(st.sampled_from(TREES)))
 def test_sentences_in_memory_round_trip(trees: list[str]) -> None:
     expected = [sentence(tree, line) for line, tree in enumerate(trees, 1)]
-    assert list(PreparedCorpus.from_sentences(expected).sentences()) == expected
+    assert list(corpus_of(expected).sentences()) == expected
 
 
 def test_labels_and_forms_are_numbered_by_first_appearance() -> None:

@@ -20,8 +20,8 @@ from tests.models.rnng.worlds import Tokens
 from tests.systems import small_recipe
 from tests.trees.strategies import trees
 from treelm.corpora.batches import BatchesConfig, EpochBatches, SentenceBatch, SentenceBatches
+from treelm.corpora.building import corpus_of
 from treelm.corpora.character_vocabulary import CharacterVocabulary
-from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -187,7 +187,7 @@ def test_impossible_sizes_are_refused(kind: str, wrong: dict[str, int]) -> None:
 
 def documents_encoded(trees: bool = False) -> EncodedCorpus:
     sentences = [(number, line) for number, lines in enumerate(DOCUMENTS) for line in lines]
-    corpus = PreparedCorpus.from_sentences(
+    corpus = corpus_of(
         Sentence(
             words=tuple(text.split()),
             tree=Tree("S", [Tree("X", [*text.split()[:-1]]), text.split()[-1]]) if trees and " " in text else None,
@@ -250,7 +250,7 @@ def packed_text(documents: list[list[str]]) -> EncodedCorpus:
         Sentence(words=tuple(text), identifier=str(line), source="t.txt", line=line, document=number)
         for line, (number, text) in enumerate(numbered, 1)
     )
-    return EncodedCorpus(PreparedCorpus.from_sentences(sentences), WordVocabulary(["a", "b", "c", "d"]))
+    return EncodedCorpus(corpus_of(sentences), WordVocabulary(["a", "b", "c", "d"]))
 
 
 def plainly_packed(documents: list[list[str]], bptt: int) -> list[Row]:
@@ -394,7 +394,7 @@ def test_batches_name_exactly_the_non_trivial_constituents_that_end_before_each_
 ) -> None:
     source = random.Random(seed)
     sentences = [spelled(tree, source) for tree in forest]
-    prepared = PreparedCorpus.from_sentences(
+    prepared = corpus_of(
         Sentence(words=tuple(tree.words()), tree=tree, identifier=str(line), source="t", line=line)
         for line, (tree, _) in enumerate(sentences, 1)
     )
@@ -426,6 +426,6 @@ def test_text_without_trees_is_a_user_error_and_other_streams_have_none() -> Non
 
 
 def test_spans_of_several_constituents_are_there_once() -> None:
-    prepared = PreparedCorpus.from_sentences([sentence("(S (A (B 1 2)) (C (D 3)) 4)")])
+    prepared = corpus_of([sentence("(S (A (B 1 2)) (C (D 3)) 4)")])
     encoded = EncodedCorpus(prepared, Tokens(6), prepared.labels)
     assert non_trivial_spans(encoded.batch([0]), Tokens(6).ends_word).tolist() == [[0, 0, 2]]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from treelm.cli import run
+from treelm.corpora.building import corpus_of
 from treelm.corpora.character_vocabulary import CharacterVocabulary
-from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.preparing import Text8Parts, split_text8
 from treelm.corpora.readers import read_sentences
@@ -41,7 +41,7 @@ def test_parts_have_their_percent_of_the_characters(
 def test_a_stream_of_characters_is_the_text_with_one_blank_a_word(tmp_path: Path) -> None:
     text = write(tmp_path)
     split_text8(tmp_path / "text8", tmp_path / "out")
-    corpus = PreparedCorpus.from_sentences(read_sentences(tmp_path / "out/train.txt"))
+    corpus = corpus_of(read_sentences(tmp_path / "out/train.txt"))
     vocabulary = CharacterVocabulary.build(corpus.form_counts())
     stream = TokenStream(EncodedCorpus(corpus, vocabulary), sentence_ends=False)
     shown = "".join(" " if token == 1 else vocabulary.token(token) for token in stream.tokens.tolist())

@@ -12,6 +12,7 @@ import torch
 
 from tests.corpora.helpers import SHARED, text_corpus
 from treelm.cli import run
+from treelm.corpora.building import corpus_of
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -147,10 +148,9 @@ def test_the_command_line_shows_both_figures_by_name(
 
 @pytest.mark.skipif(not (SHARED / "ptb-lm").exists(), reason="needs the shared data")
 def test_counts_of_the_penn_treebank_are_the_published_ones() -> None:
-    from treelm.corpora.corpus import PreparedCorpus
     from treelm.corpora.readers import read_sentences
 
-    corpus = PreparedCorpus.from_sentences(read_sentences(SHARED / "ptb-lm/ptb.valid.txt.gz"))
+    corpus = corpus_of(read_sentences(SHARED / "ptb-lm/ptb.valid.txt.gz"))
     assert corpus.num_tokens + len(corpus) == 73_760
     assert num_characters(corpus) + len(corpus) == 393_042
     vocabulary = WordVocabulary.build(corpus.form_counts())
@@ -160,11 +160,10 @@ def test_counts_of_the_penn_treebank_are_the_published_ones() -> None:
 
 @pytest.mark.skipif(not (SHARED / "wikitext-2").exists(), reason="needs the shared data")
 def test_blank_lines_of_wikitext_are_sentences_on_request() -> None:
-    from treelm.corpora.corpus import PreparedCorpus
     from treelm.corpora.readers import read_sentences
 
     sentences = read_sentences(SHARED / "wikitext-2/valid.txt.gz", empty_lines=True)
-    corpus = PreparedCorpus.from_sentences(sentences)
+    corpus = corpus_of(sentences)
     assert (len(corpus), corpus.num_tokens + len(corpus)) == (3_760, 217_646)
     assert np.diff(corpus.word_offsets).min() == 0
 

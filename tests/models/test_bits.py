@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.systems import SMALL
+from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
@@ -47,7 +48,7 @@ KINDS = {
 @cache
 def corpus() -> PreparedCorpus:
     lines = [line.split() for line in TEXT.splitlines()]
-    return PreparedCorpus.from_sentences(
+    return corpus_of(
         [Sentence(words=tuple(words), identifier=str(n), source="toy", line=n) for n, words in enumerate(lines, 1)]
     )
 

@@ -26,7 +26,7 @@ from tests.models.transformer_grammar.plain import PlainGrammar
 from tests.models.transformer_grammar.worlds import build_grammar
 from tests.systems import small_setup
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.building import corpus_of
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.streams import document_perplexity, require_context
@@ -323,7 +323,7 @@ def test_perplexity_in_documents_is_that_of_each_document_in_a_row() -> None:
         Sentence(words=tuple(words), identifier=str(number), source="in", line=number, document=number // 3)
         for number, words in enumerate(DOCUMENT)
     ]
-    found = document_perplexity(model, PreparedCorpus.from_sentences(sentences))
+    found = document_perplexity(model, corpus_of(sentences))
     scores = model.score_document(DOCUMENT[:3]) + model.score_document(DOCUMENT[3:])
     nats = -sum(float(score.log_probs.sum()) for score in scores)
     assert found.value == pytest.approx(np.exp(nats / (sum(map(len, DOCUMENT)) + len(DOCUMENT))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain, count
+from itertools import chain, count, groupby
 from pathlib import Path
 from typing import Any, get_args
 
@@ -175,3 +175,12 @@ def _maxima(values: NDArray[np.int64], starts: NDArray[np.int64], has_actions: N
     if len(starts):
         maxima[has_actions] = np.minimum(np.maximum.reduceat(values, starts), np.iinfo(np.int16).max)
     return maxima
+
+
+def corpus_of(sentences: Iterable[Sentence]) -> PreparedCorpus:
+    """Prepare sentences in memory."""
+    builder = CorpusBuilder()
+    for source, group in groupby(sentences, key=lambda sentence: sentence.source):
+        builder.begin_source(source)
+        builder.add(group)
+    return builder.finish()

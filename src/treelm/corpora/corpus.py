@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,17 +74,6 @@ class PreparedCorpus:
     skipped: tuple[InputError, ...] = ()  # sentences that could not be read
     directory: Path | None = None
     hashes: Mapping[str, str]  # of the arrays
-
-    @classmethod
-    def from_sentences(cls, sentences: Iterable[Sentence]) -> PreparedCorpus:
-        """Prepare sentences in memory."""
-        from treelm.corpora.building import CorpusBuilder  # here because it makes this class
-
-        builder = CorpusBuilder()
-        for source, group in groupby(sentences, key=lambda sentence: sentence.source):
-            builder.begin_source(source)
-            builder.add(group)
-        return builder.finish()
 
     @classmethod
     def open(cls, directory: str | Path) -> PreparedCorpus:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.arrays import gather_indices, offsets_of, take_rows
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Pieces, Vocabulary
@@ -174,7 +175,7 @@ def encode_sentences(
     sentences: Sequence[Sentence], vocabulary: Vocabulary, labels: Sequence[str] = ()
 ) -> SentenceBatch:
     """A batch of sentences in memory, in their order; with actions if they have trees."""
-    encoded = EncodedCorpus(PreparedCorpus.from_sentences(sentences), vocabulary, labels)
+    encoded = EncodedCorpus(corpus_of(sentences), vocabulary, labels)
     return encoded.batch(np.arange(len(encoded)))
 
 

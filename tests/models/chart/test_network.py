@@ -15,6 +15,7 @@ from tests.corpora.helpers import counts_of
 from tests.models.chart import plain
 from tests.models.chart.test_gold import LABELS, draw_tree
 from tests.systems import small_recipe
+from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
@@ -59,7 +60,7 @@ def encoded(corpus: PreparedCorpus, model: ChartParser) -> EncodedCorpus:
 @pytest.mark.parametrize("batch_size", [1, 7])
 def test_losses_and_gradients_are_those_of_the_plain_form(batch_size: int) -> None:
     sentences = draw_sentences(7, (1, 2, 3))
-    corpus = PreparedCorpus.from_sentences(sentences)
+    corpus = corpus_of(sentences)
     model = build(corpus, num_layers=2, tags=("A", "B"), chains=("S NP",)).double().eval()
     data = encoded(corpus, model)
     trees = tags = torch.zeros((), dtype=torch.float64)
@@ -94,7 +95,7 @@ def test_losses_and_gradients_are_those_of_the_plain_form(batch_size: int) -> No
 
 def test_chains_and_tags_are_those_of_the_training_data_unless_they_are_given() -> None:
     trees = ["(S (VP a b))", "(S (VP c))", "(S (NP (VP d)) e)"]
-    corpus = PreparedCorpus.from_sentences(
+    corpus = corpus_of(
         [
             Sentence(
                 words=tuple(tree.words()),
@@ -118,7 +119,7 @@ def test_chains_and_tags_are_those_of_the_training_data_unless_they_are_given() 
 def trained() -> tuple[ChartParser, list[Sentence]]:
     """A parser that knows 20 sentences by heart."""
     sentences = draw_sentences(20, (2, 7))
-    corpus = PreparedCorpus.from_sentences(sentences)
+    corpus = corpus_of(sentences)
     model = build(corpus, embedding_size=16, hidden_size=16, span_size=16, dropout=0.0, embedding_dropout=0.0)
     batch = encoded(corpus, model).batch(range(20))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
@@ -167,7 +168,7 @@ def test_the_temperature_is_that_of_the_highest_likelihood(
     save_model(model, tmp_path / "copy")
     copy = load_model(tmp_path / "copy")
     assert isinstance(copy, ChartParser)
-    data = encoded(PreparedCorpus.from_sentences(draw_sentences(20, (3, 6), seed=9)), copy)
+    data = encoded(corpus_of(draw_sentences(20, (3, 6), seed=9)), copy)
     batches = [data.batch(range(10)), data.batch(range(10, 20))]
     assert "nats a held-out tree" in copy.calibrate(batches)
     best = float(copy.temperature)
@@ -190,7 +191,7 @@ def test_training_ends_with_the_temperature_of_its_dev_data(tmp_path: Path) -> N
     model = train(small_recipe("chart", tmp_path, {"training": {"max_steps": 3}}), tmp_path / "run", on_terminal=False)
     assert isinstance(model, ChartParser)
     assert float(model.temperature) != 1
-    dev = PreparedCorpus.from_sentences(read_sentences(tmp_path / "dev.ptb"))
+    dev = corpus_of(read_sentences(tmp_path / "dev.ptb"))
     found = float(model.temperature)
     model.calibrate([EncodedCorpus(dev, model.vocabulary, model.labels).batch(range(len(dev)))])
     assert float(model.temperature) == pytest.approx(found, rel=1e-3)
@@ -205,7 +206,7 @@ def test_it_says_nothing_of_words_or_prefixes(trained: tuple[ChartParser, list[S
 
 
 def test_a_batch_without_trees_is_refused() -> None:
-    corpus = PreparedCorpus.from_sentences([Sentence(words=("a", "b"), identifier="1", source="toy", line=1)])
+    corpus = corpus_of([Sentence(words=("a", "b"), identifier="1", source="toy", line=1)])
     with pytest.raises(InputError, match="toy:1: a sentence without a tree"):
         build(corpus)
     vocabulary = AffixVocabulary.build(counts_of([["a"]]), min_count=1, max_size=None, num_rows=5)

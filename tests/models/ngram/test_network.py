@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.models.ngram.plain import BEGIN, END, PlainKneserNey
-from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -26,7 +26,7 @@ def draw_sentences(num_sentences: int = 150, seed: int = 0) -> list[list[str]]:
 
 def encode(sentences: list[list[str]], vocabulary: WordVocabulary) -> EncodedCorpus:
     made = [Sentence(words=tuple(words), identifier=str(i), source="toy", line=i) for i, words in enumerate(sentences)]
-    return EncodedCorpus(PreparedCorpus.from_sentences(made), vocabulary)
+    return EncodedCorpus(corpus_of(made), vocabulary)
 
 
 FALLBACK = (0.5, 1.0, 1.5)

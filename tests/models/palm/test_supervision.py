@@ -14,7 +14,7 @@ from tests.corpora.helpers import sentence
 from tests.models.palm.worlds import END, assert_same, nats, palm, plain
 from tests.models.rnng.worlds import Tokens
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import BPTTBatches
@@ -29,7 +29,7 @@ SPANS = [{2: [2], 5: [2, 3]}, {3: [2]}, {}, {2: [2], 4: [2], 6: [2, 4, 6]}]  # l
 
 
 def encoded() -> EncodedCorpus:
-    prepared = PreparedCorpus.from_sentences(sentence(tree, line) for line, tree in enumerate(TREES, 1))
+    prepared = corpus_of(sentence(tree, line) for line, tree in enumerate(TREES, 1))
     return EncodedCorpus(prepared, Tokens(8), prepared.labels)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.models.pcfg.plain import Node
-from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -28,7 +28,7 @@ TREEBANK = """
 def read_trees(folder: Path, treebank: str = TREEBANK) -> EncodedCorpus:
     """The treebank, encoded."""
     (folder / "trees.ptb").write_text(treebank.strip() + "\n")
-    prepared = PreparedCorpus.from_sentences(list(read_sentences(str(folder / "trees.ptb"), format="brackets")))
+    prepared = corpus_of(list(read_sentences(str(folder / "trees.ptb"), format="brackets")))
     vocabulary = WordVocabulary(["cat", "dog", "sees", "the"])
     return EncodedCorpus(prepared, vocabulary, prepared.labels, tags=tuple(sorted(prepared.tag_names)))
 

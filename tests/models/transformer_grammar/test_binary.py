@@ -10,7 +10,7 @@ import pytest
 from tests.models.rnng.worlds import Tokens, as_batch
 from tests.models.transformer_grammar.plain import binarised as plain_binarised
 from tests.models.transformer_grammar.worlds import build_grammar, trees_of
-from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.building import corpus_of
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.models.search.config import SearchConfig
@@ -71,7 +71,7 @@ def test_bounds_are_those_of_the_order_and_kept_before_training(
         Sentence(words=tuple(tree.words()), tree=tree, identifier=str(line), source="my.ptb", line=line)
         for line, tree in enumerate(map(Tree.parse, text), 1)
     ]
-    corpus, config = PreparedCorpus.from_sentences(sentences), TransformerGrammarConfig(**changes)
+    corpus, config = corpus_of(sentences), TransformerGrammarConfig(**changes)
     assert [values.tolist() for values in config.needed_bounds(corpus).values()] == needed
     if message:
         with pytest.raises(InputError, match=message):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch, SentenceBatches
-from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
@@ -539,7 +539,7 @@ class SOM(DocumentReader, Parser):
         """Accuracies of p and p' on sentences with trees, against the dynamic oracle on the greedy history, and the
         perplexity per token, ends included, of reading along the gold trees, which have seen what follows.
         """
-        prepared = PreparedCorpus.from_sentences(sentences)
+        prepared = corpus_of(sentences)
         encoded = EncodedCorpus(prepared, self.vocabulary, prepared.labels)  # whatever labels: structure alone counts
         exact, readings, along_gold = self.exact(), list[MemoryReading](), list[Tensor]()
         for batch in SentenceBatches(encoded, batch_size=_ROWS, shuffle=False):
