@@ -17,7 +17,7 @@ from tests.models.layers.binary_trees import binary_trees, spans_of_trees
 from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.plain_unsupervised import all_trees, bound
 from tests.models.rnng.worlds import Tokens, as_batch, random_tree
-from tests.models.search.oracle import plain_beam
+from tests.models.search.exhaustive import assert_narrow_beam_is_that_of_the_definition
 from tests.systems import small_recipe, small_setup
 from tests.training.treebanks import write_treebank
 from treelm.corpora.batches import SentenceBatch
@@ -35,7 +35,6 @@ from treelm.models.rnng.unsupervised import (
     with_trees,
 )
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.sentences import search_all
 from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe, save_recipe
 from treelm.training.trainer import fit
@@ -252,14 +251,7 @@ def test_a_narrow_beam_is_the_one_of_the_definition(composition: str, beams: tup
     """With a beam for each group, of words in pieces too."""
     model = build(Tokens(9, 2), seed=3, composition=composition, max_open=6, max_consecutive=4).eval()
     sentences = [[3, 1, 4, 8], [0, 1, 5], [6], [5, 1, 0, 5, 7, 2, 6]]
-    search = SearchConfig(**dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True)))
-    searchable = model.searchable()
-    results = search_all(searchable, searchable.head(search.heavy_words), search, list(map(np.array, sentences)))
-    for tokens, result in zip(sentences, results, strict=True):
-        masses, finished = plain_beam(PlainRNNG(model), tokens, *beams)
-        assert np.isfinite(masses).all()
-        assert result.log_masses == pytest.approx(masses, abs=1e-9)
-        assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
+    assert_narrow_beam_is_that_of_the_definition(model, PlainRNNG(model), sentences, *beams)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -62,11 +62,16 @@ def assert_all_derivations_are_found(model: GenerativeParser, plain: Plain, long
 
 
 def assert_narrow_beam_is_that_of_the_definition(
-    model: GenerativeParser, plain: Plain, sentences: Sequence[Sequence[int]], action_beam: int
+    model: GenerativeParser,
+    plain: Plain,
+    sentences: Sequence[Sequence[int]],
+    action_beam: int,
+    word_beam: int = 3,
+    fast_track: int = 1,
 ) -> None:
-    """With a word beam of 3 and a fast track of 1."""
-    results = run(model, sentences, action_beam=action_beam, word_beam=3, fast_track=1)
+    """Masses after every token, and the complete analyses."""
+    results = run(model, sentences, action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
     for tokens, result in zip(sentences, results, strict=True):
-        masses, finished = plain_beam(plain, list(tokens), action_beam, 3, 1)
+        masses, finished = plain_beam(plain, list(tokens), action_beam, word_beam, fast_track)
         assert result.log_masses == pytest.approx(masses, abs=1e-9)
         assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)

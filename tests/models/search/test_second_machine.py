@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.models.search.oracle import enumerate_all, log_sum, plain_beam
+from tests.models.search.exhaustive import EXHAUSTIVE, assert_narrow_beam_is_that_of_the_definition, run
+from tests.models.search.oracle import enumerate_all, log_sum
 from tests.models.search.toy import Toy
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.sentences import SentenceResult, search_all
 from treelm.trees.transitions import Order, from_actions
 
 LONGEST: dict[Order, int] = {"top-down": 3, "in-order": 2}  # tokens of what is enumerated
-EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 both_orders = pytest.mark.parametrize("order", ["top-down", "in-order"])
-
-
-def run(toy: Toy, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
-    model, search = toy.searchable(), SearchConfig(**settings)
-    return search_all(model, model.head(1), search, [np.array(tokens) for tokens in sentences])
 
 
 def all_sentences(vocabulary_size: int, longest: int) -> list[list[int]]:
@@ -55,11 +48,7 @@ def test_an_exhaustive_beam_equals_enumeration(order: Order, max_rows: int) -> N
 def test_a_narrow_beam_is_the_one_of_the_definition(order: Order, beams: tuple[int, int, int]) -> None:
     toy = Toy(order, vocabulary_size=9, num_labels=3, max_open=4, max_labels=3)
     sentences = [[3, 1, 4, 1, 5], [2, 6], [5]]
-    widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
-    for tokens, result in zip(sentences, run(toy, sentences, **widths), strict=True):
-        masses, finished = plain_beam(toy.config, tokens, *beams)
-        assert result.log_masses == pytest.approx(masses, abs=1e-9)
-        assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
+    assert_narrow_beam_is_that_of_the_definition(toy, toy.config, sentences, *beams)
 
 
 @both_orders
