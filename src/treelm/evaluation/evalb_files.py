@@ -173,10 +173,6 @@ class Parameters:
         """The same rules with labels ignored when brackets are matched (``LABELED 0``)."""
         return replace(self, labeled=False)
 
-    def deleting(self, *labels: str) -> Parameters:
-        """The same rules with more labels deleted, as further ``DELETE_LABEL`` lines would."""
-        return replace(self, delete_labels=self.delete_labels + labels, name=f"{self.name}+{'+'.join(labels)}")
-
 
 COLLINS = Parameters(
     name="collins",
