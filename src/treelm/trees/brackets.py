@@ -80,7 +80,12 @@ def read_trees(
     stack: list[tuple[str, list[Tree | str | None]]] = []  # labels and children of open constituents; None: dropped
     tags: list[str] = []
     problem: InputError | None = None  # the first one of the open tree
-    start, end, line = 0, 0, first_line  # of the last tree: its first and last place, and the line of the first
+    start, line = 0, first_line  # of the last tree
+    places = enumerate(TOKEN.finditer(text))  # looked up where they are needed, which is faster
+
+    def place_of(token: int) -> int:
+        """Where a token begins; it is a later one at each call."""
+        return next(match.start() for number, match in places if number == token)
 
     def error(what: str, remedy: str, place: int) -> InputError:
         where = f"{source}:{first_line + text.count(_NEWLINE, 0, place)}"
@@ -93,16 +98,16 @@ def read_trees(
         else:
             found.append(BracketedTree(_top(node, unwrap=unwrap), tuple(tags) if has_tags else None, line))
 
-    for match in TOKEN.finditer(text):
-        label, word, closes, bare = match[1], match[2], match[3], match[4]
+    for number, (label, word, closes, bare) in enumerate(TOKEN.findall(text)):
         if word and has_tags and stack and label != EMPTY_TAG:  # nearly all words
             stack[-1][1].append(unescape(word))
             tags.append(label)
-        elif label is not None:
+        elif not closes and not bare:
             if not stack:
-                line += text.count(_NEWLINE, start, match.start())
-                start, problem, tags = match.start(), None, []
-            if word is None:
+                place = place_of(number)
+                line += text.count(_NEWLINE, start, place)
+                start, problem, tags = place, None, []
+            if not word:
                 stack.append((label, []))
                 continue
             node: Tree | str | None = unescape(word)
@@ -113,25 +118,25 @@ def read_trees(
             else:
                 tags.append(label)
             stack[-1][1].append(node) if stack else finish(node)
-        elif len(closes or "") > len(stack) or (bare and not stack):
-            if not stack and found and _NEWLINE not in text[end : match.start()]:
+        elif len(closes) > len(stack) or (bare and not stack):
+            place = place_of(number)
+            if not stack and found and _NEWLINE not in text[len(text[:place].rstrip()) : place]:
                 found.pop()
             what = f"{bare!r} outside a tree" if bare else "a closing bracket that closes nothing"
-            return [*found, error(what, "put it inside brackets" if bare else "remove it", match.start())]
+            return [*found, error(what, "put it inside brackets" if bare else "remove it", place)]
         elif bare:
             if has_tags and problem is None:
                 remedy = 'give it a bracket with a tag, or read with tags="absent" when no word has a tag'
-                problem = error(f"word {bare!r} has siblings instead of a tag of its own", remedy, match.start())
+                problem = error(f"word {bare!r} has siblings instead of a tag of its own", remedy, place_of(number))
             stack[-1][1].append(unescape(bare))
         else:
             for _ in closes:
                 label, children = stack.pop()
                 if not children and problem is None:
-                    problem = error(f"bracket ({label}) holds no word", "remove it or give it a word", match.start())
+                    problem = error(f"bracket ({label}) holds no word", "remove it or give it a word", place_of(number))
                 kept = [child for child in children if child is not None]
                 node = Tree(shorten(label), kept) if kept else None
                 stack[-1][1].append(node) if stack else finish(node)
-            end = match.end()
     if stack:
         missing = f"{len(stack)} closing bracket{'s' * (len(stack) > 1)}"
         found.append(error(f"this tree lacks {missing}", "add what is missing", start))
