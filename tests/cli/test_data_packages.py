@@ -162,7 +162,7 @@ def test_f1_against_its_trees_says_that_a_parser_made_them(treelm: Treelm, tmp_p
     assert [said.format(trees) in json.loads(one.out)[0]["notes"] for one in (plain, told)] == [False, True]
     shown = "".join(treelm(*command).out.split())  # however lines are broken
     assert "".join(said.format(trees).split()) in shown
-    assert f"<li>\N{DAGGER} {said.format(trees)}" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert said.format(trees) in (tmp_path / "page.html").read_text(encoding="utf-8")
     silver = treelm(
         "evaluate",
         "rnng-gum-open",
