@@ -85,7 +85,8 @@ def stream_perplexities(
     """Compute perplexity per word, ends included; of characters also per character (BPC) or, without ends, per token.
 
     Each of the ``stream_rows`` begins from the zero state at its place in the text; 1 is the text as it stands. Every
-    token and every end is a target once. Computed in the precision of the model's weights; it is left as it was.
+    token and every end is a target once. Computed in the precision of the model's weights; it is left as it was. Raises
+    ``InputError`` for a text without words.
     """
     encoded = EncodedCorpus(corpus, lm.vocabulary, corpus.labels)
     batches = BPTTBatches(
