@@ -24,9 +24,9 @@ from treelm.io.files import (
     check_is_file,
     file_hash,
     name_of,
-    open_bytes,
-    read_whole,
+    read_bytes,
     require_rereadable,
+    unpacked,
 )
 
 Text8Parts = Literal["90-5-5", "99-1"]
@@ -143,8 +143,8 @@ def split_text8(file: Path, folder: Path, parts: Text8Parts = "90-5-5") -> dict[
     if left is not None:
         found = f"a part of another split than {parts}, whose text train has here"
         raise InputError(found, where=str(left), remedy="remove it, or give another folder")
-    with open_bytes(file) as stream:
-        text = read_whole(stream, name=str(file)).rstrip(b"\r\n")
+    content = read_bytes(file, remedy="check the path", may_be_pipe=True)
+    text = unpacked(content, name=str(file)).rstrip(b"\r\n")
     strange = re.search(rb"[^a-z ]", text)
     if strange is not None:
         found = f"byte 0x{text[strange.start()]:02x} at {strange.start()}, where text8 has letters a to z and blanks"

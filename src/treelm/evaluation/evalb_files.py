@@ -12,7 +12,7 @@ from typing import Any
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.io.files import read_bytes, read_text, whole_text
+from treelm.io.files import read_text
 from treelm.trees.brackets import TOKEN, UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree
 
@@ -200,8 +200,8 @@ def find_parameters(name_or_path: str) -> Parameters:
 
 def read_parameters(path: Path) -> Parameters:
     """Read a ``.prm`` file. Raises ``InputError`` with file and line for anything that EVALB would only warn about."""
-    content = read_bytes(path, remedy=f"give a .prm file or one of {', '.join(BUILT_IN)}")
-    return parse_parameters(whole_text(content, name=str(path)), source=str(path))
+    remedy = f"give a .prm file or one of {', '.join(BUILT_IN)}"
+    return parse_parameters(read_text(path, remedy=remedy, may_be_pipe=False), source=str(path))
 
 
 def parse_parameters(text: str, *, source: str) -> Parameters:

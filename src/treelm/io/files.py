@@ -104,34 +104,21 @@ def _unpacked(stream: IO[bytes]) -> IO[bytes]:
     return peekable
 
 
-def read_whole(stream: IO[bytes] | gzip.GzipFile, *, name: str) -> bytes:
-    """Read all that a stream of ``open_bytes`` holds. Raises ``InputError`` as ``unpacked`` does."""
-    try:
-        content = stream.read(_MOST_UNPACKED + 1) if isinstance(stream, gzip.GzipFile) else stream.read()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        found = "gzip data is truncated or damaged"
-        raise InputError(found, where=name, remedy="fetch or compress the file again") from error
-    except OSError as error:
-        raise unreadable(error, name) from error
-    if len(content) > _MOST_UNPACKED:
-        raise InputError("more than 512 MiB when unpacked", where=name, remedy="unpack it first, if it is meant so")
-    return content
-
-
 def unpacked(content: bytes, *, name: str) -> bytes:
     """The content of a file that is read whole, unpacked if it is gzip; ``name`` is for messages.
 
     Raises ``InputError`` for gzip data that are damaged or would fill the memory.
     """
-    return read_whole(_unpacked(io.BytesIO(content)), name=name)
-
-
-def whole_text(content: bytes, *, name: str) -> str:
-    """The text of a file that is read whole, unpacked and without a byte order mark.
-
-    Raises ``InputError`` as ``unpacked`` and ``decoded`` do.
-    """
-    return decoded(unpacked(content, name=name).removeprefix(BYTE_ORDER_MARK), name=name)
+    if not content.startswith(_GZIP_MAGIC):
+        return content
+    try:
+        content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(_MOST_UNPACKED + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        found = "gzip data is truncated or damaged"
+        raise InputError(found, where=name, remedy="fetch or compress the file again") from error
+    if len(content) > _MOST_UNPACKED:
+        raise InputError("more than 512 MiB when unpacked", where=name, remedy="unpack it first, if it is meant so")
+    return content
 
 
 def decoded(content: bytes, *, name: str, line: int = 1) -> str:
@@ -173,13 +160,17 @@ def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False) -> bytes:
         return path.read_bytes()
 
 
-def read_text(path: str | Path) -> str:
-    """The text of an input file as ``whole_text`` gives it; ``-`` is standard input.
+def read_text(path: str | Path, *, remedy: str = _CHECK, may_be_pipe: bool = True) -> str:
+    """The text of an input file, unpacked and without a byte order mark; ``-`` is standard input.
 
-    Raises ``InputError`` for what cannot be read, unpacked or decoded.
+    Raises ``InputError`` for what cannot be read, as ``read_bytes`` does, unpacked or decoded.
     """
-    content = sys.stdin.buffer.read() if path == STDIN else read_bytes(Path(path), remedy=_CHECK, may_be_pipe=True)
-    return whole_text(content, name=name_of(path))
+    if path == STDIN:
+        content = sys.stdin.buffer.read()
+    else:
+        content = read_bytes(Path(path), remedy=remedy, may_be_pipe=may_be_pipe)
+    name = name_of(path)
+    return decoded(unpacked(content, name=name).removeprefix(BYTE_ORDER_MARK), name=name)
 
 
 def file_hash(path: Path, *, remedy: str) -> str:
