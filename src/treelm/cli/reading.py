@@ -10,7 +10,7 @@ from treelm.cli.arguments import refuse
 from treelm.cli.files import check_items, write_table
 from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError, nearest
-from treelm.evaluation.human.columns import TableColumns
+from treelm.evaluation.human.columns import Design, TableColumns
 from treelm.inference.settings import Context
 from treelm.io.terminal import log
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(TableColumns, SourceOptions):
+class Arguments(Design, TableColumns, SourceOptions):
     """Prediction of reading times: what surprisals add to length, frequency, punctuation and place, in nats a word.
 
     Held out by story or document, with its interval; by word class; over other models; slopes in ms a bit; whether the
@@ -38,19 +38,8 @@ class Arguments(TableColumns, SourceOptions):
     context: Context = "sentence"
     """document: what came before in the document counts, for systems that read streams and models trained to read
     documents."""
-    response: str = ""
-    """Times to predict: mean_rt or log_rt of natural-stories; a column of ucl; without it, the first."""
     alignment: Literal["corrected", "published"] = "corrected"
     """Of natural-stories: published leaves the times at the row before their word, where the release has them."""
-    baseline: tuple[str, ...] = ()
-    """Predictors without surprisal, which join with their lags; without it, all that the corpus has."""
-    lags: int | None = None
-    """Words before whose predictors and surprisals join; without it 2, of ucl 1."""
-    only: tuple[str, ...] = ()
-    """Words to restrict to; of natural-stories inner (neither first nor last of a sentence) and unmarked (no
-    punctuation on the word or the two before)."""
-    known_only: bool = False
-    """Leave out words that a model reads as unknown ones, here or at a lag."""
     over: tuple[str, ...] = ()
     """Models to add every other one to, and the reverse: what one has that the other lacks."""
     export: str = ""
@@ -62,7 +51,7 @@ def main(options: Arguments) -> int:
     from treelm.configs import to_plain
     from treelm.evaluation.human import ucl
     from treelm.evaluation.human.babylm import reading_score
-    from treelm.evaluation.human.reading import Design, Regression, check_names, measure_reading
+    from treelm.evaluation.human.reading import Regression, check_names, measure_reading
     from treelm.evaluation.human.regression import require_library
     from treelm.figures.human_tables import reading_tables
 
@@ -75,27 +64,20 @@ def main(options: Arguments) -> int:
         first, number = options.response_columns[0], len(options.response_columns)
         what = f"{first} is predicted, the first of {number} columns of times"
         log(f"{corpus.name}: {what}; --response names another")
-    design = Design(
-        response=options.response,
-        baseline=options.baseline,
-        num_lags=options.lags,
-        only=options.only,
-        known_only=options.known_only,
-    )
     sources = options.sources(corpus, corpus.published, corpus.references, options.context)
     check_names([name for name, _ in sources], options.over)
-    Regression(corpus, design, ())  # errors of the design are reported before minutes of scoring
+    Regression(corpus, options, ())  # errors of the design are reported before minutes of scoring
     models = [load() for _, load in sources]
     for model in models if options.known_only else ():
         if model.kind == "table" and not model.says_unknown:
             log(f"{model.name}: its table has no column is_unk, so all of its words count as known")
-    result = measure_reading(corpus, models, design, over=options.over)
+    result = measure_reading(corpus, models, options, over=options.over)
     if result.baseline_log_likelihood < result.constant_log_likelihood:
         lost = "the baseline predicts held-out times worse than their mean does: gains over it mean little"
         log(f"{corpus.name}: {lost}")
     scores = [reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
     if options.export:
-        write_table(options.export, Regression(corpus, design, models).to_frame())
+        write_table(options.export, Regression(corpus, options, models).to_frame())
         log(f"wrote {options.export}")
     values = {**to_plain(result), "babylm": [to_plain(score) for score in scores]}
     options.show(values, *reading_tables(result, scores))

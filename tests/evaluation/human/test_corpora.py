@@ -12,9 +12,10 @@ from tests.trees.shared_data import FOLDER
 from treelm.errors import InputError
 from treelm.evaluation.human import natural_stories, ucl
 from treelm.evaluation.human.babylm import reading_score
+from treelm.evaluation.human.columns import Design
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.natural_stories import Alignment, _corpus, _from_clone, _published
-from treelm.evaluation.human.reading import Design, Regression
+from treelm.evaluation.human.reading import Regression
 from treelm.evaluation.human.regression import held_out_log_likelihood, slopes
 
 PLAIN = ("length", "freq")

@@ -7,8 +7,9 @@ import pytest
 from tests.evaluation.human.worlds import made_up, surprisals
 from treelm.errors import InputError
 from treelm.evaluation.human import regression
+from treelm.evaluation.human.columns import Design
 from treelm.evaluation.human.corpora import ReadingCorpus
-from treelm.evaluation.human.reading import Design, Regression, measure_reading
+from treelm.evaluation.human.reading import Regression, measure_reading
 
 
 def plain_likelihood(times: np.ndarray, predictors: np.ndarray, folds: list[str]) -> np.ndarray:
@@ -119,8 +120,8 @@ def test_missing_surprisals_exclude_words_for_all() -> None:
         (Design(response="eyes"), "no response 'eyes'"),
         (Design(baseline=("age",)), "no predictor 'age'"),
         (Design(only=("inner",)), "no filter 'inner'"),
-        (Design(num_lags=-1), "lags = -1"),
-        (Design(num_lags=119), "6 words in 6 stories to compare"),
+        (Design(lags=-1), "lags = -1"),
+        (Design(lags=119), "6 words in 6 stories to compare"),
     ],
 )
 def test_designs_that_cannot_be_are_refused(design: Design, found: str) -> None:
@@ -196,7 +197,7 @@ def test_knots_are_those_of_the_words_that_are_not_left_out() -> None:
     corpus = made_up()
     bits = corpus.published["true"].bits.copy()
     bits[100] = 60.0
-    world = Regression(corpus, Design(num_lags=0), [surprisals("outlier", bits)])
+    world = Regression(corpus, Design(lags=0), [surprisals("outlier", bits)])
     fast = world.likelihood(curved=world.bits("outlier"))
     train = np.array(world.folds) != "0"
     curves = regression.splines(world.bits("outlier"), among=train)

@@ -11,9 +11,9 @@ from tests.evaluation.human.worlds import made_up, surprisals
 from tests.evaluation.toys import ToyLM
 from treelm.errors import InputError
 from treelm.evaluation.human import reading_tables
-from treelm.evaluation.human.columns import TableColumns
+from treelm.evaluation.human.columns import Design, TableColumns
 from treelm.evaluation.human.material import read_surprisals, score_material
-from treelm.evaluation.human.reading import Design, Regression
+from treelm.evaluation.human.reading import Regression
 from treelm.inference.loading import load
 
 TIMES = """\
@@ -140,7 +140,7 @@ def test_words_without_frequency_are_reported(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", f"item,word,rt\n{rows}")
     corpus = reading_tables.load(table, TableColumns(sentence_column=("item",), frequencies=str(counts)))
     assert corpus.notes == ("12 of 60 words have no frequency, such as '-': they and those after are left out",)
-    found = Regression(corpus, Design(num_lags=1, baseline=("length", "zipf_frequency")), [])
+    found = Regression(corpus, Design(lags=1, baseline=("length", "zipf_frequency")), [])
     assert found.left_out == {"without a word before": 12, "no zipf_frequency, here or at a lag": 24}
 
 

@@ -1,9 +1,26 @@
-"""Which columns of a table of reading times are what; light to import, as the command line needs it for its help."""
+"""Settings of reading times: the design, and the columns of a table; light to import, for the help of subcommands."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """The design of a regression: which times are predicted by what, over which words."""
+
+    response: str = ""
+    """Times to predict: mean_rt or log_rt of natural-stories; a column of ucl; without it, the first."""
+    baseline: tuple[str, ...] = ()
+    """Predictors without surprisal, which join with their lags; without it, all that the corpus has."""
+    lags: int | None = None
+    """Words before whose predictors and surprisals join; without it 2, of ucl 1."""
+    only: tuple[str, ...] = ()
+    """Words to restrict to; of natural-stories inner (neither first nor last of a sentence) and unmarked (no
+    punctuation on the word or the two before)."""
+    known_only: bool = False
+    """Leave out words that a model reads as unknown ones, here or at a lag."""
 
 
 @dataclass(frozen=True, kw_only=True)

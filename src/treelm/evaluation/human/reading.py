@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treelm.errors import InputError
+from treelm.evaluation.human.columns import Design
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.material import Bools, Floats, Surprisals
 from treelm.evaluation.human.regression import (
@@ -30,16 +31,8 @@ from treelm.evaluation.human.regression import (
 if TYPE_CHECKING:
     import pandas as pd
 
-
-@dataclass(frozen=True, kw_only=True)
-class Design:
-    """What is regressed on what, over which words; what is empty or None is as the corpus has it."""
-
-    response: str = ""
-    baseline: tuple[str, ...] = ()
-    num_lags: int | None = None
-    only: tuple[str, ...] = ()  # filters of the corpus
-    known_only: bool = False  # leave out words that any model reads as unknown ones, here or at a lag
+AS_THE_CORPUS = Design()
+"""What is empty or None is as the corpus has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +119,7 @@ class Regression:
         self.models = {model.name: model for model in models}
         self.response = design.response or next(iter(corpus.responses))
         self.baseline = tuple(dict.fromkeys(design.baseline or corpus.predictors))
-        self.num_lags = corpus.num_lags if design.num_lags is None else design.num_lags
+        self.num_lags = corpus.num_lags if design.lags is None else design.lags
         _check("response", [self.response], corpus.responses)
         _check("predictor", self.baseline, corpus.predictors)
         _check("filter", design.only, corpus.filters)
@@ -221,7 +214,7 @@ class Regression:
 def measure_reading(
     corpus: ReadingCorpus,
     models: Sequence[Surprisals],
-    design: Design = Design(),
+    design: Design = AS_THE_CORPUS,
     over: Sequence[str] = (),
 ) -> ReadingResult:
     """Compare models on a corpus; each of ``over`` is also put below every other model, and above it.
