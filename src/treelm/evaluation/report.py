@@ -64,15 +64,21 @@ class EvaluationResult:
     def to_json(self) -> dict[str, Any]:
         """All metrics, unrounded, as JSON values; F1 in 0..100."""
         return {
-            "system": self.system,
-            "split": self.split,
-            "num_sentences": self.num_sentences,
-            "num_words": self.num_words,
-            "num_skipped": self.num_skipped,
+            **_values(self, ("system", "split", "num_sentences", "num_words", "num_skipped")),
             "unknown_labels": dict(self.unknown_labels),
             "perplexities": [one.to_json() for one in self.perplexities],
             "bracketing": [evalb_json(one, sentences=False) for one in self.bracketing],
-            "unlabeled_f1": [_spans_json(one) for one in self.spans],
+            "unlabeled_f1": [
+                {
+                    "protocol": one.name,
+                    "description": one.protocol.description,
+                    **_values(one, ("corpus_f1", "sentence_f1")),
+                    "num_sentences": len(one.sentences),
+                    "num_left_out": one.num_left_out,
+                    "num_errors": len(one.errors),
+                }
+                for one in self.spans
+            ],
             "baselines": [one.to_json() for one in self.baselines],
             "own": dict(self.own),
             "notes": list(self.all_notes()),
@@ -118,18 +124,6 @@ class EvaluationResult:
             yield f"sentences scored, {spans.name}", f"{len(spans.sentences):,}"
         if self.unknown_labels:
             yield "gold constituents with unknown labels", f"{sum(self.unknown_labels.values()):,}"
-
-
-def _spans_json(spans: SpanResult) -> dict[str, Any]:
-    return {
-        "protocol": spans.name,
-        "description": spans.protocol.description,
-        "corpus_f1": spans.corpus_f1,
-        "sentence_f1": spans.sentence_f1,
-        "num_sentences": len(spans.sentences),
-        "num_left_out": spans.num_left_out,
-        "num_errors": len(spans.errors),
-    }
 
 
 def as_table(results: Sequence[EvaluationResult], *, title: str = "Evaluation") -> RenderableType:
