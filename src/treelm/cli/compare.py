@@ -6,7 +6,7 @@ import platform
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from treelm.cli.arguments import Positional, written
 from treelm.cli.files import check_not_input, print_json, progress_bar
 from treelm.cli.options import Output
-from treelm.evaluation.comparison.settings import Settings
+from treelm.evaluation.comparison.settings import PairOptions, Settings
 from treelm.io.terminal import log
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Arguments(Settings):
     """
 
     needs: ClassVar = {
-        **dict.fromkeys(("good", "bad", "group_by", "max_pairs_per_group"), "pairs"),
+        **dict.fromkeys((one.name for one in fields(PairOptions)), "pairs"),
         **{"data_format": "data", "sentences": "report", "reading_data": "reading"},
     }
     excludes: ClassVar = {"split": "data"}

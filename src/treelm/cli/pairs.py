@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treelm.cli.files import check_items, progress_bar, write_items
 from treelm.cli.options import RunsAndFile, ScoringOptions, described, impossible, runs_and_file
+from treelm.evaluation.comparison.settings import PairOptions
 from treelm.io.terminal import log
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ScoringOptions):
+class Arguments(ScoringOptions, PairOptions):
     """Minimal pairs: how often the grammatical sentence is the more probable one, by paradigm, term and field.
 
     Reads BLiMP (JSON lines), Marvin & Linzen (TSV), or any TSV or CSV whose columns --good, --bad and --group-by name.
@@ -27,24 +27,16 @@ class Arguments(ScoringOptions):
 
     inputs: RunsAndFile
     """One run or several, and last the pairs: JSON lines, TSV or CSV (commas or semicolons)."""
-    good: str = ""
-    """Column of the grammatical sentences; without it, that of BLiMP or of Marvin & Linzen."""
-    bad: str = ""
-    """Column of the ungrammatical sentences."""
-    group_by: tuple[str, ...] = ()
-    """Columns to group by; without it, those of BLiMP or of Marvin & Linzen."""
-    max_pairs_per_group: int | None = None
-    """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
 
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
+    from treelm.evaluation.minimal_pairs import first_of_groups, score_pairs
     from treelm.figures.tables import pair_table
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=False)
     check_items(options.items, [file])
-    pairs = list(read_pairs(Path(file), good=options.good, bad=options.bad, group_by=options.group_by))
+    pairs = list(options.read_pairs(file))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
     results: dict[str, MinimalPairResult] = {}

@@ -17,7 +17,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(SearchOptions):
+class PairOptions:
+    """How files of minimal pairs are read."""
+
+    good: str = ""
+    """Of pairs: column of the grammatical sentences; without it, that of BLiMP or of Marvin & Linzen."""
+    bad: str = ""
+    """Of pairs: column of the ungrammatical sentences."""
+    group_by: tuple[str, ...] = ()
+    """Of pairs: columns to group by; without it, those of BLiMP or of Marvin & Linzen."""
+    max_pairs_per_group: int | None = None
+    """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
+
+    def read_pairs(self, file: str) -> Iterator[MinimalPair]:
+        """Read the pairs of a file, by the columns that were named."""
+        from treelm.evaluation.minimal_pairs import read_pairs
+
+        return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(PairOptions, SearchOptions):
     """Settings of what is measured; ``treelm compare`` has an option for each."""
 
     split: Literal["train", "dev", "test"] = "test"
@@ -34,14 +54,6 @@ class Settings(SearchOptions):
     """Test suites of SyntaxGym: all, none, or names and files."""
     pairs: tuple[str, ...] = ()
     """Files of minimal pairs, such as BLiMP's. --good, --bad and --group-by hold for all of them."""
-    good: str = ""
-    """Of pairs: column of the grammatical sentences; without it, that of BLiMP or of Marvin & Linzen."""
-    bad: str = ""
-    """Of pairs: column of the ungrammatical sentences."""
-    group_by: tuple[str, ...] = ()
-    """Of pairs: columns to group by; without it, those of BLiMP or of Marvin & Linzen."""
-    max_pairs_per_group: int | None = None
-    """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
     reading: Literal["none", "natural-stories", "ucl"] = "none"
     """Corpus of reading times, as in treelm reading."""
     reading_data: str = ""
@@ -52,12 +64,6 @@ class Settings(SearchOptions):
     """Cut of suites and pairs into words, as in treelm surprisal."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     """Device that computes. auto: on a GPU if there is one."""
-
-    def read_pairs(self, file: str) -> Iterator[MinimalPair]:
-        """Read the pairs of a file, by the columns that were named."""
-        from treelm.evaluation.minimal_pairs import read_pairs
-
-        return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by)
 
     def load_suites(self) -> list[Suite]:
         """Load the suites that are named. Raises ``InputError`` as the function of that name does."""
