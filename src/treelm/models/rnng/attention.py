@@ -11,7 +11,7 @@ like actions, as in ``plan.py``; children as they stand in the local trees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -149,11 +149,27 @@ def attention_outputs(
         "output": (output.weight, output.bias),
         **{f"stack_{layer}": _gates(lstm) for layer, lstm in enumerate(stack)},
     }
+    vectors, below, pushed = plan.contexts
+    attended = [plan.segment, *([_by_node(dropped.attended, plan.local_trees)] if dropped else [])]
     kinds = [
         _step_kind("forward", plan.forward),
         _step_kind("backward", plan.backward),
-        _composition_kind(plan, dropped),
-        _context_kind(plan, state_names, dropped),
+        Kind(
+            function=_attend,
+            reads=[
+                *_in(["forward_hidden", "backward_hidden"], plan.children),
+                *_in(["outputs"], plan.outputs),
+                *_in(["queries", "labels"], plan.local_trees),
+            ],
+            constants=attended,
+            writes=_in(["vectors"], plan.composed),
+        ),
+        Kind(
+            function=_push,
+            reads=[*_in(["vectors"], vectors), *_in(state_names, below)],
+            constants=[_by_node(mask, pushed) for mask in dropped.states] if dropped else [],
+            writes=_in([*state_names, "outputs"], pushed),
+        ),
     ]
     return sweep(kinds, buffers, weights)["outputs"]
 
@@ -174,23 +190,12 @@ def _by_node(values: Tensor, rows: Rows) -> Constant:
 
 
 def _step_kind(direction: str, plan: tuple[Rows, Rows, Rows]) -> Kind:
-    vectors, previous, written = plan
-    states = f"{direction}_hidden", f"{direction}_cell"
+    (vectors, previous, written), states = plan, (f"{direction}_hidden", f"{direction}_cell")
 
     def step(matrices: Matrices, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         return lstm_cell(matrices[direction](torch.cat([x, hidden], 1)), cell)
 
     return Kind(function=step, reads=[*_in(["vectors"], vectors), *_in(states, previous)], writes=_in(states, written))
-
-
-def _composition_kind(plan: AttentionPlan, dropped: Dropped | None) -> Kind:
-    reads = [
-        *_in(["forward_hidden", "backward_hidden"], plan.children),
-        *_in(["outputs"], plan.outputs),
-        *_in(["queries", "labels"], plan.local_trees),
-    ]
-    constants = [plan.segment, *([_by_node(dropped.attended, plan.local_trees)] if dropped else [])]
-    return Kind(function=_attend, reads=reads, constants=constants, writes=_in(["vectors"], plan.composed))
 
 
 def _attend(
@@ -222,25 +227,12 @@ def segment_softmax(scores: Tensor, segment: Tensor, num_segments: int) -> Tenso
     return exponentials / totals.index_select(0, segment)
 
 
-def _context_kind(plan: AttentionPlan, state_names: Sequence[str], dropped: Dropped | None) -> Kind:
-    vectors, below, written = plan.contexts
-    num_layers = len(state_names) // 2
-    return Kind(
-        function=_push(num_layers),
-        reads=[*_in(["vectors"], vectors), *_in(state_names, below)],
-        constants=[_by_node(mask, written) for mask in dropped.states] if dropped else [],
-        writes=_in([*state_names, "outputs"], written),
-    )
-
-
-def _push(num_layers: int) -> Callable[..., tuple[Tensor, ...]]:
-    def push(matrices: Matrices, x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        states, masks = others[: 2 * num_layers], others[2 * num_layers :]
-        written: list[Tensor] = []
-        for layer in range(num_layers):
-            hidden, cell = states[2 * layer : 2 * layer + 2]
-            written += lstm_cell(matrices[f"stack_{layer}"](torch.cat([x, hidden], 1)), cell)
-            x = written[-2] * masks[layer] if masks else written[-2]
-        return *written, matrices["output"](x).relu()
-
-    return push
+def _push(matrices: Matrices, x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+    """Hidden and cell states of every layer and o, from the vector read, the states below and masks, if any."""
+    num_layers = sum(name.startswith("stack_") for name in matrices)
+    states, masks, written = others[: 2 * num_layers], others[2 * num_layers :], list[Tensor]()
+    for layer in range(num_layers):
+        hidden, cell = states[2 * layer : 2 * layer + 2]
+        written += lstm_cell(matrices[f"stack_{layer}"](torch.cat([x, hidden], 1)), cell)
+        x = written[-2] * masks[layer] if masks else written[-2]
+    return *written, matrices["output"](x).relu()
