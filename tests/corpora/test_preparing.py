@@ -4,7 +4,9 @@ import dataclasses
 import gzip
 import json
 import os
+import random
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpora.helpers import GUM_OPEN, TREES, corpus, sentence, text_corpus
+from treelm.cli import run
 from treelm.corpora import preparing
 from treelm.corpora.arrays import hash_array, offsets_of
 from treelm.corpora.building import CorpusBuilder, corpus_of, measure_bounds
-from treelm.corpora.corpus import PreparedCorpus, merge_labels
-from treelm.corpora.preparing import prepare, prepared
+from treelm.corpora.character_vocabulary import CharacterVocabulary
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.preparing import Text8Parts, prepare, prepared, split_text8
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.stream_batches import TokenStream
 from treelm.errors import InputError
 from treelm.trees.transitions import Order, to_actions
 from treelm.trees.tree import Tree
@@ -129,10 +135,6 @@ def test_labels_and_forms_are_numbered_by_first_appearance() -> None:
     assert prepared_corpus.labels == ("S", "NP", "VP", "PP")
     assert prepared_corpus.forms.to_list()[:4] == ["the", "dog", "barks", "dogs"]
     assert prepared_corpus.forms[3] == "dogs"
-
-
-def test_labels_of_splits_are_merged_and_sorted() -> None:
-    assert merge_labels([corpus(["(X a)"]), corpus(["(B a (X b))"]), text_corpus(["a"])]) == ("B", "X")
 
 
 def test_the_cache_is_used_until_the_file_or_an_option_changes(tmp_path: Path) -> None:
@@ -350,6 +352,45 @@ def test_a_prepared_corpus_holds_the_bounds_of_every_sentence() -> None:
         assert list(zip(*(column.tolist() for column in prepared.bounds(order)), strict=True)) == expected
 
 
-def test_sentences_without_actions_have_bounds_zero() -> None:
-    bounds = measure_bounds(np.zeros(0, dtype=np.int16), np.zeros(3, dtype=np.int64), num_labels=0, order="in-order")
-    assert bounds.max_open.tolist() == bounds.max_consecutive.tolist() == [0, 0]
+def write_text8(folder: Path) -> str:
+    source = random.Random(0)
+    words = ("".join(source.choices("abcdefgh", k=source.randrange(1, 8))) for _ in range(5000))
+    text = (" " + " ".join(words))[:20_000].rstrip()
+    (folder / "text8").write_text(text)
+    return text
+
+
+@pytest.mark.parametrize(("parts", "borders"), [("90-5-5", (0, 90, 95, 100)), ("99-1", (0, 99, 100))])
+def test_parts_have_their_percent_of_the_characters(
+    parts: Text8Parts, borders: tuple[int, ...], tmp_path: Path
+) -> None:
+    text, out = write_text8(tmp_path), tmp_path / "out"
+    assert run(["data", "text8", str(tmp_path / "text8"), "--output", str(out), "--parts", parts]) == 0
+    places = [len(text) * border // 100 for border in borders]
+    expected = dict(zip(("train", "dev", "test"), (text[a:b].split() for a, b in pairwise(places)), strict=False))
+    assert {path.stem: path.read_text().split() for path in out.iterdir()} == expected
+    assert len((out / "train.txt").read_text().splitlines()) > 1
+
+
+def test_a_stream_of_characters_is_the_text_with_one_blank_a_word(tmp_path: Path) -> None:
+    text = write_text8(tmp_path)
+    split_text8(tmp_path / "text8", tmp_path / "out")
+    corpus = corpus_of(read_sentences(tmp_path / "out/train.txt"))
+    vocabulary = CharacterVocabulary.build(corpus.form_counts())
+    stream = TokenStream(EncodedCorpus(corpus, vocabulary), sentence_ends=False)
+    shown = "".join(" " if token == 1 else vocabulary.token(token) for token in stream.tokens.tolist())
+    part = text[: len(text) * 90 // 100]
+    assert shown == part[1:].rstrip() + " "
+    assert len(vocabulary) == 2 + 8
+
+
+def test_a_part_of_another_split_does_not_stay_beside_a_train_part_that_holds_it(tmp_path: Path) -> None:
+    write_text8(tmp_path)
+    split_text8(tmp_path / "text8", tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(InputError, match=r"out/test\.txt: a part of another split than 99-1"):
+        split_text8(tmp_path / "text8", tmp_path / "out", "99-1")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    (tmp_path / "out/test.txt").unlink()
+    assert split_text8(tmp_path / "text8", tmp_path / "out", "99-1").keys() == {"train", "dev"}
+    assert split_text8(tmp_path / "text8", tmp_path / "out").keys() == {"train", "dev", "test"}
