@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.models.rnng.plain import PlainRNNG
-from tests.models.rnng.worlds import Node, Tokens, as_batch, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from treelm.errors import InputError
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
@@ -94,15 +94,6 @@ def test_no_words_and_impossible_words_are_user_errors() -> None:
         model.parse([["7", "5"]])
 
 
-def _trained(model: RNNG) -> None:
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
-    tree: Node = (0, [7, (1, [5, 8])])
-    vocabulary = model.vocabulary
-    assert isinstance(vocabulary, Tokens)
-    model.losses(as_batch([tree], vocabulary)).total.backward()  # type: ignore[no-untyped-call]
-    optimiser.step()
-
-
 def _loaded(model: RNNG) -> None:
     model.load_state_dict({name: 0.5 * value for name, value in model.state_dict().items()})
 
@@ -112,7 +103,7 @@ def _edited(model: RNNG) -> None:
         parameter.data.mul_(0.5)  # which no version counter of torch notices
 
 
-@pytest.mark.parametrize("change", [_trained, _loaded, _edited, RNNG.float], ids=["step", "load", "edit", "to"])
+@pytest.mark.parametrize("change", [_loaded, _edited, RNNG.float], ids=["load", "edit", "to"])
 def test_search_sees_every_change_of_the_parameters(change: Callable[[RNNG], object]) -> None:
     model = subword_model()
     before = model.score(WORDS)[0].log_probs
