@@ -91,9 +91,9 @@ class TapeMachine(Machine):
         least = np.maximum(continues, np.where(ends, heights + 1 - bound, 0))[:, None]
         most = np.where(ends, heights, continues)[:, None]
         closes = np.arange(logits.shape[1])
-        log_probs = self._nothing(len(top))
+        log_probs = np.full((len(top), self.num_actions), -np.inf)
         log_probs[:, ITSELF:-1] = log_softmax(logits, (closes >= least) & (closes <= most))
-        return self._analyses(new, self.outputs(top), log_probs)
+        return Analyses(**vars(new), outputs=self.outputs(top), log_probs=log_probs)
 
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by attachments, with their scores."""
@@ -106,17 +106,10 @@ class TapeMachine(Machine):
         items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         logits = self.weights.finish(outputs)[: len(new), 0].double().cpu()
         may_end = (items[:, HEIGHT] == 1) & (items[:, IN_WORD] == 0)
-        log_probs = self._nothing(len(new))
+        log_probs = np.full((len(new), self.num_actions), -np.inf)
         log_probs[:, SHIFT] = np.where(may_end, functional.logsigmoid(-logits).numpy(), 0.0)
         log_probs[:, -1] = np.where(may_end, functional.logsigmoid(logits).numpy(), -np.inf)
-        return self._analyses(new, outputs[: len(new)], log_probs)
-
-    def _nothing(self, num_analyses: int) -> Floats:
-        return np.full((num_analyses, self.num_actions), -np.inf)
-
-    @staticmethod
-    def _analyses(new: Candidates, outputs: Tensor, log_probs: Floats) -> Analyses:
-        return Analyses(**vars(new), outputs=outputs, log_probs=log_probs)
+        return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
     def outputs(self, tops: Ints) -> Tensor:
         """Hidden states of positions with these rows, or before what has still to attach: (n, D)."""
