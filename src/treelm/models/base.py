@@ -59,9 +59,9 @@ class LanguageModel(nn.Module, ABC):
     benchmark_recipe: ClassVar[str] = ""
     """Packaged recipe of the sizes that ``benchmarks/bench.py`` measures; without one, the defaults of its config."""
     runtime_settings: ClassVar[tuple[str, ...]] = ()
-    """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
+    """Attributes that users may set on a loaded model. Worker processes get their current values."""
     inference_overrides: ClassVar[tuple[str, ...]] = ()
-    """Fields of its config that touch no weight: ``reading`` in ``config.json`` may give a trained model others."""
+    """Config fields that no weight depends on: ``reading`` in ``config.json`` may override them for a trained model."""
     lm_flag: ClassVar[str] = ""
     """Field of its config without which it is only a parser; "": it always predicts words."""
 
@@ -116,7 +116,7 @@ class LanguageModel(nn.Module, ABC):
 
     @property
     def word_columns(self) -> Mapping[str, SubwordAggregation]:
-        """The ``columns`` that its scores have by name: how a word of several tokens gets its value."""
+        """Names of the further columns of its scores, each with the rule that merges the values of a word's parts."""
         return {}
 
     @property
@@ -125,7 +125,7 @@ class LanguageModel(nn.Module, ABC):
         return False
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Raise ``InputError`` if training on a corpus, or evaluation on it, would fail or say nothing.
+        """Raise ``InputError`` if training on a corpus, or evaluation on it, would fail or give meaningless numbers.
 
         Asked before training, so that it does not stop in the middle. Here: nothing is wrong.
         """
@@ -149,7 +149,7 @@ class LanguageModel(nn.Module, ABC):
             following = self._next_word_log_probs(state)
             log_probs += [0.0 if one is None else float(following[row, one]) for row, one in enumerate(tokens)]
             state = self._extend(state, tokens)
-        return _called(state, words), log_probs
+        return _with_words_as_given(state, words), log_probs
 
     def _reduce_next_log_probs(
         self,
@@ -175,6 +175,9 @@ class LanguageModel(nn.Module, ABC):
     @final
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every token given the tokens before it.
+
+        Each result has ``log_probs`` (num_tokens + 1,) in nats, the end of the sentence last. A generative model of
+        trees sums over trees, exactly or as far as its search goes (``is_lower_bound``).
 
         Raises ``InputError`` for a model that gives words no probabilities, or none without their trees.
         """
@@ -204,7 +207,8 @@ class LanguageModel(nn.Module, ABC):
         """Reduce the distributions before each word and before the end to k numbers each: (num_words + 1, k).
 
         ``reduce`` takes log p (n, V + 1) of what may come at n places and the tokens (n,) that come there, and gives
-        (n, k), as ``treelm.models.measures`` does. Sentences stand by themselves, or in a row (``score_document``).
+        (n, k), as ``treelm.models.measures`` does. Sentences are independent or, with ``in_document``, each is read
+        after those before it (``score_document``).
         """
         self.require_words()
         return self._reduce_next_log_probs(words_of_each(sentences), reduce, in_document=in_document)
@@ -232,9 +236,9 @@ class LanguageModel(nn.Module, ABC):
     def extend_scored(
         self, state: IncrementalState, words: Sequence[str]
     ) -> tuple[IncrementalState, NDArray[np.float64]]:
-        """The state after one more word in each sentence, and log p of each given the words before it, in nats: (n,).
+        """The state after one more word in each sentence, and log p of each given those before: (num_sentences,).
 
-        The numbers are those of ``score``. Raises ``InputError`` if it gives words no probabilities.
+        In nats; the numbers are those of ``score``. Raises ``InputError`` if it gives words no probabilities.
         """
         self.require_words()
         _check_a_word_each(state, words)
@@ -284,7 +288,7 @@ class LanguageModel(nn.Module, ABC):
     def _extend_words(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
         for tokens in self._spelled(state, words):
             state = self._extend(state, tokens)
-        return _called(state, words)
+        return _with_words_as_given(state, words)
 
     def _spelled(self, state: IncrementalState, words: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
         """The tokens of the next word of each sentence, side by side; None where a word has fewer."""
@@ -296,9 +300,10 @@ class LanguageModel(nn.Module, ABC):
 
 
 def naming_sentence(find: Callable[[Sequence[Sequence[str]]], Found], sentences: Sequence[Sequence[str]]) -> Found:
-    """What a function finds of sentences; a log probability that is not a number names its sentence.
+    """Return ``find(sentences)``; add the number and text of the sentence to a ``NoLogProbability`` error.
 
-    Not if there is only one: then the caller knows it better.
+    The sentences are tried one by one to find it. The error stays as it is if it names a place or there is only one
+    sentence.
     """
     try:
         return find(sentences)
@@ -323,6 +328,6 @@ def _check_a_word_each(state: IncrementalState, words: Sequence[str]) -> None:
     check_words(words)
 
 
-def _called(state: IncrementalState, words: Sequence[str]) -> IncrementalState:
-    """The state, whose last words are called as they were given."""
+def _with_words_as_given(state: IncrementalState, words: Sequence[str]) -> IncrementalState:
+    """Store the last words as the caller wrote them; tokens may spell them otherwise."""
     return state.called(words) if isinstance(state, TextState) else state

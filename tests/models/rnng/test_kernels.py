@@ -21,9 +21,9 @@ def test_calls_grow_with_heights_and_not_with_the_batch() -> None:
     model.packed = True
     assert num_calls(model, few) == num_calls(model, many)
     plan = model._plan(many)
-    assert isinstance(plan.tree, StackLevels)
+    assert isinstance(plan.below, StackLevels)
     assert isinstance(plan.lstm, list)
-    assert num_calls(model, many) <= 45 * len(plan.lstm) + 2 * 9 * len(plan.tree.sizes) + 200
+    assert num_calls(model, many) <= 45 * len(plan.lstm) + 2 * 9 * len(plan.below.sizes) + 200
 
 
 def test_low_precision_is_near_the_exact_form() -> None:
@@ -46,7 +46,7 @@ def test_a_gpu_takes_it_and_a_cpu_does_not() -> None:
     model = build_model(Tokens(9))
     assert model.packed is None
     batch = as_batch(random_trees(Tokens(9), 3), Tokens(9))
-    assert not isinstance(model._plan(batch).tree, StackLevels)
+    assert not isinstance(model._plan(batch).below, StackLevels)
 
 
 @pytest.mark.gpu

@@ -122,7 +122,7 @@ def test_dropout_by_type_gives_equal_items_equal_vectors_and_by_token_not(
     )
     plan = model._plan(as_batch([(0, [1, (1, [2, 1])])] * 2, vocabulary))
     vectors = model._vectors(plan, model.word_embedding[plan.given.words])
-    given = plan.vectors[plan.vectors < len(vectors) - (plan.num_reduce if composition == "lstm" else 0)]
+    given = plan.vectors[plan.vectors < len(vectors) - (plan.num_composed if composition == "lstm" else 0)]
     different = torch.unique(vectors[given].detach(), dim=0)
     if unit == "type":
         assert len(different) == 1 + 2 + 2 + (composition == "none")

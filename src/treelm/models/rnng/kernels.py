@@ -7,12 +7,12 @@ with the input weights, however many steps read it; the step on a nonterminal, a
 hidden weights, however many local trees begin with that vector.
 
 An example: (S the dog) has the actions NT(S) SHIFT SHIFT REDUCE and one local tree. Its vectors are 0 (initial), 1
-(the), 2 (dog), 3 (S) and, composed, 4 ([S]). S is the only head: the step of each direction that reads it waits for
-nothing and is computed first. Then::
+(the), 2 (dog), 3 (S) and, composed, 4 ([S]). S is the only first input: the step of each direction that reads it waits
+for nothing and is computed first. Then::
 
     level   forward step            backward step           composed
     0       the, after S            dog, after S
-    1       dog, after the: f       the, after dog: b       [S] = ReLU(W drop([f; b]) + b)
+    1       dog, after the: f       the, after dog: g       [S] = ReLU(W drop([f; g]) + b)
 
 Steps that read [S], in a constituent above it, are in level 2 or later. The gradient takes the levels backwards.
 
@@ -20,7 +20,7 @@ On a GPU starting a kernel costs more than what most kernels compute:
 
 * ``compose_by_height``: all local trees of one height, whose children are words, labels and lower trees, are packed
   sequences of two LSTM calls: NT, c_1 ... c_n and NT, c_n ... c_1, longest first. The library's kernel runs the chains
-  inside, and its last states are f and b of ``LSTMComposition``.
+  inside, and its last states are f and g of ``LSTMComposition``.
 * ``stack_lstm``: below an item of height k lies one of height k - 1, so a level needs the states of the level before it
   alone: one product and one cell a level. On a CPU ``layers.lstm.sweep_lstm`` computes the same.
 """
@@ -60,24 +60,25 @@ def _longest(local_trees: list[list[tuple[int, int]]]) -> int:
 class _DirectionLSTM:
     """One direction's LSTM: its steps forward through the levels, and their gradient back."""
 
-    def __init__(self, plan: DirectionPlan, heads: Tensor, projected: Tensor, weight: Tensor) -> None:
-        """Take the step on every head, and allocate the states of all others."""
-        self.plan, self.heads, self.projected = plan, heads, projected  # (L + F, 4E) inputs times their weights
+    def __init__(self, plan: DirectionPlan, first_inputs: Tensor, projected: Tensor, weight: Tensor) -> None:
+        """Take the step on every first input, and allocate the states of all others."""
+        self.plan, self.first_inputs = plan, first_inputs
+        self.projected = projected  # (L + F, 4E) inputs times their weights
         self.weight = weight  # (4E, E) of the state
-        num_heads, new = len(heads), projected.new_empty
-        size, num_rows = weight.shape[1], num_heads + len(plan.inputs)
+        num_first, new = len(first_inputs), projected.new_empty
+        size, num_rows = weight.shape[1], num_first + len(plan.inputs)
         self.size = size
         num_later = sum(block.end - block.middle for level in plan.blocks for block in level)
         self.gates = new(num_rows + SLACK_ROWS, 4 * size)
         self.hidden_before = weight.new_zeros(num_later + SLACK_ROWS, size)
         self.multiply = LevelProduct(weight)
         self.cell_before, self.cell, self.tanh_cell, self.hidden = (new(num_rows, size) for _ in range(4))
-        rows = slice(num_heads)
-        torch.index_select(projected, 0, heads, out=self.gates[rows])
+        rows = slice(num_first)
+        torch.index_select(projected, 0, first_inputs, out=self.gates[rows])
         self.cell_before[rows] = 0
         lstm_cell_into(self.gates[rows], *self._states(rows))
-        self.from_heads = new(num_heads, 4 * size)  # hidden weights times the state of each head
-        multiply_into(self.from_heads, self.hidden[rows], weight.T)
+        self.from_first = new(num_first, 4 * size)  # hidden weights times the state after each first input
+        multiply_into(self.from_first, self.hidden[rows], weight.T)
 
     def _states(self, rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return self.cell_before[rows], self.cell[rows], self.tanh_cell[rows], self.hidden[rows]
@@ -85,11 +86,11 @@ class _DirectionLSTM:
     def compute(self, level: int) -> None:
         """Take the steps of a level. Products are padded: what they write beyond a block is overwritten later."""
         for start, middle, end, later in self.plan.blocks[level]:
-            rows, first = slice(len(self.heads) + start, len(self.heads) + end), middle - start
+            rows, first = slice(len(self.first_inputs) + start, len(self.first_inputs) + end), middle - start
             previous, gates = self.plan.previous[start:end], self.gates[rows]
             torch.index_select(self.projected, 0, self.plan.inputs[start:end], out=gates)
             if first:
-                gates[:first] += self.from_heads.index_select(0, previous[:first])
+                gates[:first] += self.from_first.index_select(0, previous[:first])
             if middle < end:
                 num = padded(end - middle)
                 before = self.hidden_before[later : later + num]
@@ -102,7 +103,7 @@ class _DirectionLSTM:
         """Allocate gradients; fills ``d_projected`` (L + F, 4E), which starts at zero."""
         self.d_projected = d_projected
         self.d_hidden, self.d_cell = torch.empty_like(self.hidden), torch.zeros_like(self.cell)
-        self.d_from_heads = torch.zeros_like(self.from_heads)
+        self.d_from_first = torch.zeros_like(self.from_first)
         self.d_later = self.weight.new_empty(len(self.hidden_before), 4 * self.size)  # of the gates of later steps
         self.d_later[-SLACK_ROWS:] = 0
         self.multiply_back = LevelProduct(self.weight.T)
@@ -115,15 +116,15 @@ class _DirectionLSTM:
         return d_gates
 
     def propagate(self, level: int) -> None:
-        """The gradient of ``compute``. One step follows each state but those of heads: its gradient is set."""
+        """The gradient of ``compute``. A state after a child is read by one step, so its gradient is set, not added."""
         for start, middle, end, later in reversed(self.plan.blocks[level]):
-            rows, first = slice(len(self.heads) + start, len(self.heads) + end), middle - start
+            rows, first = slice(len(self.first_inputs) + start, len(self.first_inputs) + end), middle - start
             previous = self.plan.previous[start:end]
             d_gates = self._gates_gradient(rows, self.gates.new_empty(end - start, 4 * self.size))
             self.d_projected.index_add_(0, self.plan.inputs[start:end], d_gates)
             self.d_cell.index_add_(0, previous, self.d_cell[rows] * self.gates[rows, self.size : 2 * self.size])
             if first:
-                self.d_from_heads.index_add_(0, previous[:first], d_gates[:first])
+                self.d_from_first.index_add_(0, previous[:first], d_gates[:first])
             if middle < end:
                 num = padded(end - middle)
                 self.d_later[later : later + end - middle] = d_gates[first:]
@@ -131,13 +132,13 @@ class _DirectionLSTM:
                 self.d_hidden.index_copy_(0, previous[first:], self.d_before[: end - middle])
 
     def finish_gradient(self) -> Tensor:
-        """The gradient through the heads, and that of the hidden weights."""
-        rows = slice(len(self.heads))
-        multiply_into(self.d_hidden[rows], self.d_from_heads, self.weight)
-        d_gates = self._gates_gradient(rows, self.gates.new_empty(len(self.heads), 4 * self.size))
-        self.d_projected.index_add_(0, self.heads, d_gates)
+        """The gradient through the first inputs, and that of the hidden weights."""
+        rows = slice(len(self.first_inputs))
+        multiply_into(self.d_hidden[rows], self.d_from_first, self.weight)
+        d_gates = self._gates_gradient(rows, self.gates.new_empty(len(self.first_inputs), 4 * self.size))
+        self.d_projected.index_add_(0, self.first_inputs, d_gates)
         d_weight, dtype = self.gates.new_zeros(4 * self.size, self.size), self.weight.dtype
-        add_outer(d_weight, self.d_from_heads, self.hidden[rows], dtype=dtype)
+        add_outer(d_weight, self.d_from_first, self.hidden[rows], dtype=dtype)
         add_outer(d_weight, self.d_later[:-SLACK_ROWS], self.hidden_before[:-SLACK_ROWS], dtype=dtype)
         return d_weight
 
@@ -168,10 +169,10 @@ class _ComposeSweep(torch.autograd.Function):
         multiply_into(projected[:num_given], multiplied[:num_given], weights[0].T, bias=bias)
         project, transform = LevelProduct(weights[0], bias), LevelProduct(weights[1], output_bias)
         readings = (
-            _DirectionLSTM(plan.forward, plan.heads, projected[:, : 4 * size], operand(forward_weight)),
-            _DirectionLSTM(plan.backward, plan.heads, projected[:, 4 * size :], operand(backward_weight)),
+            _DirectionLSTM(plan.forward, plan.first_inputs, projected[:, : 4 * size], operand(forward_weight)),
+            _DirectionLSTM(plan.backward, plan.first_inputs, projected[:, 4 * size :], operand(backward_weight)),
         )
-        ends = weights[1].new_zeros(num_local_trees + SLACK_ROWS, 2 * size)  # drop([f; b])
+        ends = weights[1].new_zeros(num_local_trees + SLACK_ROWS, 2 * size)  # drop([f; g])
         longest = _longest(plan.local_trees)
         outputs, summaries = given.new_zeros(longest, size), given.new_empty(longest, 2 * size)
         for level, local_trees in enumerate(plan.local_trees):
@@ -237,7 +238,7 @@ class _ComposeSweep(torch.autograd.Function):
 def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, plan: ChainPlan) -> Tensor:
     """All vectors (L + F, E): the given ones (L, E), then the constituents in schedule order.
 
-    ``kept`` is the dropout mask on [f; b], scaled, (F, 2E), or None.
+    ``kept`` is the dropout mask on [f; g], scaled, (F, 2E), or None.
     """
     if not plan.local_trees:
         return given
@@ -279,7 +280,7 @@ def compose_by_height(
 ) -> Tensor:
     """All vectors (L + F, E): the given ones (L, E), then constituents by height.
 
-    ``kept`` is the dropout mask on [f; b], scaled, (F, 2E), or None.
+    ``kept`` is the dropout mask on [f; g], scaled, (F, 2E), or None.
     """
     lstms = [LSTMPieces.of(lstm) for lstm in (composition.forward_lstm, composition.backward_lstm)]
     weight, bias = operand(composition.output.weight), operand(composition.output.bias)

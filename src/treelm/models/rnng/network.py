@@ -139,12 +139,12 @@ class RNNG(GenerativeParser, DocumentReader):
         if isinstance(self.composition, AttentionComposition):
             return self._attention_outputs(plan, vectors)
         lowest, *deeper = self.stack_layers
-        if self._shares_vectors and isinstance(plan.tree, Predecessors):
-            hidden = sweep_lstm(vectors, lowest, plan.tree, plan.vectors)
+        if self._shares_vectors and isinstance(plan.below, Predecessors):
+            hidden = sweep_lstm(vectors, lowest, plan.below, plan.vectors)
         else:
-            hidden = stack_lstm(vectors.index_select(0, plan.vectors), lowest, plan.tree)
+            hidden = stack_lstm(vectors.index_select(0, plan.vectors), lowest, plan.below)
         for lstm in deeper:
-            hidden = stack_lstm(self._drop(hidden), lstm, plan.tree)
+            hidden = stack_lstm(self._drop(hidden), lstm, plan.below)
         return linear(self._drop(hidden), self.output.weight, self.output.bias).relu()
 
     def _attention_outputs(self, plan: BatchPlan, vectors: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class RNNG(GenerativeParser, DocumentReader):
         dropped = None
         if self._drops:
             states = [self._mask(len(plan.actions), self.config.hidden_size) for _ in self.stack]
-            dropped = Dropped(states=states, attended=self._mask(plan.num_reduce, self.config.embedding_size))
+            dropped = Dropped(states=states, attended=self._mask(plan.num_composed, self.config.embedding_size))
         return attention_outputs(
             vectors, self.composition, self.stack_layers, self.output, dropped, label_vectors, plan.attention
         )
@@ -168,10 +168,10 @@ class RNNG(GenerativeParser, DocumentReader):
             self.label_embedding.index_select(0, plan.given.labels),
         ]
         if isinstance(self.composition, NoComposition):
-            given.append(self.composition.reduce_embedding.expand(plan.given.num_reduce, -1))
+            given.append(self.composition.reduce_embedding.expand(plan.given.num_reduce_vectors, -1))
         vectors = self._drop(torch.cat(given))
         if isinstance(self.composition, LSTMComposition) and plan.lstm is not None:
-            kept = self._mask(plan.num_reduce, 2 * self.config.embedding_size) if self._drops else None
+            kept = self._mask(plan.num_composed, 2 * self.config.embedding_size) if self._drops else None
             if isinstance(plan.lstm, list):
                 return compose_by_height(vectors, self.composition, kept, plan.lstm)
             return compose(vectors, self.composition, kept, plan.lstm)

@@ -1,11 +1,13 @@
-"""The plan of a batch: all that its actions determine before any number of the network is known, in its order.
+"""The plan of a batch: all index arrays that follow from the actions alone, in the order in which the network computes.
 
 Everything here is found for the whole batch at once, by sorting and cumulative sums over flat arrays: there is no loop
 over sentences or actions. Three terms:
 
 * Context c is the stack before action c. It starts a sentence, or follows the push of action c - 1, so contexts are
   numbered like actions (T in all), and "the item of context c" is what action c - 1 has pushed.
-* A local tree is a nonterminal with its children, left to right.
+* A local tree is a nonterminal with its children, left to right. All stand one after the other as M *entries*: NT, c_1,
+  .., c_n, NT, .. An entry is the number of an action: the NT, or what completes the child. F local trees; ``offsets``
+  (F + 1,) bounds them, ``reduce`` (F,) closes them.
 * A vector is what an item carries: the initial vector of a sentence, a word, a label, or a composed constituent.
   Vectors are stored in this order.
 
@@ -14,10 +16,11 @@ stand the contexts of heights 0, 1, 2, 3, 4, 2 and 3; the first REDUCE composes 
 [S, NP, barks].
 
 LSTM composition reads each local tree twice, as two chains of steps: the nonterminal, then the children from either
-side. What a chain makes of its nonterminal waits for nothing and is no step here. A step reads a child; it waits for
-the step before it and, if the child is a composed constituent, for the last steps of that constituent's chains; it is
-computed at the earliest level at which these are done. A constituent is composed in the level of the later of its two
-last steps. On a GPU, where few large calls matter more, local trees go by their height instead (``TreeLevel``).
+side. The step on the nonterminal has no predecessor; it is computed first, once for each vector of a nonterminal, and
+not scheduled. A step reads a child; it waits for the step before it and, if the child is a composed constituent, for
+the last steps of that constituent's chains; it is computed at the earliest level at which these are done. A constituent
+is composed in the level of the later of its two last steps. On a GPU, where few large calls matter more, local trees go
+by their height instead (``TreeLevel``).
 """
 
 from __future__ import annotations
@@ -46,12 +49,13 @@ BoolArray = NDArray[np.bool_]
 def stack_contexts(derivations: Derivations, *, composes: bool) -> tuple[Schedule, IntArray]:
     """The schedule of the stack LSTM, and the position in it of the context right below each context.
 
-    A level is a height of the stack; level 0 holds the starts, in order of sentences, which are not among those below
-    (T - B,). The item below an item of height k is the last item of height k - 1 before it. Without composition nothing
-    is ever popped, and the height is the number of actions so far.
+    A level is a height of the stack. Level 0 holds the B initial contexts, in order of sentences, which have nothing
+    below them, so the second result is (T - B,). The item below an item of height k is the last item of height k - 1
+    before it. Without composition nothing is ever popped, and the height is the number of actions so far.
     """
     height = _heights(derivations) if composes else _steps(derivations)
     contexts, num_contexts = schedule_levels(height), len(height)
+    # Keys (height, context) ascend; the last key before (height - 1, context) is the item right below.
     key = (height * num_contexts + np.arange(num_contexts))[contexts.order]
     return contexts, np.searchsorted(key, key[derivations.num_sentences :] - num_contexts) - 1
 
@@ -62,7 +66,8 @@ def _heights(derivations: Derivations) -> IntArray:
     change[derivations.local_trees.reduce] = -derivations.local_trees.num_children
     is_last = np.roll(derivations.is_start, -1)
     is_reduce = derivations.actions == REDUCE
-    change[is_last] = np.where(is_reduce[is_last], change[is_last], 0) - 1  # the end empties the stack
+    # After the last action the height is 0 again: REDUCE of the root pushes nothing, FINISH pops the tree.
+    change[is_last] = np.where(is_reduce[is_last], change[is_last], 0) - 1
     return before(np.cumsum(change), derivations.is_start, 0)
 
 
@@ -111,16 +116,17 @@ def select_local_trees(local_trees: LocalTrees, is_kept: NDArray[np.bool_]) -> L
     )
 
 
-# Legend: H heads, the different vectors of nonterminals; M steps in each direction, those on heads not counted; F
-# local trees; L given vectors; E size of a vector. All in schedule order. Rows of states: H heads, then M steps.
+# Legend: M entries, of which M - F are steps in each direction: those that read a child. First inputs (H): the distinct
+# vectors of nonterminals, whose steps wait for nothing and are computed once each. F local trees; L given vectors; E
+# size of a vector. Rows of states: first inputs (H), then steps (M - F), in schedule order.
 
 BLOCK_ROWS = 256  # a multiple of SLACK_ROWS
 
 
 class StepBlock(NamedTuple):
-    """Steps start:middle follow a head, steps middle:end any other row of states.
+    """Steps start:middle follow a first input, steps middle:end follow another step.
 
-    ``later`` counts the latter before this block.
+    ``later`` is the number of steps of the second kind in all blocks before this one.
     """
 
     start: int
@@ -132,8 +138,8 @@ class StepBlock(NamedTuple):
 class DirectionPlan(NamedTuple):
     """The steps of one direction, in a level those on a nonterminal first, ready for computing."""
 
-    inputs: Tensor  # (M,) the vector that each step reads
-    previous: Tensor  # (M,) the row of the state before
+    inputs: Tensor  # (M - F,) the vector that each step reads
+    previous: Tensor  # (M - F,) the row of the state before
     last: Tensor  # (F,) the row of each local tree's last state
     blocks: list[list[StepBlock]]  # of every level
 
@@ -141,7 +147,7 @@ class DirectionPlan(NamedTuple):
 class ChainPlan(NamedTuple):
     """The steps of both directions and the level at which each local tree is composed, ready for computing."""
 
-    heads: Tensor  # (H,) their vectors
+    first_inputs: Tensor  # (H,) their vectors
     forward: DirectionPlan
     backward: DirectionPlan
     local_trees: list[list[tuple[int, int]]]  # of every level: first and end of each block
@@ -156,30 +162,34 @@ def plan_chains(
     """The plan of what ``schedule_chains`` gives, from the vector that each action pushes; tensors are on the CPU."""
     num_rows, (forward, backward, composed) = block_rows(device, BLOCK_ROWS), levels
     first, last = local_trees.offsets[:-1], local_trees.offsets[1:] - 1
-    heads, head_of_tree = np.unique(vector_of_action[local_trees.entries[first]], return_inverse=True)
+    of_nonterminals = vector_of_action[local_trees.entries[first]]
+    first_inputs, first_input_of_tree = np.unique(of_nonterminals, return_inverse=True)
 
-    def plan(levels: IntArray, previous: IntArray, last: IntArray) -> DirectionPlan:
-        children = np.flatnonzero(levels >= 0)
-        is_first = levels[previous[children]] < 0
-        group = 2 * levels[children] + ~is_first
-        steps, step_of_entry = schedule_levels(group), np.zeros_like(levels)
-        step_of_entry[children] = len(heads) + steps.position
-        head = head_of_tree[np.searchsorted(local_trees.offsets, children, "right") - 1]
-        before = np.where(is_first, head, step_of_entry[previous[children]])[steps.order]
+    def plan_direction(level_of_entry: IntArray, previous: IntArray, last_entry: IntArray) -> DirectionPlan:
+        children = np.flatnonzero(level_of_entry >= 0)
+        is_first = level_of_entry[previous[children]] < 0
+        group = 2 * level_of_entry[children] + ~is_first
+        steps, step_of_entry = schedule_levels(group), np.zeros_like(level_of_entry)
+        step_of_entry[children] = len(first_inputs) + steps.position
+        first_input = first_input_of_tree[np.searchsorted(local_trees.offsets, children, "right") - 1]
+        previous_row = np.where(is_first, first_input, step_of_entry[previous[children]])[steps.order]
         inputs = vector_of_action[local_trees.entries[children]][steps.order]
         offsets = starts(np.bincount(group, minlength=2 * composed.num_levels)).tolist()
         return DirectionPlan(
             inputs=torch.from_numpy(inputs),
-            previous=torch.from_numpy(before),
-            last=torch.from_numpy(step_of_entry[last[composed.order]]),
+            previous=torch.from_numpy(previous_row),
+            last=torch.from_numpy(step_of_entry[last_entry[composed.order]]),
             blocks=_blocks_of_steps(offsets, num_rows),
         )
 
-    before, after = _previous_entries(local_trees)
+    previous_forward, previous_backward = _previous_entries(local_trees)
     bounds = composed.offsets.tolist()
     in_blocks = [blocks(bounds[level : level + 2], num_rows) for level in range(composed.num_levels)]
-    directions = plan(forward, before, last), plan(backward, after, first + 1)
-    return ChainPlan(torch.from_numpy(heads), *directions, in_blocks)
+    directions = (
+        plan_direction(forward, previous_forward, last),
+        plan_direction(backward, previous_backward, first + 1),
+    )
+    return ChainPlan(torch.from_numpy(first_inputs), *directions, in_blocks)
 
 
 def _blocks_of_steps(offsets: list[int], num_rows: int) -> list[list[StepBlock]]:
@@ -222,9 +232,9 @@ def order_by_height(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray
     parent, child = parent[child >= 0], child[child >= 0]
     height = np.zeros(num_trees, np.int64)
     while len(parent):
-        before = height.copy()
-        np.maximum.at(height, parent, before[child] + 1)
-        is_done = height[parent] == before[parent]
+        old_height = height.copy()
+        np.maximum.at(height, parent, old_height[child] + 1)
+        is_done = height[parent] == old_height[parent]
         if is_done.all():
             break
     return np.lexsort((-sizes, height)), np.bincount(height).tolist()
@@ -260,7 +270,7 @@ class Given(NamedTuple):
     num_initial: int
     words: Tensor
     labels: Tensor
-    num_reduce: int  # without composition REDUCE has a vector too
+    num_reduce_vectors: int  # without composition REDUCE has a vector too
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -271,9 +281,9 @@ class BatchPlan:
     """
 
     given: Given
-    num_reduce: int  # R, constituents that are composed
+    num_composed: int  # R, constituents that are composed
     vectors: Tensor  # (T,) the vector of the top item
-    tree: Predecessors | StackLevels  # the context right below every context
+    below: Predecessors | StackLevels  # the context right below every context
     actions: Tensor  # (T,) what comes next
     valid: Tensor  # (T, num_actions) what may come next
     shifts: Tensor  # (W,) contexts in which a word comes next
@@ -294,9 +304,10 @@ def plan_batch(
     one_start: bool,
     packed: bool,
 ) -> BatchPlan:
-    """Plan the losses of a batch: one given vector ``by_type``, for all actions that push the same, or one an action.
+    """Plan the losses of a batch.
 
-    All sentences have ``one_start``, the same initial vector, or one each. ``packed`` plans few large calls
+    With ``by_type`` all pushes of one word or label share a vector (and its dropout mask); else every push has its own.
+    With ``one_start`` all sentences share the initial vector. ``packed`` plans few large calls, for a GPU
     (``kernels.py``); with attention composition, where stack and constituents wait for each other, there are none.
     Raises ``InputError`` for a tree that the model cannot build.
     """
@@ -340,9 +351,9 @@ def plan_batch(
     word_index = np.cumsum(derivations.actions == SHIFT) - 1
     plan = BatchPlan(
         given=given,
-        num_reduce=len(local_trees.reduce),
+        num_composed=len(local_trees.reduce),
         vectors=torch.from_numpy(vector_of_context[order]),
-        tree=plan_stack(below, contexts) if packed else plan_tree(below, contexts.offsets, device),
+        below=plan_stack(below, contexts) if packed else plan_tree(below, contexts.offsets, device),
         actions=torch.from_numpy(actions),
         valid=torch.from_numpy(valid[order]),
         shifts=torch.from_numpy(shifts),
@@ -368,20 +379,20 @@ def _number_vectors(
     actions = derivations.actions
     vectors, is_label = np.zeros(len(actions), np.int64), (actions >= FIRST_NT) & (actions < FIRST_NT + num_labels)
     words, word, labels, label = (
-        *_different(tokens, by_type=by_type),
-        *_different(actions[is_label] - FIRST_NT, by_type=by_type),
+        *_distinct(tokens, by_type=by_type),
+        *_distinct(actions[is_label] - FIRST_NT, by_type=by_type),
     )
     vectors[actions == SHIFT] = num_initial + word
     vectors[is_label] = num_initial + len(words) + label
     is_shared = by_type and config.composition == "none"
     reduce = np.zeros(len(reduces), np.int64) if is_shared else np.arange(len(reduces))
     vectors[reduces] = num_initial + len(words) + len(labels) + reduce
-    num_reduce = (1 if is_shared else len(reduces)) if config.composition == "none" else 0
-    return Given(num_initial, torch.from_numpy(words), torch.from_numpy(labels), num_reduce), vectors
+    num_vectors = (1 if is_shared else len(reduces)) if config.composition == "none" else 0
+    return Given(num_initial, torch.from_numpy(words), torch.from_numpy(labels), num_vectors), vectors
 
 
-def _different(items: IntArray, *, by_type: bool) -> tuple[IntArray, IntArray]:
-    """The different items and which of them each item is, or each item by itself."""
+def _distinct(items: IntArray, *, by_type: bool) -> tuple[IntArray, IntArray]:
+    """The distinct items, and the index into them of every item; without ``by_type`` every item counts as distinct."""
     if by_type:
         types, index = np.unique(items, return_inverse=True)
         return types, index
