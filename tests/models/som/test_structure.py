@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.rnng.worlds import Tokens
-from tests.models.som import plain
+from tests.models.som import plain, worlds
 from treelm.errors import InputError
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
+from treelm.models.som.kernels import sweep_cell
 from treelm.models.som.oracle import EMPTY, DynamicOracle, PrintedOracle
 from treelm.models.som.plan import MemoryGraph, lay_out, pad
 
@@ -83,6 +84,21 @@ def test_worked_example_of_the_plan() -> None:
     assert graph.candidates.tolist() == [[-1, -1, 0], [-1, 1, 4], [2, 5, 6], [-1, 3, 7]]
     nodes, order = graph.by_level(torch.device("cpu"))
     assert (nodes.offsets, order.tolist()) == ([0, 2, 3, 4], [0, 1, 2, 3])
+
+
+def test_a_second_backward_pass_through_one_sweep_is_refused() -> None:
+    """The first one overwrites the gates that it needs."""
+    layout = lay_out(np.array([0, 3]))
+    graph = MemoryGraph(layout, 3)
+    for t, decision in enumerate([2, 1, 2], 1):
+        list(graph.step(t, np.array([decision])))
+    nodes, _ = graph.by_level(torch.device("cpu"))
+    network = worlds.som()
+    leaves = torch.ones(4, network.config.size, dtype=torch.float64, requires_grad=True)
+    total = sweep_cell(leaves, network.cell.weights(), nodes).square().sum()
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="second backward pass"):
+        total.backward()
 
 
 @pytest.mark.parametrize("num_slots", [15, 4, 3, 2])

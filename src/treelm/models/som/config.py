@@ -24,7 +24,7 @@ class SOMConfig(DocumentConfig):
     """Size of every vector (D)."""
 
     syntactic_size: Number = 0
-    """dSOM: how many of the D units are syntactic, hidden from the semantic ones. 0 makes an eSOM."""
+    """dSOM: how many of the D units are syntactic, which do not see the semantic ones. 0 makes an eSOM."""
 
     num_slots: Annotated[Size, Field(ge=2)] = 15
     """Slots of the memory (N). Deeper constituents overflow: their words attach at the lowest slot."""

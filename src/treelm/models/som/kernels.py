@@ -1,14 +1,15 @@
-"""The cell (Eq. 3) over a whole graph: forward as nodes come, backward by levels, weights' gradients at the end.
+"""The cell of Shen et al. (2021, Eq. 3) over a whole graph: forward as nodes come, backward by levels.
 
-With h the candidate below and m the memory's vector of a node, and masks of dropout d, d' (1 without):
+The gradients of the weights are formed at the end. A node reads h, the candidate in the slot below, and m, the vector
+in its own memory slot; with masks of dropout d, d' (1 without):
 
-    hidden = d' ReLU(W_1 d [h; m] + b_1)                    (4D,)
-    gates  = W_2 hidden + b_2, of f, i, c the sigmoid       (4D,)
-    mixed  = f h + i m + c u                                (D,)
-    normalised = (mixed - mean) / deviation,  result = weight normalised + bias        each segment by itself
+    hidden = d' ReLU(W_1 d [h; m] + b_1)                                        (4D,)
+    [f; i; c; u] = W_2 hidden + b_2;  f, i, c <- sigmoid;  u stays linear       (4D,) gates
+    mixed  = f h + i m + c u                                                    (D,)
+    normalised = (mixed - mean) inverse_deviation,  result = weight normalised + bias,  each segment by itself
 
-The tape keeps ``hidden``, ``gates``, ``normalised``, ``deviation`` and the masks, one row a node, and the bank of
-vectors that nodes read: leaves first, then results.
+The tape keeps ``hidden``, ``gates``, ``normalised``, ``inverse_deviation`` and the masks, one row a node, and the bank
+of vectors that nodes read: leaves first, then results.
 
 Shapes: n nodes, L leaves, D size of a vector, S segments.
 """
@@ -28,11 +29,14 @@ from treelm.models.som.plan import CellGraph
 
 NORM_EPSILON = 1e-5
 OUTER_ROWS = 2048  # rows that are gathered at a time for the gradient of a weight
-PACKED_ROWS = 64  # the number of rows for which weights are packed; others are as fast
+PACKED_ROWS = 64  # rows that the packed weights are laid out for; other numbers are about as fast
 
 
 class CellWeights(NamedTuple):
-    """The weights of a cell, zero blocks filled in, and the sizes of the segments of a vector, whose sum is D."""
+    """The weights of a cell, and the sizes of the segments of a vector, whose sum is D.
+
+    Weights are dense matrices, with the zero block of a dSOM (semantic units do not reach syntactic ones).
+    """
 
     hidden_weight: Tensor  # (4D, 2D), reads [h; m]
     hidden_bias: Tensor  # (4D)
@@ -43,7 +47,7 @@ class CellWeights(NamedTuple):
     segments: tuple[int, ...]
 
     def apply(self, below: Tensor, stored: Tensor) -> Tensor:
-        """cell(h, m) in the plain form, without dropout: h and m (..., D) -> (..., D)."""
+        """cell(h, m) by ordinary differentiable operations, without dropout: h and m (..., D) -> (..., D)."""
         hidden = functional.linear(torch.cat([below, stored], -1), self.hidden_weight, self.hidden_bias).relu()
         f, i, c, u = functional.linear(hidden, self.gate_weight, self.gate_bias).chunk(4, -1)
         mixed = f.sigmoid() * below + i.sigmoid() * stored + c.sigmoid() * u
@@ -69,11 +73,12 @@ class CellTape:
         size = leaves.shape[1]
         self.dropout, self.segments = dropout, weights.segments
         self.num_leaves, self.num_nodes, self._num_drawn = len(leaves), 0, 0
+        self.is_spent = False  # whether a backward pass has overwritten the gates
         self.bank = torch.cat([leaves.detach(), leaves.new_empty(capacity, size)])
         self.hidden = leaves.new_empty(capacity, 4 * size)
         self.gates = leaves.new_empty(capacity, 4 * size)
         self.normalised = leaves.new_empty(capacity, size)
-        self.deviation = leaves.new_empty(capacity, len(weights.segments))  # its inverse
+        self.inverse_deviation = leaves.new_empty(capacity, len(weights.segments))  # 1 / sqrt(variance + NORM_EPSILON)
         self.input_mask = leaves.new_empty(capacity if dropout else 0, 2 * size)  # scaled by 1 / (1 - dropout)
         self.hidden_mask = leaves.new_empty(capacity if dropout else 0, 4 * size)
         self.hidden_weight = PackedProduct(operand(weights.hidden_weight.detach()), PACKED_ROWS)
@@ -81,7 +86,7 @@ class CellTape:
         biases = weights.hidden_bias, weights.gate_bias, weights.norm_weight, weights.norm_bias
         self.hidden_bias, self.gate_bias, self.norm_weight, self.norm_bias = (one.detach() for one in biases)
 
-    _BY_NODE = ("hidden", "gates", "normalised", "deviation", "input_mask", "hidden_mask")
+    _BY_NODE = ("hidden", "gates", "normalised", "inverse_deviation", "input_mask", "hidden_mask")
 
     def evaluate(self, first: Tensor, second: Tensor) -> None:
         """Evaluate the next nodes, which read these vectors of the bank, (n,) both."""
@@ -105,12 +110,12 @@ class CellTape:
         f, i, c, u = gates.chunk(4, 1)
         mixed = torch.mul(c, u, out=self.normalised[rows])
         mixed.addcmul_(f, below).addcmul_(i, stored)
-        parts = zip(mixed.split_with_sizes(self.segments, 1), self.deviation[rows].unbind(1), strict=True)
-        for part, deviation in parts:
+        parts = zip(mixed.split_with_sizes(self.segments, 1), self.inverse_deviation[rows].unbind(1), strict=True)
+        for part, inverse_deviation in parts:
             variance, mean = torch.var_mean(part, 1, correction=0, keepdim=True)
             inverse = variance.add_(NORM_EPSILON).rsqrt_()
             part.sub_(mean).mul_(inverse)
-            deviation.copy_(inverse[:, 0])
+            inverse_deviation.copy_(inverse[:, 0])
         out = self.bank[self.num_leaves + rows.start : self.num_leaves + rows.stop]
         torch.addcmul(self.norm_bias, mixed, self.norm_weight, out=out)
         self.num_nodes = rows.stop
@@ -123,7 +128,7 @@ class CellTape:
         self._num_drawn = rows.stop
 
     def sort(self, order: Tensor) -> None:
-        """Sort all nodes (n,) anew, to level by level."""
+        """Put the nodes into ``order`` (n,): from the order of evaluation to that of levels."""
         for name in self._BY_NODE:
             old = getattr(self, name)
             setattr(self, name, old.index_select(0, order) if len(old) else old)
@@ -174,10 +179,14 @@ class _CellSweep(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (bank,) = ctx.saved_tensors
         graph, tape = ctx.graph, ctx.tape
+        if tape.is_spent:
+            raise RuntimeError("a second backward pass through one reading of a SOM: read the batch again before it")
+        tape.is_spent = True
         d_bank, d_hidden = gradients[0].clone(), torch.empty_like(tape.hidden)
         for start, end in reversed(list(pairwise(graph.offsets))):
             _level_backward(d_bank, d_hidden, bank, slice(start, end), graph, tape)
-        d_gates, d_results = tape.gates, d_bank[tape.num_leaves :]  # the gates made room for their gradient
+        # _level_backward has overwritten the gates by the gradient before the sigmoid.
+        d_gates, d_results = tape.gates, d_bank[tape.num_leaves :]
         size, dtype = bank.shape[1], tape.gate_weight.weight.dtype
         d_hidden_weight, d_gate_weight = bank.new_zeros(4 * size, 2 * size), bank.new_zeros(4 * size, 4 * size)
         add_outer(d_gate_weight, d_gates, tape.hidden, dtype=dtype)
@@ -199,7 +208,7 @@ def _level_backward(
     size = bank.shape[1]
     below, stored = bank.index_select(0, graph.first[rows]), bank.index_select(0, graph.second[rows])
     d_mixed = d_bank[tape.num_leaves + rows.start : tape.num_leaves + rows.stop] * tape.norm_weight
-    _norm_backward(d_mixed, tape.normalised[rows], tape.deviation[rows], tape.segments)
+    _norm_backward(d_mixed, tape.normalised[rows], tape.inverse_deviation[rows], tape.segments)
     f, i, c, u = tape.gates[rows].chunk(4, 1)
     d_below, d_stored, d_last = d_mixed * f, d_mixed * i, d_mixed * c
     for gate, value in ((f, below), (i, stored), (c, u)):
@@ -209,7 +218,7 @@ def _level_backward(
     tape.gate_weight.backward.multiply_into(d_rows, tape.gates[rows])
     torch.ops.aten.threshold_backward.grad_input(d_rows, tape.hidden[rows], 0, grad_input=d_rows)
     d_inputs = bank.new_empty(len(below), 2 * size)
-    if tape.dropout:
+    if tape.dropout:  # hidden is 0 where ReLU or dropout made it 0, so only the dropout scale is missing
         d_rows *= 1 / (1 - tape.dropout)
     tape.hidden_weight.backward.multiply_into(d_inputs, d_rows)
     if tape.dropout:
@@ -218,12 +227,12 @@ def _level_backward(
     d_bank.index_add_(0, graph.second[rows], d_stored.add_(d_inputs[:, size:]))
 
 
-def _norm_backward(gradient: Tensor, normalised: Tensor, deviation: Tensor, segments: tuple[int, ...]) -> None:
+def _norm_backward(gradient: Tensor, normalised: Tensor, inverse_deviation: Tensor, segments: tuple[int, ...]) -> None:
     """Turn the gradient of normalised vectors (n, D) into that of the vectors, in place."""
     parts = zip(
         gradient.split_with_sizes(segments, 1),
         normalised.split_with_sizes(segments, 1),
-        deviation.unbind(1),
+        inverse_deviation.unbind(1),
         strict=True,
     )
     for part, value, inverse in parts:

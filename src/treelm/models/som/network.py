@@ -406,15 +406,15 @@ class SOM(DocumentReader, Parser):
         Nothing is differentiated: the gradient is computed afterwards, by levels, for the decisions made here.
         """
         next_labels, masks = np.empty(len(layout.times), np.int64), list[Tensor]()
-        next_labels[layout.slice(0)] = oracle.labels(len(layout.sentences))
+        next_labels[layout.at_time(0)] = oracle.labels(len(layout.sentences))
         for t in range(1, len(layout.num_alive)):
-            here = layout.slice(t)
+            here = layout.at_time(t)
             num_rows = here.stop - here.start
             if given is not None:
                 decisions = given[layout.sentences[:num_rows], t]
             else:
                 assert tape is not None
-                before = graph.candidates[layout.slice(t - 1)][:num_rows]
+                before = graph.candidates[layout.at_time(t - 1)][:num_rows]
                 mask = self._pair_masks(before)
                 masks += [] if mask is None else [mask]
                 log_probs = self._attachment_log_probs(before, tape.bank, queries[here], mask)

@@ -5,6 +5,10 @@ boundary ``<s>``, position t the t-th token; position t predicts token t + 1 and
 (``</s>``). Sentences are sorted by length, longest first, so those that are still alive at position t are the first
 ``num_alive[t]`` rows, and the packed number of position t of row b is ``offsets[t] + b``.
 
+Decision theta at t says where token t attaches: candidate theta of t - 1 is written to slot theta of the memory, the
+input becomes candidate theta - 1, and candidates theta .. N - 1 are composed anew, upwards. With theta = 0 the input is
+in no slot but is composed into candidate 0.
+
 Every vector has a number in one bank: first the inputs x (P, as many as there are positions), then the results of the
 cell, in the order in which they are made. Node i is cell(first[i], second[i]): ``first`` is the candidate right below
 and ``second`` the memory's vector in the slot (Eq. 3, Shen et al. 2021). Only occupied slots are computed.
@@ -43,20 +47,20 @@ NONE = -1
 class PackedLayout:
     """The packed order of a batch of B sentences: P positions, T of the longest. Row: a sentence in order of length."""
 
-    sentences: IntArray  # (B,) the sentence of each row
+    sentences: IntArray  # (B,) the number in the batch of each row's sentence
     num_alive: IntArray  # (T,) rows that have a position t
     offsets: IntArray  # (T + 1,)
     rows: IntArray  # (P,) the row of every position
     times: IntArray  # (P,) t of every position
 
-    def slice(self, t: int) -> slice:
+    def at_time(self, t: int) -> slice:
         """The packed numbers of position t of all rows that have it."""
         return slice(int(self.offsets[t]), int(self.offsets[t + 1]))
 
     def previous(self) -> IntArray:
         """The position before, in the same sentence, for every position from t = 1 on: (P - B,)."""
-        later = len(self.sentences)
-        return self.offsets[self.times[later:] - 1] + self.rows[later:]
+        num_first = len(self.sentences)  # positions at t = 0
+        return self.offsets[self.times[num_first:] - 1] + self.rows[num_first:]
 
     def pack(self, padded: IntArray) -> IntArray:
         """Values (B, at least T) by sentence and time, in packed order: (P,)."""
@@ -114,22 +118,23 @@ class MemoryGraph:
     def step(self, t: int, decisions: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
         """Take the decisions of step t >= 1 and yield its nodes, one slot a sentence at a time, as (first, second).
 
-        The k-th yield holds slot theta + k of the sentences that have it: deepest sentences first, so a shorter yield
-        continues the first rows of the one before. Numbers are given out in the order of the yields.
+        The k-th yield, from 0, holds slot theta + k of the sentences that have it. Sentences are sorted by theta,
+        lowest first, so a yield of n sentences continues the first n of the one before. Numbers are given out in the
+        order of the yields.
         """
-        here = self._layout.slice(t)
+        here = self._layout.at_time(t)
         rows = np.arange(len(decisions))
-        written = self.candidates[self._layout.slice(t - 1)][rows, decisions]
+        written = self.candidates[self._layout.at_time(t - 1)][rows, decisions]
         self._memory[rows, decisions] = written
         self.decisions[here], self.written[here] = decisions, written
         inputs = here.start + rows
         is_kept = decisions > 0  # else the input stands in no slot and only lives on in candidate 0
         self.candidates[inputs[is_kept], decisions[is_kept] - 1] = inputs[is_kept]
         order = np.argsort(decisions, kind="stable")
-        lowest, below = decisions[order], inputs[order]
-        for height in range(self._num_slots - int(lowest[0])):
-            count = int(np.searchsorted(lowest, self._num_slots - height))
-            row, slot = order[:count], lowest[:count] + height
+        start_slot, below = decisions[order], inputs[order]
+        for k in range(self._num_slots - int(start_slot[0])):
+            count = int(np.searchsorted(start_slot, self._num_slots - k))
+            row, slot = order[:count], start_slot[:count] + k
             first, second = below[:count], self._memory[row, slot]
             yield first, second
             below = self.size + np.arange(count)
@@ -152,7 +157,10 @@ class MemoryGraph:
 def prediction_graph(
     graph: MemoryGraph, layout: PackedLayout, choices: IntArray, num_slots: int, device: torch.device
 ) -> tuple[CellGraph, Tensor]:
-    """The graph of the prediction network (Eq. 7) for slots theta' (P,), and the number of each prediction: (P,).
+    """The graph of the prediction network (Eq. 7), and the number of each prediction: (P,).
+
+    It is for slots theta' (P,), which a second scorer guesses for the next decision. It reads slots N - 1 .. theta' + 1
+    of the memory, then candidate theta'.
 
     Writing slot theta renews one prefix state, the state after the slots N - 1 .. theta; the others stay. So a position
     costs one prediction and at most one prefix state; a node's level is the number of slots above its own. Where the
@@ -181,11 +189,14 @@ def prediction_graph(
 
 
 def _prefixes(graph: MemoryGraph, layout: PackedLayout, choices: IntArray, num_slots: int) -> tuple[IntArray, IntArray]:
-    """The position whose prefix state each position's own one continues, and the one that its prediction does: (P,)."""
+    """For every position, the position whose prefix state its own continues, and the one that its prediction continues.
+
+    NONE is the zero vector: (P,) each.
+    """
     parents, wanted = np.full((2, len(layout.times)), NONE)
     current = np.full((len(layout.sentences), num_slots + 1), NONE)
     for t in range(1, len(layout.num_alive)):
-        here = layout.slice(t)
+        here = layout.at_time(t)
         decisions, rows = graph.decisions[here], np.arange(here.stop - here.start)
         parents[here] = current[rows, decisions + 1]
         current[rows, decisions] = here.start + rows
