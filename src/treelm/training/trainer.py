@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -54,8 +54,8 @@ def train(
 
     ``resume`` goes on with the run in ``run_directory``; use ``load_run_recipe`` to get its recipe. ``on_terminal``
     shows progress on standard error; without it only warnings are logged, one of them when a limit of time ends it. Of
-    several processes the first one prepares data and vocabulary, writes and shows; they need a file system in common.
-    Raises what ``fit`` raises.
+    several processes the first one prepares data and vocabulary, writes and shows, on a file system shared by all
+    processes. Raises what ``fit`` raises.
     """
     run = Path(run_directory)
     group = ProcessGroup(recipe.training)
@@ -67,7 +67,17 @@ def train(
             group.on_main(lambda: estimate(setup, run))
             return load_model(run)
         config, evaluates = setup.recipe.training, setup.dev is not None
-        trainer = Trainer(model, setup.batches, setup.dev, config, run, resume, setup.dev_trees, group, setup.recipe)
+        trainer = Trainer(
+            model=model,
+            batches=setup.batches,
+            dev=setup.dev,
+            config=config,
+            run=run,
+            resume=resume,
+            dev_trees=setup.dev_trees,
+            group=group,
+            recipe=setup.recipe,
+        )
         is_shown = on_terminal and group.is_main
         with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else nullcontext() as show:
             for step in trainer.steps():
@@ -135,7 +145,7 @@ def check_settings(model: LanguageModel, config: TrainingConfig, group: ProcessG
 
 
 def _calibrate(setup: Setup, run: Path) -> None:
-    """Let the model that was kept fit itself to dev, where its system does so."""
+    """Let the model that was kept calibrate its confidence on dev, if it is a ``ConfidentParser``."""
     if not isinstance(setup.model, ConfidentParser) or not isinstance(setup.dev, SentenceBatches):
         return
     if batches := list(setup.dev):
@@ -206,12 +216,35 @@ def fit(
         raise InputError(f"select_by = {config.select_by!r} and dev trees", remedy=remedy)
     with ExitStack() as stack:
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
-        yield from Trainer(model, batches, dev, config, run, resume, dev_trees, group, recipe).steps()
+        trainer = Trainer(
+            model=model,
+            batches=batches,
+            dev=dev,
+            config=config,
+            run=run,
+            resume=resume,
+            dev_trees=dev_trees,
+            group=group,
+            recipe=recipe,
+        )
+        yield from trainer.steps()
 
 
-@dataclass
+class _OfProcess(NamedTuple):
+    """What one process tells all others after a step."""
+
+    loss: LossSum
+    signals: list[str]  # the first that it has received, if any
+    cpu_seconds: float  # of this step
+    elapsed: float  # seconds of training until now
+
+
+@dataclass(kw_only=True)
 class Trainer:
-    """A run in progress: model, optimizer, counters, log and checkpoints, in a folder that the caller has locked."""
+    """A run in progress: model, optimizer, counters, log and checkpoints, in a folder that the caller has locked.
+
+    ``steps`` sets ``state``, ``optimizer`` and ``log``.
+    """
 
     model: LanguageModel
     batches: Batches
@@ -255,11 +288,12 @@ class Trainer:
                     if ends_epoch:
                         state.epoch, state.step_in_epoch = state.epoch + 1, 0
                     # Losses, signals and limits of time are known to all, so that a run ends after the same step.
-                    own = update.loss, received[:1], process_time() - cpu_begin, self._elapsed()
+                    cpu_seconds = process_time() - cpu_begin
+                    own = _OfProcess(update.loss, received[:1], cpu_seconds, self._elapsed())
                     gathered = group.all_gather(own)
-                    loss, state.seconds = LossSum.sum(one for one, *_ in gathered), gathered[0][3]
-                    interrupted_by = next((names[0] for _, names, _, _ in gathered if names), None)
-                    state.cpu_seconds += sum(seconds for _, _, seconds, _ in gathered)
+                    loss, state.seconds = LossSum.sum(one.loss for one in gathered), gathered[0].elapsed
+                    interrupted_by = next((one.signals[0] for one in gathered if one.signals), None)
+                    state.cpu_seconds += sum(one.cpu_seconds for one in gathered)
                     state.interval.add(loss, update.gradient_norm, perf_counter() - begin)
 
                     every = config.evaluate_every_steps
@@ -319,7 +353,7 @@ class Trainer:
 
     def _find_checkpoint(self) -> Checkpoint | None:
         checkpoint = newest_checkpoint(self.run) if self.resume else None
-        if checkpoint is None:  # resuming too begins anew if it was ended before the first one
+        if checkpoint is None:  # a run that was killed before its first checkpoint starts from the beginning
             check_new_run(self.run)
         remove_leftovers(self.run)
         return checkpoint
@@ -357,9 +391,10 @@ class Trainer:
         """Score dev; returns the loss and whether it is the best so far. The best model is saved to the run folder.
 
         Without dev, the present model is saved. Schedule and early stopping see planned evaluations only, so that a
-        run that was extended is the same as one that was long from the start. Where weights are averaged, what is
-        scored and saved has their means. ``batch`` is the last one: what structure is found in it is looked at.
-        Raises ``InputError`` for dev data without words.
+        run that was extended is the same as one that was long from the start. If the optimizer averages weights, the
+        averaged ones are scored and saved. ``batch`` is the last training batch; a model of latent trees is asked
+        whether its structure in it has become useless. Raises ``InputError`` for dev data without words, and
+        ``NonFiniteError`` for a dev loss that is not finite.
         """
         averages, state = self.optimizer.averages, self.state
         with averages.in_place(self.model):
@@ -461,9 +496,10 @@ class Trainer:
 
 @contextmanager
 def stop_signals() -> Iterator[list[str]]:
-    """The names of the signals that have come while the block runs; what was ignored before stays so, as by nohup.
+    """The names of the signals that have come while the block runs.
 
-    Another SIGINT does what it did before. Outside the main thread Python allows no handlers: nothing is watched.
+    Signals that were ignored before (``nohup``) stay ignored. A second SIGINT has its earlier effect. Outside the main
+    thread Python allows no handlers: nothing is watched.
     """
     received: list[str] = []
     numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]

@@ -23,7 +23,7 @@ class Candidates:
 
     sentence: Ints  # (n,)
     score: Floats  # (n,) log probability in nats; of candidates, with the action that reaches the goal
-    deficit: Floats  # (n,) the most nats that it ever lay below all that was in play (see Advance)
+    deficit: Floats  # (n,) the most nats that it ever lay below all in play (``beam.py``)
     top: Ints  # (n,) row of the machine
     history: Ints  # (n,) row of Histories, -1 before the first action; of candidates, without that action
 

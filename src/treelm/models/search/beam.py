@@ -14,6 +14,12 @@ Their algorithm, for one sentence and one word, with their names and those of ``
 The paper stops when ``nextword`` holds enough. Here search goes on until nothing is left that could still be kept,
 which finds at least as much: scores only fall, so whatever is not above the k_w-th best of ``nextword`` is dropped.
 
+Words used below. *Goal*: SHIFT of the token, or the end. *In play*: probability still in search plus all that was at
+the goal. *Deficit*: the most nats by which an analysis ever lay below that; less than ``threshold`` if kept. *Floor*:
+the score that a candidate must exceed. *Group*: analyses that need equally many further words compete only with each
+other; machines without such groups have one. *Row* of the beam: one group of one sentence. *top*, *history*: where the
+machine keeps an analysis and its actions.
+
 ``WordSearch`` is the loop, for all sentences of a batch side by side; ``Beam`` is what they keep between two words.
 """
 
@@ -52,7 +58,7 @@ WAITS = -1  # in place of a token: this sentence stays where it is
 
 @dataclass(frozen=True)
 class Goal:
-    """The action that a search leads to: SHIFT of these tokens (sentences,), or of whatever comes, or FINISH."""
+    """SHIFT of a given token in each sentence (sentences,), SHIFT of any token (``tokens`` None), or FINISH."""
 
     tokens: Ints | None = None
     finish: bool = False
@@ -61,18 +67,18 @@ class Goal:
 class WordSearch:
     """One search: all analyses of a batch take actions side by side until none is left that could still matter.
 
-    With a threshold, dropped is also what lies too far below all that is in play (what is in search, and what was at
-    the goal), or below all that arrived.
+    With a finite threshold, analyses more than that many nats below all in play, or below all that arrived, are dropped
+    too.
     """
 
     def __init__(self, beam: Beam, goal: Goal, keep: int) -> None:
-        """Begin with nothing found; ``keep`` is the number of candidates that matter."""
+        """Begin with nothing found; ``keep`` is the number of candidates of each row that can still be kept."""
         self._machine, self._head, self._settings, self._pruning = beam.machine, beam.head, beam.settings, beam.pruning
         self._goal, self._keep, self._num_sentences = goal, keep, beam.num_sentences
         self._num_rows = beam.num_sentences * beam.machine.num_groups  # of the beam: groups of sentences
         self._nextword = [no_arrivals()]
-        self._best = np.full((self._num_rows, keep), -np.inf)  # scores of the best of nextword
-        self._floor: Floats = np.full(self._num_rows, -np.inf)  # what a candidate must beat
+        self._top_scores = np.full((self._num_rows, keep), -np.inf)  # of the ``keep`` best of nextword
+        self._floor: Floats = np.full(self._num_rows, -np.inf)  # what a candidate must exceed
 
     def run(self, thisword: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
@@ -158,11 +164,11 @@ class WordSearch:
 
     @property
     def _open(self) -> Bools:
-        """Rows of the beam whose search goes on while it has analyses."""
+        """Rows whose search goes on. All of them; ``ReleasedWordSearch`` stops when enough have arrived."""
         return np.ones(self._num_rows, np.bool_)
 
     def _floor_of_successors(self) -> Floats:
-        """What those that stay in search must beat: they may come into a higher group of their sentence."""
+        """The lowest floor of its own and all higher groups, as actions may only lead to higher ones."""
         floors = self._floor.reshape(self._num_sentences, -1)
         lowest: Floats = np.minimum.accumulate(floors[:, ::-1], 1)[:, ::-1].ravel()
         return lowest
@@ -187,16 +193,19 @@ class WordSearch:
         self._raise_floor(scores, arrives)
 
     def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
-        scores = np.concatenate([self._best, np.where(arrives, scores, -np.inf)], 1)
-        self._best = np.partition(scores, -self._keep, axis=1)[:, -self._keep :]
-        self._floor = self._best.min(1)
+        scores = np.concatenate([self._top_scores, np.where(arrives, scores, -np.inf)], 1)
+        self._top_scores = np.partition(scores, -self._keep, axis=1)[:, -self._keep :]
+        self._floor = self._top_scores.min(1)
         if np.isfinite(self._settings.threshold):
-            lowest = np.logaddexp.reduce(self._best, 1) - self._settings.threshold
+            lowest = np.logaddexp.reduce(self._top_scores, 1) - self._settings.threshold
             self._floor = np.maximum(self._floor, lowest)
 
 
 class Beam:
-    """At most ``word_beam`` analyses of each sentence. ``read`` changes it; ``copy`` first to keep the old one."""
+    """At most ``word_beam`` analyses of each group of each sentence.
+
+    ``read`` changes it; ``copy`` first to keep the old one.
+    """
 
     word_search: ClassVar[type[WordSearch]] = WordSearch
 
@@ -235,7 +244,10 @@ class Beam:
         return candidates.take(np.sort(order[layout.column < self.settings.word_beam]))
 
     def next_token_log_mass(self) -> Tensor:
-        """log mass of every next token and, last, of the end: float64 (sentences, V + 1). Empties the beam."""
+        """log p(words so far, next token), a lower bound: float64 (sentences, V + 1); the end last.
+
+        Uses the beam up: copy it first.
+        """
         endings = self.endings(np.ones(self.num_sentences, np.bool_))
         analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
         candidates = self._search(Goal(), analyses, self.settings.action_beam)
