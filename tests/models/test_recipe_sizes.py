@@ -1,4 +1,4 @@
-"""Packaged recipes of Transformers have the sizes that they say: every parameter counted."""
+"""Packaged recipes have the sizes that they say: every parameter counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from treelm.papers.declaration import load_paper, paper_folder
 from treelm.training.recipe import load_recipe
 
 GUM_OPEN = 5541  # words of its vocabulary
+PTB = 9_999  # of Mikolov's text, <unk> included
 ZHAO = [f"{code:04b}" for code in range(16)]
+DEEP = 256 * 256 + 256 + 4 * (256 * 256 + 256)  # of a PCFG: the first layer and both residual blocks
 
 
 def pushdown(num_layers: int, size: int, num_tokens: int, num_distances: int, num_depths: int) -> int:
@@ -22,6 +24,13 @@ def pushdown(num_layers: int, size: int, num_tokens: int, num_distances: int, nu
     embeddings = num_tokens * (size + 1) + size  # with the bias of the softmax, and START
     attachment = 7 * size**2 + 4 * size + (num_distances + num_depths) * size
     return blocks + tables + embeddings + attachment + 2 * size + size + 1  # the last norm, the end
+
+
+def palm() -> int:
+    lstm = sum(4 * following * (size + following + 1) for size, following in ((400, 1020), (1020, 1020), (1020, 400)))
+    rational, scorer = 2 * 400 * 1020 + 400, 100 * (400 + 1020) + 100 + 100
+    residual = (1020 + 400) * (1020 + 400) + 1020 + 400 + 400 * 1020 + 1020
+    return (PTB + 1) * 401 + lstm + rational + scorer + residual
 
 
 def num_parameters(name: str, num_tokens: int, num_labels: int = 0) -> int:
@@ -45,8 +54,22 @@ def num_parameters(name: str, num_tokens: int, num_labels: int = 0) -> int:
         ("tg-bllip-lg", 32_000, 26, 201_539_584 + 16 * 66 * 1024 + 32_000 * 1025 + 53 * 1024 + 2048 + 28 * 1025),
         ("pushdown-gum-open", GUM_OPEN, 0, pushdown(4, 256, GUM_OPEN, 64, 16)),
         ("pushdown-bllip-lg", 50_257, 0, pushdown(16, 1024, 50_257, 64, 50)),
+        # as published, less the second bias of every gate
+        ("awd-lstm-ptb", PTB, 0, 24_221_600 - (4600 + 4600 + 1600)),
+        ("on-lstm-ptb", PTB, 0, 25_232_180 - (4830 + 4830 + 1680)),
+        ("palm-u-ptb", PTB, 0, palm()),
+        # symbols and the top; root and words, each with its last layer; rules
+        ("npcfg-ptb", PTB, 0, 91 * 256 + 2 * DEEP + 257 * (90 + PTB) + 257 * 8100),
+        # a latent vector more before every first layer; embeddings, LSTM in both directions and output of the encoder
+        (
+            "cpcfg-ptb", PTB, 0,
+            91 * 256 + 2 * (DEEP + 64 * 256) + 257 * (90 + PTB) + 321 * 8100
+            + PTB * 512 + 2 * 4 * (512 * 512 * 2 + 2 * 512) + 1025 * 128,
+        ),
+        ("tn-pcfg-ptb", PTB, 0, 751 * 256 + 2 * DEEP + 257 * (750 + PTB) + 3 * (257 * 256 + 257 * 500)),
+        ("simple-pcfg-ptb", PTB, 0, 12_289 * 512 + 2 * 5 * 513 * 512 + 513 * (12_288 + PTB) + 3 * 513 * 512),
     ],
-)
+)  # fmt: skip
 def test_parameters_are_as_many_as_counted(name: str, num_tokens: int, num_labels: int, expected: int) -> None:
     assert num_parameters(name, num_tokens, num_labels) == expected
 

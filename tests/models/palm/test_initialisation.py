@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from tests.models.rnng.worlds import Tokens
-from treelm.errors import InputError
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.network import PaLM
 from treelm.papers.metrics.shapes import split_shares, untrained
@@ -56,11 +55,6 @@ def test_every_weight_is_drawn_as_in_the_public_code() -> None:
         assert not any(bias.any() for bias in biases)
 
 
-def test_fixed_scores_need_no_scorer_s_weights() -> None:
-    network = PaLM(PaLMConfig(**SIZES, attention="right", initialisation="released"), vocabulary=Tokens(8))
-    assert network.attention.scorer is None
-
-
 def test_trees_depend_on_words_from_the_start_and_not_on_the_seed_alone() -> None:
     """Twenty seeds: with small word vectors and biases, lengths of spans alone decide, so a seed branches all one way.
 
@@ -76,8 +70,3 @@ def test_trees_depend_on_words_from_the_start_and_not_on_the_seed_alone() -> Non
         spread[initialisation] = [stdev(one[f"{side}, all"] for one in shares) for side in ("left", "right")]
     assert max(spread["released"]) < 18
     assert min(spread["uniform"]) > 22
-
-
-def test_another_name_is_refused() -> None:
-    with pytest.raises(InputError, match="initialisation = 'xavier'"):
-        PaLMConfig(initialisation="xavier")  # type: ignore[arg-type]

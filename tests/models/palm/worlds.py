@@ -61,19 +61,3 @@ def nats(rows: list[PlainRow], targets: list[list[int]]) -> Tensor:
         for step, token in enumerate(wanted)
     ]
     return -torch.stack(picked).sum()
-
-
-def gradients(network: PaLM, loss: Tensor) -> dict[str, Tensor]:
-    named = dict(network.named_parameters())
-    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    return {
-        name: torch.zeros_like(named[name]) if gradient is None else gradient
-        for name, gradient in zip(named, found, strict=True)
-    }
-
-
-def assert_same(network: PaLM, fast: Tensor, slow: Tensor, tolerance: float = 1e-10) -> None:
-    torch.testing.assert_close(fast, slow, rtol=0, atol=tolerance)
-    expected = gradients(network, slow)
-    for name, gradient in gradients(network, fast).items():
-        torch.testing.assert_close(gradient, expected[name], rtol=0, atol=tolerance, msg=name)

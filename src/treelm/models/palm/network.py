@@ -18,27 +18,22 @@ from torch import Tensor
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.stream_batches import StreamBatch
+from treelm.corpora.stream_batches import StreamBatch, non_trivial_spans
 from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.awd import AWDStreamLM
 from treelm.models.capabilities import Parser, TreeConditioned, require
 from treelm.models.layers.devices import to_device
-from treelm.models.palm.attention import SpanAttention, count_available, draw_as_released
-from treelm.models.palm.config import PaLMConfig
-from treelm.models.palm.supervision import (
-    SPAN_METRICS,
-    before_inputs,
-    constituents_of,
-    encode_with_trees,
+from treelm.models.palm.attention import (
+    SpanAttention,
+    count_available,
+    draw_as_released,
     given_weights,
-    gold_spans,
-    require_constituents,
-    require_trees,
     span_cross_entropy,
-    span_fit,
 )
+from treelm.models.palm.config import PaLMConfig
+from treelm.models.palm.plan import before_inputs, encode_with_trees, gold_spans
 from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
 from treelm.models.stream_outputs import RecurrentState, StreamOutput, WordMetric, to_host
 from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
@@ -46,6 +41,8 @@ from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
 
 _ROWS = 16  # sentences that are parsed side by side
+_LOOKED_AT = 1000  # sentences that are searched for constituents together
+_TREES = "give brackets or CoNLL-U"
 
 
 class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
@@ -151,12 +148,20 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text where trees are needed, and trees that teach the attention nothing."""
-        config = self.config
+        config, where = self.config, corpus.name(0) if len(corpus) else None
         is_taught = config.is_supervised and (trains or config.objective == "spans")
-        if is_taught or self.is_given_trees:
-            require_trees(corpus)
-        if is_taught and config.without_gold == "none":
-            require_constituents(corpus, config.max_span)
+        if (is_taught or self.is_given_trees) and not corpus.prepared.has_trees:
+            raise InputError("a sentence without a tree", where=where, remedy=_TREES)
+        if not is_taught or config.without_gold != "none":
+            return
+        for start in range(0, len(corpus), _LOOKED_AT):
+            batch = corpus.batch(range(start, min(start + _LOOKED_AT, len(corpus))))
+            spans = non_trivial_spans(batch, corpus.vocabulary.ends_word)
+            if (spans[:, 2] - spans[:, 1] <= config.max_span).any():
+                return
+        found = f"no constituent of two words or more, and {config.max_span} tokens or less, for the attention to learn"
+        remedy = "give trees with constituents, raise max_span, or set span_weight = 0"
+        raise InputError(found, where=where, remedy=remedy)
 
     @property
     def is_given_trees(self) -> bool:
@@ -175,19 +180,36 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
 
     @torch.no_grad()
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """How well the attention fits gold spans, each sentence read by itself: see ``span_fit``."""
+        """Cross-entropies to the gold spans in reach, in nats, over the places where one ends; sentences by themselves.
+
+        Of the attention, of weights spread evenly over the spans in reach, and the least that any could have: at some
+        places several gold spans end.
+        """
         if self.is_given_trees:
             return {}
-        exact, sums, num_places = self.exact(), np.zeros(len(SPAN_METRICS)), 0
+        exact, sums, num_places = self.exact(), np.zeros(3), 0
         for batch in encode_with_trees(sentences, self.vocabulary):
-            inputs, _, mask = exact.pad(batch)
-            inputs, mask = exact._with_end(inputs), torch.cat([mask, torch.zeros_like(mask[:1])])
-            gold = exact._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
-            reading = exact._read(inputs, exact.init_state(len(batch)), mask, gold)
-            fit = span_fit(reading.structure, gold, torch.cat([torch.ones_like(mask[:1]), mask[:-1]]))
-            sums += [float(one.sum) for one in fit]
-            num_places += fit[0].count
-        return dict(zip(SPAN_METRICS, (sums / num_places).tolist(), strict=True)) if num_places else {}
+            reading, gold, _, _, seen = exact._read_with_end(batch)
+            weights, available = reading.structure["span_weights"], reading.structure["available"]
+            uniform = (1 / available.clamp(min=1))[..., None].expand_as(weights)
+            least = given_weights(gold, available, weights.dtype)
+            losses = [span_cross_entropy(each.log(), available, gold, seen) for each in (weights, uniform, least)]
+            sums += [float(one.sum) for one in losses]
+            num_places += losses[0].count
+        names = ("span_cross_entropy", "span_cross_entropy_uniform", "span_cross_entropy_least")
+        return dict(zip(names, (sums / num_places).tolist(), strict=True)) if num_places else {}
+
+    def _read_with_end(self, batch: SentenceBatch) -> tuple[StreamOutput, Tensor, Tensor, Tensor, Tensor]:
+        """The reading of sentences with trees, gold spans (T, B, m), and targets, their mask, and steps with spans.
+
+        A further end is read after each sentence, which is no target: there the spans are looked at that end with the
+        last word.
+        """
+        inputs, targets, mask = self.pad(batch)
+        inputs, targets = self._with_end(inputs), self._with_end(targets)
+        seen, mask = torch.cat([torch.ones_like(mask[:1]), mask]), torch.cat([mask, torch.zeros_like(mask[:1])])
+        gold = self._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
+        return self._read(inputs, self.init_state(len(batch)), mask, gold), gold, targets, mask, seen
 
     def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
         """Read a segment as every stream model does; given attention is set by the batch's constituents."""
@@ -201,26 +223,20 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         """The reading of a segment, its gold spans (T, B, m), and its mask."""
         inputs = self._tensor(batch.inputs)
         mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
-        gold = self._gold(constituents_of(batch), inputs)
+        if batch.constituents is None:
+            raise InputError("a stream without trees", where=batch.names[0], remedy=_TREES)
+        gold = self._gold(batch.constituents, inputs)
         return self._read(inputs, self._continued(batch, carried), mask, gold), gold, mask
 
     # Losses.
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Losses as of every stream model; with ``span_weight`` or given attention also from the trees of the batch.
-
-        Then a further end is read after each sentence: there the spans are looked at that end with its last word.
-        """
+        """Losses as of every stream model; with ``span_weight`` or given attention also from the trees of the batch."""
         if not self._losses_need_trees and (batch.actions is None or not self.reads_constituents):
             return super().losses(batch)
-        inputs, targets, mask = self.pad(batch)
-        inputs, targets = self._with_end(inputs), self._with_end(targets)
-        mask = torch.cat([mask, torch.zeros_like(mask[:1])])
-        gold = self._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
-        reading = self._read(inputs, self.init_state(len(batch)), mask, gold)
+        reading, gold, targets, mask, seen = self._read_with_end(batch)
         num_words, num_sentences = int(batch.num_words.sum()), len(batch)
         losses = self._losses(reading, targets, mask, num_words=num_words, num_sentences=num_sentences)
-        seen = torch.cat([torch.ones_like(mask[:1]), mask[:-1]])
         return self._with_spans(losses, reading, gold, seen)
 
     def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:

@@ -1,0 +1,55 @@
+"""What gold trees say of a batch: the constituents that end before each input (PaLM-S; Peng, Schwartz & Smith 2019).
+
+Shapes: m longest span, T steps, B rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import encode_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.stream_batches import non_trivial_spans
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+
+_ROWS = 64  # sentences that are read side by side
+
+
+def encode_with_trees(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Iterator[SentenceBatch]:
+    """Batches in the order of the sentences. Raises ``InputError`` for a sentence without a tree."""
+    for start in range(0, len(sentences), _ROWS):
+        chosen = sentences[start : start + _ROWS]
+        labels: set[str] = set()
+        for one in chosen:
+            if one.tree is None:
+                raise InputError("a sentence without a tree", where=one.where, remedy="give brackets or CoNLL-U")
+            labels.update(constituent.label for constituent in one.tree.constituents())
+        yield encode_sentences(chosen, vocabulary, sorted(labels))
+
+
+def before_inputs(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(n, 3): step, row and number of tokens of every non-trivial constituent that ends just before this input.
+
+    The first input of a sentence is the end token, so what ends with token s ends before the input s + 2.
+    """
+    spans = non_trivial_spans(batch, ends_word)
+    return np.stack([spans[:, 2] + 1, spans[:, 0], spans[:, 2] - spans[:, 1]], 1)
+
+
+def gold_spans(constituents: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """(T, B, m): whether the span of 1 to m tokens that ends before a step is a constituent.
+
+    ``constituents`` (n, 3) are step, row and length, as in ``StreamBatch``; longer ones and later steps are left out.
+    """
+    step, row, length = constituents.T
+    kept = (length <= shape[2]) & (step < shape[0])
+    gold = torch.zeros(shape, dtype=torch.bool, device=constituents.device)
+    gold[step[kept], row[kept], length[kept] - 1] = True
+    return gold
