@@ -8,13 +8,11 @@ from operator import mul
 
 import numpy as np
 import pytest
-import torch
 
 from tests.models.pcfg.plain import written_out
 from treelm.errors import InputError
 from treelm.models.pcfg.interface import read_tokens
 from treelm.models.pcfg.products import ProductRules, TableRules
-from treelm.models.pcfg.reading import MixedReading, read
 
 FACTORS = ("of_head", "of_left", "of_right")
 SENTENCES = ([1, 0, 2, 2], [0], [2, 1, 1, 0, 0])
@@ -115,17 +113,6 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_prefixes_are_those_of_the_textbook(kind: str) -> None:
-    rules, _ = drawn(kind).consistent()
-    plain = written_out(rules)
-    for words in SENTENCES:
-        found, reading = read_tokens([rules], words)
-        expected = [plain.prefix(words[:length]).log() for length in range(len(words) + 1)]
-        expected.append(plain.probability(words).log())
-        np.testing.assert_allclose(found, torch.stack(expected).diff().numpy(), atol=1e-9)
-        assert reading.next_words().sum() == pytest.approx(1, abs=1e-10)
-
-
 def test_chains_of_first_children_keep_their_digits_where_they_hardly_end() -> None:
     for seed in range(20):
         rules = drawn("simple", seed)
@@ -141,7 +128,7 @@ def test_constituents_are_the_derivative_of_the_plain_form(kind: str) -> None:
     for words in SENTENCES:
         for ended in (True, False):
             expected = plain.constituents(words, ended=ended)
-            for j, found in enumerate(read(rules, words).constituents(ended=ended), start=1):
+            for j, found in enumerate(read_tokens([rules], words)[1].constituents(ended=ended), start=1):
                 np.testing.assert_allclose(found, expected[:j, j], atol=1e-10)
 
 
@@ -154,25 +141,3 @@ def test_loose_rules_are_mended_and_trees_keep_their_shares(kind: str) -> None:
     for words in SENTENCES:
         change = before.probability(words).log() - after.probability(words).log()
         assert change.item() == pytest.approx(log_mass, abs=1e-10)
-
-
-def test_products_are_the_table_that_they_stand_for(kind: str) -> None:
-    rules, _ = drawn(kind).consistent()
-    table = written_out(rules).binary[: rules.num_nonterminals].numpy()
-    same = TableRules.of(rules.root, table, rules.words)
-    for words in SENTENCES:
-        np.testing.assert_allclose(read_tokens([rules], words)[0], read_tokens([same], words)[0], atol=1e-9)
-
-
-def test_a_mixture_of_grammars_is_the_mean_of_their_prefixes(kind: str) -> None:
-    grammars = [drawn(kind, seed=seed).consistent()[0] for seed in range(3)]
-    plain = [written_out(one) for one in grammars]
-    for words in SENTENCES:
-        found, reading = read_tokens(grammars, words)
-        expected = [
-            torch.stack([one.prefix(words[:length]) for one in plain]).mean().log() for length in range(len(words) + 1)
-        ]
-        expected.append(torch.stack([one.probability(words) for one in plain]).mean().log())
-        np.testing.assert_allclose(found, torch.stack(expected).diff().numpy(), atol=1e-9)
-        assert reading.next_words().sum() == pytest.approx(1, abs=1e-10)
-    assert MixedReading.begin(grammars).num_words == 0

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from treelm.models.scores import ProbabilityMass, SentenceScore
 from treelm.models.states import TextState
 from treelm.trees.tree import Tree
 
+AnyRules = TypeVar("AnyRules", bound=Rules)
 _MOST_STRINGS = 2000  # that are listed
 
 
@@ -34,14 +35,11 @@ class GrammarState(TextState):
     readings: tuple[MixedReading, ...]
 
 
-class GrammarLM(LanguageModel, Parser, Enumerable):
+class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
     """A language model whose words are the leaves of a grammar's trees: exact, and causal by construction.
 
     It is computed in float64 on one core, sentence by sentence, so that a sentence has the same scores in any batch.
     """
-
-    mends: ClassVar[bool] = True
-    """Whether grammars are made consistent before they are read."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Raise ``InputError`` for a vocabulary with parts of words."""
@@ -49,31 +47,31 @@ class GrammarLM(LanguageModel, Parser, Enumerable):
         if not vocabulary.ends_word.all():
             found = "a vocabulary with parts of words, which would be leaves of the trees"
             raise InputError(found, where="[vocabulary]", remedy='take kind = "word"')
-        self._kept: tuple[tuple[tuple[int, int], ...], tuple[tuple[Rules, float], ...]] | None = None
+        self._kept: tuple[tuple[tuple[int, int], ...], tuple[tuple[AnyRules, float], ...]] | None = None
 
     @abstractmethod
-    def make_grammars(self) -> Sequence[Rules]:
+    def make_grammars(self) -> Sequence[AnyRules]:
         """The grammars that a sentence may be of, all equally probable, as the weights are now."""
 
     @abstractmethod
     def decode(self, words: Sequence[str], expected: Array) -> Tree:
         """The tree, from the expected number of every symbol over every span: (n + 1, n + 1, S)."""
 
-    def grammars(self) -> tuple[Rules, ...]:
+    def grammars(self) -> tuple[AnyRules, ...]:
         """The grammars that are read with: consistent, and kept until the weights change."""
         return tuple(rules for rules, _ in self._mended())
 
     def log_masses(self) -> list[float]:
-        """Log of the probability of each grammar, as it is stored, that a tree is finite; 0 if it is left as it is."""
+        """Log of the probability of each grammar, as it is stored, that a tree is finite: scores are given that."""
         return [log_mass for _, log_mass in self._mended()]
 
-    def _mended(self) -> tuple[tuple[Rules, float], ...]:
+    def _mended(self) -> tuple[tuple[AnyRules, float], ...]:
         tensors = [*self.parameters(), *self.buffers()]
         versions = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
         if self.training or self._kept is None or self._kept[0] != versions:
             with torch.no_grad():
                 made = self.make_grammars()
-            self._kept = versions, tuple(one.consistent() if self.mends else (one, 0.0) for one in made)
+            self._kept = versions, tuple(one.consistent() for one in made)
         return self._kept[1]
 
     def train(self, mode: bool = True) -> Any:
@@ -82,9 +80,8 @@ class GrammarLM(LanguageModel, Parser, Enumerable):
         return super().train(mode)
 
     def finite_mass(self) -> list[float]:
-        """The probability of each grammar, as it is stored, that a tree is finite; scores are given that it is."""
-        with torch.no_grad():
-            return [float(np.exp(one.consistent()[1])) for one in self.make_grammars()]
+        """The exponentials of ``log_masses``."""
+        return [float(np.exp(log_mass)) for log_mass in self.log_masses()]
 
     # Whole sentences.
 

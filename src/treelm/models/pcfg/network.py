@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -181,43 +181,11 @@ def nonterminal_name(number: int) -> str:
     return f"NT{number + 1}"
 
 
-def used_rules(sentences: Iterable[tuple[ProductRules, Sequence[int]]], vocabulary: Vocabulary) -> list[UsedRule]:
-    """The rules of sentences, each with its grammar, the most used first; probabilities are of the first grammar."""
-    counts: Counter[tuple[int, int, int]] = Counter()
-    first: ProductRules | None = None
-    for rules, words in sentences:
-        first = first or rules
-        spans = {(i, j): symbol for i, j, symbol in viterbi(rules, words)[1]}
-        for (i, j), symbol in spans.items():
-            if j - i > 1:
-                k = next(k for k in range(i + 1, j) if (i, k) in spans and (k, j) in spans)
-                counts[symbol, spans[i, k], spans[k, j]] += 1
-    if first is None:
-        return []
-    rules, num = first, first.num_nonterminals
-
-    def name(symbol: int) -> str:
-        if symbol < num:
-            return nonterminal_name(symbol)
-        words = rules.words[symbol - num].argsort()[::-1][:_NUM_WORDS].tolist()
-        return f"T{symbol - num + 1} ({', '.join(map(vocabulary.token, words))})"
-
-    return [
-        UsedRule(
-            parent=name(parent),
-            children=(name(left), name(right)),
-            count=count,
-            probability=float(rules.of_head[parent] @ (rules.of_left[:, left] * rules.of_right[:, right])),
-        )
-        for (parent, left, right), count in counts.most_common()
-    ]
-
-
 UNLABELLED = "X"  # the label of a span that no nonterminal is expected over
 _MOST_CELLS = 40_000  # of sentences that are parsed together
 
 
-class NeuralPCFG(GrammarLM, capabilities.Grammar):
+class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar):
     """A neural PCFG (Kim, Dyer & Rush 2019) or a compound one, with dense, low-rank or simple rules.
 
     It is trained on -log p(words), summed over all trees. A compound one is trained on a bound: the grammar of each
@@ -301,10 +269,6 @@ class NeuralPCFG(GrammarLM, capabilities.Grammar):
                 break
         return found
 
-    def grammars(self) -> tuple[ProductRules, ...]:
-        """The grammars of the mixture, consistent."""
-        return cast(tuple[ProductRules, ...], super().grammars())
-
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every word and of the end, of sentences side by side."""
         if not sentences:
@@ -342,8 +306,12 @@ class NeuralPCFG(GrammarLM, capabilities.Grammar):
             for rows, *tensors in groups(batch):
                 tokens, lengths = (one.to(self.network.symbols.device) for one in tensors)
                 grammar = self._inferred(tokens, lengths)
-                build = _most_probable if self.tree_builder == "viterbi" else _most_expected
-                for row, spans in zip(rows, build(grammar, tokens, lengths), strict=True):
+                trees: Iterator[list[tuple[int, int, int]]]
+                if self.tree_builder == "viterbi":
+                    trees = (viterbi(rules, words)[1] for rules, words in _read_with(grammar, tokens, lengths))
+                else:
+                    trees = _most_expected(grammar, tokens, lengths)
+                for row, spans in zip(rows, trees, strict=True):
                     found[row] = self._tree(sentences[row], spans)
         return [tree for tree in found if tree is not None]
 
@@ -356,11 +324,35 @@ class NeuralPCFG(GrammarLM, capabilities.Grammar):
     def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
         """The rules of the most probable trees, the most used first; a compound PCFG has one grammar for each."""
         batch = encode_words(words_of_each(sentences), self.vocabulary, needs_words=True)
+        counts: Counter[tuple[int, int, int]] = Counter()
+        first: ProductRules | None = None  # whose words and probabilities are named
         with evaluating(self), one_thread():
-            return used_rules(
-                (pair for _, *tensors in groups(batch) for pair in _read_with(self._inferred(*tensors), *tensors)),
-                self.vocabulary,
+            for _, *tensors in groups(batch):
+                for rules, words in _read_with(self._inferred(*tensors), *tensors):
+                    first = first or rules
+                    spans = {(i, j): symbol for i, j, symbol in viterbi(rules, words)[1]}
+                    for (i, j), symbol in spans.items():
+                        if j - i > 1:
+                            k = next(k for k in range(i + 1, j) if (i, k) in spans and (k, j) in spans)
+                            counts[symbol, spans[i, k], spans[k, j]] += 1
+        return [
+            UsedRule(
+                parent=nonterminal_name(parent),
+                children=(self._symbol_name(first, left), self._symbol_name(first, right)),
+                count=count,
+                probability=float(first.of_head[parent] @ (first.of_left[:, left] * first.of_right[:, right])),
             )
+            for (parent, left, right), count in counts.most_common()
+            if first is not None
+        ]
+
+    def _symbol_name(self, rules: ProductRules, symbol: int) -> str:
+        """A nonterminal, or a preterminal with its most probable words."""
+        if symbol < rules.num_nonterminals:
+            return nonterminal_name(symbol)
+        number = symbol - rules.num_nonterminals
+        words = rules.words[number].argsort()[::-1][:_NUM_WORDS].tolist()
+        return f"T{number + 1} ({', '.join(map(self.vocabulary.token, words))})"
 
     def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores, and the trees of ``parse``."""
@@ -390,12 +382,6 @@ def _most_expected(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterato
     labels = spans.argmax(-1)
     for chosen, own in zip(chart.best_trees(spans.sum(-1), lengths), labels, strict=True):
         yield [(i, j, int(own[i, j])) for i, j in chosen.nonzero().tolist()]
-
-
-def _most_probable(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[list[tuple[int, int, int]]]:
-    """The spans of the most probable tree of each sentence."""
-    for rules, words in _read_with(grammar, tokens, lengths):
-        yield viterbi(rules, words)[1]
 
 
 def _read_with(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[tuple[ProductRules, list[int]]]:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.pcfg.rules import Array, Outside, Rules
+from treelm.models.pcfg.rules import Array, Rules
 
 _TOLERANCE, _MOST_STEPS = 1e-15, 100  # of Newton's method: some five steps, more where two trees follow most
 
@@ -73,9 +73,9 @@ class ProductRules(Rules):
         """Nonterminals alone are above two words or more."""
         return np.concatenate([self.of_head @ sums, np.zeros(self.words.shape[0])])
 
-    def head_back(self, of_cell: Array) -> Outside:
+    def head_back(self, of_cell: Array) -> tuple[Array, Array]:
         """Heads back."""
-        return Outside(symbols=of_cell, sums=self.spread(of_cell))
+        return of_cell, self.spread(of_cell)
 
     def word_cell(self, of_tags: Array) -> Array:
         """Tags alone are above one word."""

@@ -125,14 +125,6 @@ class Reading:
             ahead = rules.spread_back(of_starting[j - 1])
 
 
-def read(rules: Rules, words: Sequence[int]) -> Reading:
-    """Read all words of a sentence."""
-    reading = Reading.begin(rules)
-    for word in words:
-        reading = reading.extend(word)
-    return reading
-
-
 @dataclass(frozen=True, eq=False)
 class MixedReading:
     """What is known after some words: a reading by each grammar, and how probable each is given the words.
@@ -147,11 +139,6 @@ class MixedReading:
     def begin(cls, grammars: Sequence[Rules]) -> Self:
         """Nothing has been read, and all grammars are equally probable."""
         return cls(tuple(map(Reading.begin, grammars)), np.full(len(grammars), 1 / len(grammars)))
-
-    @property
-    def num_words(self) -> int:
-        """Words that have been read."""
-        return self.readings[0].num_words
 
     @property
     def end(self) -> float:

@@ -15,7 +15,7 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -28,13 +28,6 @@ Ints = NDArray[np.int64]
 
 _TOLERANCE = 1e-14  # of the fixed point of masses
 _MOST_STEPS = 100_000
-
-
-class Outside(NamedTuple):
-    """The derivative of a probability by a cell, taken through ``head``."""
-
-    symbols: Array  # (S,) by the symbols of the cell, unary rules above them followed
-    sums: Array  # (R,) by the sums over splits
 
 
 class Rules(ABC):
@@ -73,8 +66,11 @@ class Rules(ABC):
         """Sums over splits (R,) -> the cell (S,)."""
 
     @abstractmethod
-    def head_back(self, of_cell: Array) -> Outside:
-        """The transpose of ``head``."""
+    def head_back(self, of_cell: Array) -> tuple[Array, Array]:
+        """The transpose of ``head``: from the derivative by a cell, those by its symbols (S,) and by the sums (R,).
+
+        Unary rules above the symbols are followed.
+        """
 
     @abstractmethod
     def word_cell(self, of_tags: Array) -> Array:
@@ -327,14 +323,14 @@ class MarkovRules(Rules):
         unaries, chains = self._unaries
         return np.concatenate([of_tags, found + unaries @ (chains @ found[: self.num_constituents])])
 
-    def head_back(self, of_cell: Array) -> Outside:
+    def head_back(self, of_cell: Array) -> tuple[Array, Array]:
         """Unary rules and endings above, then steps."""
         unaries, chains = self._unaries
         symbols = of_cell.copy()
         own = slice(self.num_tags, self._states.start)
         symbols[own] += chains.T @ unaries.back(of_cell[self.num_tags :])
         symbols[self.tags] += self._endings.back(symbols[self.num_tags :])
-        return Outside(symbols=symbols, sums=self._steps.back(symbols[self.num_tags :]))
+        return symbols, self._steps.back(symbols[self.num_tags :])
 
     def word_cell(self, of_tags: Array) -> Array:
         """Tags, what ends with one of them, and unary rules."""

@@ -1,11 +1,23 @@
-"""The grammar of a treebank, counted, behind the interface of all systems."""
+"""A grammar counted from a treebank: which children follow which, smoothed, and which words have which tags.
+
+Constituents have labels or, with parent annotation (Johnson 1998), labels and those of their parents. The children of
+a constituent are a Markov chain from left to right (Charniak 1997; Collins 1997): p(child, whether it is the last one |
+constituent, the last h children). A distribution is interpolated with the one given fewer children, and in the end with
+that given the label alone, by the method C of Witten & Bell (1991): p(e | x) = (c(x, e) + t(x) p(e | less)) / (c(x) +
+t(x)), with t(x) the number of different things that were seen after x. So it is a mixture of relative frequencies,
+and is kept as one. Words given tags have as lower distribution that of all words.
+
+One more constituent, the makeshift, stands at the top with a small probability. Any tags and constituents in any order
+are its children, so that no sentence is impossible.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
-from functools import cmp_to_key
-from typing import ClassVar, cast
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, cmp_to_key
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -16,20 +28,253 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.capabilities import Counted
 from treelm.models.pcfg.config import TreebankPCFGConfig, TreebankSizes
-from treelm.models.pcfg.counting import Counts, Table, count, estimate
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
 from treelm.models.pcfg.reading import choose_spans
 from treelm.models.pcfg.rules import Array, Ints, MarkovRules
 from treelm.models.scores import Loss, Losses
 from treelm.trees.brackets import UNKNOWN_TAG
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 from treelm.trees.tree import Tree, from_spans
 
 _UNLABELLED = "X"  # the label of a grammar that was counted from no trees
 _SENTENCES = 1 << 14  # encoded together
 
 
-class TreebankPCFG(GrammarLM, Counted):
-    """A grammar whose rules and words are counted in a treebank (``counting``).
+Constituent = tuple[int, int]  # labels of it and of its parent, or NOTHING where the parent is not looked at
+Child = tuple[bool, int, int]  # whether it is a constituent; the tag and NOTHING, or the constituent
+Event = tuple[Child, bool]  # a child, and whether it is the last one
+History = tuple[Child, ...]  # the last children, the nearest last
+
+NOTHING = -1
+BEFORE = -2  # in tables: further back than a history goes
+_BEGIN: Child = (False, NOTHING, NOTHING)  # stands before the first child
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was seen in a treebank."""
+
+    events: dict[Constituent, dict[History, dict[Event, int]]] = field(default_factory=dict)
+    """After the longest histories that were looked at."""
+    top: dict[Constituent, int] = field(default_factory=dict)
+
+
+class Table(NamedTuple):
+    """The symbols of counted rules: what their numbers mean. Tags come first, then constituents, then states."""
+
+    constituents: Ints  # (C, 2) labels of it and of its parent, or NOTHING
+    states: Ints  # (N, 1 + H) the constituent from 0, then its last children as symbols, the nearest last
+
+
+def count(trees: Sequence[tuple[Ints, Ints]], *, top: int, history: int, min_parent_count: int | None) -> Counts:
+    """Count trees, each as top-down actions and the tags of its words.
+
+    A constituent at the top, and one under the makeshift, has the parent ``top``. Labels whose parent was seen above
+    them less often than ``min_parent_count`` have none; None: nothing has.
+    """
+    read = [_nodes(actions, tags, top) for actions, tags in trees]
+    pairs = Counter(key for nodes in read for key, _ in nodes)
+
+    def kept(child: Child) -> Child:
+        is_constituent, label, _ = child
+        known = not is_constituent or (min_parent_count is not None and pairs[child[1:]] >= min_parent_count)
+        return child if known else (True, label, NOTHING)
+
+    counts = Counts()
+    for nodes in read:
+        for place, (key, children) in enumerate(nodes, start=1):
+            constituent = kept((True, *key))[1:]
+            if place == len(nodes):
+                counts.top[constituent] = counts.top.get(constituent, 0) + 1
+            own = counts.events.setdefault(constituent, {})
+            before = (_BEGIN, *map(kept, children))
+            for number, child in enumerate(before[1:], start=1):
+                seen = own.setdefault(before[max(0, number - history) : number], {})
+                event = (child, number == len(children))
+                seen[event] = seen.get(event, 0) + 1
+    return counts
+
+
+def _nodes(actions: Ints, tags: Ints, top: int) -> list[tuple[Constituent, list[Child]]]:
+    """All constituents of a tree with their children, the top last."""
+    nodes: list[tuple[Constituent, list[Child]]] = []
+    stack: list[tuple[int, list[Child]]] = []
+    words = iter(tags.tolist())
+    for action in actions.tolist():
+        if action == SHIFT:
+            stack[-1][1].append((False, next(words), NOTHING))
+        elif action == REDUCE:
+            label, children = stack.pop()
+            key = (label, stack[-1][0] if stack else top)
+            nodes.append((key, children))
+            if stack:
+                stack[-1][1].append((True, *key))
+        else:
+            stack.append((action - FIRST_NT, []))
+    return nodes
+
+
+def estimate(counts: Counts, words: Array, *, top: int, history: int, makeshift: float) -> tuple[MarkovRules, Table]:
+    """Make rules, and the table of their symbols, from counts; ``words`` (T, V) has those of words with tags.
+
+    ``makeshift`` is the probability that the top of a tree is the makeshift constituent, which has the label ``top``.
+    """
+    num_tags = len(words)
+    by_label: dict[int, list[_Chain]] = defaultdict(list)
+    chains = {key: _Chain(seen, history) for key, seen in counts.events.items()}
+    for (label, _), chain in chains.items():
+        by_label[label].append(chain)
+    general = {label: _Chain({(): _summed(one.counts[()] for one in some)}, 0) for label, some in by_label.items()}
+    extra = (top, NOTHING)
+    chains[extra] = _Chain({(): _anything(general, num_tags, top, chains)}, 0)
+    for label in general:
+        chains.setdefault((label, NOTHING), _Chain({}, history))
+    for (label, above), chain in chains.items():
+        chain.lower = general.get(label) if above == NOTHING else None
+    numbers = {key: number for number, key in enumerate(sorted(chains))}
+    symbols = {(False, tag, NOTHING): tag for tag in range(num_tags)}
+    symbols |= {(True, *key): num_tags + number for key, number in numbers.items()}
+    symbols[_BEGIN] = NOTHING
+    rows, states = [(key, (_BEGIN,)) for key in numbers], []
+    for key in numbers:
+        states += [(key, known) for known in chains[key].histories()]
+    places = {state: number for number, state in enumerate(states)}
+    contexts: dict[tuple[Constituent, History, History | None], int] = {}
+    mixture, steps, endings = (list[tuple[int, int, float]]() for _ in range(3))
+    for number, (key, known) in enumerate([*rows, *states]):
+        chain = chains[key]
+        kept = known[max(0, len(known) - history + 1) :] if history else ()  # what the next history may hold
+        for given, weight in chain.mixture(known):
+            own = (key, kept, given)
+            if own not in contexts:
+                contexts[own] = len(contexts)
+                for (child, is_last), probability in chain.frequencies(given).items():
+                    if is_last:
+                        endings.append((contexts[own], symbols[child], probability))
+                    else:
+                        following = places[key, chain.following(kept, child)]
+                        steps.append((contexts[own], following, probability))
+            mixture.append((number, contexts[own], weight))
+    root = np.zeros(num_tags + len(numbers) + len(states))
+    for key, seen_times in counts.top.items():
+        root[num_tags + numbers[key]] = (1 - makeshift) * seen_times / sum(counts.top.values())
+    root[num_tags + numbers[extra]] = makeshift if counts.top else 1.0
+    width = max(1, history)
+    last = np.array([symbols[known[-1]] for _, known in states], dtype=np.int64)
+    rules = MarkovRules(root, smooth_words(words), last, *_columns(mixture), *_columns(steps), *_columns(endings))
+    named = [
+        [numbers[key], *([BEFORE] * (width - len(known))), *map(symbols.__getitem__, known)] for key, known in states
+    ]
+    constituents = np.array(list(numbers), dtype=np.int64).reshape(-1, 2)
+    return rules, Table(constituents, np.array(named, dtype=np.int64).reshape(-1, 1 + width))
+
+
+def smooth_words(counts: Array) -> Array:
+    """p(word | tag) from counts (T, V), (T, V): every tag may have any word, by how frequent that is at all."""
+    of_words = counts.sum(0)
+    lower = (of_words + 1) / (of_words.sum() + len(of_words))
+    total, kinds = counts.sum(1, keepdims=True), np.count_nonzero(counts, axis=1)[:, None]
+    kinds = np.where(total > 0, kinds, 1)
+    found: Array = (counts + kinds * lower) / (total + kinds)
+    return found
+
+
+class _Chain:
+    """The children of one constituent, counted after every history up to the longest."""
+
+    def __init__(self, seen: Mapping[History, Mapping[Event, float]], longest: int) -> None:
+        self.counts: dict[History, dict[Event, float]] = {(): {}}
+        self.lower: _Chain | None = None  # where it is not seen, or not often
+        self._longest = longest
+        for known, events in seen.items():
+            for length in range(min(longest, len(known)) + 1):
+                own = self.counts.setdefault(known[len(known) - length :], {})
+                for event, times in events.items():
+                    own[event] = own.get(event, 0) + times
+
+    def mixture(self, known: History) -> Iterator[tuple[History | None, float]]:
+        """What p(event | the last children) is made of: histories and their weights; None: the label alone."""
+        known = known[max(0, len(known) - self._longest) :]
+        left = 1.0
+        while True:
+            events = self.counts.get(known, {})
+            if events:
+                has_lower = bool(known) or self.lower is not None
+                kinds = len(events) if has_lower else 0
+                total = sum(events.values())
+                yield known, left * total / (total + kinds)
+                left *= kinds / (total + kinds)
+            if not known:
+                break
+            known = known[1:]
+        if left and self.lower is not None:
+            yield None, left
+
+    def frequencies(self, known: History | None) -> dict[Event, float]:
+        """How often each event was seen after a history, over all that were."""
+        if known is None:
+            return {} if self.lower is None else self.lower.frequencies(())
+        total = sum(self.counts[known].values())
+        return {event: times / total for event, times in self.counts[known].items()}
+
+    @property
+    def _possible(self) -> list[Event]:
+        return [*self.counts[()], *(() if self.lower is None else self.lower.counts[()])]
+
+    @cached_property
+    def _states(self) -> dict[History, None]:
+        found = {known: None for known in self.counts if known and known[-1] != _BEGIN}
+        return found | {(child,): None for child, is_last in self._possible if not is_last}
+
+    def histories(self) -> list[History]:
+        """What the last children may be, between the first child and the last one."""
+        return sorted(self._states)
+
+    def following(self, known: History, child: Child) -> History:
+        """The longest history that ends with this child and is one of ``histories``."""
+        wanted = (*known, child)
+        for length in range(max(self._longest, 1), 1, -1):
+            if wanted[-length:] in self._states:
+                return wanted[-length:]
+        return (child,)
+
+
+def _summed(all_events: Iterable[Mapping[Event, float]]) -> dict[Event, float]:
+    found: dict[Event, float] = {}
+    for events in all_events:
+        for event, times in events.items():
+            found[event] = found.get(event, 0) + times
+    return found
+
+
+def _anything(
+    general: Mapping[int, _Chain], num_tags: int, top: int, known: Mapping[Constituent, _Chain]
+) -> dict[Event, float]:
+    """Events of the makeshift: every tag, and every label under it, as frequent as below any constituent."""
+    under = {label: (label, top) if (label, top) in known else (label, NOTHING) for label in general}
+    children: dict[Child, float] = dict.fromkeys([(False, tag, NOTHING) for tag in range(num_tags)], 1.0)
+    children |= dict.fromkeys([(True, *key) for key in under.values()], 1.0)
+    num_last = num_all = 1.0
+    for chain in general.values():
+        for ((is_constituent, name, _), is_last), times in chain.counts[()].items():
+            children[(True, *under[name]) if is_constituent else (False, name, NOTHING)] += times
+            num_last, num_all = num_last + times * is_last, num_all + times
+    share = num_last / (num_all + 1)
+    return {
+        (child, is_last): times * (share if is_last else 1 - share)
+        for child, times in sorted(children.items())
+        for is_last in (False, True)
+    }
+
+
+def _columns(entries: Sequence[tuple[int, int, float]]) -> tuple[Ints, Ints, Array]:
+    """Rows, columns and values of the numbers of a sparse matrix."""
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    return np.array(rows, np.int64), np.array(columns, np.int64), np.array(values, np.float64)
+
+
+class TreebankPCFG(GrammarLM[MarkovRules], Counted):
+    """A grammar whose rules and words are counted in a treebank.
 
     Its buffers are the fields of ``MarkovRules``, and what its symbols mean: ``constituents`` and ``states``. Before
     ``estimate`` it knows of no labels, and all words are equally probable.
@@ -109,10 +354,6 @@ class TreebankPCFG(GrammarLM, Counted):
             raise InputError("a sentence without a tree", where=batch.names[0], remedy=remedy)
         actions = np.split(batch.actions, batch.action_offsets[1:-1])
         return list(zip(actions, np.split(tags, batch.token_offsets[1:-1]), strict=True))
-
-    def grammars(self) -> tuple[MarkovRules, ...]:
-        """The one grammar, consistent."""
-        return cast(tuple[MarkovRules, ...], super().grammars())
 
     def make_grammars(self) -> list[MarkovRules]:
         """The one grammar, as it was counted."""
