@@ -197,14 +197,6 @@ def test_training_ends_with_the_temperature_of_its_dev_data(tmp_path: Path) -> N
     assert float(model.temperature) == pytest.approx(found, rel=1e-3)
 
 
-def test_it_says_nothing_of_words_or_prefixes(trained: tuple[ChartParser, list[Sentence]]) -> None:
-    model, _ = trained
-    assert not model.predicts_words
-    for ask in (lambda: model.score([["a"]]), model.start, lambda: model.surprisal([["a"]])):
-        with pytest.raises(InputError, match="gives words no probabilities; parse with it, or take another system"):
-            ask()
-
-
 def test_a_batch_without_trees_is_refused() -> None:
     corpus = corpus_of([Sentence(words=("a", "b"), identifier="1", source="toy", line=1)])
     with pytest.raises(InputError, match="toy:1: a sentence without a tree"):

@@ -94,20 +94,6 @@ def test_equals_enumeration_of_all_trees(found: dict[int, tuple[Tensor, dict[str
         torch.testing.assert_close(values[name], value, rtol=0, atol=1e-10, msg=lambda m, name=name: f"{name}: {m}")
 
 
-def test_marginals_are_probabilities_of_2n_minus_1_spans() -> None:
-    scores = draw_scores(3, 30)
-    lengths = torch.tensor([30, 17, 1])
-    found = chart.marginals(scores, lengths)
-    assert found.min() >= 0
-    assert found.max() <= 1 + 1e-12
-    torch.testing.assert_close(found.sum((1, 2)), (2 * lengths - 1).double(), rtol=0, atol=1e-10)
-
-
-def test_the_gradient_of_log_z_is_the_finite_difference() -> None:
-    scores, lengths = draw_scores(2, 4).requires_grad_(), torch.tensor([4, 2])
-    assert torch.autograd.gradcheck(lambda s: chart.log_partition(s, lengths), scores)
-
-
 @pytest.mark.parametrize("length", [10, 110])
 def test_float32_gives_the_same_up_to_its_rounding(length: int) -> None:
     scores, lengths = draw_scores(2, length, spread=1.0), torch.tensor([length, length - 3])

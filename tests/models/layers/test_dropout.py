@@ -7,14 +7,6 @@ from torch import nn
 from treelm.models.layers.dropout import add_dropped, dropout, dropout_mask, dropout_off, shared_draws
 
 
-@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
-def test_units_are_dropped_at_the_given_rate_and_the_mean_is_kept(probability: float) -> None:
-    torch.manual_seed(0)
-    units = dropout(torch.ones(1000, 1001), probability, training=True)
-    assert float((units == 0).double().mean()) == pytest.approx(probability, abs=0.003)
-    assert float(units.double().mean()) == pytest.approx(1, abs=0.02)
-
-
 def test_rows_and_columns_are_dropped_independently() -> None:
     torch.manual_seed(0)
     mask = dropout_mask(400, 400, 0.5, like=torch.empty(0)) - 1
@@ -45,13 +37,13 @@ def test_the_mask_follows_the_seed() -> None:
     assert not torch.equal(masks[0], masks[2])
 
 
-@pytest.mark.parametrize("probability", [0.5, 0.45])
+@pytest.mark.parametrize("probability", [0.1, 0.45, 0.5, 0.9])
 def test_what_stays_is_scaled_up_in_value_and_gradient(probability: float) -> None:
     weight = torch.ones(1000, 1001, requires_grad=True)
     dropped = dropout(weight, probability, training=True)
     dropped.sum().backward()
     assert (dropped == 0).float().mean().item() == pytest.approx(probability, abs=0.003)
-    assert dropped.max().item() == pytest.approx(1 / (1 - probability), abs=1e-4)
+    assert dropped.max().item() == pytest.approx(1 / (1 - probability), rel=1e-4)
     assert weight.grad is not None
     assert torch.equal(weight.grad, dropped)
 

@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.lstm.plain import Masks, plain_losses
 from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
-from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.errors import InputError
 from treelm.models.layers import dropout as dropout_module
 from treelm.models.layers import recurrent
 from treelm.models.lstm.network import LSTM, LSTMConfig
@@ -63,25 +62,13 @@ def recorded_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
         yield masks
 
 
-def gradients(network: LSTM, loss: Tensor) -> dict[str, Tensor]:
-    names, parameters = zip(*network.named_parameters(), strict=True)
-    return dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
-
-
-def assert_same(network: LSTM, fast: Tensor, plain: Tensor) -> None:
-    torch.testing.assert_close(fast, plain, rtol=0, atol=1e-10)
-    expected = gradients(network, plain)
-    for name, gradient in gradients(network, fast).items():
-        torch.testing.assert_close(gradient, expected[name], rtol=0, atol=1e-10, msg=name)
-
-
 @pytest.mark.parametrize("config", [{}, {"tied": False}, {"num_layers": 1}])
 def test_loss_and_gradients_of_sentences_equal_the_plain_form(config: dict[str, Any]) -> None:
     network = lstm(**config)
     fast = network.losses(encode_words(SENTENCES, network.vocabulary)).total
     num_layers = network.config.num_layers
     plain, *_ = plain_losses(dict(network.named_parameters()), ROWS, num_layers=num_layers, end=8)
-    assert_same(network, fast, plain)
+    assert_same_loss_and_gradients(network, fast, plain)
 
 
 def test_loss_and_gradients_of_a_stream_with_all_regularisers_equal_the_plain_form(
@@ -96,7 +83,7 @@ def test_loss_and_gradients_of_a_stream_with_all_regularisers_equal_the_plain_fo
     nats, activation, difference, last = plain_losses(
         dict(network.named_parameters()), tokens.tolist(), num_layers=3, end=8, masks=masks, alpha=2.0, beta=1.0
     )
-    assert_same(network, losses.total, nats + 48 * (activation + difference))
+    assert_same_loss_and_gradients(network, losses.total, nats + 48 * (activation + difference))
     assert losses.terms["activation_penalty"].sum.item() == pytest.approx(48 * activation.item())
     torch.testing.assert_close(carried["hidden.2"], torch.stack([row[2] for row in last]).detach())
 
@@ -109,7 +96,7 @@ def test_regularisers_of_padded_sentences_leave_padding_out(monkeypatch: pytest.
     nats, activation, difference, _ = plain_losses(
         dict(network.named_parameters()), ROWS, num_layers=3, end=8, masks=masks, alpha=2.0, beta=1.0
     )
-    assert_same(network, losses.total, nats + 22 * (activation + difference))
+    assert_same_loss_and_gradients(network, losses.total, nats + 22 * (activation + difference))
 
 
 @pytest.mark.isa
@@ -124,20 +111,6 @@ def test_two_segments_are_one_pass_but_for_rounding(num_rows: int, dtype: torch.
     second = network.forward(inputs[7:], first.carried)
     together = {"outputs": torch.cat([first.outputs, second.outputs]), **second.carried}
     torch.testing.assert_close(together, {"outputs": whole.outputs, **whole.carried}, rtol=0, atol=rounding)
-
-
-@pytest.mark.parametrize("name", AWD)
-def test_each_regulariser_acts_in_training_and_only_there(name: str) -> None:
-    tokens = np.random.default_rng(1).integers(0, 9, (4, 12))
-    batch = stream_batch(tokens, start=0, stop=12)
-    network, bare = lstm(**{name: AWD[name]}), lstm()
-    expected = bare.stream_losses(batch, None)[0].total
-    torch.manual_seed(1)
-    assert network.train().stream_losses(batch, None)[0].total != expected
-    assert network.eval().stream_losses(batch, None)[0].total == expected
-    torch.manual_seed(1)
-    after_evaluation = network.train().stream_losses(batch, None)[0].total
-    assert after_evaluation != expected
 
 
 def test_dropped_recurrent_weights_are_trained_on_after_an_evaluation() -> None:
@@ -173,27 +146,10 @@ def test_locked_masks_hold_for_all_steps_and_ordinary_ones_for_one() -> None:
     assert not torch.equal(dropped[0], dropped[1])
 
 
-def test_dropped_tokens_vanish_wherever_they_stand() -> None:
-    torch.manual_seed(0)
-    tokens = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0]])
-    vectors = recurrent.embed_with_dropout(tokens, torch.ones(4, 3), 0.5, training=True)
-    assert torch.equal(vectors[0], vectors[1].flip(0))
-    assert set(vectors.unique().tolist()) == {0.0, 2.0}
-
-
 def test_a_segment_of_one_step_has_no_difference_penalty() -> None:
     network = lstm(difference_penalty=1.0).train()
     batch = stream_batch(np.zeros((2, 1), np.int64), start=0, stop=1)
     assert network.stream_losses(batch, None)[0].terms["difference_penalty"].sum == 0
-
-
-def test_sizes_are_those_of_the_paper() -> None:
-    vocabulary = WordVocabulary([str(number) for number in range(9_998)])  # and <unk>; the end makes 10,000
-    with torch.device("meta"):
-        network = LSTM(LSTMConfig(), vocabulary=vocabulary)
-    assert sum(parameter.numel() for parameter in network.parameters()) == 24_221_600 - (
-        4600 + 4600 + 1600
-    )  # one bias a gate
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -227,19 +183,3 @@ def test_twenty_starts_are_nearly_uniform_and_wide_embeddings_tell_contexts_apar
             ends = [score.log_probs[-1] for score in scores]  # of the same token after four texts
             spreads.append(np.std(ends))
         assert spreads[1] > 2 * spreads[0]
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        {"hidden_size": 0},
-        {"weight_dropout": 1.0},
-        {"activation_penalty": -1.0},
-        {"difference_penalty": float("inf")},
-        {"embedding_range": 0.0},
-        {"embedding_range": float("inf")},
-    ],
-)
-def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(field))):
-        LSTMConfig(**field)

@@ -10,18 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.lstm.test_network import recorded_masks
 from tests.models.on_lstm.plain import Masks, plain_losses, plain_step
 from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
-from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.on_lstm.kernels import ONLSTMLayer
 from treelm.models.on_lstm.network import ONLSTM, ONLSTMConfig
-from treelm.trees.distances import tree_from_distances
 
 SIZES = {"embedding_size": 4, "hidden_size": 6, "num_layers": 3, "chunk_size": 2}
 REGULARISERS = {**AWD, "weight_dropout": 0.45}
@@ -39,14 +38,6 @@ def on_lstm(**config: Any) -> ONLSTM:
     return network
 
 
-def assert_same(network: ONLSTM, fast: Tensor, plain: Tensor) -> None:
-    torch.testing.assert_close(fast, plain, rtol=0, atol=1e-10)
-    names, parameters = zip(*network.named_parameters(), strict=True)
-    found, expected = (torch.autograd.grad(loss, parameters) for loss in (fast, plain))
-    for name, one, other in zip(names, found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-10, msg=name)
-
-
 def plain(network: ONLSTM, rows: list[list[int]], masks: Masks | None = None) -> Any:
     return plain_losses(
         dict(network.named_parameters()),
@@ -62,7 +53,7 @@ def plain(network: ONLSTM, rows: list[list[int]], masks: Masks | None = None) ->
 def test_loss_and_gradients_of_sentences_equal_the_plain_form(config: dict[str, Any]) -> None:
     network = on_lstm(**config)
     fast = network.losses(encode_words(SENTENCES, network.vocabulary)).total
-    assert_same(network, fast, plain(network, ROWS).nats)
+    assert_same_loss_and_gradients(network, fast, plain(network, ROWS).nats)
 
 
 @pytest.mark.parametrize("scaling", ["training", "evaluation"])
@@ -78,7 +69,9 @@ def test_loss_and_gradients_of_a_stream_with_all_regularisers_equal_the_plain_fo
         for mask in drawn[2::2]:  # weights that stay are taken as they are, but for the rounding of probabilities
             torch.testing.assert_close(mask, mask.round(), rtol=0, atol=1e-4)
     expected = plain(network, TOKENS.tolist(), Masks(drawn[0], drawn[1], drawn[2::2], drawn[3::2]))
-    assert_same(network, losses.total, expected.nats + 36 * (2 * expected.activation + expected.difference))
+    assert_same_loss_and_gradients(
+        network, losses.total, expected.nats + 36 * (2 * expected.activation + expected.difference)
+    )
 
 
 def test_recurrent_weights_can_be_scaled_in_evaluation_instead_of_training() -> None:
@@ -105,30 +98,6 @@ def test_released_initial_weights_have_the_scale_of_what_they_multiply() -> None
             assert weights.bias.square().mean().item() == pytest.approx(sum(squares), rel=0.6)
 
 
-@pytest.mark.isa
-@pytest.mark.parametrize("cut", [1, 4])
-@pytest.mark.parametrize(("dtype", "rounding"), [(torch.float64, 1e-13), (torch.float32, 1e-5)])
-def test_two_segments_are_one_pass_but_for_rounding(cut: int, dtype: torch.dtype, rounding: float) -> None:
-    # Products of other numbers of rows may take other kernels, which add up in another order.
-    network = on_lstm().eval().to(dtype)
-    inputs = torch.from_numpy(TOKENS.T)
-    whole = network.forward(inputs, network.init_state(4))
-    first = network.forward(inputs[:cut], network.init_state(4))
-    second = network.forward(inputs[cut:], first.carried)
-    together = {"outputs": torch.cat([first.outputs, second.outputs]), **second.carried}
-    torch.testing.assert_close(together, {"outputs": whole.outputs, **whole.carried}, rtol=0, atol=rounding)
-
-
-@pytest.mark.parametrize("name", REGULARISERS)
-def test_each_regulariser_acts_in_training_and_only_there(name: str) -> None:
-    batch = stream_batch(TOKENS, start=0, stop=9)
-    network, bare = on_lstm(**{name: REGULARISERS[name]}), on_lstm()
-    expected = bare.stream_losses(batch, None)[0].total
-    torch.manual_seed(1)
-    assert network.train().stream_losses(batch, None)[0].total != expected
-    assert network.eval().stream_losses(batch, None)[0].total == expected
-
-
 @pytest.mark.parametrize("layer", [1, 2, 3])
 def test_distances_are_those_of_the_chosen_layer_of_the_plain_form(layer: int) -> None:
     network = on_lstm(distance_layer=layer)
@@ -136,14 +105,6 @@ def test_distances_are_those_of_the_chosen_layer_of_the_plain_form(layer: int) -
     for words, steps, found in zip(SENTENCES, expected, network.distances(SENTENCES), strict=True):
         np.testing.assert_allclose(found, [step[layer - 1] for step in steps[1:]], atol=1e-8)
         assert len(found) == len(words)
-
-
-@pytest.mark.parametrize("builder", ["unbiased", "biased"])
-def test_trees_are_built_from_the_distances(builder: Any) -> None:
-    network = on_lstm()
-    network.tree_builder = builder
-    for words, distances, tree in zip(SENTENCES, network.distances(SENTENCES), network.parse(SENTENCES), strict=True):
-        assert tree == tree_from_distances(words, distances, builder=builder)
 
 
 def test_the_distance_is_high_where_the_master_forget_gate_closes() -> None:
@@ -159,24 +120,12 @@ def test_the_distance_is_high_where_the_master_forget_gate_closes() -> None:
     assert distances[[0, 1, 3]] == pytest.approx([0.25] * 3)  # 1 - (1/2 + 1) / 2
 
 
-def test_sizes_are_those_of_the_paper() -> None:
-    vocabulary = WordVocabulary([str(number) for number in range(9_998)])  # and <unk>; the end makes 10,000
-    with torch.device("meta"):
-        network = ONLSTM(ONLSTMConfig(), vocabulary=vocabulary)
-    second_biases = 4830 + 4830 + 1680  # the published code has two a gate
-    assert sum(parameter.numel() for parameter in network.parameters()) + second_biases == 25_232_180
-
-
 @pytest.mark.parametrize(
     "field",
     [
-        {"hidden_size": 0},
         {"hidden_size": 1155},
         {"embedding_size": 7},
-        {"weight_dropout": 1.0},
         {"distance_layer": 4},
-        {"initialisation": "xavier"},
-        {"weight_scaling": "never"},
     ],
 )
 def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:

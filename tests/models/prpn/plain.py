@@ -17,9 +17,9 @@ from torch import Tensor
 class Row:
     """What one row of a stream has read."""
 
+    states: list[list[tuple[Tensor, Tensor]]]  # [layer][step] -> h, c
     distances: list[Tensor] = field(default_factory=list)
     embeddings: list[Tensor] = field(default_factory=list)
-    states: list[list[tuple[Tensor, Tensor]]] = field(default_factory=list)  # [layer][step] -> h, c
 
 
 @dataclass
@@ -32,13 +32,11 @@ class PlainPRPN:
     def __init__(self, network: Any) -> None:
         self.network, self.config = network, network.config
 
-    def read(self, inputs: Tensor, rows: list[Row] | None = None, mask: Tensor | None = None) -> PlainReading:
-        """Step by step but for batch norm, which sees all steps and rows of the call; rows are changed."""
+    def read(self, inputs: Tensor, mask: Tensor | None = None) -> PlainReading:
+        """Step by step but for batch norm, which sees all steps and rows of the call."""
         num_steps, num_rows = inputs.shape
-        rows = rows or [Row() for _ in range(num_rows)]
+        rows = [Row([[] for _ in range(self.config.num_layers)]) for _ in range(num_rows)]
         kept = torch.ones(inputs.shape, dtype=torch.bool) if mask is None else mask
-        for row in rows:
-            row.states = row.states or [[] for _ in range(self.config.num_layers)]
         distances, next_distances = self._parse(inputs, rows, kept)
         features = []
         for t in range(num_steps):

@@ -81,13 +81,6 @@ def test_gates_are_saturated_where_closeness_is_0_or_1() -> None:
     assert DistanceShares(zero=0.0, equal=0.0, saturated=0.96).fault == ""
 
 
-def test_padding_is_not_counted() -> None:
-    distances = torch.tensor([[0.1, 0.1], [0.3, 0.2], [0.7, 0.2], [0.9, 0.2]])
-    mask = torch.tensor([[True, True], [True, True], [True, False], [True, False]])
-    assert shares(distances).equal == 2 / 6
-    assert shares(distances, mask).equal == 0.0
-
-
 @pytest.mark.parametrize("norm", ["layer", "batch"])
 def test_looking_changes_nothing_and_sees_what_training_computes(norm: str) -> None:
     network = prpn(variant="released", norm=norm, layer_dropout=0.5, num_slots=3)

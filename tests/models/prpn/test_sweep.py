@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.models.prpn.worlds import prpn, tokens
 from treelm.models.layers.precision import matmul_precision
-from treelm.models.prpn.kernels import LayerMasks, ReadingSweep, slot_gradients, slot_probabilities
+from treelm.models.prpn.kernels import LayerMasks, ReadingSweep
 
 NUM_STEPS, NUM_ROWS, SIZE, NUM_SLOTS = 4, 2, 3, 3
 
@@ -19,7 +19,7 @@ def random(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-def arguments(*, with_factors: bool, attends: bool = True) -> list[Any]:
+def arguments(*, with_factors: bool, attends: bool) -> list[Any]:
     torch.manual_seed(0)
     gates, memory = random(NUM_STEPS, NUM_ROWS, 4 * SIZE), random(NUM_ROWS, NUM_SLOTS, 2 * SIZE)
     keys, log_weights = random(NUM_STEPS, NUM_ROWS, SIZE), random(NUM_STEPS, NUM_ROWS, NUM_SLOTS)
@@ -31,50 +31,14 @@ def arguments(*, with_factors: bool, attends: bool = True) -> list[Any]:
     return [gates, keys, log_weights, factors, memory, *weights, *norms]
 
 
-@pytest.mark.parametrize(("epsilon", "with_factors"), [(0.0, False), (0.1, True)])
-def test_gradients_with_masks(epsilon: float, with_factors: bool) -> None:
-    tensors = arguments(with_factors=with_factors)
-    shape = (NUM_STEPS, NUM_ROWS, SIZE)
-    masks = LayerMasks(
-        last_hidden=torch.rand(shape).double(), keys=torch.rand(shape).double(), recurrent=torch.rand(SIZE).double()
-    )
+@pytest.mark.parametrize(
+    ("epsilon", "with_factors", "attends"), [(0, False, True), (0.1, True, True), (0, False, False)]
+)
+def test_gradients_with_masks(epsilon: float, with_factors: bool, attends: bool) -> None:
+    tensors = arguments(with_factors=with_factors, attends=attends)
+    last_hidden, keys = (torch.rand(NUM_STEPS, NUM_ROWS, SIZE).double() if attends else None for _ in range(2))
+    masks = LayerMasks(last_hidden=last_hidden, keys=keys, recurrent=torch.rand(SIZE).double())
     assert torch.autograd.gradcheck(lambda *values: ReadingSweep.apply(*values, epsilon, *masks), tensors)
-
-
-def test_gradients_without_attention() -> None:
-    tensors = arguments(with_factors=False, attends=False)
-    masks = LayerMasks(recurrent=torch.rand(SIZE).double())
-    assert torch.autograd.gradcheck(lambda *values: ReadingSweep.apply(*values, 0.0, *masks), tensors)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.1])
-def test_slot_gradients_are_those_of_slot_probabilities(epsilon: float) -> None:
-    logits, log_weights, wanted = random(5, 4), random(5, 4), random(5, 4)
-    probabilities = slot_probabilities(logits, log_weights, epsilon)
-    expected = torch.autograd.grad(probabilities, (logits, log_weights), wanted)
-    for ours, theirs in zip(slot_gradients(wanted, probabilities, logits, epsilon), expected, strict=True):
-        assert (ours - theirs).abs().max() < 1e-12
-
-
-def test_closed_slots_have_no_probability_and_no_gradient() -> None:
-    logits = random(2, 3)
-    closed = torch.tensor([[-torch.inf, 0.0, -1.0], [-torch.inf] * 3], dtype=torch.float64)
-    probabilities = slot_probabilities(logits, closed, 0.0)
-    assert (probabilities[closed.isinf()] == 0).all()
-    assert abs(probabilities[0].sum().item() - 1) < 1e-12
-    probabilities.square().sum().backward()  # type: ignore[no-untyped-call]
-    assert logits.grad is not None
-    assert (logits.grad[closed.isinf()] == 0).all()
-
-
-def test_dropout_keeps_the_mean_and_touches_training_only() -> None:
-    network = prpn(dropout=0.3, layer_dropout=0.2, recurrent_dropout=0.2)
-    inputs = tokens(5)
-    outputs = [network.forward(inputs, network.init_state(3)).outputs for _ in range(2)]
-    assert not torch.equal(*outputs)
-    network.eval()
-    outputs = [network.forward(inputs, network.init_state(3)).outputs for _ in range(2)]
-    assert torch.equal(*outputs)
 
 
 def test_the_recurrent_mask_is_one_for_all_steps_and_rows() -> None:
