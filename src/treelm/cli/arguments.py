@@ -1,7 +1,8 @@
 """Arguments of subcommands: one frozen dataclass each, read by argparse.
 
 A field is an option, named after it, unless it is annotated with ``Positional``; its docstring is its help. A tuple is
-an option that takes several values and may be repeated, a bool a switch.
+an option that takes several values and may be repeated, a bool a switch. A class may define ``needs`` and ``excludes``
+(ClassVar, field: other field): a field that must not stand without, or with, the other.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Argu
     given, unknown = parser_of(kind, program).parse_known_intermixed_args(arguments)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(given).items()}
     if unknown:
-        known = [names[0] for _, _, place, names in arguments_of(kind) if not place]
+        known = [names[0] for _, _, positional, names in arguments_of(kind) if not positional]
         meant = nearest(unknown[0].partition("=")[0], known) if unknown[0].startswith("-") else ""
         raise InputError(f"unrecognized arguments: {' '.join(unknown)}", remedy=f"{meant}see {program} --help")
     options = kind(**values)
@@ -56,31 +57,35 @@ def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Argu
 def refuse(options: Any, names: Iterable[str], why: str) -> None:
     """Raise ``InputError`` for the first of these fields that is given, as it would have no effect.
 
-    ``why`` follows the option in the message: "without --data", "with --gold". What a subcommand's class says in
-    ``needs`` and ``excludes``, field by field, is refused before it begins.
+    ``why`` follows the option in the message: "without --data", "with --gold". ``parse`` calls this for what the class
+    defines in ``needs`` and ``excludes``.
     """
     for name in names:
         if is_given(options, name):
-            remedy = f"add {why[8:]}, or remove this option" if why.startswith("without ") else "remove one of them"
+            missing = why.removeprefix("without ")
+            remedy = "remove one of them" if missing == why else f"add {missing}, or remove this option"
             raise InputError(f"--{name.replace('_', '-')} {why}", remedy=remedy)
 
 
 def is_given(options: Any, name: str) -> bool:
-    """Tell whether a field has another value than by default."""
+    """Tell whether a field has another value than its default.
+
+    An option that is given with its default value counts as not given.
+    """
     return bool(getattr(options, name) != type(options).__dataclass_fields__[name].default)
 
 
 def written(options: Any) -> list[str]:
-    """The arguments that ``parse`` reads these options from, those of the default values left out."""
-    places, words = list[str](), list[str]()
-    for field, _, place, names in arguments_of(type(options)):
+    """The arguments that ``parse`` reads these options from, without those that equal their defaults."""
+    positionals, words = list[str](), list[str]()
+    for field, _, positional, names in arguments_of(type(options)):
         value = getattr(options, field.name)
         values = [str(one) for one in (value if isinstance(value, tuple) else (value,))]
-        if place and is_given(options, field.name):
-            places += values
+        if positional and is_given(options, field.name):
+            positionals += values
         elif is_given(options, field.name):
             words += [names[0], *([] if value is True else values)]
-    return [*places, *words]
+    return [*positionals, *words]
 
 
 def parser_of(kind: type[Any], program: str) -> argparse.ArgumentParser:
@@ -97,19 +102,19 @@ def parser_of(kind: type[Any], program: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     docs, usage = _docstrings(kind), [program]
-    for field, annotation, place, names in arguments_of(kind):
-        text = (place.help if place else "") or docs.get(field.name, "")
+    for field, annotation, positional, names in arguments_of(kind):
+        text = (positional.help if positional else "") or docs.get(field.name, "")
         if field.default not in (MISSING, None, "", ()) and not isinstance(field.default, bool):
             shown = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
             text = f"{text} (default: {shown})"
-        options = {"help": text.replace("%", "%%"), **_type(field, annotation)}
+        options = {"help": text.replace("%", "%%"), **_type_options(field, annotation)}
         is_required = field.default is MISSING
-        if place:
+        if positional:
             if not is_required:
                 options.setdefault("nargs", "?")
-            parser.add_argument(field.name, metavar=place.metavar, **options)
-            several = " ..." if options.get("nargs") in ("*", "+") and " " not in place.metavar else ""
-            usage.append(f"{place.metavar}{several}" if is_required else f"[{place.metavar}{several}]")
+            parser.add_argument(field.name, metavar=positional.metavar, **options)
+            several = " ..." if options.get("nargs") in ("*", "+") and " " not in positional.metavar else ""
+            usage.append(f"{positional.metavar}{several}" if is_required else f"[{positional.metavar}{several}]")
         else:
             if "type" in options:
                 options["metavar"] = {int: "INT", float: "FLOAT"}.get(options["type"], names[0][2:].upper())
@@ -129,13 +134,13 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(message, remedy=f"see {self.prog} --help")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End after help, which is flushed here where a closed pipe still gets an answer."""
+        """End after help; flushes stdout first, so that an error of a closed pipe is raised where it is handled."""
         print(end="", flush=True)
         sys.exit(status)
 
 
 def arguments_of(kind: type[Any]) -> Iterator[tuple[Field[Any], Any, Positional | None, list[str]]]:
-    """Every field with its type, its place if it has one, and the names of its option.
+    """Every field with its type, its ``Positional`` if it has one, and the names of its option.
 
     A string in the annotation is another name of the option, such as "-o".
     """
@@ -143,12 +148,12 @@ def arguments_of(kind: type[Any]) -> Iterator[tuple[Field[Any], Any, Positional 
     for field in fields(kind):
         hint = hints[field.name]
         annotation, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        place = next((mark for mark in marks if isinstance(mark, Positional)), None)
+        positional = next((mark for mark in marks if isinstance(mark, Positional)), None)
         names = [f"--{field.name.replace('_', '-')}", *(mark for mark in marks if isinstance(mark, str))]
-        yield field, annotation, place, names
+        yield field, annotation, positional, names
 
 
-def _type(field: Field[Any], annotation: Any) -> dict[str, Any]:
+def _type_options(field: Field[Any], annotation: Any) -> dict[str, Any]:
     """The options of ``add_argument`` that follow from a field's type."""
     if get_origin(annotation) in (Union, types.UnionType):  # with None, which leaving it out means
         annotation = next(one for one in get_args(annotation) if one is not types.NoneType)

@@ -107,9 +107,9 @@ def main(options: Arguments) -> int:
         with open_table(options.output, table.names) as write:
             for frame in chain(first, frames):
                 write(frame)
-    if table.long:
+    if table.long_sentences:
         remedy = "" if options.split_sentences else "; if it is a text, give --split-sentences en (or another language)"
-        log(long_sentences(table.long) + remedy)
+        log(long_sentences(table.long_sentences) + remedy)
     for own, new in table.renamed.items():
         log(f"the column {own} of {file} is {new} here, beside ours of that name")
     for model, found in zip(models, table.findings, strict=True):
@@ -184,13 +184,13 @@ def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[
         yield why_not(lm, DocumentContext)
     if found.num_impossible_words:
         yield impossible(lm, f"{found.num_impossible_words} of {found.num_words} words have inf bits")
-    if found.num_doubtful and isinstance(lm, Searching):
+    if found.num_unconverged and isinstance(lm, Searching):
         remedy = f"--threshold {lm.search.threshold + 1:g} takes longer and may settle more of them"
         if lm.search.method == "released":
             remedy = "give larger widths"
         elif lm.search.threshold == inf:
             remedy = "remove the widths for an adaptive beam"
-        number = f"{found.num_doubtful} of {found.num_words} words"
+        number = f"{found.num_unconverged} of {found.num_words} words"
         yield f"{number} not converged: another beam may differ ({remedy})"
 
 

@@ -22,10 +22,11 @@ _CHUNK = 8192  # sentences whose tokens are counted together
 
 
 class EncodedCorpus:
-    """A prepared corpus through a vocabulary and a model's labels.
+    """A prepared corpus as token ids of a vocabulary and actions over a model's labels.
 
-    Every word *form* is encoded once; sentences are encoded by table look-up when a batch asks for them. Batches are
-    made without a loop over tokens.
+    A *form* is a distinct spelling; *pieces* are its tokens; *places* are indices into the corpus's flat arrays. Every
+    form is encoded once; sentences are encoded by table look-up when a batch asks for them. Batches are made without a
+    loop over tokens.
     """
 
     def __init__(
@@ -49,13 +50,13 @@ class EncodedCorpus:
         self.vocabulary = vocabulary
         self.labels = tuple(labels)
         self.tags = tuple(tags)
-        self._tag_table = np.append(-1, _numbers(prepared.tag_names, self.tags))  # after 0 for none
+        self._tag_table = np.append(-1, _numbers(prepared.tag_names, self.tags))  # entry 0: a word without a tag
         label_numbers = _numbers(prepared.labels, self.labels)
         self._action_table = np.append(np.arange(FIRST_NT), np.where(label_numbers < 0, -1, FIRST_NT + label_numbers))
-        bad = _with_unknown(prepared, self._action_table)
-        if len(bad) and unknown_labels == "raise":
-            raise _unknown_label(prepared, int(bad[0]), self._action_table)
-        self.sentences = np.delete(np.arange(len(prepared)), bad)
+        sentences_with_unknown_labels = _sentences_with_unknown(prepared, self._action_table)
+        if len(sentences_with_unknown_labels) and unknown_labels == "raise":
+            raise _unknown_label(prepared, int(sentences_with_unknown_labels[0]), self._action_table)
+        self.sentences = np.delete(np.arange(len(prepared)), sentences_with_unknown_labels)
         """The number in the prepared corpus of every sentence that is kept."""
         self._pieces = _encode_forms(prepared.forms.to_list(), vocabulary)
         self._piece_counts = np.diff(self._pieces.offsets)
@@ -63,7 +64,8 @@ class EncodedCorpus:
         self.num_tokens = counts[self.sentences]
         """Tokens of every sentence."""
         self._num_preceding = num_preceding
-        self._ends = offsets_of(counts + 1) if num_preceding else None
+        self._offsets_with_ends = offsets_of(counts + 1) if num_preceding else None
+        """(sentences + 1,) offsets of tokens, one end counted after each sentence."""
 
     @property
     def num_dropped(self) -> int:
@@ -81,7 +83,7 @@ class EncodedCorpus:
 
     @cached_property
     def num_actions(self) -> NDArray[np.int64]:
-        """Top-down actions of every sentence, one SHIFT a token; tokens, if the corpus has no trees."""
+        """Number of top-down actions of every sentence (one SHIFT a token); without trees, its number of tokens."""
         if not self.prepared.has_trees:
             return self.num_tokens
         word_level = np.diff(self.prepared.action_offsets)[self.sentences]
@@ -124,24 +126,32 @@ class EncodedCorpus:
         return self._pieces.ids[pieces].astype(np.int64), piece_counts
 
     def _preceding(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None]:
-        """``SentenceBatch.preceding`` and its offsets. Sentences that were left out for a label are there too."""
-        if self._ends is None:
+        """``SentenceBatch.preceding`` and its offsets. Sentences that were left out for a label are there too.
+
+        The stream is tokens with an end after each sentence. A window is [max(start of document, stop - num_preceding),
+        stop), stop = where the sentence begins; whole sentences are encoded from ``first`` on and cut to it.
+        """
+        if self._offsets_with_ends is None:
             return None, None
         starts = self.prepared.document_starts
-        stop = self._ends[chosen]
+        stop = self._offsets_with_ends[chosen]
         begin = np.maximum(
-            self._ends[starts[np.searchsorted(starts, chosen, side="right") - 1]], stop - self._num_preceding
+            self._offsets_with_ends[starts[np.searchsorted(starts, chosen, side="right") - 1]],
+            stop - self._num_preceding,
         )
-        first = np.searchsorted(self._ends, begin, side="right") - 1  # the sentence that the first token is of
+        first = np.searchsorted(self._offsets_with_ends, begin, side="right") - 1  # the first token's sentence
         places, num_words = take_rows(self.prepared.word_offsets, gather_indices(first, chosen - first))
         tokens, piece_counts = self._tokens(places, num_words)
         with_ends = np.insert(tokens, offsets_of(piece_counts)[offsets_of(num_words)][1:], len(self.vocabulary))
-        whole = offsets_of(stop - self._ends[first])
+        whole = offsets_of(stop - self._offsets_with_ends[first])
         kept = gather_indices(whole[1:] - (stop - begin), stop - begin)
         return with_ends[kept], offsets_of(stop - begin)
 
     def _rows(self, words: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of the table of pieces for the words of whole sentences; initial words may have a second table."""
+        """Rows of the table of pieces for the words of whole sentences.
+
+        First words of sentences use the second half of the table if the vocabulary treats them differently.
+        """
         rows = words.astype(np.int64)
         if self.vocabulary.position_matters:
             rows[offsets[:-1][np.diff(offsets) > 0]] += len(self.prepared.forms)
@@ -216,8 +226,8 @@ def _numbers(names: Sequence[str], known: Sequence[str]) -> NDArray[np.int64]:
     return np.array([index.get(name, -1) for name in names], dtype=np.int64)
 
 
-def _with_unknown(prepared: PreparedCorpus, table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The sentences with an action that the table, which is of the model's, has none for."""
+def _sentences_with_unknown(prepared: PreparedCorpus, table: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of the sentences with an action that ``table`` maps to -1 (a label that the model lacks)."""
     places = np.flatnonzero((table < 0)[prepared.actions]) if (table < 0).any() else np.zeros(0, dtype=np.int64)
     return np.unique(np.searchsorted(prepared.action_offsets, places, side="right") - 1)
 

@@ -56,8 +56,8 @@ ENTROPY_REDUCTION, TREE_ENTROPY_REDUCTION = "next_entropy_reduction_bits", "entr
 _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bits"}
 _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 """Columns that are lagged only if they are named."""
-READING = (BITS, "is_unk", "unk_class", "num_pieces")
-"""What every model says of every word, in order."""
+COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")
+"""Columns that every model gives for every word, in order."""
 _CHUNK = 128  # sentences that become a frame together
 _FRAME = "data frame"  # as the source of words
 
@@ -106,7 +106,7 @@ class Findings:
     num_impossible_words: int = 0  # to which the model, or what its search found, gives probability 0
     word_surprisal_bits: float = 0.0
     end_surprisal_bits: float = 0.0
-    num_doubtful: int = 0  # words whose search has not converged
+    num_unconverged: int = 0  # words whose search has not converged
     words: ReadWords = field(default_factory=Counter)
 
     def add(self, stimuli: Sequence[Stimulus], words: pd.DataFrame, ends: NDArray[np.float64]) -> None:
@@ -117,14 +117,15 @@ class Findings:
         self.num_impossible_words += int(np.isinf(words[BITS]).sum())
         self.word_surprisal_bits += float(words[BITS].sum())
         self.end_surprisal_bits += float(ends.sum())
-        self.num_doubtful += int((words[CONVERGED] == 0).sum()) if CONVERGED in words else 0
+        self.num_unconverged += int((words[CONVERGED] == 0).sum()) if CONVERGED in words else 0
         shown = (word for one in stimuli for word in one.sentence.words)
+        # ``tokens`` are the treebank tokens (clitics, marks) of a stimulus word, not subwords.
         are_cut = (len(own) > 1 for one in stimuli for own in one.tokens)
         self.words.update(zip(shown, words["is_unk"].astype(bool), are_cut, strict=True))
 
     def to_json(self) -> dict[str, object]:
         """The totals under their names."""
-        return {name: value for name, value in vars(self).items() if name not in ("num_doubtful", "words")}
+        return {name: value for name, value in vars(self).items() if name not in ("num_unconverged", "words")}
 
 
 class SurprisalTable:
@@ -149,7 +150,8 @@ class SurprisalTable:
             raise InputError(f"the column {ZIPF_FREQUENCY!r} without frequencies", remedy=remedy)
         self._is_wide = settings.shape == "wide" or (settings.shape == "auto" and len(models) > 1)
         self._shows_document = settings.context == "document" or bool(self.source.document)
-        self.findings, self.long = [Findings() for _ in models], list[Stimulus]()  # longer than a sentence, so far
+        self.findings = [Findings() for _ in models]
+        self.long_sentences: list[Stimulus] = []  # of more words than LONGEST_SENTENCE, so far
         self._start_entropies = [
             value_at_start(one.lm, ENTROPY) if ENTROPY_REDUCTION in settings.columns else math.nan for one in models
         ]
@@ -166,21 +168,21 @@ class SurprisalTable:
         context = [CONTEXT] if self._shows_document else []
         document = [self._document] if self._shows_document and self._document not in source.sentence else []
         if self._is_wide:
-            ours = {
+            model_columns = {
                 f"{name}_{model.name}": name
                 for model in self.models
-                for name in (*READING, *self._columns_of([model]), *context)
+                for name in (*COMMON_COLUMNS, *self._chosen_columns([model]), *context)
             }
-            columns, context = [*keys, *places, *predictors, *ours], []
+            columns, context = [*keys, *places, *predictors, *model_columns], []
         else:
-            ours = {}
+            model_columns = {}
             model = [MODEL] if settings.shape == "long" else []
-            columns = [*model, *keys, *READING, *places, *self._columns_of(self.models), *predictors]
+            columns = [*model, *keys, *COMMON_COLUMNS, *places, *self._chosen_columns(self.models), *predictors]
         self.own = deduplicate_names(source.kept, taken=[name for name in columns if name != WORD_ID])
-        """The names of the source's other columns: own_NAME for one that bears the name of one of ours."""
+        """The names of the source's other columns: own_NAME for one of the same name as a computed one."""
         self.renamed = {name: new for name, new in zip(source.kept, self.own, strict=True) if name != new}
         columns = [name for name in columns if name not in self.own]  # a word_id of the source's own
-        self._lagged = self._chosen([*columns, *self.own], ours) if settings.lag else []
+        self._lagged = self._columns_to_lag([*columns, *self.own], model_columns) if settings.lag else []
         lags = [f"{name}_lag{lag}" for name in self._lagged for lag in range(1, settings.lag + 1)]
         names = (*columns, *lags, *self.own, *document, *context)
         twice = [name for name, count in Counter(names).items() if count > 1]
@@ -189,21 +191,21 @@ class SurprisalTable:
             raise InputError(f"two columns of the name {twice[0]!r}", remedy=remedy)
         return names
 
-    def _columns_of(self, models: Sequence[NamedModel]) -> list[str]:
-        """The columns that any of these models has beside ``READING``, in order."""
+    def _chosen_columns(self, models: Sequence[NamedModel]) -> list[str]:
+        """The columns that any of these models has beside ``COMMON_COLUMNS``, in order."""
         known = {name for model in models for name in (*columns_of(model.lm), UNIGRAM)}
         searches = any(CONVERGED in model.lm.word_columns for model in models)
         chosen = [name for name in self.settings.columns if name in known]
         return list(dict.fromkeys([CONVERGED, *chosen] if searches else chosen))
 
-    def _chosen(self, columns: Sequence[str], ours: Mapping[str, str]) -> list[str]:
-        """The columns of which there are lags; ``ours`` has the names of measures without those of models."""
+    def _columns_to_lag(self, columns: Sequence[str], model_columns: Mapping[str, str]) -> list[str]:
+        """The columns of which there are lags; ``model_columns`` gives names without those of models."""
         if not self.settings.lag_columns:
             measures = {BITS, *self.settings.columns} - _NOT_LAGGED
-            return [name for name in columns if ours.get(name, name) in measures]
+            return [name for name in columns if model_columns.get(name, name) in measures]
         found: dict[str, None] = {}
         for asked in self.settings.lag_columns:
-            those = [name for name in columns if asked in (name, ours.get(name))]
+            those = [name for name in columns if asked in (name, model_columns.get(name))]
             if not those:
                 raise InputError(f"no column {asked!r} to lag", remedy=choose_from(asked, columns))
             found.update(dict.fromkeys(those))
@@ -215,10 +217,10 @@ class SurprisalTable:
         skipped: list[InputError] | None = None,
         on_sentence: Callable[[], None] = lambda: None,
     ) -> Iterator[pd.DataFrame]:
-        """Give the rows of some sentences after the other; ``skipped`` collects what cannot be scored.
+        """Yield the rows of ``_CHUNK`` sentences at a time; ``skipped`` collects what cannot be scored.
 
-        A model that cannot score a sentence has missing values beside those that can, and no rows of its own. An error
-        comes after all rows before it.
+        Where a model cannot score a sentence, its cells are missing (one row a word) or it has no rows (a row for each
+        model). A sentence that no model can score has no rows. An error comes after all rows before it.
         """
         settings = self.settings
         streams = [
@@ -248,22 +250,25 @@ class SurprisalTable:
         import pandas as pd
 
         sizes = [(k, len(one.sentence.words)) for k, one in enumerate(stimuli)]
-        self.long += [stimuli[k] for k, size in sizes if size > LONGEST_SENTENCE]
-        words = pd.MultiIndex.from_tuples([(k, n) for k, size in sizes for n in range(1, size + 1)])
-        rows = words
+        self.long_sentences += [stimuli[k] for k, size in sizes if size > LONGEST_SENTENCE]
+        # Of every word, (sentence, word); of every row of the table, which with ``end`` has one more a sentence.
+        word_index = pd.MultiIndex.from_tuples([(k, n) for k, size in sizes for n in range(1, size + 1)])
+        row_index = word_index
         if self.settings.end:
-            rows = pd.MultiIndex.from_tuples([(k, n) for k, size in sizes for n in range(1, size + 2)])
-        source, names = self._of_source(stimuli, words, rows), list(self.names)
-        found = [self._of_model(place, stimuli, own, words, rows) for place, own in enumerate(scores)]
+            row_index = pd.MultiIndex.from_tuples([(k, n) for k, size in sizes for n in range(1, size + 2)])
+        source, names = self._of_source(stimuli, word_index, row_index), list(self.names)
+        found = [self._of_model(place, stimuli, own, word_index, row_index) for place, own in enumerate(scores)]
         scored = [[k for k, score in enumerate(own) if score is not None] for own in scores]
         if self._is_wide:
             suffixed = [own.add_suffix(f"_{model.name}") for own, model in zip(found, self.models, strict=True)]
             found, scored = [pd.concat(suffixed, axis=1)], [sorted(set().union(*scored))]
-        views = [self._with_lags(n, stimuli, words, source.join(own))[names] for n, own in enumerate(found)]
-        frame = pd.concat([view[rows.isin(own, level=0)] for view, own in zip(views, scored, strict=True)])
+        views = [self._with_lags(n, stimuli, word_index, source.join(own))[names] for n, own in enumerate(found)]
+        frame = pd.concat([view[row_index.isin(own, level=0)] for view, own in zip(views, scored, strict=True)])
         return frame.iloc[np.argsort(frame.index.get_level_values(0), kind="stable")]
 
-    def _of_source(self, stimuli: Sequence[Stimulus], words: pd.MultiIndex, rows: pd.MultiIndex) -> pd.DataFrame:
+    def _of_source(
+        self, stimuli: Sequence[Stimulus], word_index: pd.MultiIndex, row_index: pd.MultiIndex
+    ) -> pd.DataFrame:
         """The columns that depend on no model."""
         import pandas as pd
 
@@ -276,8 +281,8 @@ class SurprisalTable:
         predictors: dict[str, Callable[[], tuple[Iterable[float | None], str]]] = {
             WORD_LENGTH: lambda: (map(word_length, shown), "Int64"),
             ZIPF_FREQUENCY: lambda: (map(frequencies.of, shown) if frequencies else (), "float64"),
-            WORD_POSITION: lambda: (words.get_level_values(1), "Int64"),
-            DOCUMENT_POSITION: lambda: ((before[k] + n for k, n in words), "Int64"),
+            WORD_POSITION: lambda: (word_index.get_level_values(1), "Int64"),
+            DOCUMENT_POSITION: lambda: ((before[k] + n for k, n in word_index), "Int64"),
         }
         kept = zip(*(cells for one in stimuli for cells in one.kept), strict=True)
         columns: dict[str, tuple[Iterable[Any], str]] = {
@@ -287,44 +292,46 @@ class SurprisalTable:
             **{name: predictors[name]() for name in self.settings.columns if name in predictors},
             **{name: (cells, "object") for name, cells in zip(self.own, kept, strict=True)},
         }
-        series = {name: pd.Series(list(values), words, dtype) for name, (values, dtype) in columns.items()}
-        frame = pd.DataFrame(series).reindex(rows)
-        frame[source.word] = frame[source.word].where(rows.isin(words), END_OF_SENTENCE)
-        sentence = rows.get_level_values(0)
+        series = {name: pd.Series(list(values), word_index, dtype) for name, (values, dtype) in columns.items()}
+        frame = pd.DataFrame(series).reindex(row_index)
+        frame[source.word] = frame[source.word].where(row_index.isin(word_index), END_OF_SENTENCE)
+        sentence = row_index.get_level_values(0)
         of_sentences = {
             self._document: [stimuli[k].document for k in sentence],
             **{name: [stimuli[k].keys[n] for k in sentence] for n, name in enumerate(source.sentence)},
         }
         for name, values in of_sentences.items():
             if name not in frame:
-                frame[name] = pd.Series(values, rows, dtype=object)
-        return frame if WORD_ID in frame else frame.assign(**{WORD_ID: pd.array(rows.get_level_values(1), "Int64")})
+                frame[name] = pd.Series(values, row_index, dtype=object)
+        if WORD_ID in frame:
+            return frame
+        return frame.assign(**{WORD_ID: pd.array(row_index.get_level_values(1), "Int64")})
 
     def _of_model(
         self,
         place: int,
         stimuli: Sequence[Stimulus],
         scores: Sequence[SentenceScore | None],
-        words: pd.MultiIndex,
-        rows: pd.MultiIndex,
+        word_index: pd.MultiIndex,
+        row_index: pd.MultiIndex,
     ) -> pd.DataFrame:
         """What a model says of the sentences that it could score."""
         model, known = self.models[place], {k: score for k, score in enumerate(scores) if score is not None}
         own, ends = [stimuli[k] for k in known], end_bits(list(known.values()))
-        columns = self._columns_of([model] if self._is_wide else self.models)
+        columns = self._chosen_columns([model] if self._is_wide else self.models)
         needed = {_REDUCED_FROM.get(name, name): None for name in columns}
         found = word_frame(model.lm, own, list(known.values()), needed)
         self.findings[place].add(own, found, ends)
-        found.index = words[words.isin(list(known), level=0)]
+        found.index = word_index[word_index.isin(list(known), level=0)]
         for name in columns:
             if name in _REDUCED_FROM:
                 found[name] = self._reduction(found[_REDUCED_FROM[name]], place)
         if UNIGRAM in columns and model.unigrams is not None:
             pairs = [zip(*both, strict=True) for one in own for both in zip(one.tokens, one.counts, strict=True)]
             found[UNIGRAM] = [model.unigrams.bits(token for token, counts in pair if counts) for pair in pairs]
-        found = found[[*READING, *columns]].reindex(rows)
-        is_there = rows.isin(list(known), level=0)
-        is_end = is_there & ~rows.isin(words)
+        found = found[[*COMMON_COLUMNS, *columns]].reindex(row_index)
+        is_there = row_index.isin(list(known), level=0)
+        is_end = is_there & ~row_index.isin(word_index)
         found.loc[is_end, ["is_unk", "num_pieces"]] = [0, 1]
         found.loc[is_end, BITS] = ends if self.settings.end else []
         if self._shows_document:
@@ -332,7 +339,11 @@ class SurprisalTable:
         return found.assign(**{MODEL: model.name}) if self.settings.shape == "long" else found
 
     def _reduction(self, after: pd.Series, place: int) -> pd.Series:
-        """The value of a column before each word minus that after it; missing where that before is not known."""
+        """Entropy before each word minus entropy after it, in bits: positive if the word reduces uncertainty.
+
+        It is not cut off at 0 as in Hale (2006). Missing for the first word in a document context, where the
+        next-word entropy before it is unknown.
+        """
         before, is_first = after.shift(1), after.index.get_level_values(1) == 1
         if after.name != ENTROPY:
             return before.mask(is_first, 0.0) - after  # there is one analysis before the first word
@@ -340,7 +351,7 @@ class SurprisalTable:
         return before.mask(is_first, math.nan if in_document else self._start_entropies[place]) - after
 
     def _with_lags(
-        self, number: int, stimuli: Sequence[Stimulus], words: pd.MultiIndex, view: pd.DataFrame
+        self, number: int, stimuli: Sequence[Stimulus], word_index: pd.MultiIndex, view: pd.DataFrame
     ) -> pd.DataFrame:
         """A view with the values of the words before, those of the chunk before too."""
         import pandas as pd
@@ -348,13 +359,13 @@ class SurprisalTable:
         if not self._lagged:
             return view
         in_document, num_lags = self.settings.lag_within == "document", self.settings.lag
-        own = view.loc[words, self._lagged]
-        own.index = pd.Index([stimuli[k].document if in_document else k for k in words.get_level_values(0)])
+        own = view.loc[word_index, self._lagged]
+        own.index = pd.Index([stimuli[k].document if in_document else k for k in word_index.get_level_values(0)])
         together = pd.concat([self._last_words[number], own]) if number in self._last_words else own
         if in_document:
             self._last_words[number] = together.tail(num_lags)
         groups = together.groupby(level=0, sort=False)
-        lags = [(lag, groups.shift(lag).tail(len(own)).set_axis(words)) for lag in range(1, num_lags + 1)]
+        lags = [(lag, groups.shift(lag).tail(len(own)).set_axis(word_index)) for lag in range(1, num_lags + 1)]
         return view.join([values.add_suffix(f"_lag{lag}") for lag, values in lags])
 
 
@@ -375,9 +386,9 @@ def surprisal_table(
     ``models`` is one model, or several by the names that their columns get: NAME_MODEL each (``shape="wide"``), or a
     row for each model (``"long"``, with the column model). ``sentence`` names the column, or columns, that say which
     rows are one sentence, ``document`` the one that says which sentences are one document. ``unigrams`` counts the
-    training corpus. The other arguments are those of ``treelm surprisal`` (``TableSettings``). A column of the frame
-    that bears the name of one of ours becomes own_NAME. Words that are read otherwise than meant are warned of. Raises
-    ``InputError`` for columns, words and frames that cannot be read.
+    training corpus. The other arguments are those of ``treelm surprisal`` (``TableSettings``). If the frame has a
+    column of the same name as a computed one, it becomes own_NAME. Warns of words that the model reads differently from
+    the text (unknown, split). Raises ``InputError`` for columns, words and frames that cannot be read.
     """
     import pandas as pd
 

@@ -22,13 +22,14 @@ HUMAN, SPEED = "Human data: reading times, and effects in bits", "Sizes and spee
 TABLES = (METRICS, SYNTAX, HUMAN, SPEED)
 """Titles of the tables in which the columns are shown."""
 NAMES, DATA_ONLY, HIDDEN = "names", "data only", "hidden"
-"""Other groups: beside every table, in files alone, and in none: rows must share hidden values to compare."""
+"""Other groups: shown beside every table; only in files; never shown, used only to decide which rows compare."""
 LEGEND = (
     "perplexity: per word, each sentence by itself, ends included; ≤: an upper bound. labelled F1: EVALB with "
     "COLLINS.prm. UF1: unlabelled, corpus level, by the protocol named; trivial: the best of left-, right-branching, "
-    "balanced and random trees against the same gold trees; bound: the most that binary trees can. Syntax tests in "
-    "percent. delta: what surprisals add to the prediction of reading times, 10^-3 nats a word; garden paths and the "
-    "like: bits at the critical word, hard less easy sentence."
+    "balanced and random trees against the same gold trees; bound: the highest F1 that binary trees can reach. "
+    "Syntax tests in percent. delta: gain in held-out log-likelihood of reading times when surprisal joins the "
+    "regression, 10^-3 nats a word; garden paths and the like: bits at the critical word, difference hard - easy "
+    "sentence."
 )
 """What the headings mean."""
 _TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
@@ -51,14 +52,17 @@ class Column:
     """The table that shows it."""
     better: Literal["lower", "higher"] | None = None
     """Which values are better; None if the column is not a metric."""
-    among: tuple[str, ...] = ()
+    comparable_if_equal: tuple[str, ...] = ()
     """Columns whose values rows must share for theirs to compare."""
-    bound: str = ""
+    upper_bound_flag: str = ""
     """Column that tells whether the value is an upper bound."""
 
 
 def _get(*path: str, **having: Any) -> Value:
-    """What stands under a path of fields and keys; of several records, in the first with the values of ``having``."""
+    """A getter that follows ``path`` through attributes and mapping keys; None where one is missing.
+
+    Of a tuple of records it takes the first whose attributes equal ``having``.
+    """
 
     def value(row: RunMetrics) -> Any:
         found: Any = row
@@ -106,7 +110,9 @@ def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
     shorts = [file.partition(".")[0] for file in files]
     for file, short in zip(files, shorts, strict=True):
         heading, number = file if shorts.count(short) > 1 else short, f"num_pairs, {file}"
-        yield _share(f"minimal_pairs, {file}", _get("pairs", "accuracy", file=file), heading, among=(number,))
+        yield _share(
+            f"minimal_pairs, {file}", _get("pairs", "accuracy", file=file), heading, comparable_if_equal=(number,)
+        )
         yield Column(number, _get("pairs", "num_pairs", file=file), group=HIDDEN)
     yield from _human(rows)
     for name in ("vocabulary", "text", "needs_trees"):
@@ -115,10 +121,19 @@ def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
 
 def _perplexities(rows: Sequence[RunMetrics]) -> Iterator[Column]:
     """The perplexity that compares, with its bound, then others by name: of streams, per character."""
-    among: tuple[str, ...] = ("vocabulary", "text", "needs_trees")
+    comparable: tuple[str, ...] = ("vocabulary", "text", "needs_trees")
 
     def column(name: str, value: Value, heading: str) -> Column:
-        return Column(name, value, heading, _TENTHS, METRICS, better="lower", among=among, bound="is_upper_bound")
+        return Column(
+            name,
+            value,
+            heading,
+            _TENTHS,
+            METRICS,
+            better="lower",
+            comparable_if_equal=comparable,
+            upper_bound_flag="is_upper_bound",
+        )
 
     yield column("perplexity", _get("perplexity", "value"), "perplexity")
     yield Column("is_upper_bound", _get("perplexity", "is_upper_bound"))
@@ -128,7 +143,7 @@ def _perplexities(rows: Sequence[RunMetrics]) -> Iterator[Column]:
 
 
 def _f1(name: str, value: Value, heading: str) -> Column:
-    return Column(name, value, heading, _TENTHS, METRICS, better="higher", among=("gold_trees", "text"))
+    return Column(name, value, heading, _TENTHS, METRICS, better="higher", comparable_if_equal=("gold_trees", "text"))
 
 
 def _share(name: str, value: Value, heading: str, group: str = SYNTAX, **options: Any) -> Column:
@@ -136,8 +151,10 @@ def _share(name: str, value: Value, heading: str, group: str = SYNTAX, **options
 
 
 def _syntaxgym(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """The SG score, or the mean over what was scored where some suites were not, and the same over items without
-    unknown words, a mean where not every suite has such items; then circuits, and suites.
+    """SyntaxGym: the SG score and its variant without unknown words, circuits, suites.
+
+    A table shows a mean over suites only if a run lacks an SG score because some suites were not scored, or have no
+    item of known words.
     """
     scored = [row.syntaxgym for row in rows if row.syntaxgym is not None]
     sizes = {len(one.suites) for one in scored if one.sg_score is None}
@@ -184,7 +201,7 @@ def _human(rows: Sequence[RunMetrics]) -> Iterator[Column]:
 
 
 def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
-    """Give a number to each row that rows share which differ by their seed alone: that of the first of them.
+    """Group rows that differ by their seed alone: for each row, the number of the first row of its group.
 
     Rows of other texts, searches, vocabularies or training data, and two rows of one model, are not of one group.
     """
@@ -209,7 +226,7 @@ class Standing(NamedTuple):
     """Numbers of its rows: its seeds."""
     mean: float
     spread: float | None
-    """Half of the interval of the mean over seeds; None of one alone."""
+    """Half the width of the 95% t interval of the mean over seeds; None for one seed."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +306,7 @@ class ComparisonFrame:
         value = self.data[column.name][row] if value is None else value
         if value is None:
             return MISSING
-        is_bound = column.bound in self.data and self.data[column.bound][row]
+        is_bound = column.upper_bound_flag in self.data and self.data[column.upper_bound_flag][row]
         return f"{'≤ ' if is_bound else ''}{column.text(value)}"
 
     def standings(self, column: Column) -> list[list[Standing]]:
@@ -299,7 +316,9 @@ class ComparisonFrame:
             rows = [row for row, seed in enumerate(self.seeds) if seed == model]
             values = [value for row in rows if (value := self.data[column.name][row]) is not None]
             if len(values) == len(rows):
-                key = tuple(self.data[name][model] if name in self.data else None for name in column.among)
+                key = tuple(
+                    self.data[name][model] if name in self.data else None for name in column.comparable_if_equal
+                )
                 groups.setdefault(key, []).append(Standing(rows, fmean(values), interval(values)))
         is_high = column.better == "higher"
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]

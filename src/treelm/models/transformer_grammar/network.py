@@ -1,5 +1,9 @@
 """The Transformer Grammar: its parameters and its losses.
 
+Inputs (``positions.py``): START; NT(X) adds ``(X``, SHIFT its token, REDUCE two copies of ``X)``. The first (COMPOSE)
+attends to the parts of X alone and replaces them on the stack; the second (STACK) attends to the stack and predicts.
+``config.composition`` = external or none has one ``X)``.
+
 The plain forms are ``tests/models/transformer_grammar/plain.py`` and, of bottom-up derivations, ``plain_bottom_up.py``.
 Shapes: n positions of a batch without padding, A actions, W tokens, D units, L labels, V tokens of the vocabulary.
 """
@@ -45,7 +49,12 @@ from treelm.trees.tree import Tree
 class Pointer(nn.Module):
     """How far a REDUCE of n-ary trees reaches: a pointer to its first child among what lies on the stack.
 
-        logit(k) = (Q h + e_X) . K h_k / sqrt(P)        X its label; h before it, h_k after the item k was complete
+    In bottom-up trees with any number of children, REDUCE(X) must say how many items it takes. This pointer chooses its
+    first child k:
+
+        p(k | X) = softmax over items of (Q h + e_X) . K h_k / sqrt(P)
+
+    h is the state before REDUCE, h_k that right after item k was complete.
 
     Shapes: R REDUCEs, A contexts of B sentences, C of the longest, P = D / 6 of the pointer.
     """
@@ -101,6 +110,7 @@ class Composer(nn.Module):
         """Vectors (n, D) of constituents with these parts (n, 1 + m, D), of which some are missing (n, 1 + m)."""
         steps = torch.arange(parts.shape[1], device=parts.device)
         distance = (steps[:, None] - steps).clamp(-self.max_distance, self.max_distance) + self.max_distance
+        # Missing parts are seen by themselves only, so that no softmax is over nothing.
         alone = torch.eye(len(steps), dtype=torch.bool, device=parts.device)
         mask = AttentionMask((missing[:, None] & ~alone)[:, None], (distance[None],))
         units = self.input(parts)
@@ -137,9 +147,9 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         size, num_layers = config.size, config.num_layers
         self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), size))  # (V, D), tied
         self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
-        self.start_embedding = nn.Parameter(torch.empty(size))
-        self.open_embedding = None if config.is_bottom_up else nn.Parameter(torch.empty(len(labels), size))
-        self.close_embedding = nn.Parameter(torch.empty(len(labels) if config.composes else 1, size))
+        self.start_embedding = nn.Parameter(torch.empty(size))  # (D,)
+        self.open_embedding = None if config.is_bottom_up else nn.Parameter(torch.empty(len(labels), size))  # (L, D)
+        self.close_embedding = nn.Parameter(torch.empty(len(labels) if config.composes else 1, size))  # (L or 1, D)
         kinds = (config.num_distances,)
         self.blocks = nn.ModuleList(
             AttentionBlock(size, config.num_heads, num_layers=num_layers, kinds=kinds, dropout=config.dropout)
@@ -162,7 +172,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         return self.word_embedding
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Refuse text, and trees that are beyond the bounds."""
+        """Raise ``InputError`` for a corpus without trees, or with trees beyond the model's bounds."""
         self.config.check_trees(corpus.prepared)
 
     def losses(self, batch: SentenceBatch) -> Losses:
@@ -205,6 +215,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
 
     def _below_last(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> tuple[Tensor, AttentionMask]:
         """The inputs of the last layer (n, D), and what positions see."""
+        # Rows in the order of BatchPlan.inputs: tokens, START, (X, X), X) of STACK; do not reorder.
         given = [word_vectors, *self._marks]
         if self.kind_vector is not None:
             given.append(self.close_embedding + self.kind_vector)
@@ -228,7 +239,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
 
     @property
     def _marks(self) -> list[Tensor]:
-        """Vectors of what is no token: START, opening and closing brackets."""
+        """Embeddings of START and brackets, in the order of ``BatchPlan.inputs``."""
         opening = [] if self.open_embedding is None else [self.open_embedding]
         return [self.start_embedding[None], *opening, self.close_embedding]
 
@@ -300,7 +311,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
     def _attention(self, tree: Tree) -> Tensor:
         """Weights of the last layer (P, P) between the positions of ``attention_of_tree``, the mean of its heads.
 
-        A word in pieces looks as its last one does, and is looked at as all of them are.
+        For a word of several tokens: the row of its last token, and the sum of the columns of all.
         """
         sentence = Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="<words>", line=1)
         batch = encode_sentences([sentence], self.vocabulary, self.labels)
