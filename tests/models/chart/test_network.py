@@ -153,14 +153,6 @@ def test_a_sentence_alone_has_the_tree_that_it_has_among_others(trained: tuple[C
         assert alone.confidence == pytest.approx(one.confidence, abs=1e-4)
 
 
-def test_it_is_less_sure_of_words_never_seen(trained: tuple[ChartParser, list[Sentence]]) -> None:
-    model, sentences = trained
-    known = model.annotate([sentence.words for sentence in sentences])
-    unknown = model.annotate([[f"Zürich{k}!" for k in range(len(sentence.words))] for sentence in sentences])
-    sure, unsure = (sum(one.confidence.mean for one in some if one.confidence is not None) for some in (known, unknown))
-    assert unsure < sure
-
-
 def test_the_temperature_is_that_of_the_highest_likelihood(
     trained: tuple[ChartParser, list[Sentence]], tmp_path: Path
 ) -> None:

@@ -9,33 +9,19 @@ from operator import mul
 import numpy as np
 import pytest
 
+from tests.models.pcfg.induced import KINDS, grammar_from, logits_of
 from tests.models.pcfg.plain import written_out
 from treelm.errors import InputError
 from treelm.models.pcfg.interface import read_tokens
-from treelm.models.pcfg.products import ProductRules, TableRules
+from treelm.models.pcfg.products import ProductRules, TableRules, rules_of
 
 FACTORS = ("of_head", "of_left", "of_right")
 SENTENCES = ([1, 0, 2, 2], [0], [2, 1, 1, 0, 0])
 
 
 def drawn(kind: str, seed: int = 0, lean: float = 2.0) -> ProductRules:
-    """Three nonterminals, four tags, three words; rules lean towards tags, or away from them."""
-    generator = np.random.default_rng(seed)
-
-    def shares(*shape: int) -> np.ndarray:
-        logits = generator.normal(size=shape)
-        if shape[-1] == 7:
-            logits[..., 3:] += lean
-        return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-
-    root, words = shares(7), shares(4, 3)
-    if kind == "dense":
-        rules = np.einsum("abr,acr->abc", shares(3, 7)[..., None], shares(3, 7)[..., None])
-        noise = generator.random((3, 7, 7)) * rules
-        return TableRules.of(root, noise / noise.sum((1, 2), keepdims=True), words)
-    rank = 3 if kind == "simple" else 2
-    head = np.eye(3) if kind == "simple" else shares(3, rank)
-    return ProductRules(root=root, words=words, of_head=head, of_left=shares(rank, 7), of_right=shares(rank, 7))
+    """Three nonterminals, four tags, five words; rules lean towards tags, or away from them."""
+    return rules_of(grammar_from(logits_of(kind, seed, lean)))
 
 
 def exact_mass(rules: ProductRules) -> list[float]:
@@ -108,9 +94,7 @@ def test_symbols_without_finite_trees_are_in_none_and_a_grammar_of_them_alone_is
         replace(rules, root=unit[1]).consistent()
 
 
-@pytest.fixture(params=["dense", "low-rank", "simple"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def test_chains_of_first_children_keep_their_digits_where_they_hardly_end() -> None:
@@ -122,6 +106,7 @@ def test_chains_of_first_children_keep_their_digits_where_they_hardly_end() -> N
         np.testing.assert_allclose(ends, 1, rtol=1e-12)
 
 
+@every_kind
 def test_constituents_are_the_derivative_of_the_plain_form(kind: str) -> None:
     rules, _ = drawn(kind).consistent()
     plain = written_out(rules)
@@ -132,6 +117,7 @@ def test_constituents_are_the_derivative_of_the_plain_form(kind: str) -> None:
                 np.testing.assert_allclose(found, expected[:j, j], atol=1e-10)
 
 
+@every_kind
 def test_loose_rules_are_mended_and_trees_keep_their_shares(kind: str) -> None:
     loose = drawn(kind, seed=3, lean=-1.5)
     mended, log_mass = loose.consistent()

@@ -80,14 +80,10 @@ def test_parameters_are_those_of_the_released_form(name: str, num_targets: int) 
         assert count_by_hand(config, num_targets) == 43_603_202  # of the released code
 
 
-def test_figures_of_text8_are_of_dev() -> None:
-    assert load_recipe("prpn-text8").evaluation.splits == ("dev",)
-    assert not load_recipe("prpn-text8").training.sentence_ends
-
-
-def test_parsing_reads_words_as_the_paper_does() -> None:
-    recipe = load_recipe("prpn-parsing")
-    assert (recipe.data.preprocess, recipe.training.select_by) == ("prpn", "loss")
+def test_text8_is_evaluated_on_dev_and_parsing_reads_words_as_the_paper_does() -> None:
+    text8, parsing = load_recipe("prpn-text8"), load_recipe("prpn-parsing")
+    assert (text8.evaluation.splits, text8.training.sentence_ends) == (("dev",), False)
+    assert (parsing.data.preprocess, parsing.training.select_by) == ("prpn", "loss")
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith("prpn-")])

@@ -239,7 +239,12 @@ class PRPN(DistanceParser, LatentTrees):
         dropout: where the parser normalises by batch, by the statistics of this one. Changes nothing."""
         if self.parser is None:
             raise ValueError("without a parsing network there are no distances")
-        inputs, mask = self._inputs(batch)
+        mask: Tensor | None
+        if isinstance(batch, SentenceBatch):
+            inputs, _, mask = self.pad(batch)
+        else:
+            inputs = self._tensor(batch.inputs)
+            mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
         config = self.config
         parser = copy.deepcopy(self.parser).train()  # training changes running statistics
         _, seen = self._embed(inputs, self.init_state(inputs.shape[1]))
@@ -251,14 +256,6 @@ class PRPN(DistanceParser, LatentTrees):
     def diagnose_latent_trees(self, batch: SentenceBatch | StreamBatch) -> str:
         """What is wrong with the distances that the parser finds in a batch, if anything is."""
         return "" if self.parser is None else self.distance_shares(batch).fault
-
-    def _inputs(self, batch: SentenceBatch | StreamBatch) -> tuple[Tensor, Tensor | None]:
-        """Tokens (T, B), and a mask where some belong to nobody."""
-        if isinstance(batch, SentenceBatch):
-            inputs, _, mask = self.pad(batch)
-            return inputs, mask
-        inputs = self._tensor(batch.inputs)
-        return inputs, None if batch.mask is None else to_device(batch.mask, inputs.device)
 
     @property
     def decoder_weight(self) -> Tensor:
@@ -340,11 +337,14 @@ class PRPN(DistanceParser, LatentTrees):
         The latter compares with the ``next_distances`` (T, B).
         """
         config, kind = self.config, self.config.closeness or "paper"
+        before = parsing.windows(tape, config.num_slots)
         if self.parser is None:
-            log_gates = torch.zeros_like(parsing.windows(tape, config.num_slots))
-        elif next_distances is None:
-            log_gates = parsing.read_log_gates(tape, config.num_slots, kind, config.temperature)
-        else:
-            log_gates = parsing.predict_log_gates(next_distances, tape, config.num_slots, kind, config.temperature)
+            log_gates = torch.zeros_like(before)
+        elif next_distances is None:  # g_i^t, over i < j < t: the state just before is open
+            older = parsing.log_gates(tape[config.num_slots :], before[..., 1:], kind, config.temperature)
+            log_gates = torch.cat([older, older.new_zeros(*older.shape[:-1], 1)], -1)
+        else:  # g_i^{t+1}, over i < j <= t
+            newest = tape[1:].unfold(0, config.num_slots, 1)
+            log_gates = parsing.log_gates(next_distances, newest, kind, config.temperature)
         reachable = parsing.reachable_slots(tape, config.num_slots, zero_state=bool(config.zero_state))
         return parsing.open_slots(log_gates, reachable, config.attention or "normalised")

@@ -140,36 +140,16 @@ def reachable_slots(tape: Tensor, num_slots: int, *, zero_state: bool) -> Tensor
     return torch.cat([read[..., 1:], torch.ones_like(read[..., :1])], -1)
 
 
-def read_log_gates(tape: Tensor, num_slots: int, kind: Closeness, temperature: float) -> Tensor:
-    """log g_i^t = sum over i < j < t of log alpha_j^t (Eq. 5): distances (N + T, B) -> (T, B, N).
+def log_gates(distance: Tensor, earlier: Tensor, kind: Closeness, temperature: float) -> Tensor:
+    """log g_i = sum over j >= i of log alpha_j (Eq. 5): distances (T, B), those before each (T, B, K) -> (T, B, K).
 
     Where nothing was read, values have no meaning.
     """
-    compared = _comparable(windows(tape, num_slots)[..., 1:])
-    logs = log_closeness(tape[num_slots:, :, None], compared, kind, temperature)
-    older = _sums_of_newer(logs)
-    return torch.cat([older, older.new_zeros(*older.shape[:-1], 1)], -1)
-
-
-def predict_log_gates(
-    next_distance: Tensor, tape: Tensor, num_slots: int, kind: Closeness, temperature: float
-) -> Tensor:
-    """log g_i^{t+1} = sum over i < j <= t of log alpha_j^{t+1}, from the estimated d'_{t+1} (T, B) -> (T, B, N)."""
-    compared = _comparable(tape[1:].unfold(0, num_slots, 1))
-    logs = log_closeness(next_distance[..., None], compared, kind, temperature)
-    return _sums_of_newer(logs)
-
-
-def _sums_of_newer(logs: Tensor) -> Tensor:
-    """Sum each slot and all after it; by steps, because a GPU's cumulative sums are not deterministic."""
+    logs = log_closeness(distance[..., None], earlier.masked_fill(earlier.isinf(), 0.0), kind, temperature)
     parts = list(logs.unbind(-1))
-    for slot in range(len(parts) - 2, -1, -1):
+    for slot in range(len(parts) - 2, -1, -1):  # by steps, because a GPU's cumulative sums are not deterministic
         parts[slot] = parts[slot] + parts[slot + 1]
     return torch.stack(parts, -1) if parts else logs
-
-
-def _comparable(distances: Tensor) -> Tensor:
-    return distances.masked_fill(distances.isinf(), 0.0)
 
 
 def open_slots(log_gates: Tensor, reachable: Tensor, form: Attention) -> OpenSlots:
