@@ -54,7 +54,10 @@ class SubwordVocabulary(Vocabulary):
     def build(
         cls, counts: FormCounts, *, max_size: int, min_count: int = 1, model: SubwordModel = "unigram"
     ) -> SubwordVocabulary:
-        """Train exactly ``max_size`` tokens (256 of them bytes) on the forms that occur ``min_count`` times."""
+        """Train exactly ``max_size`` tokens (256 of them bytes) on the forms that occur ``min_count`` times.
+
+        Raises ``InputError`` for a size that SentencePiece cannot train on these forms.
+        """
         from sentencepiece import SentencePieceTrainer
 
         written = io.BytesIO()

@@ -147,7 +147,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
     # With trees.
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Refuse text where trees are needed, and trees that teach the attention nothing."""
+        """Raise ``InputError`` for text where trees are needed, and for trees that teach the attention nothing."""
         config, where = self.config, corpus.name(0) if len(corpus) else None
         is_taught = config.is_supervised and (trains or config.objective == "spans")
         if (is_taught or self.is_given_trees) and not corpus.prepared.has_trees:
