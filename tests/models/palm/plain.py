@@ -67,6 +67,27 @@ def join(parameters: dict[str, Tensor], hidden: Tensor, context: Tensor, mask: T
     return gate * (new if mask is None else new * mask) + (1 - gate) * hidden
 
 
+def log_space_states(forget: Tensor, update: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
+    """Both directions' states of a span by Algorithm 1: prefix states from zero, and division in log space.
+
+    forget and update (n, 2D). c_{i,j} = c_{0,j} - c_{0,i-1} * (f_i ... f_j), the product by a difference of sums.
+    """
+    size = forget.shape[1] // 2
+    found = []
+    for half, order in ((slice(size), 1), (slice(size, None), -1)):
+        f, u = (values[:, half] if order == 1 else values[:, half].flip(0) for values in (forget, update))
+        start, stop = (first, last) if order == 1 else (len(f) - 1 - last, len(f) - 1 - first)
+        sums, cells, cell = torch.cumsum(torch.log(f), 0), [], torch.zeros_like(f[0])
+        for forgotten, new in zip(f, u, strict=True):
+            cell = forgotten * cell + new
+            cells.append(cell)
+        if start == 0:
+            found.append(cells[stop])
+        else:
+            found.append(cells[stop] - cells[start - 1] * torch.exp(sums[stop] - sums[start - 1]))
+    return found[0], found[1]
+
+
 def read_row(
     parameters: dict[str, Tensor],
     tokens: list[int],

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.palm.plain import score, span_representation
+from tests.models.palm.plain import log_space_states, score, span_representation
 from tests.models.palm.worlds import END, palm
 from treelm.models.palm import attention as module
 from treelm.models.palm.attention import (
@@ -54,6 +54,24 @@ def test_the_recursion_is_the_definition_with_its_gradients_also_where_gates_sat
     found, wanted = (torch.autograd.grad(one.square().sum(), leaves) for one in (states, expected))
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=10 * tolerance)
+
+
+def log_space(network: RationalRNN, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Both directions' states of the span of the places MAX_SPAN + 1 and MAX_SPAN + 2, of the first row."""
+    forget = torch.sigmoid(hidden[:, 0] @ network.forget_weight.T + network.forget_bias)
+    update = (1 - forget) * torch.tanh(hidden[:, 0] @ network.update_weight.T)
+    return log_space_states(forget, update, MAX_SPAN + 1, MAX_SPAN + 2)
+
+
+def test_division_in_log_space_agrees_where_gates_are_gentle_fails_where_they_saturate_and_leaks() -> None:
+    network, hidden = rational(0.3)
+    found = torch.cat(log_space(network, hidden))
+    torch.testing.assert_close(found, network(hidden, MAX_SPAN)[1, 3, 0], rtol=0, atol=1e-10)
+    assert torch.cat(log_space(*rational(200.0, torch.float32))).isnan().any()
+    network, hidden = rational(1.0, torch.float32)
+    later = hidden.clone()
+    later[MAX_SPAN + 3 :] += 1  # the backward states start at the end of the text: division leaves a trace of it
+    assert (log_space(network, hidden)[1] - log_space(network, later)[1]).abs().max() > 0
 
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
