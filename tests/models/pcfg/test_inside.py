@@ -36,21 +36,6 @@ def test_log_probs_and_gradients_are_those_of_the_plain_recursion(kind: str, see
 
 
 @every_kind
-def test_a_grammar_of_each_sentence(kind: str) -> None:
-    """Each row has its own probabilities and gets its own gradient."""
-    drawn = [logits_of(kind, seed) for seed in range(len(LENGTHS))]
-    leaves = [torch.stack(parts).requires_grad_() for parts in zip(*drawn, strict=True)]
-    ours = log_probs(grammar_from(leaves), TOKENS, LENGTHS)
-    found = torch.autograd.grad(ours.sum(), leaves)
-    for row, own in enumerate(drawn):
-        alone = [one.requires_grad_() for one in own]
-        value = log_probs(grammar_from(alone), TOKENS[row : row + 1], LENGTHS[row : row + 1])
-        torch.testing.assert_close(ours[row : row + 1], value, atol=1e-10, rtol=0)
-        for one, other in zip(found, torch.autograd.grad(value.sum(), alone), strict=True):
-            torch.testing.assert_close(one[row], other, atol=1e-10, rtol=0)
-
-
-@every_kind
 def test_all_labelled_trees_of_four_words_sum_to_the_sentence(kind: str) -> None:
     grammar = grammar_from(logits_of(kind, 3))
     listed = list(derivations(plain_of(grammar), SENTENCES[3]))

@@ -28,6 +28,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "low-rank": {"rules": "low-rank", "rank": 5},
     "simple": {"rules": "simple"},
     "compound": LATENT,
+    "low-rank compound": {"rules": "low-rank", "rank": 5, **LATENT},
     "simple compound": {"rules": "simple", **LATENT},
 }
 WORDS = WordVocabulary(["cat", "dog", "sees", "the"])
