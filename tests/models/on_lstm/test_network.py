@@ -107,19 +107,6 @@ def test_distances_are_those_of_the_chosen_layer_of_the_plain_form(layer: int) -
         assert len(found) == len(words)
 
 
-def test_the_distance_is_high_where_the_master_forget_gate_closes() -> None:
-    network = on_lstm(num_layers=1, distance_layer=1)
-    weights = network.layers[0].weights
-    with torch.no_grad():
-        for parameter in (weights.weight_input, weights.weight_hidden, weights.bias, network.embedding):
-            parameter.zero_()
-        network.embedding[5, 0] = 1.0
-        weights.weight_input[-1, 0] = 20.0  # token 5: cumax is 0 up to the last chunk
-    (distances,) = network.distances([list("1252")])
-    assert distances[2] == pytest.approx(0.5, abs=1e-6)  # 1 - (0 + 1) / 2
-    assert distances[[0, 1, 3]] == pytest.approx([0.25] * 3)  # 1 - (1/2 + 1) / 2
-
-
 @pytest.mark.parametrize(
     "field",
     [

@@ -97,25 +97,27 @@ def test_pretraining_of_the_attention_hands_its_weights_over(tmp_path: Path) -> 
     assert next(iter(setup.batches)).constituents is None  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("settings", [["model.span_weight=0.01"], ["model.attention=given", "model.span_weight=0.0"]])
-def test_training_without_the_trees_that_it_needs_is_a_user_error(tmp_path: Path, settings: list[str]) -> None:
-    write_trees(tmp_path)
-    text = [f"data.{split}={tmp_path / split}.txt" for split in ("train", "dev")]
-    with pytest.raises(InputError, match=r"train\.txt:1: a sentence without a tree"):
-        set_up(load_recipe(tmp_path / "my.toml", text + settings))
-    assert set_up(load_recipe(tmp_path / "my.toml", [*text, "model.span_weight=0.0"])).model.system == "palm"
+TAUGHT, GIVEN = ["model.span_weight=0.01"], ["model.attention=given", "model.span_weight=0.0"]
+SENTENCES = ["training.batches=sentences", "training.bptt_random_length=false"]
 
 
-@pytest.mark.parametrize("batches", ["stream", "sentences"])
-@pytest.mark.parametrize("settings", [["model.objective=spans"], ["model.attention=given", "model.span_weight=0.0"]])
-def test_a_dev_set_without_the_trees_that_judge_is_refused_before_training(
-    tmp_path: Path, settings: list[str], batches: str
+@pytest.mark.parametrize(
+    ("split", "settings"),
+    [
+        ("train", TAUGHT),
+        ("train", GIVEN),
+        *(("dev", [*own, *batches]) for own in (["model.objective=spans"], GIVEN) for batches in ([], SENTENCES)),
+    ],
+)
+def test_text_where_trees_are_needed_is_refused_before_training(
+    split: str, settings: list[str], tmp_path: Path
 ) -> None:
-    write_trees(tmp_path)
-    changes = [f"data.dev={tmp_path / 'dev.txt'}", f"training.batches={batches}", "training.bptt_random_length=false"]
-    with pytest.raises(InputError, match=r"dev\.txt:1: a sentence without a tree"):
-        set_up(load_recipe(tmp_path / "my.toml", [*changes, *settings]))
-    assert set_up(load_recipe(tmp_path / "my.toml", changes)).dev is not None  # a joint objective is judged by words
+    """Trees of dev judge what is not judged by words."""
+    path, text = write_trees(tmp_path), f"data.{split}={tmp_path / split}.txt"
+    with pytest.raises(InputError, match=rf"{split}\.txt:1: a sentence without a tree"):
+        set_up(load_recipe(path, [text, *settings]))
+    by_words = [] if split == "dev" else ["model.span_weight=0.0"]
+    assert set_up(load_recipe(path, [text, *by_words])).model.system == "palm"
 
 
 def test_trees_that_teach_the_attention_nothing_are_refused(tmp_path: Path) -> None:
