@@ -3,9 +3,10 @@
 A cell is a vector over all S symbols: how probable it is that each of them yields the words of a span. Every kind of
 rules joins two cells in three steps, p(A -> B C) = sum over r of H[A, r] l[r, B] r[r, C]: ``left`` and ``right`` take
 both cells to R numbers, products of these are summed over the splits of the span, and ``head`` takes the sum to the
-cell of the span. ``head`` also follows unary rules, where there are any.
+cell of the span. ``head`` also follows unary rules, where there are any. A head is here the left-hand side of a rule,
+not a lexical head.
 
-Everything is float64 NumPy on one core: the sums of one sentence do not depend on other sentences.
+Everything is float64 on the CPU, sparse products by torch; the sums of one sentence do not depend on other sentences.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class Rules(ABC):
 
     @abstractmethod
     def left_back(self, of_parts: Array) -> Array:
-        """The transpose of ``left``: (..., R) -> (..., S)."""
+        """The transpose of ``left``: (R,) -> (S,)."""
 
     @abstractmethod
     def right_back(self, of_parts: Array) -> Array:
-        """The transpose of ``right``: (..., R) -> (..., S)."""
+        """The transpose of ``right``: (R,) -> (S,)."""
 
     @abstractmethod
     def head(self, sums: Array) -> Array:
@@ -67,9 +68,9 @@ class Rules(ABC):
 
     @abstractmethod
     def head_back(self, of_cell: Array) -> tuple[Array, Array]:
-        """The transpose of ``head``: from the derivative by a cell, those by its symbols (S,) and by the sums (R,).
+        """The outside values of a cell, gradients of the probability, from its gradient without unary rules (S,).
 
-        Unary rules above the symbols are followed.
+        Those with respect to its symbols, unary chains above them included (S,), and to the sums over splits (R,).
         """
 
     @abstractmethod
@@ -78,7 +79,11 @@ class Rules(ABC):
 
     @abstractmethod
     def close(self, symbols: Array) -> Array:
-        """What starts at a place (S,), from what is expected there (S,): left corners of left corners too."""
+        """Left-corner closure (I - P_L)^-1 (Jelinek & Lafferty 1991; Stolcke 1995).
+
+        From the weight of each symbol predicted at a position to that of each symbol that starts there, predicted or as
+        first descendant: (S,) -> (S,).
+        """
 
     @abstractmethod
     def close_back(self, symbols: Array) -> Array:
@@ -86,7 +91,10 @@ class Rules(ABC):
 
     @abstractmethod
     def spread(self, symbols: Array) -> Array:
-        """The transpose of the rules alone: what starts at a place (S,) -> rules that do (R,)."""
+        """From the weight of symbols that start at a position to that of the rules r that rewrite them: (S,) -> (R,).
+
+        The transpose of ``head`` without unary rules.
+        """
 
     @abstractmethod
     def spread_back(self, of_rules: Array) -> Array:
@@ -94,7 +102,7 @@ class Rules(ABC):
 
     @abstractmethod
     def mended(self, mass: Array) -> Self:
-        """The rules whose trees are all finite, given the mass of finite trees of every symbol (S,)."""
+        """The grammar conditioned on finite trees, given Z (S,), the mass of finite trees of every symbol."""
 
     def mass(self) -> Array:
         """The probability that the tree below each symbol is finite, (S,): the least fixed point, from 0 upwards.
@@ -113,8 +121,8 @@ class Rules(ABC):
     def consistent(self) -> tuple[Self, float]:
         """The grammar of finite trees alone, and the log of the mass that they had.
 
-        Trees keep their relative probabilities: p(A -> B C) Z_B Z_C / Z_A (Chi 1999). Without this, next words and the
-        end would sum to 1 after every prefix all the same, and yet some of it would never end.
+        Trees keep their relative probabilities: p(A -> B C) Z_B Z_C / Z_A (Chi 1999), with Z = ``mass``. Otherwise
+        next-word probabilities would still sum to 1 while infinite sentences kept part of the mass.
 
         Raises ``InputError`` for a grammar without finite trees.
         """
@@ -177,7 +185,7 @@ def _times(matrix: torch.Tensor, vector: Array) -> Array:
 
 
 class Mixture:
-    """Rows that are sums of other rows: (Q, K) times (K, columns), never multiplied with each other."""
+    """A matrix in two sparse factors, (C + N, K) and (K, columns); the product is never formed."""
 
     __slots__ = ("_entries", "_weights")
 
@@ -203,12 +211,15 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class MarkovRules(Rules):
-    """Rules of any arity as chains of their children (Collins 1997): what comes next depends on the last ones.
+    """Rules of any arity as left-to-right Markov chains of their children, without lexical heads (``treebank.py``).
 
     Symbols are T tags, C constituents and N states. A state is a constituent whose first children are there, known by
     the last of them. From a constituent, where none is there, and from a state, a child X may follow and be the last
     one, an ending, or lead to a state n, a step. X is known by n. So p(q -> X n) needs no three indices, and R = N: the
     left part of n is its last child, the right part is n itself.
+
+    For example, (NP DT JJ NN) has the states NP.DT and NP.JJ: an NP whose last child so far is DT, JJ. Steps:
+    NP -> DT NP.DT, then NP.DT -> JJ NP.JJ. Ending: NP.JJ -> NN.
 
     What follows is drawn from one of K contexts, p(step | q) = sum over k of p(k | q) p(step | k): smoothing is such a
     mixture, and contexts are shared.
@@ -217,15 +228,15 @@ class MarkovRules(Rules):
     root: Array
     words: Array
     last: Ints  # (N,) the last child of every state: a tag or a constituent
-    mixture_from: Ints  # constituents and states, from 0
-    mixture_to: Ints  # contexts
-    mixture_weights: Array
-    step_from: Ints  # contexts
-    step_to: Ints  # states, from 0
-    step_probs: Array
-    ending_from: Ints  # contexts
-    ending_child: Ints  # tags and constituents, from 0
-    ending_probs: Array
+    mixture_from: Ints  # (weights,) constituents and states, from 0
+    mixture_to: Ints  # (weights,) contexts
+    mixture_weights: Array  # (weights,)
+    step_from: Ints  # (steps,) contexts
+    step_to: Ints  # (steps,) states, from 0
+    step_probs: Array  # (steps,)
+    ending_from: Ints  # (endings,) contexts
+    ending_child: Ints  # (endings,) tags and constituents, from 0
+    ending_probs: Array  # (endings,)
 
     @property
     def num_tags(self) -> int:
