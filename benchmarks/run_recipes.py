@@ -14,6 +14,7 @@ import tomli_w
 
 from treelm.configs import to_plain
 from treelm.errors import InputError
+from treelm.models.bounds import InventoryConfig
 from treelm.models.search.config import with_search_section
 from treelm.training.recipe import FILE_NAME, SECTIONS, Recipe, load_recipe, parse_override, recipe_names
 from treelm.training.run_folder import load_run_recipe
@@ -41,7 +42,9 @@ def origin_in_words(name: str, run: Path) -> str:
         return ""
     own = load_run_recipe(run)
     before, now = _fields(load_recipe(name)), _fields(own)
-    found = {("model", field) for field in (*own.model.bounds, *getattr(own.model.config, "inventories", ()))}
+    found = {("model", field) for field in own.model.bounds}
+    if isinstance(own.model.config, InventoryConfig):  # lists that training data fill
+        found |= {key for key, value in before.items() if key[0] == "model" and value in ([], ())}
     others = [".".join(key) for key in now if now[key] != before.get(key) and key not in found and key not in NAMES]
     return f"from the packaged recipe `{name}`" + (f", but for {', '.join(others)}" if others else "")
 

@@ -91,8 +91,13 @@ class Traffic(TorchDispatchMode):
 @contextmanager
 def pretended_device() -> Iterator[Traffic]:
     """Within this context ``DEVICE`` can be used."""
-    with Traffic() as traffic, mock.patch.multiple(torch, autocast=_autocast, tensor=_tensor):
-        yield traffic
+    replaced = torch.__future__.get_overwrite_module_params_on_conversion()
+    torch.__future__.set_overwrite_module_params_on_conversion(True)  # a wrapper's data cannot be set
+    try:
+        with Traffic() as traffic, mock.patch.multiple(torch, autocast=_autocast, tensor=_tensor):
+            yield traffic
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(replaced)
 
 
 def _tensor(data: Any, *, device: torch.device | None = None, **settings: Any) -> Tensor:

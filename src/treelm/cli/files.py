@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,14 +88,24 @@ def write_table(path: str, table: pd.DataFrame) -> None:
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Raise ``InputError`` if a file to write is one to read, under whatever name or link.
+    """Raise ``InputError`` if a file to write is one to read, under whatever name or link; ``-`` may be a file as well.
 
     To be called before any work: an output takes the place of what is there.
     """
-    read = list(filter(os.path.isfile, inputs))  # of a device or a pipe, nothing is lost by writing
-    for path in filter(os.path.isfile, outputs):
-        if any(os.path.samefile(path, one) for one in read):
+    read = [status for path in inputs if (status := _file_status(path, sys.stdin)) is not None]
+    for path in outputs:
+        status = _file_status(path, sys.stdout)
+        if status is not None and any(os.path.samestat(status, one) for one in read):
             raise InputError("the output is the input", where=str(path), remedy="give another file to write")
+
+
+def _file_status(path: str | Path, stream: IO[str] | None) -> os.stat_result | None:
+    """Status of a regular file; None for what is not there, folders, devices and pipes, which writing does not harm."""
+    try:
+        status = os.fstat(stream.fileno()) if str(path) == "-" and stream is not None else os.stat(path)
+    except (OSError, ValueError):  # reported where it is opened; a stream may be closed, or no file
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def print_json(values: Any) -> None:
