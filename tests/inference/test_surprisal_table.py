@@ -266,6 +266,15 @@ def test_several_models_stand_beside_each_other_or_one_after_the_other(models: l
     assert long["beam_converged"].isna().sum() == 5
 
 
+def test_one_model_without_a_name_goes_by_its_system(models: list[NamedModel]) -> None:
+    frame, lm = pandas.DataFrame(WORDS).drop(columns="model"), models[0].lm
+    wide = treelm.surprisal_table(lm, frame, word="form", sentence="item", shape="wide")
+    assert wide["surprisal_bits_lstm"].tolist() == pytest.approx(bits(lm))
+    long = treelm.surprisal_table(lm, frame, word="form", sentence="item", shape="long")
+    assert long["model"].tolist() == ["lstm"] * 5
+    assert long["surprisal_bits"].tolist() == pytest.approx(bits(lm))
+
+
 def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedModel]) -> None:
     frame = pandas.DataFrame({"sentence_id": [1, 1], "word": ["I", "The."]})
     warnings.resetwarnings()

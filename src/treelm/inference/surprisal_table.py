@@ -384,7 +384,8 @@ def surprisal_table(
     """Return a data frame of words, a row each and the rows of a sentence together, with surprisals in bits beside it.
 
     ``models`` is one model, or several by the names that their columns get: NAME_MODEL each (``shape="wide"``), or a
-    row for each model (``"long"``, with the column model). ``sentence`` names the column, or columns, that say which
+    row for each model (``"long"``, with the column model). In these shapes one model without a name goes by its
+    system's. ``sentence`` names the column, or columns, that say which
     rows are one sentence, ``document`` the one that says which sentences are one document. ``unigrams`` counts the
     training corpus. The other arguments are those of ``treelm surprisal`` (``TableSettings``). If the frame has a
     column of the same name as a computed one, it becomes own_NAME. Warns of words that the model reads differently from
@@ -395,7 +396,7 @@ def surprisal_table(
     if not isinstance(frame, pd.DataFrame):
         found = f"{type(frame).__name__} where a data frame of pandas was expected"
         raise InputError(found, remedy="give one (frame.to_pandas() of polars), or read a file by treelm surprisal")
-    named = {"": models} if isinstance(models, LanguageModel) else dict(models)
+    named = {models.system: models} if isinstance(models, LanguageModel) else dict(models)
     if not named:
         raise InputError("no model", remedy="give one, or several by their names")
     named_file, given = (frequencies, None) if isinstance(frequencies, str) else ("", frequencies)
@@ -418,7 +419,7 @@ def surprisal_table(
     table = SurprisalTable(shown, asked, read.columns, given)
     found = pd.concat(table.frames(read.stimuli))
     for (name, lm), said in zip(named.items(), table.findings, strict=True):
-        for line in advice(said.words, lm.vocabulary, name or "the model"):
+        for line in advice(said.words, lm.vocabulary, "the model" if lm is models else name):
             warnings.warn(line, stacklevel=2)
     added = [name for name in table.names if name not in (*names.all, *table.own)]
     frame = frame.set_axis(deduplicate_names(list(frame), taken=added), axis=1)
