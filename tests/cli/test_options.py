@@ -95,6 +95,8 @@ def test_widths_of_no_search_are_told_of(treelm: Treelm, project: Path, tmp_path
         told = "lstm-gum-open: lstm scores without a search, so --action-beam and --word-beam change nothing\n"
         assert treelm(*command, *widths).err.count(told) == 1
         assert "without a search" not in treelm(*command).err
+    told = "lstm-gum-open: lstm scores without a search, so --threshold changes nothing\n"
+    assert treelm("surprisal", "lstm-gum-open", text, "--threshold", "5").err.count(told) == 1
     annotate = ("data", "annotate", text, "--parser", CHART, "--output", tmp_path / "out.ptb")
     assert f"{CHART}: chart scores without a search" in treelm(*annotate, *widths).err
     assert "without a search" not in treelm("surprisal", project / "run", text, *widths).err

@@ -83,7 +83,7 @@ class ModelOptions(SearchOptions):
         """
         from treelm.inference.loading import load, run_search
 
-        search = run_search(run)
+        search, has_threshold = run_search(run), threshold is not None
         if adaptive:
             if threshold is None and self.search in (None, "beam") and not self.gives_widths():
                 threshold = ADAPTIVE.threshold
@@ -93,7 +93,7 @@ class ModelOptions(SearchOptions):
                 search = SearchConfig(**{name: getattr(search, name) for name in (*WIDTHS, "threshold")})
         search = self.changed(search)
         lm = load(run, device="cpu" if self.cluster else self.device)
-        self.note_lost_widths(run, type(lm))
+        self.note_lost_widths(run, type(lm), ["threshold"] if has_threshold else [])
         try:
             set_search(lm, search)
             if predicts_words:
@@ -102,9 +102,10 @@ class ModelOptions(SearchOptions):
             raise InputError(error.found, where=error.where or run, remedy=error.remedy) from None
         return lm
 
-    def note_lost_widths(self, run: str, system: type[LanguageModel]) -> None:
-        """Print a note if widths are given for a run that scores without a search: they change nothing."""
-        lost = [f"--{name.replace('_', '-')}" for name in WIDTHS if getattr(self, name) is not None]
+    def note_lost_widths(self, run: str, system: type[LanguageModel], more: Sequence[str] = ()) -> None:
+        """Print a note if widths or ``more`` are given for a run that scores without a search: they change nothing."""
+        given = [*(name for name in WIDTHS if getattr(self, name) is not None), *more]
+        lost = [f"--{name.replace('_', '-')}" for name in given]
         if lost and not issubclass(system, Searching):
             change = "changes" if len(lost) == 1 else "change"
             log(f"{run}: {system.system} scores without a search, so {' and '.join(lost)} {change} nothing")
