@@ -110,12 +110,13 @@ explore rnng-gum-open --action-beam 0                        | action_beam
 explore --max-seconds long                                   | argument --max-seconds: invalid float value: 'long'
 
 data frob                                                    | argument ACTION: invalid choice: 'frob'
+data --format text annotate in.txt                           | options before annotate; begin with treelm data annotate
 data show no-such-corpus                                     | no-such-corpus
 data show gum-opn                                            | did you mean gum-open?
 data statistics no-such-file                                 | no-such-file
 data prepare in.txt --output dir                             | dir: the directory exists
 data text8 train.txt --output .                              | train.txt: the output is the input
-data annotate in.ptb --parser '' --output out.ptb            | no run given
+data annotate in.ptb --parser '' --output out.ptb            | treelm data annotate: no run given
 data annotate in.txt --parser run --output o --num-particles 5 | num_particles with search by
 data annotate in.txt --parser stanza --output o --action-beam 3 | a search for stanza
 data annotate in.txt --parser {lstm} --output out.ptb        | lstm is a language model without trees
@@ -238,6 +239,7 @@ reading ngram-gum-open {times} --response rt2                | no response 'rt2'
 reading ngram-gum-open {times} --baseline no                 | no predictor 'no'
 reading ngram-gum-open {times} --export dir                  | dir: a folder; give the name of a file
 
+reproduce                                                    | no paper is named; choose one of
 reproduce nothing                                            | no paper 'nothing'; choose one of
 reproduce prpn --table 44                                    | no table44 of prpn; choose of table1
 reproduce prpn --jobs 0                                      | jobs = 0; give 1 or more

@@ -56,7 +56,14 @@ def test_completion_of_bash_knows_subcommands_and_options(treelm: Treelm) -> Non
     {script}
     COMP_WORDS=(treelm {words}); COMP_CWORD={place}; _shtab_treelm; printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    for words, place_of, expected in (("sur", 1, "surprisal"), ("surprisal --spl", 2, "--split-sentences")):
+    for words, place_of, expected in (
+        ("sur", 1, "surprisal"),
+        ("surprisal --spl", 2, "--split-sentences"),
+        ("data ann", 2, "annotate"),
+        ("data annotate --pars", 3, "--parser"),
+        ("data sta", 2, "statistics"),
+        ("data statistics --dep", 3, "--dependency-labels"),
+    ):
         typed = call.format(script=script, words=words, place=place_of)
         done = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False)
         assert expected in done.stdout.split(), done.stderr

@@ -133,6 +133,8 @@ def run(arguments: list[str]) -> int:
     from treelm.io.terminal import log
 
     subcommand, *arguments = arguments or ["--help"]
+    if (nested := " ".join([subcommand, *arguments[:1]])) in NESTED:
+        subcommand, arguments = nested, arguments[1:]
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks
     try:
@@ -166,17 +168,12 @@ def _call(subcommand: str, arguments: list[str]) -> int:
 
         print(f"treelm {__version__}")
         return EXIT_OK
-    if subcommand not in SUBCOMMANDS:
+    if subcommand not in SUBCOMMANDS and subcommand not in NESTED:
         raise InputError(f"no subcommand {subcommand!r}", remedy=choose_from(subcommand, SUBCOMMANDS))
     from treelm.cli.arguments import parse
 
-    name = " ".join([subcommand, *arguments[:1]])
-    if name in NESTED:
-        arguments = arguments[1:]
-    else:
-        name = subcommand
-    module = import_module(f"treelm.cli.{NESTED.get(name, name)}")
-    return int(module.main(parse(module.Arguments, f"treelm {name}", arguments)))
+    module = import_module(f"treelm.cli.{NESTED.get(subcommand, subcommand)}")
+    return int(module.main(parse(module.Arguments, f"treelm {subcommand}", arguments)))
 
 
 def _explain(error: BaseException, subcommand: str, arguments: list[str]) -> tuple[object, int]:

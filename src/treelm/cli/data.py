@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from treelm.cli import NESTED
 from treelm.cli.arguments import Positional
 from treelm.cli.files import check_not_input, progress_bar
 from treelm.cli.options import Output
@@ -17,7 +18,7 @@ from treelm.io.terminal import log
 if TYPE_CHECKING:
     from treelm.corpora.corpus import PreparedCorpus
 
-Action = Literal["list", "show", "statistics", "prepare", "text8"]
+Action = Literal["list", "show", "statistics", "prepare", "text8", "annotate", "sections", "align"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,8 @@ def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.corpora.catalog import corpus_entry, corpus_names, show
 
+    if f"data {options.action}" in NESTED:  # else this subcommand was not asked
+        raise InputError(f"options before {options.action}", remedy=f"begin with treelm data {options.action}")
     if options.action == "list":
         for name in corpus_names():
             entry = corpus_entry(name)

@@ -141,7 +141,7 @@ def paper_folder(paper: str) -> Path:
     folder = FOLDER / paper if paper in paper_names() else Path(paper)
     if not paper or not any(_NUMBER.match(path.stem) for path in folder.glob("*.toml")):
         remedy = f"choose one of {', '.join(paper_names())}, or give a folder with declarations"
-        raise InputError(f"no paper {paper!r}", remedy=remedy)
+        raise InputError(f"no paper {paper!r}" if paper else "no paper is named", remedy=remedy)
     return folder
 
 
