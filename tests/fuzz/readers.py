@@ -464,7 +464,12 @@ READERS: tuple[Reader, ...] = (
     Reader(name="surprisals of words", file="bits.csv", seeds=_of(*seeds.WORD_BITS), read=read_word_bits),
     Reader(name="stimulus words", file="words.txt", seeds=_of(*seeds.TEXT), read=read_stimulus_words),
     Reader(name="pairs table", file="pairs.tsv", seeds=_of(*seeds.PAIRS), read=read_pair_table),
-    Reader(name="blimp", file="pairs.jsonl", seeds=_of(*seeds.BLIMP, gzip.compress(seeds.BLIMP[0], mtime=0)), read=read_blimp),
+    Reader(
+        name="blimp",
+        file="pairs.jsonl",
+        seeds=_of(*seeds.BLIMP, gzip.compress(seeds.BLIMP[0], mtime=0)),
+        read=read_blimp,
+    ),
     Reader(name="suites", file="suite.json", seeds=_of(*seeds.SUITES), read=read_suites),
     Reader(name="parameters", file="file.prm", seeds=_of(*seeds.PARAMETERS), read=read_evalb_parameters),
     Reader(name="recipe", file="recipe.toml", seeds=seeds.recipes, read=read_recipe),
