@@ -13,7 +13,6 @@ from bench import random_batches
 from gpu_timing import Settings, Work
 
 from treelm.corpora.batches import SentenceBatch, SentenceBatches
-from treelm.corpora.corpus import merge_labels
 from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -59,7 +58,7 @@ def prepare(settings: Settings) -> None:
 def encoded_corpus(form: str) -> EncodedCorpus:
     """The packaged treebank, as brackets or dependencies."""
     data = prepared_split(DataConfig(corpus="gum-open", format=form), "train")
-    return EncodedCorpus(data, WordVocabulary.build(data.form_counts(), min_count=2), merge_labels([data]))
+    return EncodedCorpus(data, WordVocabulary.build(data.form_counts(), min_count=2), sorted(data.labels))
 
 
 def tree_batches(form: str, batch_size: int) -> Iterator[SentenceBatch]:

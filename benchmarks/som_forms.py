@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.models.som.all_slots import all_slots_losses
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.corpus import PreparedCorpus, merge_labels
+from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -123,7 +123,7 @@ def _world(
     size: int, num_slots: int, vocabulary_size: int, batch_size: int, num_words: tuple[int, int], corpus: str
 ) -> tuple[SOM, SentenceBatch]:
     data = prepared_split(DataConfig(corpus=corpus, format="conllu"), "train")
-    labels = merge_labels([data])
+    labels = tuple(sorted(data.labels))
     vocabulary = _vocabulary(data, vocabulary_size - 1)
     encoded = EncodedCorpus(data, vocabulary, labels)
     fitting = np.flatnonzero((encoded.num_tokens >= num_words[0]) & (encoded.num_tokens <= num_words[1]))

@@ -17,7 +17,6 @@ RECIPE = """\
 [data]
 corpus = "gum-open"
 max_sentences = 60
-unknown_labels = "drop"
 [model]
 system = "rnng"
 embedding_size = 16

@@ -33,7 +33,7 @@ def _recipe(name: str) -> dict[str, dict[str, Any]]:
         model["max_open"] = 160
     trained = {"max_steps": 10, "batch_size": 4, "learning_rate": 0.02, "seed": 7, "log_every_steps": 1, "threads": 1}
     return {
-        "data": {"corpus": "gum-open", "max_sentences": 24, "unknown_labels": "drop", **changes.get("data", {})},
+        "data": {"corpus": "gum-open", "max_sentences": 24, **changes.get("data", {})},
         "vocabulary": {"kind": "word", "min_count": 2, "max_size": 60, "unknown": "berkeley"}
         if not small.vocabulary
         else dict(small.vocabulary),

@@ -70,7 +70,7 @@ def recipe_values(name: str) -> dict[str, dict[str, Any]]:
         "keep_checkpoints": 1,
     }
     return {
-        "data": {"corpus": "gum-open", "max_sentences": 20, "unknown_labels": "drop", **changes.get("data", {})},
+        "data": {"corpus": "gum-open", "max_sentences": 20, **changes.get("data", {})},
         "vocabulary": changes.get("vocabulary", {"unknown": "berkeley", **WORDS}),
         "model": {"system": system, **SMALL[system].model, **changes.get("model", {})},
         "training": {} if SMALL[system].is_estimated else {**training, **changes.get("training", {})},

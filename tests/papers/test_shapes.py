@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from tests.models.palm.worlds import TINY, palm
-from treelm.corpora.corpus import merge_labels
 from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
@@ -87,7 +86,7 @@ def test_gold_trees_need_the_slots_of_their_labels() -> None:
         data = prepared_split(config, "dev")
         path, kind = locate_split(config, "dev")
         trees = [one.tree for one, _ in zip(read_sentences(path, format=kind), range(80), strict=False)]
-        encoded = EncodedCorpus(data, WordVocabulary.build(data.form_counts()), merge_labels([data]))
+        encoded = EncodedCorpus(data, WordVocabulary.build(data.form_counts()), data.labels)
         batch = encoded.batch(np.arange(len(encoded)))
         siblings = pad(first_siblings(batch, encoded.vocabulary.ends_word), batch.token_offsets, first=0, last=0)
         labels = static_labels(siblings, ANY_DEPTH)[0]

@@ -270,15 +270,40 @@ def test_vocabulary_of_another_run_is_refused_on_resume(begun: Path) -> None:
         go_on(begun)
 
 
-def test_a_dev_label_that_training_lacks_is_named_or_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("system", "settings", "kept"),
+    [
+        ("rnng", {"bounds_margin": 2, "hidden_size": 8, "embedding_size": 8}, 8),
+        ("rnng", {"bounds_margin": 90, "hidden_size": 8, "embedding_size": 8}, 9),
+        ("urnng", {"bounds_margin": 2, "hidden_size": 8, "embedding_size": 8}, 9),
+        ("transformer-grammar", {"bounds_margin": 2, "size": 8, "num_heads": 2}, 8),
+        ("pushdown", {"bounds_margin": 0, "size": 8, "num_heads": 2}, 9),
+        ("chart", {"hidden_size": 8, "span_size": 8}, 9),
+        ("som", {"size": 8}, 10),
+        ("lstm", {"hidden_size": 8, "embedding_size": 8}, 10),
+    ],
+)
+def test_dev_trees_that_a_model_cannot_build_are_left_out_of_its_loss_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, system: str, settings: dict[str, int], kept: int
+) -> None:
     path = write_treebank(tmp_path)
     with (tmp_path / "dev.ptb").open("a") as file:
-        file.write("(S (QP (X two)))\n")
-    with pytest.raises(InputError, match=r"dev\.ptb:9: constituent label 'QP'"):
-        set_up(load_recipe(path))
-    setup = set_up(load_recipe(path, ["data.unknown_labels=drop"]))
+        file.write("(S (QP (X two)))\n" + "(NP " * 30 + "(X dog) (X cat)" * 20 + ")" * 30 + "\n")
+    lines = [f"{name} = {value}" for name, value in settings.items()]
+    path.write_text("\n".join([DATA, "[model]", f'system = "{system}"', *lines]))
+    setup = set_up(load_recipe(path))
     assert setup.dev is not None
-    assert sum(len(batch) for batch in setup.dev) == 8
+    assert sum(len(batch) for batch in setup.dev) == kept
+    assert (f"the dev loss is without {10 - kept} of 10 sentences" in caplog.text) == (kept < 10)
+
+
+def test_unknown_labels_at_evaluation_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_treebank(tmp_path)
+    train(load_recipe(path, ["training.max_steps=1"]), tmp_path / "run", on_terminal=False)
+    (tmp_path / "new.ptb").write_text("(S (QP (X two)) (NP (QP (X the)) (X cat)))\n")
+    assert cli.run(["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "new.ptb"), "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert result["unknown_labels"] == {"QP": 2}
 
 
 @pytest.mark.parametrize(

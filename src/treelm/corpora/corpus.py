@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -219,11 +219,6 @@ class PreparedCorpus:
         }
         with path_in_errors(directory / META):
             (directory / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
-
-
-def merge_labels(corpora: Iterable[PreparedCorpus]) -> tuple[str, ...]:
-    """The labels of several corpora (the splits of one), sorted: what a model numbers constituents by."""
-    return tuple(sorted({label for corpus in corpora for label in corpus.labels}))
 
 
 def bounds_names(order: Order) -> tuple[str, str]:

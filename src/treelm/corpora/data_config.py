@@ -19,7 +19,6 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError
 
-UnknownLabels = Literal["raise", "drop"]
 _EXAMPLES: dict[str, Sequence[str]] = {
     "gum-open": (
         "When the people left the city was still small .",
@@ -55,8 +54,6 @@ class DataConfig(ReadOptions, _Sources):
 
     on_error: OnError = "raise"
     """Treatment of a sentence that cannot be read: stop, or leave it out and report it."""
-    unknown_labels: UnknownLabels = "raise"
-    """Treatment of a dev or test sentence with a label that training lacks: stop, or leave it out and count it."""
     max_sentences: Size | None = None
     """Read at most this many sentences of each split."""
 

@@ -37,6 +37,7 @@ class EncodedCorpus:
         *,
         tags: Sequence[str] = (),
         unknown_labels: Literal["raise", "drop"] = "raise",
+        leave_out: NDArray[np.intp] | slice = slice(0),
         num_preceding: int = 0,
     ) -> None:
         """Encode the forms. ``labels`` and ``tags`` are the model's; a corpus without trees needs no labels.
@@ -44,7 +45,8 @@ class EncodedCorpus:
         With ``num_preceding``, batches hold at most so many tokens of what precedes each sentence in its document.
 
         A label that the model does not have raises InputError with the label and its first ``file:line``; with
-        ``unknown_labels="drop"`` the sentences that hold one are left out, and ``num_dropped`` counts them.
+        ``unknown_labels="drop"`` the sentences that hold one are left out, as are those whose numbers are in
+        ``leave_out``; ``num_dropped`` counts both.
         """
         self.prepared = prepared
         self.vocabulary = vocabulary
@@ -56,7 +58,9 @@ class EncodedCorpus:
         sentences_with_unknown_labels = _sentences_with_unknown(prepared, self._action_table)
         if len(sentences_with_unknown_labels) and unknown_labels == "raise":
             raise _unknown_label(prepared, int(sentences_with_unknown_labels[0]), self._action_table)
-        self.sentences = np.delete(np.arange(len(prepared)), sentences_with_unknown_labels)
+        is_kept = np.ones(len(prepared), dtype=bool)
+        is_kept[sentences_with_unknown_labels] = is_kept[leave_out] = False
+        self.sentences = np.flatnonzero(is_kept)
         """The number in the prepared corpus of every sentence that is kept."""
         self._pieces = _encode_forms(prepared.forms.to_list(), vocabulary)
         self._piece_counts = np.diff(self._pieces.offsets)
@@ -69,7 +73,7 @@ class EncodedCorpus:
 
     @property
     def num_dropped(self) -> int:
-        """Sentences that were left out for a label that the model does not have."""
+        """Sentences that were left out."""
         return len(self.prepared) - len(self.sentences)
 
     def __len__(self) -> int:
@@ -238,7 +242,7 @@ def _unknown_label(prepared: PreparedCorpus, sentence: int, table: NDArray[np.in
     return InputError(
         f"constituent label {label!r}, which the model does not have",
         where=prepared.where(sentence),
-        remedy="correct the tree, leave such sentences out (data.unknown_labels = drop), or train with this label",
+        remedy="correct the tree, or train with this label",
     )
 
 

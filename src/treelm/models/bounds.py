@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.encoding import EncodedCorpus
 from treelm.errors import InputError
 
 _ACTIONS_AT_ONCE = 1 << 20
@@ -53,23 +54,28 @@ class BoundedConfig(ABC):
         fitted: Self = replace(config, **{name: int(needed[name].max(initial=1)) + margin for name in self.bounds})
         return fitted
 
-    def check_trees(self, corpus: PreparedCorpus) -> None:
+    def beyond_bounds(self, corpus: PreparedCorpus) -> NDArray[np.intp]:
+        """Numbers of the sentences, with trees or without, whose tree may need more than a bound."""
+        needed = self.needed_bounds(corpus).items()
+        return np.flatnonzero(np.any([values > getattr(self, name) for name, values in needed], axis=0))
+
+    def check_trees(self, corpus: EncodedCorpus) -> None:
         """Raise ``InputError`` at the first tree that the model cannot build: better now than while training."""
-        if not corpus.has_trees:
+        if not corpus.prepared.has_trees:
             remedy = "train this system on brackets or CoNLL-U"
-            raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
+            raise InputError("a sentence without a tree", where=corpus.prepared.where(0), remedy=remedy)
         self.check_bounds(corpus)
 
-    def check_bounds(self, corpus: PreparedCorpus) -> None:
+    def check_bounds(self, corpus: EncodedCorpus) -> None:
         """Raise ``InputError`` at the first sentence, with trees or without, that is beyond the bounds or blank."""
-        blank = np.flatnonzero(np.diff(corpus.word_offsets) == 0)
+        blank = np.flatnonzero(corpus.num_words == 0)
         if len(blank):
             found = "a blank line, and this system reads trees of one word or more"
-            raise InputError(found, where=corpus.where(int(blank[0])), remedy="set data.empty_lines = false")
-        for name, values in self.needed_bounds(corpus).items():
-            bound = getattr(self, name)
-            if (values > bound).any():
-                index = int((values > bound).argmax())
-                found = f"this tree needs {name} = {values[index]}, the model has {bound}"
+            raise InputError(found, where=corpus.name(int(blank[0])), remedy="set data.empty_lines = false")
+        for name, values in self.needed_bounds(corpus.prepared).items():
+            bound, own = getattr(self, name), values[corpus.sentences]
+            if (own > bound).any():
+                index = int((own > bound).argmax())
+                found = f"this tree needs {name} = {own[index]}, the model has {bound}"
                 remedy = f"in [model] raise {name} or bounds_margin, whichever is there, or remove this sentence"
-                raise InputError(found, where=corpus.where(index), remedy=remedy)
+                raise InputError(found, where=corpus.name(index), remedy=remedy)

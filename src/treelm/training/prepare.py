@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from treelm.corpora.batches import BatchesConfig, SentenceBatches
-from treelm.corpora.corpus import PreparedCorpus, merge_labels
+from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
@@ -20,7 +20,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models import system_class
 from treelm.models.base import LanguageModel
-from treelm.models.bounds import InventoryConfig
+from treelm.models.bounds import BoundedConfig, InventoryConfig
 from treelm.models.capabilities import DocumentContext, Parser, has, set_search, why_not
 from treelm.models.persistence.storage import load_model
 from treelm.models.persistence.tensors import check_same_tensors
@@ -68,13 +68,12 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     train_data = prepared_split(recipe.data, "train")
     vocabulary = vocabulary or build_vocabulary(recipe.vocabulary, train_data.form_counts())
     recipe = replace(recipe, model=resolve_bounds(recipe.model, train_data))
-    labels = merge_labels([train_data])
     dev_data = prepared_split(recipe.data, "dev") if recipe.data.has_split("dev") else None
     for corpus in (train_data, dev_data):
         for error in corpus.skipped if corpus else ():  # by on_error = "skip"
             _logger.warning("left out: %s", error)
     seed_everything(recipe.training.seed)
-    model = _build(recipe.model, vocabulary, labels)
+    model = _build(recipe.model, vocabulary, sorted(train_data.labels))
     set_search(copy(model), recipe.search)  # a search that cannot be is refused now, not after training
     splits = {"train": train_data, "dev": dev_data}
     if model.predicts_words and not vocabulary.is_predictable:
@@ -113,18 +112,24 @@ def read_dev_trees(data: DataConfig) -> list[Tree]:
 
 
 def _encode(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe, *, trains: bool) -> EncodedCorpus:
-    """A corpus by the model's vocabulary. Raises ``InputError`` if the model cannot be trained or evaluated on it."""
+    """A corpus by the model's vocabulary; of dev without the trees that the model cannot build, and a warning says so.
+
+    Raises ``InputError`` if the model cannot be trained or evaluated on it.
+    """
+    config = model.config
     encoded = EncodedCorpus(
         corpus,
         model.vocabulary,
-        model.labels if has(model, Parser) and model.predicts_labels else merge_labels([corpus]),  # else any will do
+        model.labels if has(model, Parser) and model.predicts_labels else corpus.labels,  # else any will do
         tags=model.tags,
-        unknown_labels=recipe.data.unknown_labels,
+        unknown_labels="raise" if trains else "drop",
+        leave_out=slice(0) if trains or not isinstance(config, BoundedConfig) else config.beyond_bounds(corpus),
         num_preceding=model.num_preceding if isinstance(model, DocumentContext) else 0,
     )
     model.check_corpus(encoded, trains=trains)
-    if encoded.num_dropped and recipe.training.batches == "sentences":
-        _logger.warning("%d dev sentences have labels that training lacks and are left out", encoded.num_dropped)
+    if encoded.num_dropped:
+        why = "their trees have labels that training lacks, or are beyond the bounds of [model]"
+        _logger.warning("the dev loss is without %d of %d sentences: %s", encoded.num_dropped, len(corpus), why)
     return encoded
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from tests.models.rnng.worlds import Tokens, as_batch
 from tests.models.transformer_grammar.plain import binarised as plain_binarised
 from tests.models.transformer_grammar.worlds import build_grammar, trees_of
 from treelm.corpora.building import corpus_of
+from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.search.config import SearchConfig
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
@@ -73,8 +76,6 @@ def test_bounds_are_those_of_the_order_and_kept_before_training(
     ]
     corpus, config = corpus_of(sentences), TransformerGrammarConfig(**changes)
     assert [values.tolist() for values in config.needed_bounds(corpus).values()] == needed
-    if message:
-        with pytest.raises(InputError, match=message):
-            config.check_trees(corpus)
-    else:
-        config.check_trees(corpus)
+    encoded = EncodedCorpus(corpus, WordVocabulary.build(corpus.form_counts()), corpus.labels)
+    with pytest.raises(InputError, match=message) if message else nullcontext():
+        config.check_trees(encoded)

@@ -115,7 +115,7 @@ class Pushdown(GenerativeParser):
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text, and trees that are beyond the bound."""
-        self.config.check_trees(corpus.prepared)
+        self.config.check_trees(corpus)
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Sums of -log p(attachment), -log p(end or not) and -log p(word), nats, of the trees in the batch.

@@ -79,7 +79,7 @@ class RNNG(GenerativeParser, DocumentReader):
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text, and trees that are beyond the bounds."""
-        self.config.check_trees(corpus.prepared)
+        self.config.check_trees(corpus)
 
     @property
     def token_vectors(self) -> Tensor:

@@ -213,9 +213,9 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse sentences beyond the bounds, and text where trees are needed."""
         if self.config.objective == "trees":
-            self.config.check_trees(corpus.prepared)
+            self.config.check_trees(corpus)
         else:
-            self.config.check_bounds(corpus.prepared)
+            self.config.check_bounds(corpus)
 
     def before_step(self, number: int) -> None:
         """Set the weight of the divergence, and whether the inference network still learns."""

@@ -173,7 +173,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Raise ``InputError`` for a corpus without trees, or with trees beyond the model's bounds."""
-        self.config.check_trees(corpus.prepared)
+        self.config.check_trees(corpus)
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Sums of -log p(action) and -log p(word), nats, of the trees in the batch.
