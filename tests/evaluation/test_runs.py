@@ -135,6 +135,15 @@ def test_the_builder_of_trees_is_chosen_and_named(files: list[str], evaluated: E
         evaluated(worlds.som(), files[1:], tree_builder="biased")
 
 
+def test_hard_gates_are_asked_for_and_told(files: list[str], evaluated: Evaluate) -> None:
+    soft, hard = (evaluated(prpn(temperature=0.5), files[1:], hard_gates=one)[0].result for one in (False, True))
+    assert "gates are 0 or 1: distances are compared at an infinite temperature" in hard.all_notes()
+    assert hard.perplexities != soft.perplexities
+    assert hard.spans == soft.spans
+    with pytest.raises(InputError, match="--hard-gates, but som has no gates from distances"):
+        evaluated(worlds.som(), files[1:], hard_gates=True)
+
+
 def test_the_table_of_many_files_fits_a_terminal(files: list[str]) -> None:
     result = evaluate_sentences(
         worlds.som().eval(), read_sentences(files[1]), split="data/en_pronouns-test.conllu.gz"

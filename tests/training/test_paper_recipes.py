@@ -1,7 +1,7 @@
 """Recipes of papers against the papers: sizes, numbers of parameters, vocabulary, optimiser, dropouts.
 
-Noji & Oseki (2021) for the RNNG and its LSTM, Shen et al. (2021, Table 7 and section 5) for SOM and the shift-reduce
-parsers, Shen et al. (2018) for the plain LSTM beside PRPN. Vocabularies that need data that are not at hand have the
+Noji & Oseki (2021) for the RNNG and its LSTM and the code that it names, Shen et al. (2021, Table 7 and
+section 5) for SOM and the shift-reduce parsers. Vocabularies that need data that are not at hand have the
 paper's number of types here; where that is not known, those of the Penn Treebank by the same rule.
 """
 
@@ -38,7 +38,7 @@ PAPERS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "rnng-35m": {
         "model": {"embedding_size": 656, "hidden_size": 656, "dropout": 0.1, **RNNG},
-        "vocabulary": {"kind": "subword", "max_size": 30_000},
+        "vocabulary": {"kind": "subword", "max_size": 30_720},
         "training": {**NOJI, "batch_size": 512},
     },
     "lstm-35m": {
@@ -47,12 +47,14 @@ PAPERS: dict[str, dict[str, dict[str, Any]]] = {
             "hidden_size": 1150,
             "num_layers": 3,
             "tied": True,
-            # Its own dropouts are not known: those of the RNNG.
-            **dict.fromkeys(("input_dropout", "layer_dropout", "output_dropout"), 0.1),
-            **dict.fromkeys(("embedding_dropout", "weight_dropout"), 0.0),
+            **{"embedding_dropout": 0.1, "input_dropout": 0.65, "layer_dropout": 0.3, "output_dropout": 0.4},
+            **{"weight_dropout": 0.5, "activation_penalty": 2.0, "difference_penalty": 1.0},
         },
-        "vocabulary": {"kind": "subword", "max_size": 30_000},
-        "training": {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 512},
+        "vocabulary": {"kind": "subword", "max_size": 30_720},
+        "training": {
+            **{"optimizer": "sgd", "learning_rate": 30.0, "batch_size": 80, "gradient_clip": 0.25},
+            **{"weight_decay": 1.2e-6, "schedule": "plateau", "plateau_factor": 0.92, "plateau_patience": 1},
+        },
     },
     "som-ptb": {
         "model": {"size": 400, "syntactic_size": 0, "num_slots": 15, "oracle": "dynamic", **SMALL_DATA},
@@ -87,36 +89,6 @@ PAPERS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "vocabulary": {"kind": "tokenizer", "unknown": "single"},
         "training": SHEN,
-    },
-    "lstm-as-prpn-ptb": {  # sizes, rates and dropouts of PRPN, since the paper has none of this row's own
-        "model": {
-            "embedding_size": 800,
-            "hidden_size": 1200,
-            "num_layers": 2,
-            "tied": True,
-            "embedding_dropout": 0.0,
-            "input_dropout": 0.7,
-            "layer_dropout": 0.5,
-            "output_dropout": 0.7,
-            "weight_dropout": 0.5,
-            **dict.fromkeys(("activation_penalty", "difference_penalty"), 0.0),
-        },
-        "vocabulary": {"kind": "word", "min_count": 1, "unknown": "single"},
-        "training": {
-            "batches": "stream",
-            "batch_size": 64,
-            "bptt": 35,
-            "epochs": 100,
-            "optimizer": "adam",
-            "learning_rate": 3e-3,
-            "betas": (0.0, 0.999),
-            "weight_decay": 1e-6,
-            "coupled_weight_decay": True,
-            "gradient_clip": 1.0,
-            "schedule": "plateau",
-            "plateau_factor": 0.1,
-            "plateau_patience": 1,
-        },
     },
     "urnng-ptb": {
         "model": {
@@ -169,6 +141,11 @@ def num_parameters(recipe: Recipe, num_tokens: int) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+def rnng_of(size: int) -> list[str]:
+    """Overrides for one of the sizes of Appendix B."""
+    return [f"model.embedding_size={size}", f"model.hidden_size={size}"]
+
+
 PTB_TYPES = 23_815 - 1  # the boundary of sentences is one of the paper's types
 
 
@@ -176,10 +153,14 @@ PTB_TYPES = 23_815 - 1  # the boundary of sentences is one of the paper's types
     ("name", "overrides", "num_tokens", "expected", "printed", "tolerance"),
     [
         ("rnng-bllip-lg", [], 50_000, 15_162_476, 15, 0.5),
-        ("rnng-35m", [], 30_000, 34_819_676, 35, 0.5),
+        ("rnng-35m", rnng_of(528), 10_240, 15_212_972, 15, 0.7),
+        ("rnng-35m", rnng_of(432), 20_480, 15_431_244, 15, 0.7),
+        ("rnng-35m", rnng_of(336), 30_720, 14_328_556, 15, 0.7),
+        ("rnng-35m", rnng_of(864), 10_240, 35_048_060, 35, 0.7),
+        ("rnng-35m", rnng_of(752), 20_480, 35_269_004, 35, 0.7),
+        ("rnng-35m", rnng_of(656), 30_720, 35_292_716, 35, 0.7),
         ("rnng-ptb", [], PTB_TYPES, 15_162_476 - (50_000 - PTB_TYPES) * (256 + 1), None, None),
-        ("lstm-35m", [], 30_000, 34_361_451, 35, 0.7),
-        ("lstm-as-prpn-ptb", [], 10_000 - 1, 9_604_800 + 6_403_200 + 10_000 * (800 + 1), None, None),  # layers, words
+        ("lstm-35m", [], 30_720, 34_686_171, 35, 0.5),
         ("som-ptb", [], PTB_TYPES, 17_722_217, 17.7, 0.05),
         ("som-ptb", ["model.prediction_network=false"], PTB_TYPES, 13_717_416, 13.0, 0.75),  # 0.7M more than printed
         ("som-bllip-xs", [], PTB_TYPES, 17_722_217 - 1_440_000, None, None),

@@ -47,6 +47,8 @@ class Arguments(WorkerOptions, TableOptions):
     tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
     """Way of building trees, from distances (unbiased, biased) or by an induced grammar (mbr, viterbi); without it, as
     in the recipe."""
+    hard_gates: bool = False
+    """Compare the distances of a PRPN at an infinite temperature: each earlier state is open to attention or is not."""
     preprocess: Preprocessing | None = None
     """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
     max_sentences: int | None = None
@@ -157,6 +159,8 @@ def _with_settings(recipe: Recipe, options: Arguments, *, has_trees: bool) -> Re
         given.setdefault("stream", "beside")
     if options.split:
         given["splits"] = options.split
+    if options.hard_gates:
+        given["hard_gates"] = True
     data = replace(recipe.data, preprocess=options.preprocess) if options.preprocess else recipe.data
     search, evaluation = options.changed(recipe.search), replace(recipe.evaluation, **given)
     return replace(recipe, data=data, search=search, evaluation=evaluation)

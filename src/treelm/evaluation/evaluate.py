@@ -228,7 +228,7 @@ def evaluate_run(
         raise InputError(f"{trees_for}, but {why_not(lm, Parser)}", remedy=f"remove {trees_for}")
     if config.stream != "no":
         require_context(lm, config, fixed_rows=fixed_rows)
-    notes = _choose_builder(lm, config.tree_builder)
+    notes = (*_choose_builder(lm, config.tree_builder), *_choose_gates(lm, hard=config.hard_gates))
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
     by_what = type(lm).analyse if scores else parse
@@ -286,6 +286,16 @@ def _choose_builder(lm: LanguageModel, builder: str | None) -> tuple[str, ...]:
         return ()
     lm.tree_builder = builder or lm.tree_builder
     return (known[str(lm.tree_builder)],)
+
+
+def _choose_gates(lm: LanguageModel, *, hard: bool) -> tuple[str, ...]:
+    """Make the gates of a PRPN hard if they shall be; returns the note that tells it."""
+    if not hard:
+        return ()
+    if "hard_gates" not in lm.runtime_settings:
+        raise InputError(f"--hard-gates, but {lm.system} has no gates from distances", remedy="remove --hard-gates")
+    lm.hard_gates = True  # type: ignore[assignment]
+    return ("gates are 0 or 1: distances are compared at an infinite temperature",)
 
 
 def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:

@@ -68,6 +68,8 @@ class EvaluationConfig:
     tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
     """Way of building trees, from distances (unbiased, biased) or by an induced grammar (mbr, viterbi), for systems
     that have a choice; None: the first of each."""
+    hard_gates: bool = False
+    """Compare a PRPN's distances at an infinite temperature (Appendix D of its paper), in its perplexity too."""
     max_sentences: Size | None = None
     """Evaluate only so many sentences of each split, the first ones."""
     stream: Literal["no", "beside", "only"] = "no"

@@ -12,6 +12,7 @@ from treelm.configs import from_plain, to_plain
 from treelm.errors import InputError
 from treelm.models.capabilities import Parser, has
 from treelm.models.prpn.config import PRPNConfig
+from treelm.models.prpn.network import PRPN
 from treelm.trees.distances import tree_from_distances
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
@@ -34,6 +35,26 @@ def test_without_a_parsing_network_parsing_is_a_user_error() -> None:
     with pytest.raises(InputError, match="without trees"):
         network.parse(SENTENCES)
     assert network.analyse(SENTENCES)[0].tree is None
+
+
+def log_probs(network: PRPN) -> list[list[float]]:
+    return [score.log_probs.tolist() for score in network.score(SENTENCES)]
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_hard_gates_are_those_of_an_infinite_temperature(variant: Any) -> None:
+    """The same trees, other probabilities; in training the gates stay soft."""
+    network, infinite = (prpn(variant=variant, norm="layer", temperature=one) for one in (3.0, 1e12))
+    soft, trees = log_probs(network.eval()), network.parse(SENTENCES)
+    network.hard_gates = True
+    assert log_probs(network) == log_probs(infinite.eval()) != soft
+    assert network.parse(SENTENCES) == trees
+    network.hard_gates = False
+    assert log_probs(network) == soft
+    inputs, state = torch.tensor([[1], [2], [3], [4]]), network.init_state(1)
+    in_training = [network.train().forward(inputs, state).outputs]
+    network.hard_gates = True
+    assert torch.equal(network.forward(inputs, state).outputs, in_training[0])
 
 
 def test_a_variant_decides_what_is_left_open() -> None:

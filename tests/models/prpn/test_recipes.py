@@ -20,27 +20,27 @@ from treelm.training.recipe import load_recipe, recipe_names
 LEGACY = Path(__file__).parents[2] / "legacy" / "prpn" / "config.json"
 SIZES = ("embedding_size", "hidden_size", "num_layers", "num_blocks", "tied", "look_back", "num_slots", "temperature")
 MODEL = (*SIZES, "dropout", "layer_dropout", "recurrent_dropout")
-OPTIMISER = ("batches", "batch_size", "learning_rate", "betas", "weight_decay", "gradient_clip", "epochs")
+OPTIMISER = ("batches", "batch_size", "learning_rate", "betas", "weight_decay", "gradient_clip", "epochs", "epsilon")
 TRAINING = (*OPTIMISER, "plateau_factor", "plateau_patience", "bptt")
 PAPER: dict[str, tuple[tuple[Any, ...], tuple[Any, ...], tuple[str, int]]] = {
     "prpn-ptb": (
         (800, 1200, 2, 0, True, 5, 15, 10.0, 0.7, 0.5, 0.5),
-        ("stream", 64, 3e-3, (0.0, 0.999), 1e-6, 1.0, 100, 0.1, 1, 35),
+        ("stream", 64, 3e-3, (0.0, 0.999), 1e-6, 1.0, 100, 1e-8, 0.1, 1, 35),
         ("word", 1),  # as Mikolov's text has it
     ),
     "prpn-ptb-char": (
         (128, 1024, 2, 1, False, 10, 20, 10.0, 0.0, 0.25, 0.1),
-        ("stream", 64, 3e-3, (0.9, 0.999), 1e-6, 1.0, 100, 0.1, 1, 100),
+        ("stream", 64, 3e-3, (0.9, 0.999), 1e-6, 1.0, 100, 1e-8, 0.1, 1, 100),
         ("character", 1),
     ),
     "prpn-text8": (
         (128, 1024, 2, 1, False, 10, 20, 10.0, 0.4, 0.2, 0.2),
-        ("stream", 128, 3e-3, (0.9, 0.999), 1e-6, 1.0, 100, 0.1, 1, 100),
+        ("stream", 128, 3e-3, (0.0, 0.999), 1e-6, 1.0, 100, 1e-8, 0.1, 1, 100),
         ("word", 10),
     ),
     "prpn-parsing": (
         (200, 400, 2, 0, True, 5, 15, 10.0, 0.2, 0.2, 0.0),
-        ("sentences", 64, 1e-3, (0.0, 0.999), 1e-6, 1.0, 100, 0.5, 0, 35),
+        ("sentences", 64, 1e-3, (0.0, 0.999), 1e-6, 1.0, 100, 1e-8, 0.5, 0, 35),
         ("word", 3),
     ),
 }

@@ -205,6 +205,8 @@ class PRPN(DistanceParser, LatentTrees):
     system: ClassVar[str] = "prpn"
     config: PRPNConfig
     benchmark_recipe: ClassVar[str] = "prpn-ptb"
+    runtime_settings: ClassVar[tuple[str, ...]] = (*DistanceParser.runtime_settings, "hard_gates")
+    _hard_gates: bool = False
 
     def __init__(self, config: PRPNConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
@@ -222,6 +224,17 @@ class PRPN(DistanceParser, LatentTrees):
         drops = [config.dropout] + [config.layer_dropout] * (config.num_layers - 1)
         self.layers = nn.ModuleList(ReadingLayer(config, *pair) for pair in zip(sizes, drops, strict=True))
         self.predictor = PredictNetwork(config)
+
+    @property
+    def hard_gates(self) -> bool:
+        """Compare distances in evaluation with tau = infinity (Appendix D), so that gates are 0 or 1; else with the tau
+        of training. Distances, and so trees, are the same."""
+        return self._hard_gates
+
+    @hard_gates.setter
+    def hard_gates(self, value: bool) -> None:
+        self._hard_gates = value
+        self.train(self.training)  # a copy of the network with the other gates is dropped
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
@@ -337,14 +350,15 @@ class PRPN(DistanceParser, LatentTrees):
         The latter compares with the ``next_distances`` (T, B).
         """
         config, kind = self.config, self.config.closeness or "paper"
+        temperature = parsing.HARD if self._hard_gates and not self.training else config.temperature
         before = parsing.windows(tape, config.num_slots)
         if self.parser is None:
             log_gates = torch.zeros_like(before)
         elif next_distances is None:  # g_i^t, over i < j < t: the state just before is open
-            older = parsing.log_gates(tape[config.num_slots :], before[..., 1:], kind, config.temperature)
+            older = parsing.log_gates(tape[config.num_slots :], before[..., 1:], kind, temperature)
             log_gates = torch.cat([older, older.new_zeros(*older.shape[:-1], 1)], -1)
         else:  # g_i^{t+1}, over i < j <= t
             newest = tape[1:].unfold(0, config.num_slots, 1)
-            log_gates = parsing.log_gates(next_distances, newest, kind, config.temperature)
+            log_gates = parsing.log_gates(next_distances, newest, kind, temperature)
         reachable = parsing.reachable_slots(tape, config.num_slots, zero_state=bool(config.zero_state))
         return parsing.open_slots(log_gates, reachable, config.attention or "normalised")

@@ -21,6 +21,8 @@ from treelm.models.prpn.config import Attention, Closeness, NormKind, PRPNConfig
 from treelm.models.prpn.kernels import OpenSlots
 
 RELEASED_EPSILON = 1e-8
+HARD = 1e30
+"""A temperature that acts as infinity, at which a tie is still one."""
 
 
 class Norm(nn.Module):
