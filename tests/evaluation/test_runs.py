@@ -136,7 +136,7 @@ def test_the_builder_of_trees_is_chosen_and_named(files: list[str], evaluated: E
 
 
 def test_hard_gates_are_asked_for_and_told(files: list[str], evaluated: Evaluate) -> None:
-    soft, hard = (evaluated(prpn(temperature=0.5), files[1:], hard_gates=one)[0].result for one in (False, True))
+    soft, hard = (evaluated(prpn(variant="released"), files[1:], hard_gates=one)[0].result for one in (False, True))
     assert "gates are 0 or 1: distances are compared at an infinite temperature" in hard.all_notes()
     assert hard.perplexities != soft.perplexities
     assert hard.spans == soft.spans
