@@ -74,6 +74,13 @@ def test_trivial_trees_can_be_left_out() -> None:
     assert without == replace(with_them, baselines=())
 
 
+@pytest.mark.parametrize("tree", ["(X dogs (X bark .))", "(X dogs bark .)", "(X (X dogs (X bark .)))"])
+def test_what_binary_trees_can_reach_stands_beside_binary_trees_alone(tree: str) -> None:
+    result = evaluate_parses(GOLD[:1], [Tree.parse(tree)], system="toy", split="dev")
+    names = {one.name for one in result.baselines}
+    assert ("binary upper bound" in names, "right-branching" in names) == (tree == "(X dogs (X bark .))", True)
+
+
 def test_model_without_labels_is_scored_unlabelled() -> None:
     result = evaluate_parses(GOLD, TREES, system="toy", split="dev", protocols=())
     assert result.bracketing[0].protocol == "evalb (collins, unlabelled)"

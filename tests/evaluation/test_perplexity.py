@@ -1,12 +1,14 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.evaluation.perplexity import perplexity
+from treelm.evaluation.perplexity import Coverage, perplexity
 from treelm.models.base import SentenceScore
 
 
@@ -68,3 +70,13 @@ def test_what_is_no_log_probability_is_no_score(bits: float) -> None:
 def test_perplexity_of_nothing_is_an_error() -> None:
     with pytest.raises(InputError, match="no words"):
         perplexity([])
+
+
+def test_what_a_perplexity_does_not_show_is_counted_beside_it() -> None:
+    counts = {"dogs": 3, "bark": 4, "zzyzx": 1}
+    without_search = Coverage.of(WordVocabulary(["dogs", "bark"]), counts, SCORES)
+    assert without_search.shares == {"unknown words": 0.125}
+    flags = [np.array([1.0, 0.0, np.nan]), np.array([0.0])]
+    searched = [replace(one, columns={"beam_converged": flag}) for one, flag in zip(SCORES, flags, strict=True)]
+    found = Coverage.of(WordVocabulary(["dogs"]), counts, searched)
+    assert found.shares == {"unknown words": 0.625, "words whose search has not converged": 0.25}

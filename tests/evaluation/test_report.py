@@ -5,8 +5,8 @@ from rich.console import Console
 
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import parse_bracketing
-from treelm.evaluation.perplexity import Perplexity
-from treelm.evaluation.report import EvaluationResult, as_table
+from treelm.evaluation.perplexity import Coverage, Perplexity
+from treelm.evaluation.report import EvaluationResult, as_table, summary_row
 from treelm.evaluation.span_protocols import PLAIN, WSJ10, score_spans
 from treelm.evaluation.trivial_baselines import trivial_baselines
 
@@ -27,6 +27,8 @@ def result(split: str, *, is_lower_bound: bool = True) -> EvaluationResult:
         bracketing=(score_bracketings(GOLD, PREDICTED),),
         spans=(score_spans(GOLD, PREDICTED, WSJ10), score_spans(GOLD, PREDICTED, PLAIN)),
         baselines=tuple(trivial_baselines(GOLD, WSJ10, num_seeds=1)),
+        coverage=Coverage(num_words=5, num_unknown=1, num_spelled=2, num_unconverged=3),
+        own={"sampled_perplexity_bound": 7.0, "accuracy": 0.5},
         notes=(NOTE,),
     )
 
@@ -47,6 +49,20 @@ def test_every_row_names_unit_or_protocol() -> None:
     assert rows["  right-branching, wsj10"] == "50.0 / 50.0"
     assert rows["sentences skipped when read"] == "2"
     assert rows["gold constituents with unknown labels"] == "3"
+    assert (rows["sampled_perplexity_bound"], rows["accuracy"]) == ("≤ 7.000", "0.500")
+
+
+def test_beside_a_perplexity_stand_words_unknown_and_not_converged_and_beside_f1_its_sentences() -> None:
+    names = [*dict(result("dev").rows())]
+    shares = {"  unknown words": "20.0%", "  words spelled by bytes": "40.0%"}
+    shares["  words whose search has not converged"] = "60.0%"
+    assert dict(result("dev").rows()).items() >= shares.items()
+    assert names[1:4] == [*shares], "next to the perplexity"
+    f1 = names.index("unlabelled F1, wsj10, corpus / sentence")
+    assert names[f1 + 1] == "  sentences scored, wsj10"
+    row = summary_row(result("dev"))
+    assert (row["is_upper_bound"], row["unknown_words"], row["sentences_scored, wsj10"]) == (1, 0.2, 1)
+    assert result("dev").to_json()["num_unconverged"] == 3
 
 
 def test_one_table_has_a_column_for_each_split_and_each_note_once() -> None:

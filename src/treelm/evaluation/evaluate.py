@@ -17,7 +17,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, OnError
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, bracketing_of, gold_bracketing
-from treelm.evaluation.perplexity import perplexity
+from treelm.evaluation.perplexity import Coverage, perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.evaluation.span_protocols import (
     BINARISED,
@@ -42,6 +42,7 @@ from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.trees.brackets import strip_function
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
+from treelm.trees.trivial import is_binary
 
 _AGAINST = "F1 is against"
 GUM_NOTES: dict[str, str] = {
@@ -128,6 +129,8 @@ def evaluate_sentences(
             baselines=baselines,
             own=lm.own_metrics(evaluated),
         )
+    counts = Counter(word for sentence in evaluated for word in sentence.words)
+    result = replace(result, coverage=Coverage.of(lm.vocabulary, counts, scores))
     return Evaluation(result=result, sentences=evaluated, analyses=analyses)
 
 
@@ -152,8 +155,8 @@ def evaluate_parses(
     ``labels`` are those that the model knows. If they do not distinguish constituents (one does no more than none),
     matching ignores them, and the result says so in its protocol. ``protocols`` are those by which such trees are
     evaluated in the literature if not given. ``baselines``: trivial trees are scored by the same ones, those at random
-    with ``num_seeds`` seeds. Raises ``InputError`` when there are not as many trees as gold trees, and when no
-    sentence has one.
+    with ``num_seeds`` seeds; beside binary trees also the highest F1 that these can have. Raises ``InputError`` when
+    there are not as many trees as gold trees, and when no sentence has one.
     """
     is_labeled = len(labels) > 1
     if protocols is None:
@@ -180,7 +183,13 @@ def evaluate_parses(
         baselines=tuple(
             row
             for protocol in (protocols if baselines else ())
-            for row in trivial_baselines(gold, protocol, num_seeds=num_seeds, random_distances=not is_labeled)
+            for row in trivial_baselines(
+                gold,
+                protocol,
+                num_seeds=num_seeds,
+                random_distances=not is_labeled,
+                upper_bound=all(map(is_binary, predicted)),
+            )
         ),
         own=own or {},
         notes=tuple(notes),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.configs import InfFloat
 from treelm.errors import InputError
+from treelm.inference.surprisal import CONVERGED
 from treelm.io.json import finite
 
 if TYPE_CHECKING:
+    from treelm.corpora.vocabulary import Vocabulary
     from treelm.models.base import SentenceScore
 
 Unit = Literal["word", "symbol", "character"]
@@ -59,6 +62,42 @@ class Perplexity:
         }
         plain: dict[str, Any] = finite(values)
         return plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """Words that a perplexity does not show by itself: without them it may pass for one of a good model."""
+
+    num_words: int
+    num_unknown: int
+    """Words that the vocabulary does not hold: what was predicted is that some unknown word stands there."""
+    num_spelled: int = 0
+    """Words with characters of which a subword vocabulary has no piece, so that bytes write them."""
+    num_unconverged: int | None = None
+    """Words whose search has not converged, as its column ``beam_converged`` says; None where no search says so."""
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, counts: Mapping[str, int], scores: Iterable[SentenceScore] = ()) -> Coverage:
+        """Count words of a text, given how often each form stands there, and what scores of it say of their search."""
+        unknown = sum(number for form, number in counts.items() if vocabulary.unknown_class(form) is not None)
+        spelled = sum(number for form, number in counts.items() if vocabulary.spelled(form))
+        flags = Counter(flag for score in scores for flag in score.columns.get(CONVERGED, ()))
+        return cls(
+            num_words=sum(counts.values()),
+            num_unknown=unknown,
+            num_spelled=spelled,
+            num_unconverged=flags[0.0] if flags[0.0] + flags[1.0] else None,
+        )
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """What there is to say, in words, as shares of the words: 0..1."""
+        counts = {
+            "unknown words": self.num_unknown,
+            "words spelled by bytes": self.num_spelled or None,
+            "words whose search has not converged": self.num_unconverged,
+        }
+        return {name: count / max(self.num_words, 1) for name, count in counts.items() if count is not None}
 
 
 def perplexity(scores: Iterable[SentenceScore], *, context: str = "") -> Perplexity:

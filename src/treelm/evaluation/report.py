@@ -6,13 +6,13 @@ Every metric carries its protocol's name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treelm.errors import InputError
 from treelm.evaluation.evalb import BracketingResult, SentenceRow, Status, Total, percentage
-from treelm.evaluation.perplexity import Perplexity
+from treelm.evaluation.perplexity import Coverage, Perplexity
 from treelm.evaluation.span_protocols import SpanResult
 from treelm.evaluation.tables import Table
 from treelm.evaluation.trivial_baselines import Baseline
@@ -39,7 +39,7 @@ class EvaluationResult:
 
     ``num_skipped`` sentences were left out before scoring (``--on-error skip``). ``unknown_labels`` counts gold
     constituents whose label the model does not have: it cannot find them. ``own`` are metrics that only this system
-    has, by name.
+    has, by name; one whose name ends in ``_bound`` is an upper bound.
     """
 
     system: str
@@ -49,6 +49,7 @@ class EvaluationResult:
     num_skipped: int = 0
     unknown_labels: Mapping[str, int] = field(default_factory=dict)
     perplexities: tuple[Perplexity, ...] = ()
+    coverage: Coverage | None = None
     bracketing: tuple[BracketingResult, ...] = ()
     spans: tuple[SpanResult, ...] = ()
     baselines: tuple[Baseline, ...] = ()
@@ -82,6 +83,7 @@ class EvaluationResult:
             "baselines": [one.to_json() for one in self.baselines],
             "own": dict(self.own),
             "notes": list(self.all_notes()),
+            **({} if self.coverage is None else asdict(self.coverage)),
         }
 
     def all_notes(self) -> Iterator[str]:
@@ -105,23 +107,24 @@ class EvaluationResult:
             yield perplexity.name, f"{bound}{perplexity.value:.2f}"
             if perplexity.unit != "word":
                 yield f"  bits per {perplexity.unit}", f"{bound}{perplexity.bits_per_unit:.4f}"
+        for name, share in () if self.coverage is None else self.coverage.shares.items():
+            yield f"  {name}", f"{share:.1%}"
         for result in self.bracketing:
             yield f"F1, {result.protocol}", f"{result.total.f1:.2f}"
             yield f"  sentence level, {result.protocol}", f"{result.total.sentence_f1:.2f}"
         for spans in self.spans:
             yield f"unlabelled F1, {spans.name}, corpus / sentence", f"{spans.corpus_f1:.1f} / {spans.sentence_f1:.1f}"
+            yield f"  sentences scored, {spans.name}", f"{len(spans.sentences):,}"
             for baseline in self.baselines:
                 if baseline.protocol == spans.name:
                     yield f"  {baseline.name}, {spans.name}", f"{baseline.corpus_f1:.1f} / {baseline.sentence_f1:.1f}"
         for name, value in self.own.items():
-            yield name, f"{value:.3f}"
+            yield name, f"{'≤ ' if name.endswith('_bound') else ''}{value:.3f}"
         yield "sentences / words", f"{self.num_sentences:,} / {self.num_words:,}"
         yield "sentences skipped when read", f"{self.num_skipped:,}"
         for result in self.bracketing:
             counts = f"{result.total.count('error'):,} / {result.total.count('skipped'):,}"
             yield f"error / skipped sentences, {result.protocol}", counts
-        for spans in self.spans:
-            yield f"sentences scored, {spans.name}", f"{len(spans.sentences):,}"
         if self.unknown_labels:
             yield "gold constituents with unknown labels", f"{sum(self.unknown_labels.values()):,}"
 
@@ -241,7 +244,8 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
     """The main metrics of a result by column; F1 in 0..100, accuracies in 0..1. What was not measured has no column.
 
     A perplexity that is not of each sentence by itself names its context: ``..., in a stream of 10 rows``. ``notes``
-    says what else must be known to read the metrics.
+    says what else must be known to read the metrics, ``is_upper_bound`` (0 or 1) is about every perplexity, and shares
+    of words, such as that of unknown ones, are in 0..1.
     """
     row: dict[str, Value] = {
         "system": result.system,
@@ -258,7 +262,11 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
         row[f"unlabeled_f1_corpus, {spans.name}"] = spans.corpus_f1
         row[f"unlabeled_f1_sentence, {spans.name}"] = spans.sentence_f1
     notes = " | ".join(" ".join(note.split()) for note in dict.fromkeys(result.main_notes()))
-    return row | dict(result.own) | {"notes": notes}
+    row |= {**result.own, "notes": notes}
+    if result.perplexities:
+        row["is_upper_bound"] = int(any(one.is_upper_bound for one in result.perplexities))
+    row |= {name.replace(" ", "_"): share for name, share in result.coverage.shares.items()} if result.coverage else {}
+    return row | {f"sentences_scored, {spans.name}": len(spans.sentences) for spans in result.spans}
 
 
 def write_summary(results: Sequence[EvaluationResult], path: Path) -> None:

@@ -39,12 +39,12 @@ class SpanProtocol:
     drop_whole_sentence: bool = True
     duplicates: Literal["set", "multiset"] = "set"  # equal spans of unary chains: count once, or each
     without_spans: Literal["as_100", "left_out"] = "as_100"  # sentences whose gold tree has no span to find
-    binarises_gold: bool = False  # the gold tree is made binary from the left before it is compared
+    binarises: bool = False  # both trees are made binary from the left before they are compared
 
     @property
     def branching(self) -> Literal["left", "right"]:
         """Which way gold trees are made binary for the upper bound."""
-        return "left" if self.binarises_gold else "right"
+        return "left" if self.binarises else "right"
 
     @property
     def description(self) -> str:
@@ -57,8 +57,8 @@ class SpanProtocol:
         ]
         empty = "count as 100 (0 if spans are predicted)" if self.without_spans == "as_100" else "are left out"
         removed = ", ".join(filter(None, dropped)) or "nothing"
-        gold = "; gold trees made binary from the left" if self.binarises_gold else ""
-        return f"removed: {removed}; spans as a {self.duplicates}; sentences without gold spans {empty}{gold}"
+        binary = "; both trees made binary from the left" if self.binarises else ""
+        return f"removed: {removed}; spans as a {self.duplicates}; sentences without gold spans {empty}{binary}"
 
 
 WSJ10 = SpanProtocol(name="wsj10", remove_punctuation=True, max_words=10)
@@ -85,9 +85,9 @@ BINARISED = SpanProtocol(
     remove_punctuation=False,
     drop_whole_sentence=False,
     without_spans="left_out",
-    binarises_gold=True,
+    binarises=True,
 )
-"""Protocol of gold trees made binary from the left, whole sentences included (Table 2, Shen et al. 2021)."""
+"""Protocol of trees made binary from the left, whole sentences included (Table 2, Shen et al. 2021)."""
 
 PROTOCOLS = {protocol.name: protocol for protocol in (WSJ10, KLEIN, WSJ40, PLAIN, NO_PUNCTUATION, BINARISED)}
 
@@ -217,8 +217,8 @@ def _compare(
     if predicted_keep is None:
         return f"{len(predicted.words)} predicted words are neither the gold words nor those that the protocol keeps"
     gold_spans, predicted_spans = spans_of(gold, keep, protocol), spans_of(predicted, predicted_keep, protocol)
-    if protocol.binarises_gold:
-        gold_spans = Counter(left_binarised(gold_spans))
+    if protocol.binarises:
+        gold_spans, predicted_spans = (Counter(left_binarised(spans)) for spans in (gold_spans, predicted_spans))
     if not gold_spans and protocol.without_spans == "left_out":
         return None
     return ComparedSpans(num_words=sum(keep), gold=gold_spans, predicted=predicted_spans, predicted_kept=predicted_keep)

@@ -26,7 +26,7 @@ from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
-from treelm.evaluation.perplexity import Perplexity, perplexity
+from treelm.evaluation.perplexity import Coverage, Perplexity, perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.models.base import LanguageModel, SentenceScore
 from treelm.models.capabilities import DocumentContext, TreeConditioned, has, require
@@ -202,6 +202,7 @@ def evaluate_stream(
         perplexities = stream_perplexities(lm, corpus, config, sentence_ends=sentence_ends)
     else:
         perplexities = (document_perplexity(lm, corpus),)
+    counts = dict(zip(corpus.forms.to_list(), corpus.form_counts().counts.tolist(), strict=True))
     return EvaluationResult(
         system=lm.system,
         split=name,
@@ -209,5 +210,6 @@ def evaluate_stream(
         num_words=corpus.num_tokens,
         num_skipped=len(corpus.skipped),
         perplexities=perplexities,
+        coverage=Coverage.of(lm.vocabulary, counts),
         notes=tuple(notes),
     )

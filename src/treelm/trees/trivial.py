@@ -58,6 +58,11 @@ def random_uniform(words: Sequence[str], generator: np.random.Generator, label: 
     return from_flat(flat)
 
 
+def is_binary(tree: Tree) -> bool:
+    """Tell whether every constituent has two children, but for one that is a sentence of one word."""
+    return all(len(one.children) == 2 for one in tree.constituents()) or len(tree.flat()) == 2
+
+
 def binary_upper_bound(gold: Tree, branching: Literal["right", "left"] = "right") -> Tree:
     """The gold tree made binary, as a prediction: no binary tree has a higher recall of unlabelled constituents.
 

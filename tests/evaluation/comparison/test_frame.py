@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import row_names
 from treelm.evaluation.comparison.frame import ComparisonFrame, seed_numbers
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SyntaxGymMetrics
+from treelm.evaluation.perplexity import Coverage, Perplexity
 from treelm.evaluation.syntaxgym.results import circuits
 from treelm.evaluation.tables import Bold, Table, latex_text
+from treelm.figures.report.page import findings, report_page
 
 BARE = RunMetrics(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
 BOTH = Comparison(runs=(FULL, BARE), notes=("50% of it",))
@@ -142,6 +145,58 @@ def test_the_best_among_rows_that_compare_is_bold_and_seeds_have_a_mean() -> Non
     assert r"\textbf{80.0}" in frame(*rows()).to_latex()
     seeds = [replace(row, recipe="r", weights=row.name) for row in rows()]
     assert cells(frame(*seeds[:2])) == ["76.3", "80.0", "78.2 ± 23.5"]
+
+
+def values(*perplexities: str) -> list[RunMetrics]:
+    """Rows of these perplexities, those with ≤ upper bounds."""
+    return [
+        replace(
+            FULL,
+            name=text,
+            perplexities=(
+                Perplexity(
+                    total_bits=math.log2(float(text.strip("≤ "))), num_units=1, is_upper_bound=text.startswith("≤")
+                ),
+            ),
+        )
+        for text in perplexities
+    ]
+
+
+@pytest.mark.parametrize(
+    ("perplexities", "best", "said"),
+    [
+        (["80.0", "90.0"], ["80.0"], "has the lowest perplexity: 80.0, before 90.0 with 90.0"),
+        (["≤ 70.0", "90.0"], ["≤ 70.0"], "has the lowest perplexity: ≤ 70.0, before 90.0 with 90.0"),
+        (["94.8", "≤ 101.1"], [], "it is open which has the lowest perplexity, 94.8 with 94.8 or ≤ 101.1 with ≤ 101.1"),
+        (["94.8", "99.0", "≤ 101.1"], [], "perplexity, 94.8 with 94.8 or ≤ 101.1 with ≤ 101.1: values with ≤"),
+        (["≤ 70.0", "≤ 80.0", "90.0"], [], "perplexity, ≤ 70.0 with ≤ 70.0 or ≤ 80.0 with ≤ 80.0: values with ≤"),
+        (["80.0", "80.0"], ["80.0", "80.0"], "80.0 has the lowest perplexity"),
+    ],
+)
+def test_an_upper_bound_is_never_ordered_where_the_order_is_not_certain(
+    perplexities: list[str], best: list[str], said: str
+) -> None:
+    found = frame(*values(*perplexities))
+    cells = [row[list(found.table().headings).index("perplexity")] for row in found.table().rows]
+    assert [cell for cell in cells if isinstance(cell, Bold)] == best
+    assert said in findings(found)[0]
+    assert ("--action-beam" in findings(found)[0]) == (not best)
+
+
+def test_shares_of_words_and_numbers_of_sentences_stand_in_every_form() -> None:
+    coverage = Coverage(num_words=8, num_unknown=2, num_unconverged=4)
+    few = replace(FULL, coverage=coverage, unlabeled_f1=(replace(FULL.unlabeled_f1[0], num_sentences=2),))
+    (row,) = table(frame(few).to_markdown())
+    shown = {"unknown %": "25.0", "not converged %": "50.0", "UF1 plain, n = 2": "76.3"}
+    assert row.items() >= shown.items()
+    assert all(latex_text(heading) in frame(few).to_latex() for heading in shown)
+    assert all(f">{heading}<" in report_page(Comparison(runs=(few,))) for heading in shown)
+    (row,) = csv.DictReader(frame(few).to_csv().splitlines())
+    shares = (row["unknown_words"], row["words_whose_search_has_not_converged"])
+    assert (*shares, row["num_sentences_unlabeled_f1, plain"]) == ("0.25", "0.5", "2")
+    assert "by bytes %" not in frame(few).to_markdown()
+    assert "by bytes %" in frame(replace(few, coverage=replace(coverage, num_spelled=1))).to_markdown()
 
 
 def test_a_table_has_the_headings_of_its_rows() -> None:

@@ -141,7 +141,10 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
         said = f"{file} has other pairs in some rows, which do not compare"
         yield from _differing(read, said, lambda row, numbers=numbers: numbers[row.name])  # type: ignore[misc]
     if any(row.perplexity is not None and row.perplexity.is_upper_bound for row in rows):
-        yield "perplexities with ≤ are upper bounds: the search finds part of the probability"
+        yield (
+            "perplexities with ≤ are upper bounds: the search finds part of the probability, and a wider one may find "
+            "more (--action-beam, --word-beam). One above another row, or beside another bound, leaves the order open"
+        )
     for search in dict.fromkeys(row.search for row in rows if row.search):
         yield f"{search}: {', '.join(row.name for row in rows if row.search == search)}"
     threads = {row.scoring_threads for row in rows if row.scoring_threads is not None}

@@ -24,14 +24,22 @@ TABLES = (METRICS, SYNTAX, HUMAN, SPEED)
 NAMES, DATA_ONLY, HIDDEN = "names", "data only", "hidden"
 """Other groups: shown beside every table; only in files; never shown, used only to decide which rows compare."""
 LEGEND = (
-    "perplexity: per word, each sentence by itself, ends included; ≤: an upper bound. labelled F1: EVALB with "
-    "COLLINS.prm. UF1: unlabelled, corpus level, by the protocol named; trivial: the best of left-, right-branching, "
-    "balanced and random trees against the same gold trees; bound: the highest F1 that binary trees can reach. "
+    "perplexity: per word, each sentence by itself, ends included; ≤: an upper bound, which a wider search may lower. "
+    "In percent of the words: unknown ones; those that bytes spell; those whose search has not converged. labelled F1: "
+    "EVALB with COLLINS.prm. UF1: unlabelled, corpus level, by the protocol named; n: sentences scored; trivial: the "
+    "best of left-, right-branching, balanced and random trees against the same gold trees; bound: the highest F1 that "
+    "binary trees can reach, beside such alone. Bold: the best of its column for certain, among rows that compare. "
     "Syntax tests in percent. delta: gain in held-out log-likelihood of reading times when surprisal joins the "
     "regression, 10^-3 nats a word; garden paths and the like: bits at the critical word, difference hard - easy "
     "sentence."
 )
 """What the headings mean."""
+SHARES = {
+    "unknown words": "unknown %",
+    "words spelled by bytes": "by bytes %",
+    "words whose search has not converged": "not converged %",
+}
+"""Headings of what must be known of the words beside a perplexity."""
 _TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
 Value = Callable[[RunMetrics], Any]
 
@@ -93,10 +101,9 @@ def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
     yield Column("training_seconds", _get("training_seconds"), "training", _minutes, SPEED)
     yield from _perplexities(rows)
     for name in dict.fromkeys(one.protocol for row in rows for one in row.labeled_f1):
-        heading = f"labelled F1 {name.partition(' (')[0]}"
-        yield _f1(f"labeled_f1, {name}", _get("labeled_f1", "corpus_f1", protocol=name), heading)
+        yield from _f1(rows, "labeled_f1", name, f"labelled F1 {name.partition(' (')[0]}")
     for name in dict.fromkeys(one.protocol for row in rows for one in row.unlabeled_f1):
-        yield _f1(f"unlabeled_f1, {name}", _get("unlabeled_f1", "corpus_f1", protocol=name), f"UF1 {name}")
+        yield from _f1(rows, "unlabeled_f1", name, f"UF1 {name}")
         yield Column(f"unlabeled_f1_sentence, {name}", _get("unlabeled_f1", "sentence_f1", protocol=name))
         for key, heading, names in (("trivial_f1", "trivial", TRIVIAL), ("binary_upper_bound_f1", "bound", BOUND)):
             value = partial(RunMetrics.baseline_f1, protocol=name, names=names)
@@ -137,13 +144,22 @@ def _perplexities(rows: Sequence[RunMetrics]) -> Iterator[Column]:
 
     yield column("perplexity", _get("perplexity", "value"), "perplexity")
     yield Column("is_upper_bound", _get("perplexity", "is_upper_bound"))
+    for name in dict.fromkeys(name for row in rows if row.coverage is not None for name in row.coverage.shares):
+        value = _get("coverage", "shares", name)
+        yield Column(name.replace(" ", "_"), value, SHARES[name], _scaled("{:.1f}", 100), METRICS)
     for name in dict.fromkeys(one.name for row in rows for one in row.perplexities if one != row.perplexity):
         heading = name.replace(" per word, with end of sentence", "").replace(", in a stream", " in a stream")
         yield column(name, _get("perplexities", "value", name=name), heading)
 
 
-def _f1(name: str, value: Value, heading: str) -> Column:
-    return Column(name, value, heading, _TENTHS, METRICS, better="higher", comparable_if_equal=("gold_trees", "text"))
+def _f1(rows: Sequence[RunMetrics], kind: str, protocol: str, heading: str) -> Iterator[Column]:
+    """F1 by a protocol, and of how many sentences it is, which stands in its heading."""
+    value, count = _get(kind, "corpus_f1", protocol=protocol), _get(kind, "num_sentences", protocol=protocol)
+    counts = sorted({found for row in rows if (found := count(row)) is not None})
+    heading += f", n = {'/'.join(f'{one:,}' for one in counts)}" if counts else ""
+    comparable = ("gold_trees", "text")
+    yield Column(f"{kind}, {protocol}", value, heading, _TENTHS, METRICS, "higher", comparable_if_equal=comparable)
+    yield Column(f"num_sentences_{kind}, {protocol}", count)
 
 
 def _share(name: str, value: Value, heading: str, group: str = SYNTAX, **options: Any) -> Column:
@@ -227,6 +243,12 @@ class Standing(NamedTuple):
     mean: float
     spread: float | None
     """Half the width of the 95% t interval of the mean over seeds; None for one seed."""
+    is_bound: bool
+    """Whether the value is an upper bound, which says nothing of how much lower the model may be."""
+
+    def is_before(self, other: Standing, better: str | None) -> bool:
+        """Tell whether this model is better for certain: a bound may be, but not better than another bound."""
+        return not other.is_bound and (self.mean > other.mean if better == "higher" else self.mean < other.mean)
 
 
 @dataclass(frozen=True)
@@ -279,7 +301,7 @@ class ComparisonFrame:
     def table(self, columns: Sequence[Column] | None = None, **options: Any) -> Table:
         """A table of the runs in columns, by default all displayed ones, then the means of models of several seeds.
 
-        What is best among models that compare, of two or more, is bold.
+        What is best for certain among models that compare, of two or more, is bold.
         """
         columns = self.shown() if columns is None else columns
         several = [model for model in dict.fromkeys(self.seeds) if self.seeds.count(model) > 1]
@@ -292,7 +314,7 @@ class ComparisonFrame:
     def _cells(self, column: Column, several: Sequence[int]) -> list[str]:
         """The cells of runs, and of the means of models of several seeds: empty if the column is not a metric."""
         groups = self.standings(column) if column.better else []
-        best = [one.rows for group in groups if len(group) > 1 for one in group if one.mean == group[0].mean]
+        best = [one.rows for group in groups if len(group) > 1 for one in self.leaders(column, group)]
         cells = [self.text(column, row) for row in range(len(self.data))]
         cells = [Bold(cell) if [row] in best else cell for row, cell in enumerate(cells)]
         means = {one.rows[0]: one for group in groups for one in group}
@@ -306,8 +328,10 @@ class ComparisonFrame:
         value = self.data[column.name][row] if value is None else value
         if value is None:
             return MISSING
-        is_bound = column.upper_bound_flag in self.data and self.data[column.upper_bound_flag][row]
-        return f"{'≤ ' if is_bound else ''}{column.text(value)}"
+        return f"{'≤ ' if self._is_bound(column, row) else ''}{column.text(value)}"
+
+    def _is_bound(self, column: Column, row: int) -> bool:
+        return bool(column.upper_bound_flag in self.data and self.data[column.upper_bound_flag][row])
 
     def standings(self, column: Column) -> list[list[Standing]]:
         """Models by a metric, the best first, in groups whose values compare; without models that lack it."""
@@ -319,13 +343,20 @@ class ComparisonFrame:
                 key = tuple(
                     self.data[name][model] if name in self.data else None for name in column.comparable_if_equal
                 )
-                groups.setdefault(key, []).append(Standing(rows, fmean(values), interval(values)))
+                is_bound = any(self._is_bound(column, row) for row in rows)
+                groups.setdefault(key, []).append(Standing(rows, fmean(values), interval(values), is_bound))
         is_high = column.better == "higher"
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]
 
+    @staticmethod
+    def leaders(column: Column, group: Sequence[Standing]) -> list[Standing]:
+        """The best of models that compare, several if they are equal; none if bounds leave it open which it is."""
+        first = [one for one in group if not any(other.is_before(one, column.better) for other in group)]
+        return first if len(first) == 1 or not any(one.is_bound for one in first) else []
+
     def in_words(self, column: Column, one: Standing) -> str:
         """The value of a model, or the mean over its seeds with half of its interval."""
-        bound = next((row for row in one.rows if self.text(column, row).startswith("≤")), one.rows[0])
+        bound = next((row for row in one.rows if self._is_bound(column, row)), one.rows[0])
         spread = "" if one.spread is None else f" ± {column.text(one.spread)}"
         return f"{self.text(column, bound, one.mean)}{spread}"
 

@@ -74,7 +74,7 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Advance]]
 """Called with what is done and of how many sentences; gives what to call after each."""
 
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
-RULES = 5  # raised when metrics of the same run and data become others, so that kept ones are measured again
+RULES = 6  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
 Record = TypeVar("Record")
 
@@ -213,13 +213,24 @@ class Measurement:
             num_sentences=result.num_sentences,
             num_words=result.num_words,
             perplexities=result.perplexities,
+            coverage=result.coverage,
             labeled_f1=tuple(
-                F1Metric(protocol=one.protocol, corpus_f1=one.total.f1, sentence_f1=one.total.sentence_f1)
+                F1Metric(
+                    protocol=one.protocol,
+                    corpus_f1=one.total.f1,
+                    sentence_f1=one.total.sentence_f1,
+                    num_sentences=len(one.total.valid),
+                )
                 for one in result.bracketing
                 if one.parameters.labeled
             ),
             unlabeled_f1=tuple(
-                F1Metric(protocol=one.name, corpus_f1=one.corpus_f1, sentence_f1=one.sentence_f1)
+                F1Metric(
+                    protocol=one.name,
+                    corpus_f1=one.corpus_f1,
+                    sentence_f1=one.sentence_f1,
+                    num_sentences=len(one.sentences),
+                )
                 for one in result.spans
             ),
             gold_trees=gold if result.spans else None,

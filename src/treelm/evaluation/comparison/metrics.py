@@ -13,9 +13,9 @@ from treelm.configs import InfFloat, from_plain, to_plain
 from treelm.errors import InputError
 from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import EffectInBits
-from treelm.evaluation.perplexity import Perplexity
+from treelm.evaluation.perplexity import Coverage, Perplexity
 from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
-from treelm.evaluation.trivial_baselines import Baseline
+from treelm.evaluation.trivial_baselines import UPPER_BOUND, Baseline
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, read_json
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape
@@ -29,8 +29,7 @@ _REMEDY = "make it again with `treelm compare`"
 
 TRIVIAL = ("left-branching", "right-branching", "balanced", "random", "random, uniform over trees")
 """Names of the baselines that every system has, whether its trees come from distances or not."""
-BOUND = ("binary upper bound",)
-"""The baseline that no binary trees exceed."""
+BOUND = (UPPER_BOUND,)
 GoldTrees = Literal["constituency", "dependencies"]
 
 
@@ -41,6 +40,7 @@ class F1Metric:
     protocol: str  # such as plain, wsj10, or evalb (COLLINS.prm, labelled)
     corpus_f1: float
     sentence_f1: float
+    num_sentences: int | None = None  # that were scored: few of them mean little; None where it was not noted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +212,7 @@ class RunMetrics:
     loss_curve: tuple[LossPoint, ...] = ()
 
     perplexities: tuple[Perplexity, ...] = ()  # each sentence by itself comes first
+    coverage: Coverage | None = None
     labeled_f1: tuple[F1Metric, ...] = ()
     unlabeled_f1: tuple[F1Metric, ...] = ()
     gold_trees: GoldTrees | None = None  # what F1 is against

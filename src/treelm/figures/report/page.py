@@ -94,6 +94,9 @@ def findings(frame: ComparisonFrame) -> list[str]:
         rivals = [] if column is None else max(frame.standings(column), key=len, default=[])  # whose values compare
         if column is not None and len(rivals) > 1:
             best, count, told = _name(frame, rivals[0]), len(rivals), _first_and_second(frame, column, rivals)
+            if not frame.leaders(column, rivals):
+                said[what] = f"of {count} models, {_open(frame, column, rivals)}"
+                continue
             gold = frame.data["gold_trees"][rivals[0].rows[0]] if what == "trees" else ""
             said[what] = {
                 "words": f"of {count} models, {best} has the lowest perplexity: {told}",
@@ -108,6 +111,15 @@ def _name(frame: ComparisonFrame, one: Standing) -> str:
     """The name of a run; of several seeds, that of their system."""
     name: str = frame.data["run" if len(one.rows) == 1 else "system"][one.rows[0]]
     return name
+
+
+def _open(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
+    """Between which models it is open which one is first, since a search has found bounds alone."""
+    first = [one for one in found if not any(other.is_before(one, column.better) for other in found)]
+    values = [f"{_name(frame, one)} with {frame.in_words(column, one)}" for one in first]
+    names = f"{', '.join(values[:-1])} or {values[-1]}"
+    todo = "values with ≤ are upper bounds, which a wider search may lower (--action-beam, --word-beam)"
+    return f"it is open which has the lowest perplexity, {names}: {todo}"
 
 
 def _first_and_second(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
@@ -127,7 +139,7 @@ def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
     """A table for each group of columns, what the columns are, and the notes."""
     tables = [frame.table(columns, title=title) for title in TABLES if (columns := frame.shown(title))]
     legend, *notes = frame.legend
-    about = [f"{legend} Bold: the best of each column, among rows that compare."]
+    about = [legend]
     if len(set(frame.seeds)) < len(frame.seeds):
         about.append(f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t).")
     num_runs = len(comparison.runs)
