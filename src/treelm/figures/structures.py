@@ -180,7 +180,7 @@ class StructurePicture(NamedTuple):
     key: Mapping[str, str] = {}
     """What the colours mean, by the class that has them."""
     needs_tree: bool = False
-    """Whether the tree stands beside the picture in a file."""
+    """Whether the tree stands beside the picture in a file, or below a wide one."""
 
     def of(self, found: Iterable[Structure]) -> Structure | None:
         """The record that this draws, if it is among those found."""
@@ -194,6 +194,7 @@ PICTURES = (
         distances_drawing,
         "Syntactic distances: the higher the bar, the higher in the tree is the boundary between a token and the one "
         "before it. Trees follow from their order. The scale is each system's own.",
+        needs_tree=True,
     ),
     StructurePicture(
         SpanWeights,
@@ -242,7 +243,8 @@ def structure_figure(found: Structure, tree: Tree | None = None, gold: Tree | No
     key = [_key_line(kind, meaning) for kind, meaning in one.key.items()]
     trees = {"tree": tree, "tree of the file": gold} if one.needs_tree else {}
     shown = [part for name, one in trees.items() if one for part in (heading(name), tree_drawing(one, name))]
-    pictures = beside(drawing.title, [drawing, below("trees", shown)]) if shown else drawing
+    arrange = below if drawing.width > 2 * drawing.height else beside
+    pictures = arrange(drawing.title, [drawing, below("trees", shown)]) if shown else drawing
     return below(drawing.title, [heading(one.name.capitalize()), *lines, *key, pictures], gap=4)
 
 
