@@ -89,6 +89,7 @@ def test_conllu_gives_words_tree_and_identifier() -> None:
     assert sentence == Sentence(
         words=("Dogs", "bark"),
         tree=Tree.parse("(X Dogs bark)"),
+        tags=("NOUN", "VERB"),
         text="Dogs bark",
         identifier="a-1",
         source="<stream>",

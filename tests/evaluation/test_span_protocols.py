@@ -1,5 +1,6 @@
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -7,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.som import plain as structure
+from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
-from treelm.evaluation.evalb_files import Bracketing, bracketing_of, parse_bracketing
+from treelm.evaluation.evalb_files import Bracketing, bracketing_of, gold_bracketing, parse_bracketing
 from treelm.evaluation.span_protocols import (
     BINARISED,
     KLEIN,
@@ -20,6 +22,7 @@ from treelm.evaluation.span_protocols import (
     SpanProtocol,
     SpanResult,
     find_protocol,
+    kept_words,
     left_binarised,
     score_spans,
     spans_of,
@@ -197,6 +200,17 @@ def pairs(draw: st.DrawFn) -> tuple[Bracketing, Bracketing]:
         return Tree("X", [tree(*part) for part in itertools.pairwise(cuts)])
 
     return bracketing_of(tree(0, len(words))), bracketing_of(tree(0, len(words)))
+
+
+@pytest.mark.parametrize(("xpos", "name"), [("_", "wsj10"), ("NN", "wsj10 (punctuation by word list)")])
+def test_punctuation_of_a_treebank_without_xpos_is_known_by_upos(xpos: str, name: str, tmp_path: Path) -> None:
+    words = (("ja", "INTJ", 0), ("¡", "PUNCT", 1), (",", "PUNCT", 1))  # one of them is in no word list
+    rows = (f"{i}\t{word}\t_\t{upos}\t{xpos}\t_\t{head}\tdep\t_\t_" for i, (word, upos, head) in enumerate(words, 1))
+    (tmp_path / "x.conllu").write_text("\n".join(rows) + "\n\n", encoding="utf-8")
+    gold = [gold_bracketing(one) for one in read_sentences(tmp_path / "x.conllu")]
+    result = score_spans(gold, gold, WSJ10)
+    assert result.name == name
+    assert kept_words(gold[0], result.removal) == [True, xpos != "_", False]
 
 
 @given(pairs(), st.sampled_from([*PROTOCOLS.values()]))

@@ -26,10 +26,12 @@ def steps() -> Iterator[Step]:
             step_in_epoch=number % 2,
             seconds=float(number),
             cpu_seconds=number / 2,
-            loss=LossSum(total=20.0, num_words=10, num_sentences=2),
+            loss=LossSum(total=20.0, num_words=10, num_sentences=2, terms={"word": [20.0, 12]}),
             gradient_norm=1.0,
             learning_rate=0.001,
-            dev=LossSum(total=10.0, num_words=10, num_sentences=2) if number % 2 == 0 else None,
+            dev=LossSum(total=10.0, num_words=10, num_sentences=2, terms={"word": [10.0, 12]})
+            if number % 2 == 0
+            else None,
             is_best=number == 2,
             stopped_because="epochs = 2 are done" if number == 4 else None,
         )
@@ -73,6 +75,14 @@ def test_without_dev_the_end_of_an_epoch_has_its_line() -> None:
         "epoch 1 · step 2 · 2 s · train 2.0000 nats/word (loss perplexity 7.4)",
         "epoch 2 · step 4 · 4 s · train 2.0000 nats/word (loss perplexity 7.4) · end: epochs = 2 are done",
     ]
+
+
+def test_a_loss_of_brackets_too_has_no_perplexity() -> None:
+    stream = io.StringIO()
+    joint = LossSum(total=30.0, num_words=10, num_sentences=2, terms={"word": [20.0, 12], "action": [10.0, 30]})
+    show((replace(step, loss=joint, dev=joint) for step in steps()), stream)
+    assert "train 3.0000 nats/word · dev 3.0000 nats/word · best so far" in stream.getvalue()
+    assert "perplexity" not in stream.getvalue()
 
 
 def test_a_terminal_gets_a_bar_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,8 +122,15 @@ def read_stretch(stretch: Stretch, name: str, format: Format, options: ReadOptio
             found = read_dependencies(text, source=name, first_line=stretch.line)
             if found is not None:
                 tree = to_constituency(found, labels=options.dependency_labels)
-                tags = found.tags if any(tag != "_" for tag in found.tags) else None
-                own = sentence(identifier=found.identifier, words=found.words, tree=tree, tags=tags, text=found.text)
+                pairs = zip(found.tags, found.universal_tags, strict=True)  # XPOS, else UPOS
+                tags = tuple(universal if tag == "_" else tag for tag, universal in pairs)
+                own = sentence(
+                    identifier=found.identifier,
+                    words=found.words,
+                    tree=tree,
+                    tags=tags if any(tag != "_" for tag in tags) else None,
+                    text=found.text,
+                )
                 items.append(own)
         elif format == "brackets" and text.strip():
             has_tags, strip = options.tags == "present", options.strip_functions

@@ -56,17 +56,19 @@ def progress(
 
 def describe(step: Step, train: LossSum) -> str:
     """One line about an evaluation; ``train`` is the loss since the one before it."""
-    parts = [f"epoch {step.epoch}", f"step {step.step}", f"{step.seconds:.0f} s", f"train {_loss(train.nats_per_word)}"]
+    parts = [f"epoch {step.epoch}", f"step {step.step}", f"{step.seconds:.0f} s", f"train {_loss(train)}"]
     if step.dev is not None:
-        parts.append(f"dev {_loss(step.dev.nats_per_word)}")
+        parts.append(f"dev {_loss(step.dev)}")
         parts += ["best so far"] if step.is_best else []
     if step.stopped_because:
         parts.append(f"end: {step.stopped_because}")
     return " · ".join(parts)
 
 
-def _loss(nats_per_word: float) -> str:
-    return f"{nats_per_word:.4f} nats/word (loss perplexity {perplexity(nats_per_word):.1f})"
+def _loss(loss: LossSum) -> str:
+    """The loss; its perplexity is one of words only where nothing else is in it, such as brackets."""
+    of_words = f" (loss perplexity {perplexity(loss.nats_per_word):.1f})" if loss.terms.keys() == {"word"} else ""
+    return f"{loss.nats_per_word:.4f} nats/word{of_words}"
 
 
 def fraction_done(step: Step, config: TrainingConfig, steps_per_epoch: int | None) -> float:
