@@ -40,9 +40,11 @@ def origin_in_words(name: str, run: Path) -> str:
     """Whether a run's recipe is the packaged one of a name, and which fields are others; "" without such a recipe."""
     if name not in recipe_names():
         return ""
-    own = load_run_recipe(run)
-    before, now = _fields(load_recipe(name)), _fields(own)
+    own, packaged = load_run_recipe(run), load_recipe(name)
+    before, now = _fields(packaged), _fields(own)
     found = {("model", field) for field in own.model.bounds}
+    if packaged.training.has_shares and not own.training.has_shares:  # as runs of earlier releases: in their steps
+        found |= {("training", field) for field in ("warmup", "warmup_steps", "decay_steps")}
     if isinstance(own.model.config, InventoryConfig):  # lists that training data fill
         found |= {key for key, value in before.items() if key[0] == "model" and value in ([], ())}
     others = [".".join(key) for key in now if now[key] != before.get(key) and key not in found and key not in NAMES]

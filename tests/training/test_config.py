@@ -27,6 +27,11 @@ def test_round_trip_through_plain_values() -> None:
         ({"epochs": None}, "epochs = None; give epochs, max_steps or max_minutes, or training would never end"),
         ({"warmup_steps": 10}, 'warmup_steps = 10; give 0, or schedule = "warmup"'),
         ({"decay": "linear"}, "decay = 'linear'; give 'none', or schedule = \"warmup\""),
+        ({"warmup": 0.1}, 'warmup = 0.1; give 0.0, or schedule = "warmup"'),
+        (
+            {"schedule": "warmup", "decay": "linear", "epochs": None, "max_minutes": 5.0},
+            "epochs = None; give epochs or max_steps, or the schedule in steps: warmup_steps and decay_steps",
+        ),
         ({"decay_steps": 9}, 'decay_steps = 9; give "none", or decay = "linear" or "cosine"'),
         (
             {"schedule": "warmup", "warmup_steps": 9, "decay": "cosine", "decay_steps": 9},

@@ -64,7 +64,20 @@ def test_packaged_recipes_load(name: str) -> None:
     )
     called = re.sub("^(n|c|tn-|simple-)pcfg-", "neural-pcfg-", called)
     named = [system for system in SYSTEMS if called.startswith(system)]
-    assert load_recipe(name).model.system == (max(named, key=len) if named else "rnng")
+    recipe = load_recipe(name)
+    assert recipe.model.system == (max(named, key=len) if named else "rnng")
+    assert recipe.training.decay_steps in (None, recipe.training.max_steps)  # a schedule ends with its run
+
+
+@pytest.mark.parametrize(
+    ("name", "num_steps", "warmup_steps"),
+    [("demo", 798, 100), ("som-small", 456, 50), ("lstm-open-english", 23413, 500)],
+)
+def test_schedules_in_shares_have_the_steps_that_trained_the_published_figures(
+    name: str, num_steps: int, warmup_steps: int
+) -> None:
+    training = load_recipe(name).training.in_steps(num_steps)
+    assert (training.warmup_steps, training.decay_steps) == (warmup_steps, num_steps)
 
 
 def test_overrides_replace_fields(tmp_path: Path) -> None:

@@ -99,11 +99,31 @@ def test_extending_max_steps_from_mid_epoch_gives_the_undisturbed_run(
     assert_same_weights(model, undisturbed[0])
 
 
-@pytest.mark.parametrize(("field", "value"), [("learning_rate", 0.1), ("seed", 2), ("micro_batch_size", None)])
-def test_changed_training_settings_are_refused_by_name(tmp_path: Path, field: str, value: object) -> None:
-    list(start(tmp_path, toy_model(), config(max_steps=2)))
+SHARES = {"schedule": "warmup", "warmup": 0.1, "decay": "linear"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "more"),
+    [
+        ("learning_rate", 0.1, {}),
+        ("seed", 2, {}),
+        ("micro_batch_size", None, {}),
+        ("epochs", 9, SHARES),  # another length is another schedule, from the first step on
+        ("max_steps", 7, {**SHARES, "decay": "none"}),
+    ],
+)
+def test_changed_training_settings_are_refused_by_name(
+    tmp_path: Path, field: str, value: object, more: dict[str, object]
+) -> None:
+    list(start(tmp_path, toy_model(), config(max_steps=2, **more)))
     with pytest.raises(InputError, match=f"training: {field} = {value} now, but the run was started with"):
-        list(start(tmp_path, toy_model(), config(**{field: value}), resume=True))
+        list(start(tmp_path, toy_model(), config(**{"max_steps": 2, **more, field: value}), resume=True))
+
+
+def test_a_schedule_in_steps_and_limits_of_time_let_a_run_go_on(tmp_path: Path) -> None:
+    settings = [{"decay_steps": 90, "max_steps": 2}, {"decay_steps": 90, "epochs": 5}, {"max_minutes": 1.0}]
+    assert ["epochs" in config(**{**SHARES, **one}).extendable for one in settings] == [True, True, False]
+    assert "max_minutes" in config(**SHARES).extendable
 
 
 def test_a_changed_model_is_refused_by_name(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from treelm.training.config import TrainingConfig
-from treelm.training.state import LearningRate, Patience, warmup_factor
+from treelm.training.state import LearningRate, Patience, TrainingState, warmup_factor
 
 
 def factors(steps: list[int], **settings: object) -> list[float]:
@@ -32,6 +32,34 @@ def test_cosine_decay_is_half_way_in_the_middle() -> None:
 
 def test_decay_without_warmup_starts_at_the_peak() -> None:
     assert factors([1], decay="inverse-sqrt") == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_steps", "warmup_steps", "decay_steps"),
+    [
+        ({"warmup": 0.1, "decay": "cosine"}, 50, 5, 50),
+        ({"warmup": 0.1, "decay": "cosine"}, 5000, 500, 5000),
+        ({"warmup": 0.1, "decay": "cosine", "decay_steps": 80}, 5000, 8, 80),
+        ({"warmup": 0.1, "warmup_steps": 3, "decay": "linear"}, 5000, 3, 5000),
+        ({"warmup": 0.25, "decay": "inverse-sqrt"}, 80, 20, None),
+        ({"warmup_steps": 4, "decay": "linear", "decay_steps": 9, "epochs": None, "max_minutes": 1.0}, None, 4, 9),
+        ({"warmup": 0.9, "decay": "linear"}, 1, 0, 2),  # with a rate above 0 in the only step
+    ],
+)
+def test_shares_of_a_run_are_its_steps_unless_steps_are_given(
+    settings: dict, num_steps: int | None, warmup_steps: int, decay_steps: int | None
+) -> None:
+    found = TrainingConfig(schedule="warmup", **settings).in_steps(num_steps)
+    assert (found.warmup_steps, found.decay_steps) == (warmup_steps, decay_steps)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({"epochs": 4}, 46), ({"epochs": 4, "max_steps": 30}, 30), ({"epochs": None, "max_steps": 90}, 90)],
+)
+def test_the_length_of_a_run_is_known_in_the_middle_of_an_epoch(settings: dict, expected: int) -> None:
+    state = TrainingState(step=17, epoch=1, step_in_epoch=1)  # one of 16 steps, in the second, of 10
+    assert state.num_steps(TrainingConfig(**settings), 10) == expected
 
 
 def test_plateau_waits_for_its_patience_after_every_reduction() -> None:

@@ -39,6 +39,13 @@ SETTINGS: dict[str, list[str]] = {
     "adam": [],
     "shuffled documents": ["shuffle_documents=true"],
     "packed": ["batches=packed", "bptt_random_length=false"],
+    "schedule in shares": [
+        "schedule=warmup",
+        "warmup=0.2",
+        "decay=cosine",
+        "adam_epochs=2",
+        "optimizer=adam-then-asgd",
+    ],
     "adam with groups": ["weight_decay=0.1", "no_weight_decay=['*bias', 'embedding']", "coupled_weight_decay=true"],
     "sgd": ["optimizer=sgd", "learning_rate=2.0", "weight_decay=1e-3", "schedule=plateau", "gradient_clip=0.25"],
     "asgd": ["optimizer=asgd", "learning_rate=2.0"],
@@ -81,6 +88,7 @@ def test_a_run_resumed_in_mid_epoch_equals_the_undisturbed_one_bit_for_bit(tmp_p
         assert_same_weights(undisturbed.model, resumed.model)
         assert_same_weights(load_model(tmp_path / "undisturbed"), load_model(run))
         assert metrics(run) == metrics(tmp_path / "undisturbed")
+        assert (steps[-1].learning_rate == 0) == (name == "schedule in shares")  # though epochs differ in length
 
 
 def test_a_stream_that_carries_nothing_is_resumed(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def _train_and_measure(options: Arguments, recipe: str, run: Path) -> int:
         own.append("training.threads=1")
         if options.quick:
             own.append(f"training.max_minutes={QUICK_SECONDS / 60:.3g}")
-        if options.quick and loaded.training.warmup_steps > 10:  # the learning rate has to rise at once
+        if options.quick and loaded.training.schedule == "warmup":  # the learning rate has to rise at once
             own.append("training.warmup_steps=10")
     if options.quick:
         own.append(f"evaluation.max_sentences={QUICK_SENTENCES}")

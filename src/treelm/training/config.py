@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -24,7 +25,7 @@ class TrainingConfig:
     One step is one batch and one update of the weights. Raises ``InputError`` for values that make no sense.
     """
 
-    # How long. These four may grow when a run is resumed.
+    # How long. These four may grow when a run is resumed; not the first two under a schedule in shares of the run.
     epochs: Size | None = 18
     """Passes over the training data."""
     max_steps: Size | None = None
@@ -103,12 +104,15 @@ class TrainingConfig:
     """Multiplier at a plateau."""
     plateau_patience: Number = 0
     """Evaluations without improvement that are tolerated before the learning rate falls."""
+    warmup: Share = 0.0
+    """Linear rise from 0 (schedule ``warmup``): its share of the run, or of ``decay_steps`` if they are given."""
     warmup_steps: Number = 0
-    """Steps of linear rise from 0 (schedule ``warmup``)."""
+    """Steps of this rise, in place of ``warmup``."""
     decay: Decay = "none"
-    """Course after the warm-up: ``inverse-sqrt`` of the step, or ``linear`` or ``cosine`` down to 0."""
+    """Course after the warm-up: ``inverse-sqrt`` of the step, or ``linear`` or ``cosine`` down to 0 at the end of the
+    run, as ``epochs`` and ``max_steps`` set it."""
     decay_steps: Size | None = None
-    """Step at which ``linear`` and ``cosine`` arrive at 0."""
+    """Step at which ``linear`` and ``cosine`` arrive at 0, in place of the end of the run."""
 
     # Evaluation, records, checkpoints.
     select_by: Literal["loss", "unlabeled_f1"] = "loss"
@@ -163,13 +167,36 @@ class TrainingConfig:
         is_adam = self.optimizer in ("adam", "adam-then-asgd")
         remedy = "false: weight decay of SGD is part of the gradient anyway"
         require(self, "coupled_weight_decay", is_adam or not self.coupled_weight_decay, remedy)
-        for name, default in (("decay", "none"), ("warmup_steps", 0)):
+        for name, default in (("decay", "none"), ("warmup", 0.0), ("warmup_steps", 0)):
             is_used = getattr(self, name) != default
             require(self, name, self.schedule == "warmup" or not is_used, f'{default!r}, or schedule = "warmup"')
-        ends = self.decay in ("linear", "cosine")
-        require(self, "decay_steps", ends or self.decay_steps is None, '"none", or decay = "linear" or "cosine"')
-        is_above = (self.decay_steps or 0) > self.warmup_steps
-        require(self, "decay_steps", is_above or not ends, f"a step above warmup_steps = {self.warmup_steps}")
+        steps = self.decay_steps
+        is_right = self.decay in ("linear", "cosine") or steps is None
+        require(self, "decay_steps", is_right, '"none", or decay = "linear" or "cosine"')
+        is_right = steps is None or steps > self.warmup_steps
+        require(self, "decay_steps", is_right, f"a step above warmup_steps = {self.warmup_steps}")
+        ends = self.epochs is not None or self.max_steps is not None or not self.has_shares
+        require(self, "epochs", ends, "epochs or max_steps, or the schedule in steps: warmup_steps and decay_steps")
+
+    @property
+    def has_shares(self) -> bool:
+        """Tell whether the schedule depends on the length of the run."""
+        rises = self.warmup > 0 and not self.warmup_steps
+        return self.decay_steps is None and (rises or self.decay in ("linear", "cosine"))
+
+    @property
+    def extendable(self) -> tuple[str, ...]:
+        """Fields that may differ when a run is resumed."""
+        lengths = LIMITS_OF_TIME if self.has_shares else LIMITS
+        return (*lengths, "devices", "num_nodes", "timeout_minutes", "cuda_graphs")
+
+    def in_steps(self, num_steps: int | None) -> TrainingConfig:
+        """This config with its schedule in steps, for a run of so many; None where nothing depends on that."""
+        length = self.decay_steps or num_steps or 0
+        warmup, decay = self.warmup_steps or int(self.warmup * length), self.decay_steps
+        if self.has_shares and self.decay in ("linear", "cosine"):
+            decay = max(length, warmup + 2)  # so that a run of a step or two learns something too
+        return replace(self, warmup_steps=warmup, decay_steps=decay)
 
 
 LIMITS_OF_TIME = ("max_minutes", "max_cpu_minutes")
@@ -177,6 +204,3 @@ LIMITS_OF_TIME = ("max_minutes", "max_cpu_minutes")
 
 LIMITS = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")
 """Fields that say how long; one of them must."""
-
-EXTENDABLE = (*LIMITS, "devices", "num_nodes", "timeout_minutes", "cuda_graphs")
-"""Fields that may differ when a run is resumed."""

@@ -20,6 +20,9 @@ Batch = SentenceBatch | StreamBatch
 class Batches(Protocol):
     """Batches of one epoch after another, with a position that can be saved and restored."""
 
+    def __len__(self) -> int:
+        """Number of batches in the present epoch."""
+
     def __iter__(self) -> Iterator[Batch]:
         """The batches that are left in the present epoch; a new iteration gives the next epoch."""
 

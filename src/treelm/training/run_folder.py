@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from treelm.models.base import LanguageModel
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, describe_model, read_system, weight_files
 from treelm.training.checkpoint import FOLDER, checkpoint_paths
-from treelm.training.config import EXTENDABLE, TrainingConfig
+from treelm.training.config import TrainingConfig
 from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, load_recipe
 
 _logger = logging.getLogger(__name__)
@@ -135,21 +135,24 @@ def check_same_run(
         raise InputError(found, where=str(run / VOCABULARY), remedy=remedy)
     before["config"] = {**plain_defaults(type(model.config)), **before.get("config", {})}
     check_unchanged(before, now, what="model", where=where)
-    check_unchanged({**to_plain(TrainingConfig()), **saved["training"]}, to_plain(config), what="training", where=where)
+    trained = {**to_plain(TrainingConfig()), **saved["training"]}
+    check_unchanged(trained, to_plain(config), what="training", where=where, may_change=config.extendable)
 
 
-def check_unchanged(saved: Mapping[str, Any], present: Mapping[str, Any], *, what: str, where: str) -> None:
-    """Raise ``InputError`` at the first field that differs from the run's own, but for what may be extended."""
+def check_unchanged(
+    saved: Mapping[str, Any], present: Mapping[str, Any], *, what: str, where: str, may_change: Sequence[str] = ()
+) -> None:
+    """Raise ``InputError`` at the first field that differs from the run's own, but for those that may change."""
     saved, present = finite(saved), finite(present)
     for name in {**saved, **present}:
-        if name == "treelm" or (what == "training" and name in EXTENDABLE):
+        if name == "treelm" or name in may_change:
             continue
         before, now = saved.get(name), present.get(name)
         if isinstance(before, dict) and isinstance(now, dict):
             check_unchanged(before, now, what=f"{what} {name}", where=where)
         elif before != now:
             found = f"{what}: {name} = {_shorten(now)} now, but the run was started with {_shorten(before)}"
-            may = f" (only {', '.join(EXTENDABLE)} may change)" if what == "training" else ""
+            may = f" (only {', '.join(may_change)} may change)" if may_change else ""
             raise InputError(found, where=where, remedy=f"resume with the old value{may}, or start a new run")
 
 

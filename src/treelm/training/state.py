@@ -122,6 +122,13 @@ class TrainingState:
     position: dict[str, Any] = field(default_factory=dict)
     metrics_bytes: Count = 0
 
+    def num_steps(self, config: TrainingConfig, steps_of_epoch: int) -> int | None:
+        """Steps of the whole run, if epochs that are left have as many as the present one; None without a limit."""
+        if config.epochs is None:
+            return config.max_steps
+        by_epochs = self.step - self.step_in_epoch + (config.epochs - self.epoch) * steps_of_epoch
+        return min(by_epochs, config.max_steps or by_epochs)
+
     def is_best(self, loss: float, f1: float | None) -> bool:
         """Tell whether this dev loss, or F1 if there is one, is the best so far; keeps the best of both."""
         better_loss = self.best_loss is None or loss < self.best_loss

@@ -266,10 +266,11 @@ class Trainer:
         with numerics(self.config), stop_signals() as received:
             self._begin()
             config, state, group = self.config, self.state, self.group
-            reason = state.reason_to_stop(config)
+            reason, is_idle = state.reason_to_stop(config), False
             if reason is not None:
                 _logger.warning("nothing left to do in %s: %s", self.run, reason)
             while reason is None:
+                self.optimizer.begin_epoch(len(self.batches))
                 for batch, position, ends_epoch in read_epoch(self.batches):
                     begin, cpu_begin = perf_counter(), process_time()
                     if not state.step:
@@ -299,6 +300,9 @@ class Trainer:
                     every = config.evaluate_every_steps
                     by_plan = ends_epoch if every is None else state.step % every == 0
                     reason = state.reason_to_stop(config)
+                    if not (self.optimizer.learning_rate or reason or is_idle):
+                        is_idle, found = True, f"the learning rate is 0 at step {state.step}: nothing more is learned"
+                        _logger.warning("%s; remove decay_steps, and the schedule ends with the run", found)
                     if by_plan or reason or state.interval.num_steps >= config.log_every_steps:
                         self._log_interval()
                     dev_loss, is_best = None, False
