@@ -70,7 +70,7 @@ def test_a_document_may_tell_its_sentences_apart_from_others(treelm: Treelm, tmp
     table = tmp_path / "numbered-anew.csv"
     table.write_text("text,item,word\na,1,The\na,1,dog\na,2,Yes\nb,1,The\nb,1,cat\n")
     wrong = treelm("surprisal", "ngram-gum-open", table, "--sentence-column", "item")
-    assert (wrong.code, "or name every column that tells sentences apart" in wrong.err) == (2, True)
+    assert (wrong.code, ": --sentence-column item text" in wrong.err) == (2, True)
     both = ("--sentence-column", "text", "item", "--document-column", "text")
     done = treelm("surprisal", "ngram-gum-open", table, *both)
     assert done.code == 0, done.err

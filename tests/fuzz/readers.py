@@ -43,8 +43,9 @@ from treelm.evaluation.syntaxgym.scoring import ScoreCache, ScoredText
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.inference.annotation import Journal, Progress
 from treelm.inference.loading import load, run_search
-from treelm.inference.stimuli import Columns, read_words
+from treelm.inference.sentence_rows import Columns
 from treelm.inference.stimuli import read_table as read_stimuli
+from treelm.inference.stimuli import read_words
 from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, with_checksum
 from treelm.models.persistence.storage import load_model
 from treelm.papers.data import FOLDER, data_sets

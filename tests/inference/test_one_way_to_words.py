@@ -28,8 +28,9 @@ from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.inference.adapters.lm_eval import Answers
 from treelm.inference.adapters.minicons import Scorer
 from treelm.inference.annotation import Progress, read_blocks
+from treelm.inference.sentence_rows import Columns
 from treelm.inference.settings import AnnotationSettings
-from treelm.inference.stimuli import Columns, Stimulus, from_sentences, read_table, read_words
+from treelm.inference.stimuli import Stimulus, from_sentences, read_table, read_words
 from treelm.models.scores import SentenceScore
 from treelm.trees.tree import Tree
 

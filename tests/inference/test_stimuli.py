@@ -6,7 +6,8 @@ import pytest
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.stimuli import Columns, Punctuation, from_sentences, read_table, read_words, split, stimulus
+from treelm.inference.sentence_rows import Columns
+from treelm.inference.stimuli import Punctuation, from_sentences, read_table, read_words, split, stimulus
 
 
 def sentence(*words: str, line: int = 1) -> Sentence:
@@ -122,7 +123,10 @@ def test_a_word_that_gets_rows_of_its_own_for_its_marks_keeps_its_cells_in_each(
         ("sentence_id\n1\n", ":1: no column 'word'"),
         ("sentence_id\tword\n1\n", ":2: 1 cells"),
         ("sentence_id\tword\n1\t \n", ":2: an empty word"),
-        ("sentence_id\tword\n1\ta\n2\tb\n1\tc\n", ":4: more of sentence '1'"),
+        (
+            "sentence_id\tword\n1\ta\n2\tb\n1\tc\n",
+            ":4: sentence '1' is not one sentence: more of it after sentence '2'",
+        ),
         ("sentence_id\tword\n", "without rows"),
         ('sentence_id\tword\trt\n1\tHe\t1\n1\t"\t2\n1\tgo\t3\n1\t"\t4\n', ":3: a quoted cell that goes on to line 5"),
     ],

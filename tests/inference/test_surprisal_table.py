@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 import pytest
 
@@ -18,8 +19,9 @@ from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams
 from treelm.inference.processes import in_process
+from treelm.inference.sentence_rows import Columns
 from treelm.inference.settings import TableSettings
-from treelm.inference.stimuli import Columns, Stimulus, check_documents, read_table, stimulus
+from treelm.inference.stimuli import Stimulus, check_documents, read_table, stimulus
 from treelm.inference.surprisal_table import NamedModel, SurprisalTable
 from treelm.models.measures import ENTROPY, value_at_start
 
@@ -299,8 +301,16 @@ def test_surprisals_of_texts_become_frames(models: list[NamedModel]) -> None:
     [
         ({"a": [1]}, {}, "dict where a data frame of pandas was expected"),
         (WORDS, {}, r"data frame:1: no column 'word'; name the column by an option; choose from: item"),
-        ({"word": ["a", None], "sentence_id": [1, 1]}, {}, "data frame:2: an empty word"),
-        ({"word": ["a"] * 3, "sentence_id": [1, 2, 1]}, {}, "data frame:3: more of sentence '1'"),
+        ({"word": ["a", None], "sentence_id": [1, 1]}, {}, "data frame:2: a missing word.*keep_default_na=False"),
+        ({"word": ["a", b"\xff"], "sentence_id": [1, 1]}, {}, "data frame:2: bytes where a word was expected"),
+        ({"word": ["a", ["b"]], "sentence_id": [1, 1]}, {}, "data frame:2: list where a word was expected"),
+        ({"word": ["a", "b"], "sentence_id": [1, None]}, {}, r"data frame:2: an empty sentence.*fill_down = True"),
+        (
+            {"word": [*"abcabd"], "sentence_id": 1, "k": [1, 2, 3] * 2, "c": [*"xxxyyy"]},
+            {},
+            r"k is 1 in 2.*: sentence = \['sentence_id', 'c'\]",
+        ),
+        ({"word": ["a"] * 3, "sentence_id": [1, 2, 1]}, {}, "data frame:3: sentence '1' is not .*: more of it after"),
         (WORDS, {"punctuation": "apart"}, "'apart', which makes more rows"),
         (WORDS, {"end": True}, "end = True, which makes more rows"),
         (WORDS, {"shape": "plain"}, "shape = 'plain'; choose one of auto, wide, long"),
@@ -315,6 +325,32 @@ def test_frames_that_cannot_be_read_are_one_line(
     named = {"word": "form", "sentence": "item"} if "columns" in settings else {}
     with pytest.raises(InputError, match=expected):
         treelm.surprisal_table(models[0].lm, frame if "a" in frame else pandas.DataFrame(frame), **named, **settings)
+
+
+def test_numbers_and_truth_values_are_words_as_workbooks_write_them(models: list[NamedModel]) -> None:
+    words = [True, np.bool_(False), 1984, 1984.0, np.float32(0.5), np.int8(7), b"the", "NA", "nan", "null"]
+    texts = ["TRUE", "FALSE", "1984", "1984", "0.5", "7", "the", "NA", "nan", "null"]
+    found, expected = (
+        treelm.surprisal_table(models[0].lm, pandas.DataFrame({"word": own, "sentence_id": 1}))["surprisal_bits"]
+        for own in (words, texts)
+    )
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("shape", ["wide", "long"])
+def test_what_cannot_be_read_or_scored_is_missing_in_a_frame_and_named(models: list[NamedModel], shape: Any) -> None:
+    words = {1: ["I", "think"], 2: ["The", None], 3: ["The", "city", "was"], 4: ["Old"]}
+    rows = [(number, word) for number, own in words.items() for word in own]
+    frame = pandas.DataFrame(rows, columns=["sentence_id", "word"], index=range(10, 10 + len(rows)))
+    named = {one.name: one.lm for one in models}
+    with pytest.warns(UserWarning, match=r"left out: data frame:4: a missing word") as caught:
+        found = treelm.surprisal_table(named, frame, shape=shape, on_error="skip")
+    assert sum("left out" in str(one.message) for one in caught) == 1
+    whole = treelm.surprisal_table(named, frame[frame["sentence_id"] != 2], shape=shape)
+    left_out = found["sentence_id"] == 2
+    assert found.loc[left_out, found.columns.str.startswith(("surprisal_bits", "is_unk"))].isna().all(axis=None)
+    pandas.testing.assert_frame_equal(found[~left_out], whole, check_dtype=False)
+    assert list(found.index) == list(frame.index) * (2 if shape == "long" else 1)
 
 
 def test_models_and_unigrams_are_needed(models: list[NamedModel]) -> None:

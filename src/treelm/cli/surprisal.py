@@ -21,7 +21,8 @@ from treelm.models.capabilities import DocumentContext, Searching, has, why_not
 
 if TYPE_CHECKING:
     from treelm.inference.predictors import Unigrams
-    from treelm.inference.stimuli import Columns, Stimulus
+    from treelm.inference.sentence_rows import Columns
+    from treelm.inference.stimuli import Stimulus
     from treelm.inference.surprisal_table import Findings, NamedModel
 
 
@@ -58,6 +59,9 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
     """Of a table: the column, or columns, that say which rows are one sentence, such as item condition."""
     document_column: str = ""
     """Of a table: the column that says which sentences are one document; without it, all are."""
+    fill_down: bool = False
+    """Of a table: an empty cell in the columns of sentences and documents is that of the row above, as of merged cells
+    of a workbook."""
     split_sentences: str = ""
     """Language (en, de, ...) of texts whose sentences are to be found: every line, or what --sentence-column says, is
     split, and numbered in the column sentence_number. Needs pip install 'treelm[sentences]'."""
@@ -150,7 +154,7 @@ def _unigrams(run: str) -> Unigrams:
 def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Columns, Iterator[Stimulus], int | None]:
     """The names of the source's columns, the stimuli, and their number if it is known."""
     from treelm.inference import stimuli
-    from treelm.inference.stimuli import Columns
+    from treelm.inference.sentence_rows import Columns
 
     is_named_so = Path(file.removesuffix(".gz")).suffix.lower() in TABLES and options.format == "auto"
     is_table = options.layout == "table" or (options.layout == "auto" and is_named_so)
@@ -158,7 +162,11 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
     names = Columns()
     if is_table:
         asked = Columns(options.word_column, options.sentence_column, options.document_column)
-        table = stimuli.read_table(file, asked, options.punctuation)
+        how = {"are_texts": bool(options.split_sentences), "fill_down": options.fill_down}
+        left_out = skipped if options.on_error == "skip" else None
+        table = stimuli.read_table(file, asked, options.punctuation, skipped=left_out, **how)
+        for note in table.notes:
+            log(note)
         names, found = table.columns, table.stimuli
         if table.decimal_commas:
             listed = ", ".join(table.decimal_commas)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from treelm.corpora.running_text import sentence_ends
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
-from treelm.errors import InputError, check_choice, choose_from
+from treelm.errors import InputError, check_choice
+from treelm.inference.sentence_rows import Columns, Row, sentence_rows
 from treelm.io.files import name_of, read_text
 from treelm.io.tables import DECIMAL_COMMA, Cell, read_rows, table_text
 
@@ -83,22 +84,6 @@ def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> I
         yield stimulus(sentence, punctuation, document=str(document))
 
 
-class Columns(NamedTuple):
-    """The names of a table's columns; without a document column all is one document."""
-
-    word: str = "word"
-    sentence: tuple[str, ...] = ("sentence_id",)
-    """The columns whose cells together say which rows are one sentence, such as item and condition."""
-    document: str = ""
-    kept: tuple[str, ...] = ()
-    """The other columns, which are passed through."""
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """The names of those that matter."""
-        return (self.word, *self.sentence, *([self.document] if self.document else []))
-
-
 @dataclass(frozen=True, kw_only=True)
 class StimulusTable:
     """Stimuli from a table with a row a word, in order, and all its columns."""
@@ -107,65 +92,48 @@ class StimulusTable:
     stimuli: tuple[Stimulus, ...]
     decimal_commas: tuple[str, ...] = ()
     """Columns that are passed through with numbers such as 301,5, as they stand."""
+    notes: tuple[str, ...] = ()
+    """What is to be said of rows that may be read otherwise than meant."""
 
 
-def read_table(path: str, columns: Columns, punctuation: Punctuation) -> StimulusTable:
+def read_table(
+    path: str, columns: Columns, punctuation: Punctuation, *, skipped: list[InputError] | None = None, **how: bool
+) -> StimulusTable:
     """Read a CSV or TSV file with a header, quoted as R and pandas do, the header says which; or a sheet of Excel.
 
-    Raises ``InputError`` as ``table_stimuli`` and ``read_rows`` do.
+    ``skipped`` collects the errors of rows and sentences, which are left out. Raises ``InputError`` as
+    ``sentence_rows`` and ``read_rows`` do.
     """
     text = table_text(path)
     if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
-    names, rows, has_commas = read_rows(text, path)
-    found = table_stimuli(names, rows, columns, punctuation, source=path)
+    unreadable = list[InputError]()
+    names, rows, has_commas = read_rows(text, path, None if skipped is None else unreadable)
+    errors: dict[str, Any] = {"source": path, "skipped": skipped, "unreadable": unreadable}
+    found = table_stimuli(names, rows, columns, punctuation, **errors, **how)
     cells = zip(*(row for one in found.stimuli for row in one.kept), strict=True) if has_commas else ()
     commas = zip(found.columns.kept, (any(map(DECIMAL_COMMA.fullmatch, map(str, own))) for own in cells), strict=False)
     return replace(found, decimal_commas=tuple(name for name, is_written_so in commas if is_written_so))
 
 
 def table_stimuli(
-    names: Sequence[str],
-    rows: Iterable[tuple[str, Mapping[str, Cell]]],
-    columns: Columns,
-    punctuation: Punctuation,
-    *,
-    source: str,
+    names: Sequence[str], rows: Iterable[Row], columns: Columns, punctuation: Punctuation, **how: Any
 ) -> StimulusTable:
-    """Make stimuli of the rows of a table, one a word: each its place (``file:line``), and its cells by column.
+    """Make stimuli of the rows of a table, one word each, which ``sentence_rows`` puts together as ``how`` says.
 
-    Rows of a sentence follow each other. Raises ``InputError`` with file and line for a column that is missing, an
-    empty word, and a sentence that continues after another one has begun.
+    Raises ``InputError`` as it does.
     """
-    for name in columns.all:
-        if name not in names:
-            remedy = f"name the column by an option; {choose_from(name, names)}"
-            raise InputError(f"no column {name!r}", where=f"{source}:1", remedy=remedy)
+    read = sentence_rows(names, rows, columns, **how)
     columns = columns._replace(kept=tuple(name for name in names if name not in columns.all))
-    sentences: dict[tuple[Cell, ...], list[tuple[str, Mapping[str, Cell]]]] = {}
-    last: tuple[Cell, ...] | None = None
-    for where, cells in rows:
-        word = cells[columns.word]
-        if not isinstance(word, str) or not words_of(word, where=where):
-            raise InputError("an empty word", where=where, remedy="give a word in every row")
-        key = (cells[columns.document] if columns.document else "1", *(cells[name] for name in columns.sentence))
-        if key != last and key in sentences:
-            found = f"more of sentence {', '.join(map(str, key[1:]))!r} after another one"
-            remedy = "put the rows of a sentence together, or name every column that tells sentences apart"
-            raise InputError(found, where=where, remedy=remedy)
-        sentences.setdefault(key, []).append((where, cells))
-        last = key
-    if not sentences:
-        raise InputError("a table without rows", where=source, remedy="give a row for every word")
     stimuli = []
-    for (document, *keys), group in sentences.items():
+    for (document, *keys), group in read.sentences.items():
         source, _, line = group[0][0].rpartition(":")
         words = tuple(str(cells[columns.word]) for _, cells in group)
         kept = tuple(tuple(cells[name] for name in columns.kept) for _, cells in group)
         sentence = Sentence(words=words, identifier=" ".join(map(str, keys)), source=source, line=int(line))
         own = stimulus(sentence, punctuation, document=str(document), keys=tuple(keys), kept=kept, split_words=True)
         stimuli.append(own)
-    return StimulusTable(columns=columns, stimuli=tuple(stimuli))
+    return StimulusTable(columns=columns, stimuli=tuple(stimuli), notes=read.notes)
 
 
 def check_documents(stimuli: Iterable[Stimulus]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.errors import InputError, choose_from
+from treelm.errors import InputError, OnError, check_on_error, choose_from
 from treelm.inference.batching import chunks
 from treelm.inference.predictors import (
     DOCUMENT_POSITION,
@@ -31,8 +31,9 @@ from treelm.inference.predictors import (
     word_length,
 )
 from treelm.inference.processes import Compute
+from treelm.inference.sentence_rows import FRAME, Columns
 from treelm.inference.settings import TableSettings
-from treelm.inference.stimuli import Columns, Punctuation, Stimulus, check_documents, table_stimuli
+from treelm.inference.stimuli import Punctuation, Stimulus, check_documents, table_stimuli
 from treelm.inference.stimulus_advice import LONGEST_SENTENCE, ReadWords, advice
 from treelm.inference.surprisal import (
     BITS,
@@ -59,7 +60,6 @@ _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")
 """Columns that every model gives for every word, in order."""
 _CHUNK = 128  # sentences that become a frame together
-_FRAME = "data frame"  # as the source of words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,6 +376,8 @@ def surprisal_table(
     word: str = "word",
     sentence: str | Sequence[str] = "sentence_id",
     document: str = "",
+    fill_down: bool = False,
+    on_error: OnError = "raise",
     punctuation: Punctuation = "as-given",
     frequencies: Frequencies | str = "",
     unigrams: Unigrams | None = None,
@@ -385,11 +387,15 @@ def surprisal_table(
 
     ``models`` is one model, or several by the names that their columns get: NAME_MODEL each (``shape="wide"``), or a
     row for each model (``"long"``, with the column model). In these shapes one model without a name goes by its
-    system's. ``sentence`` names the column, or columns, that say which
-    rows are one sentence, ``document`` the one that says which sentences are one document. ``unigrams`` counts the
-    training corpus. The other arguments are those of ``treelm surprisal`` (``TableSettings``). If the frame has a
-    column of the same name as a computed one, it becomes own_NAME. Warns of words that the model reads differently from
-    the text (unknown, split). Raises ``InputError`` for columns, words and frames that cannot be read.
+    system's. ``sentence`` names the column, or columns, that say which rows are one sentence, ``document`` the one that
+    says which sentences are one document; with ``fill_down`` an empty cell there is that of the row above. Numbers and
+    truth values are words as a workbook writes them. ``unigrams`` counts the training corpus. The other arguments are
+    those of ``treelm surprisal`` (``TableSettings``). If the frame has a column of the same name as a computed one, it
+    becomes own_NAME.
+
+    Warns of words that the model reads differently from the text (unknown, split), and of rows that may not be one
+    sentence (``sentence_rows``). Raises ``InputError`` for columns, words and frames that cannot be read; with
+    ``on_error="skip"`` the figures of such a sentence are missing, and a warning says why.
     """
     import pandas as pd
 
@@ -408,23 +414,33 @@ def surprisal_table(
         more = "end = True" if asked.end else "punctuation = 'apart'"
         raise InputError(f"{more}, which makes more rows", remedy="use treelm surprisal, or remove it")
     names = Columns(word, (sentence,) if isinstance(sentence, str) else tuple(sentence), document)
+    skipped: list[InputError] | None = [] if on_error == "skip" else None
+    check_on_error(on_error, skipped)
     cells = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)
-    rows = ((f"{_FRAME}:{number}", dict(zip(frame, row, strict=True))) for number, row in enumerate(cells, start=1))
-    read = table_stimuli(list(frame), rows, names, punctuation, source=_FRAME)
+    rows = ((f"{FRAME}:{number}", dict(zip(frame, row, strict=True))) for number, row in enumerate(cells, start=1))
+    how = {"source": FRAME, "fill_down": fill_down, "skipped": skipped}
+    read = table_stimuli(list(frame), rows, names, punctuation, **how)
     if asked.follows_documents:
         check_documents(read.stimuli)
     for lm in named.values():
         lm.require_words()
     shown = [NamedModel(name=name, lm=lm, unigrams=unigrams) for name, lm in named.items()]
     table = SurprisalTable(shown, asked, read.columns, given)
-    found = pd.concat(table.frames(read.stimuli))
+    frames = list(table.frames(read.stimuli, skipped))
+    lines = [one.sentence.line for one in read.stimuli]
+    places = [lines[number * _CHUNK + k] + n - 2 for number, own in enumerate(frames) for k, n in own.index]
+    found = pd.concat(frames).set_axis(places)
+    for line in (*read.notes, *(f"left out: {error}" for error in skipped or ())):
+        warnings.warn(line, stacklevel=2)
     for (name, lm), said in zip(named.items(), table.findings, strict=True):
         for line in advice(said.words, lm.vocabulary, "the model" if lm is models else name):
             warnings.warn(line, stacklevel=2)
     added = [name for name in table.names if name not in (*names.all, *table.own)]
     frame = frame.set_axis(deduplicate_names(list(frame), taken=added), axis=1)
-    views = [found[found[MODEL] == name] for name in named] if asked.shape == "long" else [found]
-    return pd.concat([frame.assign(**{name: _plain(view[name]) for name in added}) for view in views])
+    views = {name: found[found[MODEL] == name] for name in named} if asked.shape == "long" else {"": found}
+    whole = {name: view.reindex(range(len(frame))) for name, view in views.items()}
+    filled = ({one: name if one == MODEL else _plain(view[one]) for one in added} for name, view in whole.items())
+    return pd.concat([frame.assign(**own) for own in filled])
 
 
 def _plain(values: pd.Series) -> Any:

@@ -194,13 +194,13 @@ def table_text(path: str | Path) -> str:
     return _sheet_text(Path(path)) if Path(path).suffix.lower() == _EXCEL else read_text(path)
 
 
-def read_rows(text: str, source: str) -> TableRows:
+def read_rows(text: str, source: str, unreadable: list[InputError] | None = None) -> TableRows:
     """Read a table from its text.
 
     Cells are set apart by what a first line such as ``sep=;`` says; else by tabs if there is one in the header, else by
     what it has more of, commas or semicolons; and quoted as R and pandas do. Raises ``InputError`` for a column name
-    that stands twice, a row with other cells than the header has, and a cell that goes on over several lines: a lone
-    quotation mark would swallow rows.
+    that stands twice, a row with other cells than the header has (``unreadable`` collects these instead), and a cell
+    that goes on over several lines: a lone quotation mark would swallow rows.
 
     >>> table = read_rows("word;rt\\nthe;301,5\\n", "times.csv")
     >>> table.names, list(table.rows), table.has_decimal_commas
@@ -219,8 +219,12 @@ def read_rows(text: str, source: str) -> TableRows:
         for where, row in rows:
             if len(row) != len(names):
                 found = f"{len(row)} cells under {len(names)} columns"
-                raise InputError(found, where=where, remedy="give every row as many cells as the header has")
-            yield where, dict(zip(names, row, strict=True))
+                error = InputError(found, where=where, remedy="give every row as many cells as the header has")
+                if unreadable is None:
+                    raise error
+                unreadable.append(error)
+            else:
+                yield where, dict(zip(names, row, strict=True))
 
     return TableRows(tuple(names), by_name(), has_decimal_commas=separator == ";")
 
@@ -257,7 +261,7 @@ def _sheet_text(path: Path) -> str:
             warnings.simplefilter("ignore")  # of styles and validations, which say nothing about cells
             sheet = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets[0]
             sheet.reset_dimensions()  # which some programs write wrongly
-            rows = [list(map(_cell_text, row)) for row in sheet.iter_rows(values_only=True)]
+            rows = [list(map(cell_text, row)) for row in sheet.iter_rows(values_only=True)]
     except _NO_WORKBOOK as error:
         remedy = "save it in Excel as .xlsx, or as CSV UTF-8"
         raise InputError(f"no workbook of Excel ({type(error).__name__})", where=str(path), remedy=remedy) from None
@@ -274,8 +278,12 @@ def _sheet_text(path: Path) -> str:
     return text.getvalue()
 
 
-def _cell_text(value: Any) -> str:
-    """A cell as it would stand in a text."""
+def cell_text(value: Any) -> str:
+    """A cell of a workbook or a data frame as it would stand in a text.
+
+    >>> cell_text(True), cell_text(1984.0), cell_text(0.5), cell_text(None)
+    ('TRUE', '1984', '0.5', '')
+    """
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -115,7 +115,10 @@ def test_sentences_that_look_like_several_are_counted(tmp_path: Path) -> None:
     )
     columns = TableColumns(sentence_column=("item",))
     corpus = reading_tables.load(write(tmp_path / "times.csv", f"item,word,rt\n{rows}3,Mr.,1\n3,Smith.,1\n"), columns)
-    assert corpus.notes == ("2 of 3 sentences look like several, and are read as one",)
+    (note,) = corpus.notes
+    assert note.endswith(
+        "times.csv:2: in 2 of 3 sentences one ends before the last word: several are read as one sentence"
+    )
     assert reading_tables.load(write(tmp_path / "times.csv", TIMES), COLUMNS).notes == ()
 
 
@@ -127,7 +130,9 @@ def test_times_of_single_readers_are_refused(by: str, tmp_path: Path) -> None:
         shown = [word for word in words for _ in range(3)] if by == "word" else words * 3
         rows += [f"{item},{word},300" for word in shown]
     table = write(tmp_path / "readers.csv", "\n".join(rows) + "\n")
-    with pytest.raises(InputError, match=r"readers.csv:2: the words of 3 of 3 sentences several times over"):
+    with pytest.raises(
+        InputError, match=r"readers.csv:2: sentence '0' is not one .* several times.*of single readers, give mean times"
+    ):
         reading_tables.load(table, TableColumns(sentence_column=("item",)))
     plain = [f"{item},{word},300" for item, words in enumerate(sentences) for word in words]
     reading_tables.load(write(table, "\n".join([rows[0], *plain]) + "\n"), TableColumns(sentence_column=("item",)))
@@ -166,8 +171,14 @@ def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
             TIMES.replace(",", ";").replace("300", "1,234").replace("310", "987.5"),
             "times.csv:3: '987.5' in a column with decimal commas (rt)",
         ),
-        (TIMES + "a,1,again,300,1,NN,2\n", "times.csv:7: more of document 'a' after another one"),
-        (TIMES.replace("b,1,late.", "a,1,late."), "times.csv:6: more of sentence '1' after another one"),
+        (
+            TIMES + "a,1,again,300,1,NN,2\n",
+            "times.csv:7: sentence 'a, 1' is not one sentence: more of it after sentence 'b, 1'",
+        ),
+        (
+            TIMES.replace("b,1,late.", "a,1,late."),
+            "times.csv:6: sentence 'a, 1' is not one sentence: more of it after sentence 'a, 2'",
+        ),
         (TIMES.replace("dog", " "), "times.csv:3: an empty word"),
         (TIMES.splitlines()[0] + "\n", "a table without rows"),
     ],
@@ -178,8 +189,8 @@ def test_bad_tables_are_refused_with_their_place(text: str, found: str, tmp_path
 
 
 def test_sentences_numbered_anew_need_the_column_of_documents(tmp_path: Path) -> None:
-    table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,2,dog,1\nb,1,The,1\n")
-    with pytest.raises(InputError, match=r"more of sentence '1' after another one.*name the column of documents"):
+    table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,1,cat,1\na,2,A,1\nb,1,The,1\nb,1,dog,1\n")
+    with pytest.raises(InputError, match=r"more of it after sentence '2'.*: --sentence-column item text"):
         reading_tables.load(table, TableColumns(sentence_column=("item",)))
 
 

@@ -34,6 +34,8 @@ class TableColumns:
     document_column: str = ""
     """Of a table: the column that says which sentences are one document, or which items belong together: what is left
     out together."""
+    fill_down: bool = False
+    """Of a table: an empty cell in the columns of sentences and documents is that of the row above."""
     lag_within: Literal["auto", "sentence", "document"] = "auto"
     """Of a table. sentence: the first word of a sentence has none before it. document: that of a document. auto:
     document if there is --document-column, else sentence."""

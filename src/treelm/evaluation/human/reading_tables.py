@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treelm.corpora.running_text import normalise
-from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.human.columns import TableColumns
 from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, published_surprisals
 from treelm.evaluation.human.material import Floats, numbers, read_frame
 from treelm.inference.predictors import ZIPF_FREQUENCY, Frequencies, bare, word_length
+from treelm.inference.sentence_rows import Columns
+from treelm.inference.stimuli import check_documents, table_stimuli
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,10 +22,8 @@ if TYPE_CHECKING:
 FEWEST_DOCUMENTS = 5
 """Documents from which on one at a time is left out; of fewer, a tenth of the sentences."""
 NUM_FOLDS = 10
-_FEWEST_REPEATED = 4  # rows of a sentence from which on a repetition means something
 _ENDS = ".?!"
-_SAY_DOCUMENTS = "; if sentences are numbered anew in each document, name the column of documents"
-_SENTENCE_END = re.compile(r"[^\W\d_]{4,}[.?!]['\")\]]*$")  # not Mr. or etc.
+_SINGLE_READERS = "; of single readers, give mean times, one row a word"
 
 
 def load(path: Path, columns: TableColumns) -> ReadingCorpus:
@@ -37,28 +33,26 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     frequency; without lags, and unless columns of controls are named, the word's place in what lags stay within: its
     sentence or its document. Raises ``InputError`` with file and line.
     """
+    import pandas as pd
+
     table = read_frame(path)
     for name in columns.names():
         if name not in table:
             remedy = f"name the column by an option; there are {', '.join(table)}"
             raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=remedy)
-    if table.empty:
-        raise InputError("a table without rows", where=str(path), remedy="give a row for every word")
-    for where, word in table[columns.word_column].items():
-        if not words_of(normalise(word)):
-            raise InputError("an empty word", where=str(where), remedy="give a word in every row")
-    own = table[list(columns.sentence_column)]
+    rows = zip(table.index, table.to_dict("records"), strict=True)
+    asked = Columns(columns.word_column, columns.sentence_column, columns.document_column)
+    how = {"fill_down": columns.fill_down, "remedy": _SINGLE_READERS}
+    read = table_stimuli(list(table), rows, asked, "as-given", source=str(path), **how)
+    check_documents(read.stimuli)
+    each = [(one, number) for number, one in enumerate(read.stimuli, start=1) for _ in one.sentence.words]
+    own = pd.DataFrame([one.keys for one, _ in each], table.index, columns.sentence_column)
     words = table[[columns.word_column]].set_axis(["word"], axis=1)
-    words["document"] = table[columns.document_column] if columns.document_column else "1"
-    words["sentence"] = own.groupby([words["document"], *own], sort=False).ngroup().add(1).astype(str)
+    words["document"] = [one.document for one, _ in each]
+    words["sentence"] = [str(number) for _, number in each]
     words["place"] = words.groupby("sentence").cumcount() + 1
     usual = "document" if columns.document_column else "sentence"
     within = usual if columns.lag_within == "auto" else columns.lag_within
-    _check_together("document", words["document"], words["document"])
-    _check_together(
-        "sentence", words["sentence"], own.agg(" ".join, axis=1), "" if columns.document_column else _SAY_DOCUMENTS
-    )
-    _check_readers(words)
     position = {f"position_in_{within}": (words.groupby(within).cumcount() + 1).to_numpy(float)}
     predictors = {name: numbers(table, name) for name in columns.predictor_columns}
     predictors = predictors or _of_words(words, columns.frequencies)
@@ -84,20 +78,16 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         classes=tuple(table[columns.class_column].replace("", "NA")) if columns.class_column else (),
         published=published_surprisals({name: numbers(table, name) for name in columns.surprisal_columns}),
         references=columns.surprisal_columns,
-        notes=tuple(_notes(words, fold_kind, responses, predictors)),
+        notes=(*read.notes, *_notes(words, fold_kind, responses, predictors)),
     )
 
 
 def _notes(
     words: pd.DataFrame, fold_kind: str, responses: dict[str, Floats], predictors: dict[str, Floats]
 ) -> Iterator[str]:
-    """Yield what must be said of sentences that look like several, of documents that have the same sentences, as those
-    that are readers have, of times that no reader has, and of words without a frequency.
+    """Yield what must be said of documents that have the same sentences, as those that are readers have, of times that
+    no reader has, and of words without a frequency.
     """
-    is_inside = words["sentence"] == words["sentence"].shift(-1)
-    several = words.loc[is_inside & words["word"].map(_SENTENCE_END.search).notna(), "sentence"].nunique()
-    if several:
-        yield f"{several} of {words['sentence'].nunique()} sentences look like several, and are read as one"
     sentences = words.groupby("sentence", sort=False).agg({"word": " ".join, "document": "first"})
     documents = sentences.groupby("word")["document"].nunique()
     again = documents[documents > 1]
@@ -114,33 +104,6 @@ def _notes(
         shown = ", ".join(map(repr, without[:3].unique()))
         count = f"{len(without)} of {len(words)} words"
         yield f"{count} have no frequency, such as {shown}: they and those after are left out"
-
-
-def _check_together(what: str, groups: pd.Series[str], own: pd.Series[str], or_: str = "") -> None:
-    """Raise ``InputError`` for a row of a group that comes after one of another; ``own`` has the cells to be shown."""
-    begins = groups != groups.shift()
-    again = begins & groups.where(begins).duplicated()
-    if again.any():
-        where = again.idxmax()
-        remedy = f"put the rows of a {what} together, one row a word: mean times, not those of single readers{or_}"
-        raise InputError(f"more of {what} {own[where]!r} after another one", where=where, remedy=remedy)
-
-
-def _check_readers(words: pd.DataFrame) -> None:
-    """Raise ``InputError`` if most sentences have each word, or all their words, several times in a row."""
-    sentences = words.groupby("sentence", sort=False)["word"]
-    long = [own for _, own in sentences if len(own) >= _FEWEST_REPEATED]
-    repeated = [own for own in long if _has_several_readers(own.tolist())]
-    if len(repeated) > len(long) / 2:
-        found = f"the words of {len(repeated)} of {len(sentences)} sentences several times over, as of several readers"
-        remedy = "give one row a word: mean times, not those of single readers"
-        raise InputError(found, where=repeated[0].index[0], remedy=remedy)
-
-
-def _has_several_readers(words: list[str]) -> bool:
-    times = [len(list(group)) for _, group in groupby(words)]
-    parts = [len(words) // number for number in range(2, len(words) // 2 + 1) if len(words) % number == 0]
-    return min(times) > 1 or any(words == words[:size] * (len(words) // size) for size in parts)
 
 
 def _of_words(words: pd.DataFrame, frequencies: str) -> dict[str, Floats]:

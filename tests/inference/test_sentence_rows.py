@@ -1,0 +1,226 @@
+"""What is put together as one sentence has to be one; whoever forgets a column is told which."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from treelm.errors import InputError
+from treelm.inference.sentence_rows import Columns
+from treelm.inference.stimuli import read_table
+
+HARD, EASY = (
+    ["While", "the", "man", "hunted", "the", "deer", "ran"],
+    ["While", "the", "man", "hunted", ",", "the", "deer", "ran"],
+)
+LONG = ["The", "old", "dog", "that", "the", "cat", "saw", "slept"]
+ITEMS = {("1", "a"): HARD, ("1", "b"): EASY, ("2", "a"): LONG, ("2", "b"): [*LONG[:6], "often", *LONG[6:]]}
+Rows = Iterable[Sequence[object]]
+
+
+def two_conditions() -> Rows:
+    """Rows of two items in two conditions: item, condition, number of the word, word."""
+    yield from (
+        (item, condition, n, word) for (item, condition), words in ITEMS.items() for n, word in enumerate(words, 1)
+    )
+
+
+def readers_in_turn() -> Rows:
+    """Word by word, three readers each: item, reader, number of the word, word."""
+    for item, words in (("1", HARD), ("2", LONG)):
+        yield from ((item, reader, n, word) for n, word in enumerate(words, 1) for reader in ("r1", "r2", "r3"))
+
+
+def readers_after_each_other() -> Rows:
+    """Reader by reader: reader, item, number of the word, word."""
+    for reader in ("r1", "r2"):
+        yield from ((reader, i, n, word) for i, words in (("1", HARD), ("2", LONG)) for n, word in enumerate(words, 1))
+
+
+def readers_of_each_item() -> Rows:
+    """Item by item: reader, item, number of the word, word."""
+    for item, words in (("1", HARD), ("2", LONG)):
+        yield from ((reader, item, n, word) for reader in ("r1", "r2") for n, word in enumerate(words, 1))
+
+
+def two_texts() -> Rows:
+    """Sentences numbered anew in each text: text, sentence, number of the word, word."""
+    yield from (("A", "1", n, word) for n, word in enumerate(HARD, 1))
+    yield from (("B", "1", n, word) for n, word in enumerate(LONG, 1))
+    yield from (("B", "2", n, word) for n, word in enumerate(HARD, 1))
+
+
+def practice() -> Rows:
+    """Items that begin anew after a block of practice: block, item, number of the word, word."""
+    yield from (("practice", str(i), n, word) for i in (1, 2) for n, word in enumerate(LONG, 1))
+    yield from (("main", str(i), n, word) for i, words in ((1, HARD), (2, EASY)) for n, word in enumerate(words, 1))
+
+
+def two_lists() -> Rows:
+    """Both factors are needed: list, group, item, number of the word, word."""
+    sentences = [HARD, EASY, LONG, EASY[::-1]]
+    for name, group, words in zip("aabb", "xyxy", sentences, strict=True):
+        yield from ((name, group, "1", n, word) for n, word in enumerate(words, 1))
+
+
+def sorted_by(rows: Callable[[], Rows], *columns: int) -> Callable[[], Rows]:
+    return lambda: iter(sorted(rows(), key=lambda row: [str(row[column]) for column in columns]))
+
+
+def without(rows: Callable[[], Rows], *columns: int) -> Callable[[], Rows]:
+    return lambda: ([cell for place, cell in enumerate(row) if place not in columns] for row in rows())
+
+
+def write(folder: Path, header: str, rows: Rows) -> str:
+    path = folder / "words.csv"
+    path.write_text("\n".join([header, *(";".join(map(str, row)) for row in rows)]) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "key", "found", "remedy"),
+    [
+        ("item;condition;word_id;word", two_conditions, "item", "word_id is 1 in 2 of its rows", "item condition"),
+        (
+            "item;condition;word",
+            without(two_conditions, 2),
+            "item",
+            "condition changes from 'a' to 'b'",
+            "item condition",
+        ),
+        ("item;amb;word", without(two_conditions, 2), "item", "amb changes from 'a' to 'b'", "item amb"),
+        ("item;amb;nr;word", two_conditions, "item", "nr is 1 in 2 of its rows", "item amb"),
+        (
+            "item;reader;word_id;word",
+            readers_in_turn,
+            "item",
+            "its words stand several times in a row; its rows: 1 While, 1 While, 1 While, 2 the",
+            "item reader: sort them by sentence and word",
+        ),
+        ("item;who;k;word", readers_in_turn, "item", "several times in a row", "item who: sort"),
+        (
+            "item;word",
+            without(readers_in_turn, 1, 2),
+            "item",
+            "its rows: While, While, While, the",
+            "no other one here",
+        ),
+        ("reader;item;word_id;word", readers_after_each_other, "item", "all its words stand there", "item reader"),
+        ("reader;item;word", without(readers_of_each_item, 2), "item", "all its words stand there", "item reader"),
+        ("item;word", without(readers_of_each_item, 0, 2), "item", "all its words stand there", "no other one here"),
+        ("text;nr;word_id;word", two_texts, "nr", "word_id is 1 in 2 of its rows", "nr text"),
+        ("text;nr;word", without(two_texts, 2), "nr", "text changes from 'A' to 'B'", "nr text"),
+        ("block;item;word_id;word", practice, "item", "word_id is 1 in 2 of its rows", "item block"),
+        ("block;item;word", without(practice, 2), "item", "more of it after sentence '2'", "item block"),
+        ("list;group;item;word_id;word", two_lists, "item", "word_id is 1 in 4 of its rows", "item list group"),
+        (
+            "item;cond;word_id;word",
+            sorted_by(two_conditions, 2, 0, 1),
+            "item cond",
+            "more of it after",
+            "put its rows in order: sort",
+        ),
+        (
+            "item;cond;rt;word",
+            sorted_by(two_conditions, 3),
+            "item cond",
+            "more of it after",
+            "put the rows of a sentence together",
+        ),
+    ],
+)
+def test_rows_of_several_sentences_are_refused_with_the_columns_that_tell_them_apart(
+    header: str, rows: Callable[[], Rows], key: str, found: str, remedy: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as error:
+        read_table(write(tmp_path, header, rows()), Columns(sentence=tuple(key.split())), "as-given")
+    assert found in str(error.value)
+    assert remedy in error.value.remedy, error.value
+    assert "words.csv:" in str(error.value)
+
+
+def numbered(*sentences: str, start: int = 1) -> list[Sequence[object]]:
+    return [(n, place, word) for n, text in enumerate(sentences, 1) for place, word in enumerate(text.split(), start)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words", "cells"),
+    [
+        ("n", "that that is is that that is not is not", lambda n: (n,)),
+        ("", "ha ha ha ha", lambda n: ()),
+        ("", "that that is is", lambda n: ()),
+        ("clause", "the more you know the more you see", lambda n: (n > 3,)),
+        ("word_id", "numbers from naught", lambda n: (n,)),
+        ("word_id", "numbers from some place", lambda n: (n + 17,)),
+        ("position", "around the critical word", lambda n: (n - 2,)),
+        ("region", "the old man the old boat", lambda n: (n // 2,)),
+        ("word_id", "the dog the cat", lambda n: ((12, 530, 12, 99)[n],)),  # of a lexicon
+        ("word_id;lemma", "the dog bites the dog", lambda n: (n, n % 3)),
+        ("condition", "that of the one critical word", lambda n: ("yx"[n == 4],)),
+        ("subject", "the dog barks now", lambda n: (int(n < 2),)),  # of the sentence, not of an experiment
+        ("rt", "the dog barks now", lambda n: (300 + n,)),
+    ],
+)
+def test_sentences_are_not_refused_for_what_authors_write_and_count(
+    columns: str, words: str, cells: Callable[[int], Sequence[object]], tmp_path: Path
+) -> None:
+    rows = [(item, *cells(n), word) for item in (1, 2) for n, word in enumerate(words.split())]
+    path = write(tmp_path, ";".join(filter(None, ("item", columns, "word"))), rows)
+    table = read_table(path, Columns(sentence=("item",)), "as-given")
+    assert [" ".join(one.sentence.words) for one in table.stimuli] == [words, words]
+    assert table.notes == ()
+
+
+def test_words_that_are_numbered_in_lines_too_are_one_sentence(tmp_path: Path) -> None:
+    rows = [(item, n // 4, n % 4, n, f"w{n}") for item in (1, 2) for n in range(8)]
+    path = write(tmp_path, "item;line;word_in_line;nr;word", rows)
+    assert len(read_table(path, Columns(sentence=("item",)), "as-given").stimuli) == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "note"),
+    [
+        ([(1, 1, "the"), (1, 3, "dog"), (1, 2, "old")], "words.csv:2: in 1 of 1 sentences word_id falls"),
+        ([(1, 1, "the"), (1, 3, "dog"), (2, 1, "it")], "words.csv:2: in 1 of 2 sentences word_id leaves out numbers"),
+        ([*numbered("a b c", "d e f"), (3, 4, "g"), (3, 5, "h")], "words.csv:8: in 1 of 3 sentences word_id leaves"),
+        (numbered("The dog barked. It slept."), "words.csv:2: in 1 of 1 sentences one ends before the last word"),
+        ([(1, 1, "The dog barked loudly"), (2, 1, "It")], "words.csv:2: in 1 of 2 sentences cells hold several words"),
+    ],
+)
+def test_what_may_be_read_otherwise_than_meant_is_told(rows: list, note: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "item;word_id;word", rows)
+    (found,) = read_table(path, Columns(sentence=("item",)), "as-given").notes
+    assert note in found
+
+
+def test_texts_that_are_split_may_number_their_words_anew(tmp_path: Path) -> None:
+    rows = [("A", n, word) for text in ("The dog barked.", "It slept.") for n, word in enumerate(text.split())]
+    path = write(tmp_path, "text;word_id;word", rows)
+    table = read_table(path, Columns(sentence=("text",)), "as-given", are_texts=True)
+    assert (len(table.stimuli), table.notes) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "filled"),
+    [
+        ("item;word", "1;The ;dog 2;It ;is", ["The dog", "It is"]),
+        ("item;condition;word", "1;a;The ;;dog ;b;The ;;cat", ["The dog", "The cat"]),
+    ],
+)
+def test_an_empty_cell_is_no_name_of_a_sentence_but_may_be_that_of_the_row_above(
+    header: str, rows: str, filled: list[str], tmp_path: Path
+) -> None:
+    path = write(tmp_path, header, (row.split(";") for row in rows.split()))
+    columns = Columns(sentence=tuple(header.split(";")[:-1]))
+    with pytest.raises(InputError, match=r"words.csv:3: an empty sentence.*--fill-down"):
+        read_table(path, columns, "as-given")
+    table = read_table(path, columns, "as-given", fill_down=True)
+    assert [" ".join(one.sentence.words) for one in table.stimuli] == filled
+    assert all(all(one.keys) for one in table.stimuli)
+
+
+def test_fillers_may_have_no_condition(tmp_path: Path) -> None:
+    rows = [(1, "a", "The"), (1, "b", "A"), (9, "", "It"), (9, "", "is")]
+    path = write(tmp_path, "item;condition;word", rows)
+    table = read_table(path, Columns(sentence=("item", "condition")), "as-given")
+    assert [one.keys for one in table.stimuli] == [("1", "a"), ("1", "b"), ("9", "")]
