@@ -10,6 +10,7 @@ The plain form is ``tests/models/hf/plain.py``.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,8 @@ from treelm.io.json import read_json
 from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.capabilities import DocumentContext
 from treelm.models.hf.vocabulary import CausalVocabulary
-from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, name_parts, quiet, save_parts
+from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, name_parts, plain_copy, quiet, save_parts
+from treelm.models.persistence.tensors import SizeLimit, sizes_of
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.states import TextState
 
@@ -353,41 +355,64 @@ _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length
 """Fields of configs that bound the places of tokens."""
 
 
+_REPEATED = re.compile(r".*(layer|expert|block|stage)s?|.*depth")
+"""Numbers of a config that say how often something with weights is there."""
+_MOST_REPEATED = 256  # where a tensor holds the weights of all
+_ROOM = 1 << 23  # elements beside those of the weights: masks of a long context above all
+
+
 def load_parts(folder: Path) -> tuple[Any, Any, CausalConfig]:
     """Network in float32, tokenizer, and what is known of the model.
 
-    Raises ``InputError`` for what transformers does not read, for weights that are missing, and for an export of ours.
+    Only what ``plain_copy`` leaves of the folder is read. Raises ``InputError`` for what transformers does not read,
+    for weights that are missing, for a network far larger than its weights, and for an export of ours.
     """
-    if read_json(folder / CONFIG, remedy=HUB_FOLDER).get("model_type") == EXPORTED:
+    header, where = read_json(folder / CONFIG, remedy=HUB_FOLDER), str(folder)
+    if header.get("model_type") == EXPORTED:
         found = "what `treelm export` wrote for transformers"
-        raise InputError(found, where=str(folder), remedy="give the run that was exported")
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        raise InputError(found, where=where, remedy="give the run that was exported")
+    plain = folder
     try:
-        with quiet():
+        with quiet(), plain_copy(folder) as plain:
             from transformers import AutoModelForCausalLM, AutoTokenizer
 
-            tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
-            network, report = AutoModelForCausalLM.from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True, **safe
-            )
+            safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+            sizes = [size for path in plain.glob("*.safetensors") for size in sizes_of(path, remedy=HUB_FOLDER)]
+            _check_repeated(header, max(len(sizes), _MOST_REPEATED), where)
+            tokenizer = AutoTokenizer.from_pretrained(plain, **safe)
+            with SizeLimit(sizes, where, remedy=HUB_FOLDER, room=_ROOM):
+                network, report = AutoModelForCausalLM.from_pretrained(
+                    plain, use_safetensors=True, output_loading_info=True, **safe
+                )
+    except InputError:
+        raise
     except Exception as error:  # it has no class of its own for what it cannot read
-        raise _input_error(error, folder) from error
+        raise _input_error(error, folder, plain) from error
+    tokenizer.name_or_path = network.config.name_or_path = where
     missing = sorted(report["missing_keys"])
     if missing or network.get_output_embeddings() is None:
         what = f"weights without {missing[0]} and {len(missing) - 1} more" if missing else "a network without a softmax"
-        raise InputError(what, where=str(folder), remedy="take a model with a head for language modelling")
-    sizes = network.config.get_text_config()
-    lengths = [getattr(sizes, name, None) for name in _LENGTHS]
+        raise InputError(what, where=where, remedy="take a model with a head for language modelling")
+    text = network.config.get_text_config()
+    lengths = [getattr(text, name, None) for name in _LENGTHS]
     context = min((length for length in lengths if isinstance(length, int) and length > 0), default=None)
     config = CausalConfig(name=name_parts(folder)[-1], architecture=type(network).__name__, context=context)
     return network.float(), tokenizer, config
 
 
-def _input_error(error: Exception, folder: Path) -> InputError:
-    """The error that users see for one of transformers, of safetensors, or of an import."""
+def _check_repeated(values: Any, most: int, where: str) -> None:
+    """Raise ``InputError`` for a config that says of more parts of a network than can have weights."""
+    for key, value in values.items() if isinstance(values, dict) else ():
+        if isinstance(value, int) and value > most and _REPEATED.fullmatch(key):
+            raise InputError(f"{key} = {value}, with weights of at most {most}", where=where, remedy=HUB_FOLDER)
+        _check_repeated(value, most, where)
+
+
+def _input_error(error: Exception, folder: Path, copy: Path) -> InputError:
+    """The error that users see for one of transformers, of safetensors, or of an import; ``copy`` is what they read."""
     if is_out_of_memory(error):
         return OutOfMemory(str(folder))
-    reason = " ".join(str(error).split()) or type(error).__name__
+    reason = " ".join(str(error).replace(str(copy), str(folder)).split()) or type(error).__name__
     found = f"transformers does not read this as a causal language model ({reason})"
     remedy = HUB_FOLDER
     if isinstance(error, ImportError):

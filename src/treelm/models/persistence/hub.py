@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from treelm.errors import InputError
+from treelm.io.files import require_regular
+from treelm.io.json import read_json
 
 PREFIX = "hf:"
 CONFIG = "config.json"
@@ -18,6 +25,16 @@ HUB_FOLDER = "give a folder that transformers saved: config.json, weights in saf
 """What to do about a folder that is not a model."""
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken"]
 """Files that a model may need; whatever else its repository has, code above all, is left there."""
+_SETTINGS = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "model.safetensors.index.json")
+"""Files of settings, of which ``_plain`` keeps what is data. Others, those of adapters above all, are left out."""
+_OTHER_SETTINGS = re.compile(r".*(config|template).*\.json")
+_TOKENS = re.compile(r"\w+_(tokens?|tokens_decoder)")
+"""Keys whose strings are tokens, which may hold anything."""
+_ELSEWHERE = re.compile(r"auto_map|custom|adapter|backbone|implementation|template|kernel|name_or|path|file|repo|url")
+"""In keys whose strings name code, a repository or another file."""
+_NOT_A_NAME = re.compile(r"[/\\:@]")  # a repository, a function of one, a path
+_TOKENIZER = re.compile(r"\w*(Token|Backend)\w*")
+_QUANTIZED = ("quantization_config", "compression_config")
 
 
 def hub_folder(name: str) -> Path:
@@ -56,6 +73,57 @@ def hub_folder(name: str) -> Path:
     raise InputError(problem, where=where, remedy=f"{remedy}; where there is a network, an old copy is made whole")
 
 
+@contextmanager
+def plain_copy(folder: Path) -> Iterator[Path]:
+    """A folder to read a model from, for as long as that takes, in which no setting names code or a repository.
+
+    What transformers would import or download for a setting, such as ``auto_map``, the ``base_model_name_or_path`` of
+    an adapter, or ``_attn_implementation = "owner/repository:function"``, is not in it. Weights and vocabularies are
+    links. Raises ``InputError`` for quantised weights, which need code beside transformers.
+    """
+    with tempfile.TemporaryDirectory(prefix="treelm-") as name:
+        for file in sorted({file for pattern in _FILES for file in folder.glob(pattern)}):
+            copy = Path(name) / file.name
+            require_regular(file, remedy=HUB_FOLDER)
+            if file.name in _SETTINGS:
+                settings = read_json(file, remedy=HUB_FOLDER)
+                if quantized := next(filter(settings.get, _QUANTIZED), None):
+                    remedy = "take the model as it was before it was quantised"
+                    raise InputError(f"quantised weights ({quantized})", where=str(file), remedy=remedy)
+                copy.write_text(json.dumps(_plain(settings)), encoding="utf-8")
+            elif not _OTHER_SETTINGS.fullmatch(file.name):
+                try:
+                    copy.symlink_to(file.resolve())
+                except OSError:  # on a system that lets only administrators make links
+                    shutil.copyfile(file, copy)
+        yield Path(name)
+
+
+def _plain(settings: Any, are_tokens: bool = False) -> Any:
+    """Numbers, tokens and plain names of settings, at any depth, without what could name code, a repository or a file.
+
+    >>> _plain({"act": "gelu", "eos_token": "</s>", "auto_map": {"AutoModel": "code.Model"}, "x": "a/b:c"})
+    {'act': 'gelu', 'eos_token': '</s>'}
+    """
+    if isinstance(settings, list):
+        return [_plain(value, are_tokens) for value in settings if are_tokens or _is_plain("", value)]
+    if not isinstance(settings, dict):
+        return settings
+    keys = {key: are_tokens or _TOKENS.fullmatch(key) is not None for key in settings}
+    return {key: _plain(settings[key], free) for key, free in keys.items() if free or _is_plain(key, settings[key])}
+
+
+def _is_plain(key: str, value: Any) -> bool:
+    """Tell whether a setting is kept; of transformers' private ones none is."""
+    if key.startswith("_"):
+        return False
+    if key == "tokenizer_class":
+        return isinstance(value, str) and _TOKENIZER.fullmatch(value) is not None
+    if not isinstance(value, str | list | dict):
+        return True
+    return not _ELSEWHERE.search(key) and not (isinstance(value, str) and _NOT_A_NAME.search(value))
+
+
 def name_parts(folder: Path) -> tuple[str, ...]:
     """The parts of a folder's path, from which it is named; a copy in the cache of the hub has its name there.
 
@@ -78,6 +146,7 @@ def save_parts(network: Any, tokenizer: Any, folder: Path) -> None:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep transformers' notes and bars off standard error."""
+    os.environ.setdefault("USE_HUB_KERNELS", "0")  # kernels of the hub are code that some models would download
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.ERROR)

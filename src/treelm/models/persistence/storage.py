@@ -6,7 +6,6 @@ that files of different runs are not taken for one model. Nothing is pickled: lo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from treelm import __version__
 from treelm.configs import from_plain, to_plain
@@ -27,7 +25,14 @@ from treelm.io.json import encode_json, finite, json_hash, read_json
 from treelm.models import FILES, FOREIGN, config_class, system_class
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import find_run
-from treelm.models.persistence.tensors import NARROWED, check_same_tensors, encode_tensors, read_tensors, widen
+from treelm.models.persistence.tensors import (
+    NARROWED,
+    SizeLimit,
+    check_same_tensors,
+    encode_tensors,
+    read_tensors,
+    widen,
+)
 
 if TYPE_CHECKING:
     from treelm.models import LanguageModel
@@ -38,8 +43,6 @@ _SHARDS = "*-of-*.safetensors"
 _OVERRIDES = "reading"  # in config.json: fields of the config with other values, which its checksum leaves out
 _REMEDY = "copy the run folder again from where it was made, or train again"
 _REPEATED = ("num_layers", "num_blocks")  # fields of configs that say how often something with weights is there
-_ROOM = 1 << 20  # elements beside those of the weights: buffers that are not saved, what initialisation needs
-_FACTOR = 8  # initialisation may make copies
 
 
 def save_model(model: LanguageModel, directory: Path | str, *, keep_overrides: bool = False) -> None:
@@ -222,8 +225,8 @@ def _build(header: _Header, vocabulary: Vocabulary, tensors: Mapping[str, Tensor
         if isinstance(value, int) and value > len(tensors):
             raise InputError(f"{name} = {value}, but {len(tensors)} tensors of weights", where=where, remedy=_REMEDY)
     build: Any = system
-    # The random weights are replaced: leave the caller's generator alone.
-    with torch.random.fork_rng(devices=[]), _SizeLimit(tensors, where):
+    limit = SizeLimit([tensor.numel() for tensor in tensors.values()], where, remedy=_REMEDY)
+    with torch.random.fork_rng(devices=[]), limit:  # random weights are replaced: the caller's generator stays
         try:
             model: LanguageModel = build(config=config, vocabulary=vocabulary, labels=header.labels)
         except InputError as error:
@@ -235,33 +238,3 @@ def _build(header: _Header, vocabulary: Vocabulary, tensors: Mapping[str, Tensor
             reason = str(error).partition("\n")[0]
             raise InputError(f"config cannot be built ({reason})", where=where, remedy=_REMEDY) from None
     return model
-
-
-class _SizeLimit(TorchDispatchMode):
-    """Sees every operation of torch before it allocates, and raises ``InputError`` for far more than the weights hold:
-    of one tensor, or of all together."""
-
-    def __init__(self, tensors: Mapping[str, Tensor], where: str) -> None:
-        """Begin to count elements."""
-        super().__init__()  # type: ignore[no-untyped-call]
-        sizes = [tensor.numel() for tensor in tensors.values()]
-        self._most, self._left = max(sizes, default=0) + _ROOM, _FACTOR * (sum(sizes) + _ROOM)
-        self._where = where
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Torch would import its compiler for this mode, which is half of a command's start."""
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Run an operation, unless it makes more elements than are left."""
-        shape = args[0] if args else None
-        if isinstance(shape, (list, tuple)) and all(isinstance(size, int) for size in shape):
-            num_elements = math.prod(shape)
-            self._left -= num_elements
-            if num_elements > self._most or self._left < 0:
-                found = f"a network with a tensor of {num_elements:,} numbers, far more than the weights hold"
-                raise InputError(found, where=self._where, remedy=_REMEDY)
-        return func(*args, **(kwargs or {}))

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.files import read_bytes, require_regular
+from treelm.io.limits import MOST_HEADER
 
 NARROWED = "narrowed"
 _KEY, _HASH = "treelm", "sha256"
+_ROOM = 1 << 20  # elements beside those of the weights: buffers that are not saved, what initialisation needs
+_FACTOR = 8  # initialisation may make copies
 
 
 def encode_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -36,7 +42,7 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
     """Tensors and metadata of a file; raises ``InputError`` when it is missing, truncated or altered."""
     if path.is_dir() or not path.exists():
         read_bytes(path, remedy=remedy)  # raises with the reason
-    require_regular(path, remedy=remedy)
+    _check_header(path, remedy)
     try:
         with safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {}).get(_KEY, "{}"))  # RecursionError is a RuntimeError
@@ -51,6 +57,25 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
     if expected != content_hash(tensors, metadata):
         raise InputError("content does not match its hash: damaged or altered", where=str(path), remedy=remedy)
     return tensors, metadata
+
+
+def sizes_of(path: Path, *, remedy: str) -> list[int]:
+    """Numbers of elements of the tensors in a file, which are not read.
+
+    Raises ``InputError`` for what is no such file by its first bytes, and ``SafetensorError``.
+    """
+    _check_header(path, remedy)
+    with safe_open(path, framework="pt") as file:
+        return [math.prod(file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118 (not a dict)
+
+
+def _check_header(path: Path, remedy: str) -> None:
+    require_regular(path, remedy=remedy)
+    with path.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+    if size > MOST_HEADER:
+        found = f"not a complete safetensors file (a header of {size:,} bytes)"
+        raise InputError(found, where=str(path), remedy=remedy)
 
 
 def content_hash(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
@@ -83,3 +108,32 @@ def widen(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict
         same_kind = tensor.is_floating_point() == wanted.is_floating_point
         wide[name] = tensor.to(wanted) if same_kind and torch.promote_types(tensor.dtype, wanted) == wanted else tensor
     return wide
+
+
+class SizeLimit(TorchDispatchMode):
+    """Sees every operation of torch before it allocates, and raises ``InputError`` for far more than the weights hold:
+    of one tensor, or of all together."""
+
+    def __init__(self, sizes: Sequence[int], where: str, *, remedy: str, room: int = _ROOM) -> None:
+        """Begin to count elements; ``sizes`` are those of the weights, ``room`` is what may come on top."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._most, self._left = max(sizes, default=0) + room, _FACTOR * (sum(sizes) + room)
+        self._where, self._remedy = where, remedy
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would import its compiler for this mode, which is half of a command's start."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operation, unless it makes more elements than are left."""
+        shape = args[0] if args else None
+        if isinstance(shape, (list, tuple)) and all(isinstance(size, int) for size in shape):
+            num_elements = math.prod(shape)
+            self._left -= num_elements
+            if num_elements > self._most or self._left < 0:
+                found = f"a network with a tensor of {num_elements:,} numbers, far more than the weights hold"
+                raise InputError(found, where=self._where, remedy=self._remedy)
+        return func(*args, **(kwargs or {}))
