@@ -61,6 +61,7 @@ def contexts(treelm: Treelm, run: Path, *options: str) -> list[str]:
     outcome = treelm("evaluate", run, "--json", *options)
     assert outcome.code == 0, outcome.err
     (result,) = json.loads(outcome.out)
+    assert result["notes"][0].startswith("all sentences were in the training data")
     return [one["context"] for one in result["perplexities"]]
 
 

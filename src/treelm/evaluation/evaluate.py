@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, OnError
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, bracketing_of, gold_bracketing
+from treelm.evaluation.overlap import training_note
 from treelm.evaluation.perplexity import Coverage, perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.evaluation.span_protocols import (
@@ -44,6 +46,7 @@ from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 from treelm.trees.trivial import is_binary
 
+_logger = logging.getLogger(__name__)
 _AGAINST = "F1 is against"
 GUM_NOTES: dict[str, str] = {
     "brackets": "gum-open's constituency trees are the output of a parser run on gold tags, not hand-made: "
@@ -245,9 +248,9 @@ def evaluate_run(
     with model_workers(by_what, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
         for name in names:
             evaluation = None
+            path, of = (Path(name), format) if files else locate_split(recipe.data, name)  # type: ignore[arg-type]
+            options = recipe.data.read_options(of)
             if config.stream != "only":
-                path, of = (Path(name), format) if files else locate_split(recipe.data, name)  # type: ignore[arg-type]
-                options = recipe.data.read_options(of)
                 on_error: OnError = "raise" if skipped is None else "skip"
                 sentences = read_sentences(path, **vars(options), on_error=on_error, skipped=skipped)
                 corpus = "" if files else recipe.data.corpus or ""
@@ -271,7 +274,11 @@ def evaluate_run(
                 evaluation = replace(evaluation or Evaluation(result=stream, sentences=(), analyses=()), result=result)
             assert evaluation is not None
             searched = str(lm.search) if isinstance(lm, Searching) else ""
-            found.append(replace(evaluation, result=replace(evaluation.result, search=searched)))
+            learned = training_note(lm, recipe, path, options, [one.words for one in evaluation.sentences])
+            for note in learned:
+                _logger.warning("%s: %s", name, note)
+            all_notes = (*learned, *evaluation.result.notes)
+            found.append(replace(evaluation, result=replace(evaluation.result, search=searched, notes=all_notes)))
     return found
 
 

@@ -13,7 +13,6 @@ from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.measure import FOLDER, Measurement, ShowProgress, check_data
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.comparison.settings import Settings
-from treelm.evaluation.report import GIVEN_TREES
 from treelm.models import FILES
 from treelm.models.persistence import shipped
 from treelm.models.persistence.hub import name_parts
@@ -130,9 +129,6 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     yield from _differing(scored, f"{differ} texts", lambda row: row.text)
     known = [row for row in rows if row.data_identity]
     yield from _differing(known, "trained on other data (words or trees)", lambda row: row.data_identity.get("train"))
-    given = [row.name for row in scored if row.needs_trees]
-    if given:
-        yield f"{GIVEN_TREES}: {', '.join(given)}"
     yield from _differing(parsed, "F1 does not compare between rows with other gold trees", lambda row: row.gold_trees)
     yield from _differing(parsed, "F1 does not compare between rows with other texts", lambda row: row.text)
     for file in dict.fromkeys(one.file for row in rows for one in row.pairs):
@@ -145,12 +141,15 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
             "perplexities with ≤ are upper bounds: the search finds part of the probability, and a wider one may find "
             "more (--action-beam, --word-beam). One above another row, or beside another bound, leaves the order open"
         )
-    for search in dict.fromkeys(row.search for row in rows if row.search):
-        yield f"{search}: {', '.join(row.name for row in rows if row.search == search)}"
     threads = {row.scoring_threads for row in rows if row.scoring_threads is not None}
     if threads:
         yield f"words a second of scoring: on the processor, with {' or '.join(map(str, sorted(threads)))} thread(s)"
-    yield from dict.fromkeys(note for row in rows for note in row.notes if note != GIVEN_TREES)
+    of_rows: dict[str, list[str]] = {}
+    for row in rows:
+        for note in filter(None, (row.search, *row.notes)):
+            of_rows.setdefault(note, []).append(row.name)
+    for note, names in of_rows.items():
+        yield note if len(names) == len(rows) else f"{note}: {', '.join(names)}"
 
 
 def _differing(rows: Sequence[RunMetrics], said: str, key: Callable[[RunMetrics], object]) -> Iterator[str]:

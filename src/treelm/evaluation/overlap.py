@@ -1,0 +1,78 @@
+"""Whether a model is evaluated on data that it was trained on: figures of such data say what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.data_config import locate_split, prepared_split
+from treelm.corpora.preparing import prepared
+from treelm.corpora.readers import ReadOptions
+from treelm.errors import InputError
+from treelm.models.base import LanguageModel
+from treelm.training.recipe import Recipe
+
+LEAST_SHARE = 0.01
+"""Below this share of the words, sentences that stand in both are those that stand everywhere, such as ``Yes .``."""
+
+
+def training_note(
+    lm: LanguageModel, recipe: Recipe, path: Path, options: ReadOptions, sentences: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
+    """A note if sentences of a file are those that a model was trained on, all of them or a part.
+
+    A part is known where the training data of the recipe are here and have not changed since; else whether the whole
+    file is what training read.
+    """
+    known = lm.data_identity.get("train")
+    if known is None:
+        return ()
+    if not sentences:  # of a stream
+        most = recipe.evaluation.max_sentences
+        corpus = prepared([path], options=options, on_error="skip", max_sentences=most)
+        sentences = [one.words for one in corpus.sentences()]
+    train = _training_data(recipe, known)
+    seen = stand_in(train, sentences) if train else [_identity(path, options, recipe) == known] * len(sentences)
+    num_words = sum(len(words) for words, is_seen in zip(sentences, seen, strict=True) if is_seen)
+    share = num_words / max(1, sum(map(len, sentences)))
+    if share < LEAST_SHARE:
+        return ()
+    part = "all sentences" if all(seen) else f"{sum(seen):,} of {len(seen):,} sentences, {share:.0%} of the words,"
+    return (
+        f"{part} were in the training data: the figures say what was learned by heart, not what new text would give",
+    )
+
+
+def stand_in(corpus: PreparedCorpus, sentences: Sequence[Sequence[str]]) -> list[bool]:
+    """Tell of each sentence whether its words are a sentence of the corpus."""
+    numbers = {form: number for number, form in enumerate(corpus.forms.to_list())}
+    coded = [np.array([numbers.get(word, -1) for word in words], dtype=np.int32).tobytes() for words in sentences]
+    begins, lengths = corpus.word_offsets[:-1], np.diff(corpus.word_offsets)
+    wanted = {(len(words), numbers.get(words[0], -1)) for words in sentences if words}
+    keys = lengths * len(numbers) + corpus.words[np.minimum(begins, corpus.num_tokens - 1)]  # length and first word
+    alike = np.isin(keys, [length * len(numbers) + first for length, first in wanted if first >= 0])
+    found = {
+        corpus.words[start : start + length].tobytes()
+        for start, length in zip(begins[alike], lengths[alike], strict=True)
+    }
+    return [one in found for one in coded]
+
+
+def _training_data(recipe: Recipe, identity: str) -> PreparedCorpus | None:
+    """The data that a model was trained on, if they are here as they were."""
+    try:
+        locate_split(recipe.data, "train", download=False)
+        train = prepared_split(recipe.data, "train")
+    except InputError:
+        return None
+    return train if train.identity == identity else None
+
+
+def _identity(path: Path, options: ReadOptions, recipe: Recipe) -> str:
+    try:
+        return prepared([path], options=options, on_error="skip", max_sentences=recipe.data.max_sentences).identity
+    except InputError:
+        return ""  # what can be read once only, or not be kept

@@ -1,0 +1,78 @@
+"""Figures of data that a model was trained on are called so: by the whole file, or by the sentences that are shared."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from treelm.evaluation.comparison.compare import compare
+from treelm.evaluation.comparison.settings import Settings
+from treelm.evaluation.evaluate import evaluate_run
+from treelm.evaluation.report import summary_row
+from treelm.training.recipe import load_recipe
+from treelm.training.run_folder import load_run_recipe
+from treelm.training.trainer import train
+
+TRAIN = ["dogs bark loudly at night", "Yes .", "a dog barks", "the old dog sleeps here", "cats sleep"]
+FRESH = ["dogs sleep at night", "the cats bark at the dogs here", "unheard of", "a dog barks here"]
+SMALL = ["model.order=2", "model.fallback_discounts=[0.5, 1.0, 1.5]", "vocabulary.min_count=1"]
+ALL = "all sentences were in the training data: the figures say what was learned by heart"
+PART = "1 of 5 sentences, 15% of the words, were in the training data"
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A model of counts, whose training data stand beside it."""
+    data = write(tmp_path / "train.txt", TRAIN)
+    settings = [f"data.train={data}", "data.corpus=none", *SMALL]
+    train(load_recipe("ngram-demo", settings), tmp_path / "run", on_terminal=False)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("has_training_data", [True, False])
+@pytest.mark.parametrize(
+    ("lines", "with_data", "without"),
+    [
+        (TRAIN, ALL, ALL),
+        (TRAIN[:3], ALL, ""),  # which part of the data it is, the data must tell
+        ([*FRESH, TRAIN[2]], PART, ""),
+        (FRESH, "", ""),
+        ([*FRESH * 20, "Yes ."], "", ""),  # such sentences stand everywhere
+    ],
+)
+def test_data_that_a_model_was_trained_on_are_called_so(
+    run: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    has_training_data: bool,
+    lines: list[str],
+    with_data: str,
+    without: str,
+) -> None:
+    recipe = load_run_recipe(run)
+    if not has_training_data:
+        (tmp_path / "train.txt").unlink()
+    file = str(write(tmp_path / "data.txt", lines))
+    with caplog.at_level(logging.WARNING):
+        (found,) = evaluate_run(run, recipe, files=(file,))
+    said = with_data if has_training_data else without
+    notes = summary_row(found.result)["notes"]
+    assert isinstance(notes, str)
+    assert notes.startswith(said) if said else "training data" not in notes
+    assert [said in message for message in caplog.messages if "training data" in message] == [True] * bool(said)
+
+
+def test_a_comparison_names_the_rows_whose_training_data_it_is(run: Path, tmp_path: Path) -> None:
+    settings = [f"data.train={write(tmp_path / 'x.txt', FRESH)}", "data.corpus=none", *SMALL]
+    train(load_recipe("ngram-demo", settings), tmp_path / "other", on_terminal=False)
+    asked = Settings(data=str(tmp_path / "train.txt"))
+    found = compare([run, tmp_path / "other"], asked, lambda what, total: nullcontext(lambda: None))
+    assert [note.endswith(": run") for note in found.notes if note.startswith(ALL)] == [True]
