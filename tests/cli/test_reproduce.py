@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -39,7 +40,7 @@ def test_a_paper_is_made_once_and_shown_again(
     treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(paper.parent)
-    command = ("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1")
+    command = ("reproduce", "paper.toml", "--small", "--data", "corpora", "--seeds", "1")
     outcome = treelm(*command)
     assert outcome.code == 0, outcome.err
     assert len(begun) == 3
@@ -63,9 +64,10 @@ def test_without_budget_and_data_every_row_says_why_there_is_nothing(
     treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(paper.parent)
-    outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--budget", "0")
-    assert "whole; without attention; right-branching: not run yet: --budget is over" in " ".join(outcome.out.split())
-    outcome = treelm("reproduce", "paper", "--data", "corpora")
+    outcome = treelm("reproduce", "paper.toml", "--small", "--data", "corpora", "--budget", "0")
+    command = "treelm reproduce paper.toml --data corpora --small"
+    assert f"whole; without attention; right-branching: not run yet; {command} does it" in " ".join(outcome.out.split())
+    outcome = treelm("reproduce", "paper.toml", "--data", "corpora")
     assert outcome.code == 0
     text = " ".join(outcome.out.split())
     assert "needs large (many sentences): the publisher; as large in the folder of --data" in text
@@ -77,11 +79,13 @@ def test_the_end_of_the_budget_stops_what_runs_and_begins_nothing_more(
     treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(paper.parent)
-    outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--jobs", "1", "--budget", "0.001")
+    outcome = treelm("reproduce", "paper.toml", "--small", "--data", "corpora", "--jobs", "1", "--budget", "0.001")
     assert outcome.code == 0, outcome.err
     assert "0 done in" in outcome.err
-    assert "whole; without attention; right-branching: not run yet: --budget is over" in " ".join(outcome.out.split())
-    assert "the same command goes on from here" in outcome.err
+    told = r"stopped after \d+\.\d minutes; go on with treelm reproduce paper\.toml --budget 0\.001"
+    assert re.search(rf"whole; without attention; right-branching: {told}", " ".join(outcome.out.split()))
+    assert re.search(told, outcome.err)
+    assert "failed" not in outcome.out
 
 
 def test_a_run_that_fails_leaves_the_others_their_values(
@@ -91,7 +95,7 @@ def test_a_run_that_fails_leaves_the_others_their_values(
     for split in ("dev", "test"):  # trees that training can do without, and evaluation cannot read
         Path(f"corpora/tiny/{split}.ptb").write_text("(S (NP broken\n")
     Path("corpora/tiny/dev.ptb").unlink()
-    outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1")
+    outcome = treelm("reproduce", "paper.toml", "--small", "--data", "corpora", "--seeds", "1")
     assert outcome.code == 2
     assert "failed (exit code 2)" in outcome.out
 
@@ -102,10 +106,9 @@ def test_a_finetuned_row_goes_on_from_the_best_weights_of_its_first_run(
     """In processes of their own, two at a time: the second run waits for the first, and is refused without it."""
     monkeypatch.chdir(paper.parent)
     Path("corpora/tiny").rename("corpora/large")
-    declaration = paper / "table1.toml"
-    tuned = 'recipe = "small.toml"\nfinetuning = ["training.optimizer=asgd", "training.epochs=1"]\npublished'
-    declaration.write_text(declaration.read_text().replace('recipe = "small.toml"\npublished', tuned))
-    command = ("reproduce", "paper", "--data", "corpora")
+    tuned = 'train = "small.toml", finetune = "--set training.optimizer=asgd training.epochs=1" }'
+    paper.write_text(paper.read_text().replace('train = "small.toml" }', tuned))
+    command = ("reproduce", "paper.toml", "--data", "corpora")
     outcome = treelm(*command)
     assert outcome.code == 0, outcome.err
     assert "not run yet" not in outcome.out
@@ -127,7 +130,7 @@ def test_a_folder_in_which_another_one_works_is_told(
 ) -> None:
     monkeypatch.chdir(paper.parent)
     with hold_folder(Path("runs/reproduce"), found="", remedy=""):
-        outcome = treelm("reproduce", "paper", "--small", "--data", "corpora")
+        outcome = treelm("reproduce", "paper.toml", "--small", "--data", "corpora")
     assert outcome.code == 2
     assert "runs/reproduce: another treelm reproduce is at work in this folder; wait" in outcome.err
     assert begun == []
@@ -137,17 +140,15 @@ def test_a_folder_in_which_another_one_works_is_told(
 def test_what_is_stopped_goes_on(treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In processes of their own: a run that was stopped while training is resumed, and not begun anew."""
     monkeypatch.chdir(paper.parent)
-    text = (paper / "table1.toml").read_text()
-    first = text.index("[[rows]]")
-    rows = text[first:].split("[[rows]]")[1]
-    endless = text[text.index("[[stand_ins]]") :].replace("training.epochs=1", "training.epochs=100000")
-    (paper / "table1.toml").write_text(f"{text[:first]}[[rows]]{rows}{endless}")
-    command = ("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1", "--jobs", "1")
+    lines = paper.read_text().replace("training.epochs=1", "training.epochs=100000").splitlines(keepends=True)
+    others = ('"without attention"', '"right-branching"', '"another system"')
+    paper.write_text("".join(line for line in lines if not line.startswith(others)))
+    command = ("reproduce", "paper.toml", "--small", "--data", "corpora", "--seeds", "1", "--jobs", "1")
     runs = Path("runs/reproduce/runs")
     with stopped_when(lambda: any(runs.glob("*/checkpoints/step-*"))):
         outcome = treelm(*command)
     assert outcome.code == EXIT_STOPPED, outcome.err
-    assert "whole: not run yet: stopped" in outcome.out
+    assert "whole: stopped after" in outcome.out
     (log,) = runs.glob("*/metrics.jsonl")
     before = log.read_text().splitlines()
     with stopped_when(lambda: log.read_text().count("\n") > len(before)):

@@ -48,8 +48,8 @@ from treelm.inference.stimuli import read_table as read_stimuli
 from treelm.inference.stimuli import read_words
 from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, with_checksum
 from treelm.models.persistence.storage import load_model
-from treelm.papers.data import FOLDER, data_sets
-from treelm.papers.declaration import load_table
+from treelm.papers.data import data_sets
+from treelm.papers.declaration import load_paper
 from treelm.training import checkpoint
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
@@ -246,9 +246,8 @@ def read_suites(path: Path) -> None:
 
 
 def read_declaration(path: Path) -> None:
-    table = load_table(path, data_sets(FOLDER))
-    assert table.name == "table1"
-    assert all(row.recipe or row.baseline or row.absent for row in table.rows)
+    rows = [row for table in load_paper(path, data_sets()) for row in table.rows]
+    assert all(row.train or row.baseline or row.absent for row in rows)
 
 
 def read_data_of_papers(path: Path) -> None:
@@ -474,7 +473,7 @@ READERS: tuple[Reader, ...] = (
     Reader(name="suites", file="suite.json", seeds=_of(*seeds.SUITES), read=read_suites),
     Reader(name="parameters", file="file.prm", seeds=_of(*seeds.PARAMETERS), read=read_evalb_parameters),
     Reader(name="recipe", file="recipe.toml", seeds=seeds.recipes, read=read_recipe),
-    Reader(name="declaration", file="table1.toml", seeds=seeds.declarations, read=read_declaration),
+    Reader(name="declaration", file="paper.toml", seeds=seeds.declarations, read=read_declaration),
     Reader(name="data of papers", file="data.toml", seeds=seeds.data_of_papers, read=read_data_of_papers),
     Reader(name="beam of a run", file="recipe.toml", seeds=seeds.recipes, read=read_beam),
     Reader(name="catalogue", file="catalog.toml", seeds=_of(*seeds.CATALOGUE), read=read_catalogue),

@@ -157,7 +157,7 @@ TOKENIZER = json.dumps(
 
 def declarations() -> tuple[bytes, ...]:
     """Tables of papers that come with the package."""
-    names = ("palm/table4", "prpn/table5", "som/table1", "rnng/table1", "som/figure2")
+    names = ("tg", "pushdown")
     return tuple((FOLDER / f"{name}.toml").read_bytes() for name in names)
 
 

@@ -9,7 +9,7 @@ from tests.models.rnng.worlds import Tokens
 from treelm.models import system_class
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.papers.data import data_sets
-from treelm.papers.declaration import load_paper, paper_folder
+from treelm.papers.declaration import load_paper, paper_file, split_arguments
 from treelm.training.recipe import load_recipe
 
 GUM_OPEN = 5541  # words of its vocabulary
@@ -93,13 +93,12 @@ def test_the_sixteen_are_what_their_digits_say_with_all_parameters_counted(code:
 
 
 def test_the_table_of_the_sixteen_has_each_recipe_and_a_stand_in_of_the_same_switches() -> None:
-    folder = paper_folder("variants")
-    (table,) = load_paper(folder, data_sets(folder))
+    (table,) = load_paper(paper_file("variants"), data_sets())
     switches = ("order", "composition", "binary", "masking", "positions")
-    recipes = [row.recipe for row in table.rows if row.recipe.startswith("zhao")]
+    recipes = [row.train for row in table.rows if row.train.startswith("zhao")]
     assert recipes == [f"zhao-{code}" for code in ZHAO]
     for name in recipes:
-        small = table.stand_ins[0].recipes[name]
-        configs = [load_recipe(name).model.config, load_recipe(small.recipe, small.settings).model.config]
+        small = split_arguments(table.stand_ins[0].train[name])
+        configs = [load_recipe(name).model.config, load_recipe(*small).model.config]
         own, stands_in = ([getattr(config, switch) for switch in switches] for config in configs)
         assert own == stands_in

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import TREES
 from treelm.papers.data import DataRoot, data_sets
-from treelm.papers.declaration import Table, load_table
+from treelm.papers.declaration import Table, load_paper
 
 RECIPE = """\
 [data]
@@ -22,57 +22,32 @@ epochs = 2
 batch_size = 4
 """
 TABLE = """\
+paper = "Nobody 2000"
+
+["Table 1"]
 title = "Two systems"
-source = "Table 1, Nobody 2000"
 data = "large"
 notes = ["a note on the table"]
 
-[measures.words]
-kind = "evaluate"
-split = "test"
+["Table 1".measures]
+words = { kind = "evaluate", split = "test" }
+trees = { kind = "evaluate", split = "test", protocols = ["plain"] }
 
-[measures.trees]
-kind = "evaluate"
-split = "test"
-protocols = ["plain"]
+["Table 1".columns]
+"test ppl" = { measure = "words", metric = "perplexity_per_word_with_end" }
+"UF1" = { measure = "trees", metric = "unlabeled_f1_corpus, plain" }
 
-[[columns]]
-name = "words"
-heading = "test ppl"
-metric = "perplexity_per_word_with_end"
+["Table 1".rows]
+"whole" = { printed = "61.98 50", train = "small.toml" }
+"without attention" = { train = "small.toml --set model.read_attention=false", note = "a note on the row" }
+"right-branching" = { printed = "- 40.7", baseline = "right-branching", metrics = { "test ppl" = "" } }
+"another system" = { printed = "57.3 -", absent = "not a system of treelm" }
 
-[[columns]]
-name = "trees"
-heading = "UF1"
-metric = "unlabeled_f1_corpus, plain"
-
-[[rows]]
-name = "whole"
-recipe = "small.toml"
-published = { words = 61.98, trees = 50 }
-
-[[rows]]
-name = "without attention"
-recipe = "small.toml"
-settings = ["model.read_attention=false"]
-note = "a note on the row"
-
-[[rows]]
-name = "right-branching"
-baseline = "right-branching"
-metrics = { words = "" }
-published = { trees = 40.7 }
-
-[[rows]]
-name = "another system"
-absent = "not a system of treelm"
-published = { words = 57.3 }
-
-[[stand_ins]]
+["Table 1".stand_ins.tiny]
 label = "tiny, 6 units"
 data = "tiny"
 seeds = 2
-settings = ["training.epochs=1"]
+set = "training.epochs=1"
 """
 DATA = """\
 [tiny]
@@ -90,25 +65,24 @@ folder = "large"
 
 @pytest.fixture
 def paper(tmp_path: Path) -> Path:
-    """A folder with declarations, and beside it one with corpora."""
-    folder = tmp_path / "paper"
-    folder.mkdir()
-    (folder / "small.toml").write_text(RECIPE)
-    (folder / "table1.toml").write_text(TABLE)
-    (folder / "data.toml").write_text(DATA)
+    """A file of declarations, and beside it a recipe, descriptions of data, and a folder with corpora."""
+    (tmp_path / "small.toml").write_text(RECIPE)
+    (tmp_path / "paper.toml").write_text(TABLE)
+    (tmp_path / "data.toml").write_text(DATA)
     (tmp_path / "corpora" / "tiny").mkdir(parents=True)
     for split in ("train", "dev", "test"):
         (tmp_path / "corpora" / "tiny" / f"{split}.ptb").write_text(TREES)
-    return folder
+    return tmp_path / "paper.toml"
 
 
 @pytest.fixture
 def root(paper: Path) -> DataRoot:
     """The corpora of the paper."""
-    return DataRoot(paper.parent / "corpora", data_sets(paper))
+    return DataRoot(paper.parent / "corpora", data_sets(paper.parent))
 
 
 @pytest.fixture
 def table(paper: Path, root: DataRoot) -> Table:
     """The table, read."""
-    return load_table(paper / "table1.toml", root.sets)
+    (table,) = load_paper(paper, root.sets)
+    return table

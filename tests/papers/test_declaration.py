@@ -6,49 +6,51 @@ from typing import Any
 
 import pytest
 
-from tests.papers.conftest import TABLE
+from tests.papers.conftest import RECIPE, TABLE
 from treelm.errors import InputError
-from treelm.papers.data import FOLDER, DataRoot, data_sets
-from treelm.papers.declaration import load_paper, load_table, paper_folder, paper_names
+from treelm.papers.data import DataRoot, data_sets
+from treelm.papers.declaration import Number, Table, load_paper, paper_file, paper_names
 from treelm.papers.metrics import MinimalPairs
 from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
 
 PRESENT = {
-    "palm": {"table1", "table2", "table3", "table4", "figure1"},
-    "prpn": {"table1", "table2", "table3", "table4", "table5", "figure4"},
-    "rnng": {"table1", "table2", "table3", "table4", "table5", "figure2", "figure3"},
-    "pushdown": {"table2"},
-    "questions": {"table1", "table2", "table3", "table4"},
-    "tg": {"table1"},
-    "variants": {"table1"},
-    "som": {"table1", "table2", "table3", "table4", "table5", "table8", "figure2"},
-    "unsupervised": {"table1", "table2"},
+    "palm": ["Table 1", "Table 2", "Table 3", "Table 4", "Figure 1"],
+    "prpn": ["Table 1", "Table 2", "Table 3", "Table 4", "Table 5", "Figure 4"],
+    "rnng": ["Table 1", "Table 2", "Table 3", "Table 4", "Table 5", "Figure 2", "Figure 3"],
+    "pushdown": ["Table 2"],
+    "questions": ["Table 1", "Table 2", "Table 3", "Table 4"],
+    "tg": ["Table 1"],
+    "variants": ["Table 1"],
+    "som": ["Table 1", "Table 2", "Table 3", "Table 4", "Table 5", "Table 8", "Figure 2"],
+    "unsupervised": ["Table 1", "Table 2"],
 }
+"""In the paper's order."""
 
 
 @pytest.mark.parametrize(
     ("before", "after", "found"),
     [
         ("title = ", "title == ", "not TOML"),
-        ('heading = "UF1"', 'heding = "UF1"', "[[columns]] 2: unknown field 'heding'"),
-        ('kind = "evaluate"', 'kind = "guess"', "[measures.words]: unknown kind 'guess'"),
-        ('protocols = ["plain"]', 'protocols = ["simple"]', "[measures.trees]: unknown protocol 'simple'"),
-        ('recipe = "small.toml"\npublished', 'recipe = "none.toml"\npublished', "no such file"),
+        ('["Table 1"]', '[Tabel]\n["Table 1"]', "[Tabel]: unknown field 'Tabel'"),
+        ('"UF1" = { measure', '"UF1" = { mesure', "[Table 1] columns.UF1: unknown field 'mesure'"),
+        ('words = { kind = "evaluate"', 'words = { kind = "guess"', "measures.words: unknown kind 'guess'"),
+        ('["plain"]', '["simple"]', "measures.trees: unknown protocol 'simple'"),
+        ('train = "small.toml" }', 'train = "none.toml" }', "no such file"),
         ("read_attention=false", "reading=false", "unknown field 'reading'"),
-        ("words = 57.3", "wrods = 57.3", "[[rows]] 4: unknown published 'wrods'"),
-        ('kind = "evaluate"', 'max_sentences = 0\nkind = "evaluate"', "max_sentences = 0"),
-        ('absent = "not', 'recipe = "small.toml"\nabsent = "not', "has recipe and absent"),
+        ("61.98 50", "61.98", "rows.whole: printed has 1 values, not 2"),
+        ('{ kind = "evaluate"', '{ max_sentences = 0, kind = "evaluate"', "max_sentences = 0"),
+        ('absent = "not', 'train = "small.toml", absent = "not', "it has train and absent"),
         ('data = "large"', 'data = "large"\npaired_with = "hole"', "unknown paired_with 'hole'"),
         (
-            'recipe = "small.toml"\npublished',
-            'recipe = "small.toml"\npaired_with = "whole"\npublished',
-            "[[rows]] 1: unknown paired_with 'whole'; use one of without attention",
+            'train = "small.toml" }',
+            'train = "small.toml", paired_with = "whole" }',
+            "rows.whole: unknown paired_with 'whole'; use one of without attention",
         ),
         (
             'baseline = "right-branching"',
-            'baseline = "right-branching"\npaired_with = "whole"',
-            "row 'right-branching' has finetuning or paired_with, but no runs",
+            'baseline = "right-branching", paired_with = "whole"',
+            "rows.right-branching: it has finetune or paired_with, but no runs",
         ),
         ('data = "large"', 'data = "huge"', "unknown data 'huge'"),
         ('"training.epochs=1"', '"training.epochs=0"', "epochs = 0"),
@@ -57,45 +59,126 @@ PRESENT = {
 def test_wrong_declarations_name_file_and_block(
     paper: Path, root: DataRoot, before: str, after: str, found: str
 ) -> None:
-    path = paper / "table1.toml"
     assert before in TABLE
-    path.write_text(TABLE.replace(before, after, 1))
+    paper.write_text(TABLE.replace(before, after, 1))
     with pytest.raises(InputError) as raised:
-        load_table(path, root.sets)
+        load_paper(paper, root.sets)
     assert found in str(raised.value)
-    assert str(raised.value.where).startswith(str(path))
+    assert str(raised.value.where).startswith(str(paper))
 
 
-def test_tables_are_chosen_by_number(paper: Path, root: DataRoot) -> None:
-    (paper / "figure2.toml").write_text(TABLE)
-    (paper / "table10.toml").write_text(TABLE)
-    (paper / "table2.toml").write_text(TABLE)
-    names = ["table1", "table2", "table10", "figure2"]
-    assert [table.name for table in load_paper(paper, root.sets)] == names
-    assert [table.name for table in load_paper(paper, root.sets, ["figure2", "2"])] == ["table2", "figure2"]
-    with pytest.raises(InputError, match="no table7 of paper; choose of table1, table2, table10, figure2"):
-        load_paper(paper, root.sets, ["7"])
+NUMBERS = ["Figure 2", "Table 10", "Table 1", "Table 2"]
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        ((), NUMBERS),
+        (("table 2",), ["Table 2"]),
+        (("Table 1", "figure 2"), ["Figure 2", "Table 1"]),
+        (("table", "1", "10", "figure", "2"), ["Figure 2", "Table 10", "Table 1"]),
+        (("figure2", "table2"), ["Figure 2", "Table 2"]),
+        (("10", "figure2"), ["Figure 2", "Table 10"]),
+    ],
+)
+def test_tables_are_chosen_by_the_papers_numbers_and_stand_in_its_order(
+    paper: Path, root: DataRoot, names: tuple[str, ...], chosen: list[str]
+) -> None:
+    tables = TABLE.partition('["Table 1"]')[1] + TABLE.partition('["Table 1"]')[2]
+    paper.write_text("".join(tables.replace("Table 1", name) for name in NUMBERS))
+    assert [table.name for table in load_paper(paper, root.sets, names)] == chosen
+
+
+@pytest.mark.parametrize(("name", "found"), [("7", "no Table 7"), ("figure 1", "no Figure 1"), ("tabel 1", "no Tabel")])
+def test_unknown_tables_are_refused(paper: Path, root: DataRoot, name: str, found: str) -> None:
+    with pytest.raises(InputError, match=f"{found} of paper; choose of Table 1"):
+        load_paper(paper, root.sets, [name])
+
+
+def test_unknown_papers_are_refused() -> None:
     with pytest.raises(InputError, match="no paper 'nothing'; choose one of palm"):
-        paper_folder("nothing")
+        paper_file("nothing")
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "digits", "unit", "spread"),
+    [
+        ("93.70", 93.7, 2, "", None),
+        ("29", 29, 0, "", None),
+        ("37.9M", 37.9e6, 1, "M", None),
+        ("31.95*", 31.95, 2, "", None),
+        ("39.3±10.5", 39.3, 1, "", 10.5),
+    ],
+)
+def test_numbers_as_they_are_printed(text: str, value: float, digits: int, unit: Any, spread: float | None) -> None:
+    assert Number.parse(text) == Number(text, value, digits, unit, spread)
+    assert Number.parse("NA") is None
+
+
+def test_columns_have_the_digits_that_are_printed(table: Table) -> None:
+    assert [column.digits for column in table.columns] == [2, 0]
+
+
+def test_shared_stand_ins_and_measures_lie_below_those_of_a_table(paper: Path, root: DataRoot) -> None:
+    shared = """\
+[measures.words]
+max_sentences = 3
+split = "dev"
+[stand_ins.tiny]
+set = "training.epochs=9"
+seeds = 7
+"""
+    own = TABLE.replace('set = "training.epochs=1"\n', "")
+    paper.write_text(own.replace('["Table 1"]', f'{shared}["Table 1"]', 1))
+    (table,) = load_paper(paper, root.sets)
+    assert (table.stand_ins[0].set, table.stand_ins[0].seeds) == ("training.epochs=9", 2)
+    assert table.measures["words"] == {"kind": "evaluate", "max_sentences": 3, "split": "test"}
+
+
+def table_of(columns: str, rows: str) -> str:
+    """The declaration with other columns and rows, of data that are there."""
+    head, _, _ = TABLE.partition('["Table 1".columns]')
+    return f'{head.replace("large", "tiny")}["Table 1".columns]\n{columns}\n["Table 1".rows]\n{rows}\n'
+
+
+def test_recipes_and_data_may_change_from_column_to_column(paper: Path, root: DataRoot) -> None:
+    """One system with two sizes, as tables are printed that have a column for each size."""
+    (paper.parent / "small-ii.toml").write_text(RECIPE.replace("hidden_size = 6", "hidden_size = 8"))
+    (paper.parent / "small-i.toml").write_text(RECIPE)
+    metric = 'measure = "words", metric = "perplexity_per_word_with_end"'
+    columns = f'"I" = {{ {metric}, data = "tiny" }}\n"II" = {{ {metric} }}'
+    paper.write_text(table_of(columns, '"sizes" = { printed = "2 1", train = "small-{column}.toml" }'))
+    (planned,) = make_plan(load_paper(paper, root.sets), root, small=False, seeds=1).tables
+    assert [Path(cell.jobs[0].recipe).name for cell in planned.cells] == ["small-i.toml", "small-ii.toml"]
+    assert len(planned.runs["sizes"]) == 2
+
+
+def test_settings_of_recipes_are_known_without_runs(paper: Path, root: DataRoot) -> None:
+    columns = """\
+"size" = { measure = "recipe", metric = "model.hidden_size" }
+"dropout" = { measure = "recipe", metric = "model.dropout" }"""
+    text = table_of(columns, '"sizes" = { printed = "8 0.3", train = "small.toml --set model.dropout=0.25" }')
+    paper.write_text(text.replace('["Table 1".measures]', '["Table 1".measures]\nrecipe = { kind = "setting" }'))
+    (planned,) = make_plan(load_paper(paper, root.sets), root, small=False, seeds=1).tables
+    assert [cell.given for cell in planned.cells] == [6.0, 0.25]
+    assert not planned.runs
 
 
 @pytest.mark.parametrize("name", paper_names())
 def test_shipped_declarations_load(name: str) -> None:
     """Recipes, settings and names of data are checked by loading; metrics by the tests of measures."""
-    folder = paper_folder(name)
-    root = DataRoot(None, data_sets(folder))
-    tables = load_paper(folder, root.sets)
-    assert {table.name for table in tables} == PRESENT[name]
-    assert folder == FOLDER / name
+    root = DataRoot(None, data_sets())
+    tables = load_paper(paper_file(name), root.sets)
+    assert [table.name for table in tables] == PRESENT[name]
     plan = make_plan(tables, root, small=True, seeds=None)
     for planned in plan.tables:
         for cell in planned.cells:
-            is_of_wsj = (name, planned.table.name) == ("unsupervised", "table1")  # the next table is that of gum-open
+            is_of_wsj = (name, planned.table.name) == ("unsupervised", "Table 1")  # the next table is that of gum-open
             assert cell.row.absent or cell.label.startswith("stand-in: gum-open") != is_of_wsj, (
                 planned.table.name,
                 cell,
             )
-            assert cell.missing or not cell.row.recipe or cell.row.seeds or len(cell.jobs) >= 3
+            assert cell.missing or not cell.row.train or cell.row.seeds or len(cell.jobs) >= 3
     full = make_plan(tables, root, small=False, seeds=None)
     for planned in full.tables:
         for cell in planned.cells:  # without data, nothing can be run in a paper's setting, and each cell says why
@@ -108,25 +191,23 @@ def test_shipped_declarations_load(name: str) -> None:
 @pytest.mark.parametrize("name", paper_names())
 def test_stand_ins_have_the_units_of_their_label(name: str) -> None:
     """Settings of a row come after those of the stand-in: one that names a size would make it the paper's."""
-    folder = paper_folder(name)
-    for table in load_paper(folder, DataRoot(None, data_sets(folder)).sets):
+    for table in load_paper(paper_file(name), data_sets()):
         for stand_in in table.stand_ins:
             named = re.search(r"(\d+) units", stand_in.label)
             for row in table.rows if named else ():
-                if row.recipe:
-                    config = load_recipe(*table.recipe(row, stand_in)).model.config
+                if row.train:
+                    config = load_recipe(*table.train(row, stand_in, next(iter(table.columns), None))).model.config
                     units = getattr(config, "hidden_size", getattr(config, "size", None))
                     assert units is None or units <= int(named[1]), (table.name, row.name)
 
 
 def test_sg_score_of_som_variants() -> None:
-    folder = paper_folder("som")
-    (table,) = load_paper(folder, DataRoot(None, data_sets(folder)).sets, ["2"])
+    (table,) = load_paper(paper_file("som"), data_sets(), ["table 2"])
     (column,) = (one for one in table.columns if one.metric == "sg_score")
     for row in table.rows:
-        config: Any = load_recipe(*table.recipe(row, None)).model.config
+        config: Any = load_recipe(*table.train(row)).model.config
         assert bool(table.metric(column, row)) == (config.word_loss and "gold trees" not in row.name), row.name
-        assert column.name not in row.published  # the paper's table has none
+    assert column.added  # the paper's table has none
 
 
 @pytest.mark.parametrize(
@@ -146,10 +227,9 @@ def test_data_that_are_not_described_are_refused(tmp_path: Path, text: str, foun
 
 @pytest.mark.parametrize("name", ["tg", "pushdown", "questions"])
 def test_small_tables_have_ten_pairs_of_each_paradigm_of_blimp(name: str) -> None:
-    folder = paper_folder(name)
     found = [
         measure
-        for table in load_paper(folder, DataRoot(None, data_sets(folder)).sets)
+        for table in load_paper(paper_file(name), data_sets())
         for stand_in in table.stand_ins
         for row in table.rows
         for _, measure, _ in table.measured(row, stand_in)

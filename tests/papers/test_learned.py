@@ -77,9 +77,9 @@ def test_agreement_of_finished_seeds(table: Table, root: DataRoot, tmp_path: Pat
     """Trees of untrained networks will do."""
     measures = {"trees": {"kind": "structure", "split": "test", "protocol": "plain", "draws": 2}}
     columns = (replace(table.columns[1], metric=AGREEMENT), replace(table.columns[1], name="f1", metric="sentence f1"))
-    columns = (columns[0], replace(columns[1], measure="trees"))
+    columns = (replace(columns[0], measure="trees"), replace(columns[1], measure="trees"))
     rows = tuple(
-        replace(row, untrained=bool(row.recipe), baseline=row.baseline and "random", metrics={}, published={})
+        replace(row, untrained=bool(row.train), baseline=row.baseline and "random", metrics={}, printed="")
         for row in (table.rows[0], table.rows[2])
     )
     changed = replace(table, measures=measures, columns=columns, rows=rows)
@@ -94,12 +94,12 @@ def test_agreement_of_finished_seeds(table: Table, root: DataRoot, tmp_path: Pat
         assert do_job(job, tmp_path, root, lambda arguments: 1) == 0
         done += bool(job.recipe)
         if done == 1:
-            assert values()["whole", "trees"].why == "fewer than two seeds are done"
+            assert values()["whole", "UF1"].why == "fewer than two seeds are done"
     found = values()
     assert len(found["whole", "f1"].ours) == 3
     runs = [tmp_path / FOLDER / job.name for job in found["whole", "f1"].cell.jobs]
     measure = changed.measure("trees", rows[0], None)
     assert isinstance(measure, Structure)
-    assert found["whole", "trees"].ours == {0: measure.agreement(runs)}
+    assert found["whole", "UF1"].ours == {0: measure.agreement(runs)}
     assert 0 < (measure.agreement(runs) or 0) <= 100
-    assert len(found["right-branching", "trees"].ours) == 1
+    assert len(found["right-branching", "UF1"].ours) == 1

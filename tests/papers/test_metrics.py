@@ -21,7 +21,7 @@ from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.prpn.network import PRPN
 from treelm.models.search.config import SearchOptions
 from treelm.papers.data import DataRoot, data_sets
-from treelm.papers.declaration import load_paper, paper_folder, paper_names
+from treelm.papers.declaration import load_paper, paper_file, paper_names
 from treelm.papers.metrics import Subject, Training
 from treelm.papers.metrics.base import Measure
 from treelm.papers.metrics.runs import MinimalPairs, SyntaxGym
@@ -53,18 +53,19 @@ def tried() -> list[Any]:
     """The measures of each system's rows, and of data alone, with the metrics that are shown of them."""
     found: dict[tuple[str, Measure, bool], set[str]] = {}
     for paper in paper_names():
-        folder = paper_folder(paper)
-        root = DataRoot(None, data_sets(folder))
-        for planned in make_plan(load_paper(folder, root.sets), root, small=True, seeds=1).tables:
+        root = DataRoot(None, data_sets())
+        for planned in make_plan(load_paper(paper_file(paper), root.sets), root, small=True, seeds=1).tables:
             for cell in planned.cells:
                 row, table = cell.row, planned.table
-                if cell.missing or cell.measure is None or any(one.startswith("model.") for one in row.settings):
+                if cell.missing or cell.measure is None or cell.given is not None or "model." in row.train:
                     continue
                 if names := UNTRIED.get(type(cell.measure)):  # type: ignore[call-overload]
                     assert re.fullmatch(names, cell.metric), (paper, table.name, cell.metric)
                     continue
-                system = load_recipe(*table.recipe(row, table.stand_ins[-1])).model.system if row.recipe else ""
-                found.setdefault((system, _small(cell.measure), not row.recipe), set()).add(cell.metric)
+                system = (
+                    load_recipe(*table.train(row, table.stand_ins[-1], cell.column)).model.system if row.train else ""
+                )
+                found.setdefault((system, _small(cell.measure), not row.train), set()).add(cell.metric)
     return [pytest.param(*key, metrics, id=f"{key[0]}-{number}") for number, (key, metrics) in enumerate(found.items())]
 
 

@@ -10,7 +10,7 @@ from treelm.papers.plan import make_plan
 
 def test_tables_share_runs(table: Table, root: DataRoot) -> None:
     """Another table of the same runs needs no other ones, only what it measures besides."""
-    other = replace(table, name="table2", columns=table.columns[:1])
+    other = replace(table, name="Table 2", columns=table.columns[:1])
     alone, both = (make_plan(tables, root, small=True, seeds=3) for tables in ([table], [table, other]))
     assert alone.jobs == both.jobs
     assert len([job for job in alone.jobs.values() if job.recipe]) == 6
@@ -30,11 +30,9 @@ def test_run_name_depends_on_recipe_not_paths(table: Table, root: DataRoot, pape
     (paper.parent / "corpora").rename(moved)
     assert names(table, DataRoot(moved, root.sets)) == names(table, DataRoot(moved / ".." / "moved", root.sets))
     root = DataRoot(moved, root.sets)
-    longer = replace(table, stand_ins=(replace(table.stand_ins[0], settings=("training.epochs=3",)),))
+    longer = replace(table, stand_ins=(replace(table.stand_ins[0], set="training.epochs=3"),))
     assert names(table, root).isdisjoint(names(longer, root))
-    evaluated = replace(
-        table, stand_ins=(replace(table.stand_ins[0], settings=("training.epochs=1", "search.action_beam=3")),)
-    )
+    evaluated = replace(table, stand_ins=(replace(table.stand_ins[0], set="training.epochs=1 search.action_beam=3"),))
     assert names(table, root) == names(evaluated, root)
 
 

@@ -19,9 +19,11 @@ from treelm.papers.metrics.base import Measure
 from treelm.papers.metrics.trees import Evaluate
 from treelm.papers.output import TSV, as_latex, as_text, as_tsv, write_files
 from treelm.papers.plan import PlannedTable, make_plan
-from treelm.papers.results import Result, Value, gather
+from treelm.papers.results import KeptTable, Result, Value, gather
 from treelm.papers.work import FOLDER, KEPT, is_done, kept, origin_of
 
+SETTING = "tiny, 4 units, 3 seeds"
+RESULTS = KeptTable(setting=SETTING, made="2000, an abacus", rows={"without attention": "261.5±14.5 39±2"})
 LABEL = "stand-in: tiny, 6 units, 4 seeds"
 PPL, UF1 = "perplexity_per_word_with_end", "unlabeled_f1_corpus, plain"
 WHOLE = {1: 100.0, 2: 300.0, 3: 200.0}
@@ -29,13 +31,37 @@ WITHOUT = {1: 101.0, 3: 203.0, 4: 500.0}
 """Seeds 1 and 3 are in both rows: differences 1 and 3, whose interval by Student's t is 12.706 * sqrt(2) / sqrt(2)."""
 NO_PAIR, PAIR = ("",) * 5, ("whole", 2.0, 12.706, 2, "1 3")
 RUN, FAILED = (3.5, 4.5, "not run yet"), ("", "", "failed (exit code 2)")
+KEPT_CELLS = ("", "", 0)
 ROWS = [
-    ("whole", "test ppl", LABEL, 200.0, 248.434, 100.0, 3, 61.98, 138.02, "100 300 200", *RUN, *NO_PAIR),
-    ("whole", "UF1", LABEL, 40.0, "", "", 1, 50.0, -10.0, 40, *RUN, *NO_PAIR),
-    ("without attention", "test ppl", LABEL, 268.0, 514.978, 207.290, 3, "", "", "101 203 500", *FAILED, *PAIR),
-    ("without attention", "UF1", LABEL, "", "", "", 0, "", "", "", *FAILED, *NO_PAIR),
-    ("right-branching", "UF1", "stand-in: tiny, 6 units", 41.0, "", "", 1, 40.7, 0.3, 41, "", "", "", *NO_PAIR),
-    ("another system", "test ppl", "", "", "", "", 0, 57.3, "", "", "", "", "not a system of treelm", *NO_PAIR),
+    ("whole", "test ppl", LABEL, 200.0, 248.434, 100.0, 3, 61.98, 138.02, "100 300 200", *RUN, *NO_PAIR, *KEPT_CELLS),
+    ("whole", "UF1", LABEL, 40.0, "", "", 1, 50.0, -10.0, 40, *RUN, *NO_PAIR, *KEPT_CELLS),
+    *(
+        (
+            "without attention",
+            "test ppl",
+            LABEL,
+            268.0,
+            514.978,
+            207.290,
+            3,
+            "",
+            "",
+            "101 203 500",
+            *FAILED,
+            *PAIR,
+            *kept,
+        )
+        for kept in [("261.5±14.5", SETTING, 0)]
+    ),
+    ("without attention", "UF1", LABEL, "", "", "", 0, "", "", "", *FAILED, *NO_PAIR, "39±2", SETTING, 0),
+    (
+        *("right-branching", "UF1", "stand-in: tiny, 6 units", 41.0, "", "", 1, 40.7, 0.3, 41, "", "", "", *NO_PAIR),
+        *KEPT_CELLS,
+    ),
+    (
+        *("another system", "test ppl", "", "", "", "", 0, 57.3, "", "", "", "", "not a system of treelm", *NO_PAIR),
+        *KEPT_CELLS,
+    ),
 ]
 NOTES = """\
 # Table 1, Nobody 2000
@@ -45,14 +71,17 @@ NOTES = """\
 """
 LATEX = r"""% \usepackage{booktabs}
 % Table 1, Nobody 2000: Two systems
-\begin{tabular}{lrrrrl}
+\begin{tabular}{llrr}
 \toprule
- & test ppl & published & UF1 & published & setting \\
+ &  & test ppl & UF1 \\
 \midrule
-whole & 200.0 $\pm$ 248.4 & 61.98 & 40.0 & 50.0 & stand-in: tiny, 6 units, 4 seeds \\
-without attention & 268.0 $\pm$ 515.0 & - & - & - & stand-in: tiny, 6 units, 4 seeds \\
-right-branching &  &  & 41.0 & 40.7 & stand-in: tiny, 6 units \\
-another system & - & 57.3 &  &  &  \\
+whole & printed & 61.98 & 50 \\
+ & ours & 200.00 $\pm$ 248.43 & 40 \\
+without attention & ours & 268.00 $\pm$ 514.98 & - \\
+ & kept & - & 39$\pm$2 \\
+right-branching & printed & - & 40.7 \\
+ & ours & - & 41 \\
+another system & printed & 57.3 & - \\
 \bottomrule
 \end{tabular}
 % difference from whole, seed by seed
@@ -60,7 +89,7 @@ another system & - & 57.3 &  &  &  \\
 \toprule
  &  & difference & pairs \\
 \midrule
-without attention & test ppl & +2.0 $\pm$ 12.7 & 2 \\
+without attention & test ppl & +2.00 $\pm$ 12.71 & 2 \\
 \bottomrule
 \end{tabular}
 """
@@ -77,7 +106,7 @@ def keep(out: Path, job: str, measure: Measure, measured: Measured) -> None:
 
 def keep_seeds(planned: PlannedTable, row: str, values: Mapping[int, float], out: Path) -> None:
     """Keep perplexities of the runs of a row, by seed."""
-    cell = next(one for one in planned.cells if (one.row.name, one.column.name) == (row, "words"))
+    cell = next(one for one in planned.cells if (one.row.name, one.column.name) == (row, "test ppl"))
     assert cell.measure is not None
     for job in cell.jobs:
         if job.seed in values:
@@ -101,7 +130,7 @@ def result(table: Table, root: DataRoot, tmp_path: Path) -> Result:
     """Besides, its first row is known, and a run of the second one has failed."""
     found = cells(gathered(replace(table, paired_with="whole"), root, tmp_path))
     words, trees, branching = (
-        found[name].cell for name in (("whole", "words"), ("whole", "trees"), ("right-branching", "trees"))
+        found[name].cell for name in (("whole", "test ppl"), ("whole", "UF1"), ("right-branching", "UF1"))
     )
     assert trees.measure is not None
     for job in words.jobs:
@@ -109,8 +138,8 @@ def result(table: Table, root: DataRoot, tmp_path: Path) -> Result:
     notes = ("the gold trees are a parser's",)
     keep(tmp_path, trees.jobs[0].name, trees.measure, Measured(values={UF1: 40.0}, notes=notes))
     keep(tmp_path, branching.jobs[0].name, trees.measure, Measured(baselines={"right-branching": {UF1: (41.0,)}}))
-    failed = {job.name: 2 for job in found["without attention", "words"].cell.jobs}
-    return gather(planned_table(replace(table, paired_with="whole"), root), tmp_path, failed)
+    failed = {job.name: 2 for job in found["without attention", "test ppl"].cell.jobs}
+    return gather(planned_table(replace(table, paired_with="whole"), root), tmp_path, failed, results=RESULTS)
 
 
 def test_a_table_as_tsv(result: Result) -> None:
@@ -134,13 +163,15 @@ def test_a_table_fits_a_terminal_of_80_columns(result: Result) -> None:
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     assert LABEL in text
-    line = next(line for line in text.splitlines() if line.startswith("whole"))
-    assert line.split() == ["whole", "test", "ppl", "200.0", "±", "248.4", "3", "61.98", "+138.0"]
+    lines = [line.split() for line in text.splitlines()]
+    assert lines[3:5] == [["whole", "printed", "61.98", "50"], ["ours", "200.00", "±", "248.43", "40"]]
+    assert ["kept", "-", "39±2"] in lines
+    assert f"kept: stand-in: {SETTING} (2000, an abacus)" in text
     assert "another system: not a system of treelm" in text
     assert "training, mean CPU seconds / wall seconds of a run: whole 4 / 4" in text
     below = text.partition("difference from whole, seed by seed\n")[2].splitlines()
     assert below[0].split() == ["difference", "pairs"]
-    assert below[2].split() == ["without", "attention", "test", "ppl", "+2.0", "±", "12.7", "2"]
+    assert below[2].split() == ["without", "attention", "test", "ppl", "+2.00", "±", "12.71", "2"]
 
 
 def test_a_table_as_a_picture(result: Result, tmp_path: Path) -> None:
@@ -167,21 +198,21 @@ def test_rows_without_common_seeds_have_no_difference(
 
 
 def test_a_row_of_its_own_pair_comes_before_that_of_the_table(table: Table, root: DataRoot, tmp_path: Path) -> None:
-    third = Row(name="third", recipe="small.toml", settings=("model.hidden_size=8",), paired_with="without attention")
+    third = Row(name="third", train="small.toml --set model.hidden_size=8", paired_with="without attention")
     table = replace(table, paired_with="whole", rows=(*table.rows, third))
     keep_seeds(planned_table(table, root), "third", {3: 200.0}, tmp_path)
     found = cells(gathered(table, root, tmp_path))
-    value = found["third", "words"]
+    value = found["third", "test ppl"]
     assert (value.other, value.paired) == ("without attention", {3: -3.0})
     assert value.paired is not None
     assert value.paired.interval is None
-    assert found["without attention", "words"].other == "whole"
+    assert found["without attention", "test ppl"].other == "whole"
 
 
 def test_rows_that_measure_something_else_are_not_subtracted(table: Table, root: DataRoot, tmp_path: Path) -> None:
-    other = replace(table.rows[1], metrics={"words": "perplexity_per_word"})
+    other = replace(table.rows[1], metrics={"test ppl": "perplexity_per_word"})
     table = replace(table, paired_with="whole", rows=(table.rows[0], other))
-    value = cells(gathered(table, root, tmp_path))["without attention", "words"]
+    value = cells(gathered(table, root, tmp_path))["without attention", "test ppl"]
     assert value.ours
     assert value.paired is None
 
@@ -189,7 +220,7 @@ def test_rows_that_measure_something_else_are_not_subtracted(table: Table, root:
 def test_an_unknown_metric_is_told_once_it_is_measured(table: Table, root: DataRoot, tmp_path: Path) -> None:
     planned = gathered(table, root, tmp_path).planned
     cells_of_it = [replace(cell, metric="perplexities") for cell in planned.cells]
-    value = cells(gather(replace(planned, cells=cells_of_it), tmp_path, {}))["whole", "words"]
+    value = cells(gather(replace(planned, cells=cells_of_it), tmp_path, {}))["whole", "test ppl"]
     assert value.why == "not measured of this system: perplexities"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -27,17 +28,19 @@ class Arguments:
     OUTPUT/PAPER-small. Rows whose data are not at hand say which, and where they come from.
 
     Example: treelm reproduce prpn --small --data /corpora
-    Example: treelm reproduce palm --table 1 4 --data /corpora --seeds 5
+    Example: treelm reproduce palm "table 4" --data /corpora --seeds 5
     Example: treelm reproduce som --small --budget 20
     Example: treelm reproduce rnng --small --budget 0
     """
 
     paper: Annotated[str, Positional("PAPER")] = ""
     """rnng, som, tg, pushdown, variants, prpn or palm; unsupervised, the systems that find trees side by side;
-    questions that the papers leave open; or a folder with declarations of your own (treelm/papers/__init__.py says
+    questions that the papers leave open; or a file with declarations of your own (treelm/papers/__init__.py says
     how)."""
+    which: Annotated[tuple[str, ...], Positional("TABLE")] = ()
+    """Tables and figures by the paper's numbers: "table 2", "figure 4"; without it, all."""
     table: tuple[str, ...] = ()
-    """Tables by number, figures by name (figure4); without it, all."""
+    """The same by an option: numbers alone are of tables."""
     seeds: int | None = None
     """Seeds of every row; without it, as declared (3 or more of stand-ins)."""
     budget: float | None = None
@@ -62,13 +65,13 @@ def main(options: Arguments) -> int:
     if options.data and not Path(options.data).is_dir():
         raise InputError("no such folder", where=options.data, remedy="give the folder in which the corpora lie")
     from treelm.papers.data import DataRoot, data_sets
-    from treelm.papers.declaration import load_paper, paper_folder
+    from treelm.papers.declaration import load_paper, paper_file
     from treelm.papers.plan import make_plan
     from treelm.papers.work import do_job
 
-    folder, output = paper_folder(options.paper), Path(options.output)
-    root = DataRoot(Path(options.data) if options.data else None, data_sets(folder))
-    tables = load_paper(folder, root.sets, options.table)
+    paper, output = paper_file(options.paper), Path(options.output)
+    root = DataRoot(Path(options.data) if options.data else None, data_sets(paper.parent))
+    tables = load_paper(paper, root.sets, (*options.which, *options.table))
     plan = make_plan(tables, root, small=options.small, seeds=options.seeds)
     if options.only:
         if options.only not in plan.jobs:
@@ -79,10 +82,12 @@ def main(options: Arguments) -> int:
     is_stopped = EXIT_STOPPED in codes.values()
     is_over = options.budget is not None and perf_counter() - begin >= 60 * options.budget
     failed = {name: code for name, code in codes.items() if code != EXIT_STOPPED}
-    not_yet = f"not run yet: {'--budget is over' if is_over else 'stopped'}"
-    _show(plan, output, folder.name + ("-small" if options.small else ""), failed, not_yet)
-    if is_stopped:
-        log("stopped; the same command goes on from here")
+    command = shlex.join(["treelm", "reproduce", *written(replace(options, budget=options.budget or None))])
+    not_yet = "not run yet" if options.budget is None else f"not run yet; {command} does it"
+    if is_stopped or (is_over and options.budget):
+        not_yet = f"stopped after {(perf_counter() - begin) / 60:.1f} minutes; go on with {command}"
+        log(not_yet)
+    _show(plan, options, failed, not_yet)
     return next(iter(failed.values()), EXIT_STOPPED if is_stopped and not is_over else 0)
 
 
@@ -112,17 +117,19 @@ def _run(options: Arguments, plan: Plan) -> dict[str, int]:
     return {name: code for name, code in codes.items() if code}
 
 
-def _show(plan: Plan, output: Path, paper: str, failed: dict[str, int], not_yet: str) -> None:
+def _show(plan: Plan, options: Arguments, failed: dict[str, int], not_yet: str) -> None:
     """Print all tables and write their files."""
     from treelm.io.terminal import stdout_console
+    from treelm.papers.declaration import paper_file
     from treelm.papers.output import LEGEND, as_text, write_files
-    from treelm.papers.results import gather
+    from treelm.papers.results import gather, load_kept
 
-    console = stdout_console()
+    console, paper, output = stdout_console(), paper_file(options.paper), Path(options.output)
+    kept = load_kept(paper)
+    folder = output / (paper.stem + ("-small" if options.small else ""))
     for planned in plan.tables:
-        result = gather(planned, output, failed, not_yet=not_yet)
+        result = gather(planned, output, failed, not_yet=not_yet, results=kept.get(planned.table.name))
         console.print(as_text(result), markup=False, highlight=False)
-        write_files(result, output / paper, output)
+        write_files(result, folder, output)
     console.print(LEGEND, markup=False, highlight=False)
-    what = f"TSV and LaTeX of {len(plan.tables)} tables and figures, SVG of those with values"
-    log(f"wrote {what}, into {output / paper}")
+    log(f"wrote TSV and LaTeX of {len(plan.tables)} tables and figures, SVG of those with values, into {folder}")

@@ -1,65 +1,55 @@
-"""Tables and figures of papers, declared in files and made by ``treelm reproduce``.
+"""Tables and figures of papers, declared in a file each paper and made by ``treelm reproduce``.
 
-One TOML file a table or figure, ``PAPER/table3.toml`` or ``PAPER/figure4.toml``::
+``PAPER.toml`` has the tables and figures in the paper's order, under its numbers, row by row as they are printed::
 
-    title = "What each part is worth"             # required, as are source and data
-    source = "Table 3, Shen et al. 2018"
+    paper = "Shen et al. 2018"
+
+    ["Table 3"]                                   # or ["Figure 4"]
+    title = "What each part is worth"
     data = "ptb-lm"                               # training data of the paper's setting: a name of data.toml
     seeds = 1                                     # runs of a row in the paper's setting
-    paired_with = "whole"                         # seeds are paired: each row's values less those of this row, by seed
+    paired_with = "PRPN"                          # seeds are paired: each row's values less those of this row, by seed
     drawing = "dots"                              # or lines (loss against time), picture (of ``sentence``)
     notes = ["What a reader must know."]
 
-    [measures.test]                               # how something is measured; kinds: treelm.papers.metrics
-    kind = "evaluate"
-    split = "test"
-    stream = "only"
+    ["Table 3".measures]                          # how something is measured; kinds: treelm.papers.metrics
+    test = { kind = "evaluate", split = "test", stream = "only" }
 
-    [[columns]]
-    name = "test"                                 # the key of published values
-    heading = "test ppl"
-    measure = "test"                              # without it, the measure of the column's name
-    metric = "perplexity_per_word_with_end, in a stream"
-    digits = 1
+    ["Table 3".columns]                           # a metric of a measure, else of that of the column's name
+    "test ppl" = { measure = "test", metric = "perplexity_per_word_with_end, in a stream" }
+    "epochs" = { measure = "log", metric = "epochs", added = true }  # ours: not in the paper
 
-    [[rows]]
-    name = "whole"
-    recipe = "prpn-ptb"
+    ["Table 3".rows]                              # what is printed: a word for each of the paper's columns, - for none
+    "PRPN" = { printed = "61.98", train = "prpn-ptb" }               # train: the arguments of ``treelm train``
+    "- Parsing Net" = { printed = "64.42", train = "prpn-ptb --set model.parsing_network=false" }
+    "AWD-LSTM" = { train = "awd-lstm-ptb", finetune = "--set training.optimizer=asgd", added = true }
+    "right-branching" = { baseline = "right-branching" }             # of the measures' own trees, without training
+    "CCM" = { printed = "-", absent = "no system of treelm" }        # or why no command makes it
 
-    [[rows]]                                      # a recipe and what the row changes in it
-    name = "without parsing network"
-    recipe = "prpn-ptb"
-    settings = ["model.parsing_network=false"]
-    published = { test = 64.42 }
-
-    [[rows]]                                      # trained, then finetuned: in the paper's setting a second run, from
-    name = "AWD-LSTM, finetuned"                  # the best weights of the first, has these settings besides
-    recipe = "awd-lstm-ptb"
-    finetuning = ["training.optimizer=asgd", "training.stop_after=10"]
-
-    [[rows]]                                      # or a baseline of the measures' own trees, without training
-    name = "right-branching"
-    baseline = "right-branching"
-
-    [[rows]]                                      # or why no command makes it
-    name = "CCM"
-    absent = "no system of treelm"
-
-    [[stand_ins]]                                 # --small takes the first whose data are available
-    label = "PTB words, 200/400 units, 2 CPU minutes"
-    data = "ptb-lm"
+    ["Table 3".stand_ins.gum-open]                # --small takes the first whose data are available
+    label = "gum-open, 128 units, 5 epochs"
+    data = "gum-open"
     seeds = 3
-    settings = ["model.embedding_size=200"]       # for every row, before the row's own
-    [stand_ins.recipes.lstm-as-prpn-ptb]          # for rows of this recipe: other recipe, more settings
-    settings = ["model.weight_dropout=0.2"]
-    [stand_ins.measures.test]                     # options of measures that differ
-    stream_rows = 10
+    set = "training.max_minutes=none"             # for every row, before the row's own
+    train.prpn-ptb = "prpn-small --set training.batch_size=16"       # for rows of this recipe: another, more settings
+    measures.test = { stream_rows = 10 }          # options of measures that differ
 
-A row can also change options of measures (``[rows.measures.test]``) and the metric of a column
-(``metrics = { test = "..." }``), be ``untrained = true`` (a network as it is drawn), and have ``seeds``, ``data``,
-``paired_with`` and a ``note`` of its own. ``data.toml`` says of each data set what it is, where it comes from, and
-where it lies below ``--data``.
+``[measures]`` and ``[stand_ins.NAME]`` outside of a table are shared by all of the file; a table that has stand-ins of
+its own takes those, laid over the shared ones of the same names. ``finetune`` makes, in the paper's setting, a second
+run from the best weights of the first. A row can also change options of measures (``measures.test = {...}``) and the
+metric of a column (``metrics = { "test ppl" = "" }``), be ``untrained = true`` (a network as it is drawn), and have
+``seeds``, ``data``, ``paired_with``, a ``note``, and values that others than the paper give (``elsewhere``). Where
+recipes change from column to column, ``{column}`` in ``train`` is the column's name, and a column has ``data``.
+``data.toml`` says of each data set what it is, where it comes from, and where it lies below ``--data``.
+
+``kept/PAPER.toml`` has what earlier runs gave, as it is shown, a word for each column, ours among them::
+
+    made = "2026-11-23, Intel Xeon"
+    ["Table 3"]
+    setting = "gum-open, 128 units, 5 epochs, 3 seeds"
+    ["Table 3".rows]
+    "PRPN" = "231.4±18.5 5"
 
 ``declaration`` reads and checks these files, ``data`` finds data, ``plan`` says which jobs a table needs, ``work`` does
-one of them, ``metrics`` measures it, ``results`` puts values beside the published ones, ``output`` writes them.
+one of them, ``metrics`` measures it, ``results`` puts values beside the printed ones, ``output`` writes them.
 """

@@ -44,13 +44,13 @@ class DataSet:
         return f"{self.name} ({self.what}): {self.source}; as {place} in the folder of --data"
 
 
-def data_sets(paper: Path) -> Mapping[str, DataSet]:
-    """Read what is known of all data, by name: in the package's file, and in one beside the declarations of a paper.
+def data_sets(folder: Path = FOLDER) -> Mapping[str, DataSet]:
+    """Read what is known of all data, by name: in the package's file, and in one beside the declarations in ``folder``.
 
     Raises ``InputError`` for an entry that is not a table.
     """
     found: dict[str, DataSet] = {}
-    for path in (FOLDER / FILE, paper / FILE):
+    for path in dict.fromkeys((FOLDER / FILE, folder / FILE)):
         entries = parse_toml(read_text(path), str(path)) if path.exists() else {}
         for name, entry in entries.items():
             where = f"{path} [{name}]"

@@ -1,10 +1,10 @@
-"""Declarations of tables and figures: what is in a file, read and checked before anything runs."""
+"""Declarations of tables and figures: what is in a paper's file, read and checked before anything runs."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,50 +12,78 @@ from typing import Any, Literal
 from treelm.configs import from_plain
 from treelm.errors import InputError
 from treelm.io.files import read_text
-from treelm.papers.data import FOLDER, DataSet
+from treelm.papers.data import FILE, FOLDER, DataSet
 from treelm.papers.metrics import KINDS, Measure
 from treelm.training.recipe import load_recipe, parse_toml
 
-_NUMBER = re.compile(r"(table|figure)(\d+)")  # of the names of files; other letters may follow
+_NAME = re.compile(r"(Table|Figure) (\d+)")
+_NUMBER = re.compile(r"(-?\d+(?:\.(\d+))?)(M?)(?:±(\d+(?:\.\d+)?))?\*?")
+NOTHING = "-"
+Arguments = tuple[str, tuple[str, ...]]
+"""Of ``treelm train``: a recipe and settings."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as it is printed: 93.70, 37.9M, 39.3±10.5 (a deviation or an interval), 31.95*."""
+
+    text: str
+    value: float
+    digits: int
+    unit: Literal["", "M"] = ""
+    """Millions, by which ``value`` is already multiplied."""
+    spread: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Number | None:
+        """Read it; None for what is no number, such as NA."""
+        if not (found := _NUMBER.fullmatch(text)):
+            return None
+        number, decimals, unit, spread = found.groups()
+        scale = 1e6 if unit else 1.0
+        given = None if spread is None else scale * float(spread)
+        return cls(text, scale * float(number), len(decimals or ""), "M" if unit else "", given)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A metric of a measure, and how it is shown; without a metric, published values alone."""
+    """A column: what is measured for it. Without a metric, it has printed values alone."""
 
     name: str
-    heading: str
-    metric: str
+    metric: str = ""
     measure: str = ""
-    digits: int = 1
+    data: str = ""
+    """What its runs are trained on, where that changes from column to column."""
+    digits: int | None = None
+    unit: Literal["", "M"] = ""
+    """Both are those of the first number that is printed, if there is one."""
+    added: bool = False
+    """Whether the column is ours: the paper has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A recipe with settings, a baseline, or the reason why there is nothing to run."""
+    """Recipe and settings, a baseline, or the reason why there is nothing to run."""
 
     name: str
-    recipe: str = ""
-    settings: tuple[str, ...] = ()
-    finetuning: tuple[str, ...] = ()
+    printed: str = ""
+    """The paper's values, one for each of its columns, in order; ``-`` where it prints none."""
+    elsewhere: str = ""
+    """In the same way, values that others give: where from, the ``note`` says."""
+    train: str = ""
+    """Arguments of ``treelm train``, such as ``RECIPE --set NAME=VALUE ...``; {column} stands for the column's name."""
+    finetune: str = ""
     untrained: bool = False
     baseline: str = ""
     absent: str = ""
     data: str = ""
     seeds: int | None = None
     paired_with: str = ""
-    published: dict[str, float] = field(default_factory=dict)
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)
     metrics: dict[str, str] = field(default_factory=dict)
     note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecipeChange:
-    """The recipe that a stand-in takes for one of the paper's setting, and settings for its rows."""
-
-    recipe: str = ""
-    settings: tuple[str, ...] = ()
+    added: bool = False
+    """Whether the row is ours: the paper has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +93,10 @@ class StandIn:
     label: str
     data: str
     seeds: int = 3
-    settings: tuple[str, ...] = ()
-    recipes: dict[str, RecipeChange] = field(default_factory=dict)
+    set: str = ""
+    """Settings of every row, before the row's own."""
+    train: dict[str, str] = field(default_factory=dict)
+    """What rows of a recipe train in its place: another recipe, more settings, or both."""
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -74,22 +104,27 @@ class StandIn:
 class Table:
     """One table or figure of a paper."""
 
+    name: str
+    """As the paper calls it: Table 2."""
     title: str
     source: str
-    data: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    stand_ins: tuple[StandIn, ...]
     measures: dict[str, dict[str, Any]]
+    data: str = ""
     seeds: int = 1
     paired_with: str = ""
     drawing: Literal["dots", "lines", "picture"] = "dots"
     sentence: str = ""
     notes: tuple[str, ...] = ()
-    stand_ins: tuple[StandIn, ...] = ()
-    name: str = ""
-    """Such as table3: that of the file."""
     folder: str = ""
     """Folder of the file, in which recipes may lie."""
+
+    @property
+    def stem(self) -> str:
+        """Names of its files: table2."""
+        return self.name.replace(" ", "").lower()
 
     def measure(self, name: str, row: Row, stand_in: StandIn | None) -> Measure:
         """A measure as a row has it: the table's options, the stand-in's, the row's, later ones first.
@@ -98,7 +133,7 @@ class Table:
         """
         of_stand_in = stand_in.measures.get(name, {}) if stand_in else {}
         options = {**self.measures[name], **of_stand_in, **row.measures.get(name, {})}
-        where = f"[measures.{name}]"
+        where = f"measures.{name}"
         kind = options.pop("kind", None)
         _check_known("kind", [kind], KINDS, where)
         built: Measure = from_plain(KINDS[kind], options, where=where)
@@ -114,109 +149,172 @@ class Table:
             if metric := self.metric(column, row):
                 yield column, self.measure(column.measure or column.name, row, stand_in), metric
 
-    def recipe(self, row: Row, stand_in: StandIn | None) -> tuple[str, tuple[str, ...]]:
-        """The recipe of a row, which may lie beside the declaration, and its settings, without data and seed."""
-        change = stand_in.recipes.get(row.recipe, RecipeChange()) if stand_in else RecipeChange()
-        name = change.recipe or row.recipe
-        beside = os.path.join(self.folder, name)
-        settings = (*(stand_in.settings if stand_in else ()), *change.settings, *row.settings)
-        return beside if os.path.isfile(beside) else name, settings
+    def train(self, row: Row, stand_in: StandIn | None = None, column: Column | None = None) -> Arguments:
+        """Recipe, which may lie beside the declaration, and settings of a row in a column, without data and seed."""
+        recipe, settings = split_arguments(row.train.replace("{column}", column.name.lower() if column else ""))
+        if stand_in:
+            instead, more = split_arguments(stand_in.train.get(recipe, ""))
+            recipe, settings = instead or recipe, (*stand_in.set.split(), *more, *settings)
+        beside = os.path.join(self.folder, recipe)
+        return beside if os.path.isfile(beside) else recipe, settings
 
     def reference(self, row: Row) -> str:
         """The row whose seeds are paired with those of a trained row; none, for a row that is its own."""
         other = row.paired_with or self.paired_with
-        return other if row.recipe and other != row.name else ""
+        return other if row.train and other != row.name else ""
+
+    def printed(self, row: Row) -> dict[str, str]:
+        """What the paper prints in a row, by column."""
+        return self._texts(row.printed, [column for column in self.columns if not column.added])
+
+    def elsewhere(self, row: Row) -> dict[str, str]:
+        """What others give, by column."""
+        return self._texts(row.elsewhere, self.columns)
+
+    def texts(self, words: str) -> dict[str, str]:
+        """Words by column, ours among them."""
+        return self._texts(words, self.columns)
+
+    def _texts(self, words: str, columns: Iterable[Column]) -> dict[str, str]:
+        return {one.name: word for one, word in zip(columns, words.split(), strict=False) if word != NOTHING}
+
+
+def split_arguments(text: str) -> Arguments:
+    """The recipe and the settings of ``RECIPE --set NAME=VALUE ...``, either of which may be missing."""
+    recipe, _, settings = text.partition("--set")
+    return recipe.strip(), tuple(settings.split())
 
 
 def paper_names() -> list[str]:
     """The papers that come with the package."""
-    return sorted(path.name for path in FOLDER.iterdir() if any(path.glob("*.toml")))
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.name != FILE)
 
 
-def paper_folder(paper: str) -> Path:
-    """The folder of a paper's declarations: of a name of the package, or a path.
+def paper_file(paper: str) -> Path:
+    """The file of a paper's declarations: of a name of the package, or a path.
 
-    Raises ``InputError`` for a name of none, and for a folder without declarations.
+    Raises ``InputError`` for neither.
     """
-    folder = FOLDER / paper if paper in paper_names() else Path(paper)
-    if not paper or not any(_NUMBER.match(path.stem) for path in folder.glob("*.toml")):
-        remedy = f"choose one of {', '.join(paper_names())}, or give a folder with declarations"
+    path = FOLDER / f"{paper}.toml" if paper in paper_names() else Path(paper)
+    if not path.is_file():
+        remedy = f"choose one of {', '.join(paper_names())}, or give a file of declarations"
         raise InputError(f"no paper {paper!r}" if paper else "no paper is named", remedy=remedy)
-    return folder
+    return path
 
 
-def load_paper(folder: Path, sets: Mapping[str, DataSet], names: Sequence[str] = ()) -> list[Table]:
-    """Read a paper's tables, then its figures, or those that are named (``3``, ``table3``, ``figure4``).
+def load_paper(path: Path, sets: Mapping[str, DataSet], names: Iterable[str] = ()) -> list[Table]:
+    """Read all tables and figures of a file in its order, or those that are named (``table 3``, ``figure4``, ``3``).
 
     Raises ``InputError`` for what is not there, and with file and block for a declaration that is wrong.
     """
-
-    found = {path.stem: path for path in folder.glob("*.toml") if _NUMBER.match(path.stem)}
-    wanted = {f"table{name}" if name[:1].isdigit() else name for name in names}
-    for name in wanted - set(found):
-        raise InputError(f"no {name} of {folder.name}", remedy=f"choose of {', '.join(sorted(found, key=_order))}")
-    return [load_table(found[name], sets) for name in sorted(wanted or found, key=_order)]
-
-
-def _order(name: str) -> tuple[bool, int, str]:
-    number = _NUMBER.match(name)
-    assert number is not None
-    return number[1] == "figure", int(number[2]), name
-
-
-def load_table(path: Path, sets: Mapping[str, DataSet]) -> Table:
-    """Read one declaration; raises ``InputError`` that names the file and the block in it."""
     values = parse_toml(read_text(path), str(path))
-    try:
-        parts: dict[str, Any] = {}
-        for name, kind in (("columns", Column), ("rows", Row), ("stand_ins", StandIn)):
-            blocks = enumerate(values.pop(name, []), start=1)
-            parts[name] = tuple(from_plain(kind, block, where=f"[[{name}]] {number}") for number, block in blocks)
-        table: Table = from_plain(Table, {**values, "columns": [], "rows": []}, where="")
-        table = replace(table, **parts, name=path.stem, folder=str(path.parent))
-        _check(table, sets)
-    except InputError as error:
-        raise InputError(error.found, where=f"{path} {error.where or ''}".strip(), remedy=error.remedy) from None
-    return table
+    paper = str(values.pop("paper", path.stem))
+    shared = {name: values.pop(name, {}) for name in ("measures", "stand_ins")}
+    tables = []
+    for name, block in values.items():
+        where = f"{path} [{name}]"
+        try:
+            if not _NAME.fullmatch(name) or not isinstance(block, dict):
+                raise InputError(f"unknown field {name!r}", remedy='name tables as papers do: ["Table 2"]')
+            tables.append(_table(name, block, shared, paper, path, sets))
+        except InputError as error:
+            raise InputError(error.found, where=f"{where} {error.where or ''}".strip(), remedy=error.remedy) from None
+    return [*chosen(tables, names, str(path.stem))]
+
+
+def chosen(tables: Iterable[Table], names: Iterable[str], paper: str) -> Iterator[Table]:
+    """The tables that are named, in the paper's order; all without names. Raises ``InputError`` for unknown names."""
+    known = {table.stem: table for table in tables}
+    text = " ".join(names).lower()
+    kind, wanted = "table", set[str]()
+    for word in re.findall(r"table|figure|\d+|[^\s\d]+", text):
+        if word.isdigit():
+            wanted.add(kind + word)
+        elif word in ("table", "figure"):
+            kind = word
+        else:
+            wanted.add(word)
+    for name in sorted(wanted - set(known)):
+        found = re.sub(r"(?<=\D)(?=\d)", " ", name).capitalize()
+        raise InputError(f"no {found} of {paper}", remedy=f"choose of {', '.join(one.name for one in known.values())}")
+    return (table for stem, table in known.items() if not wanted or stem in wanted)
+
+
+def _table(
+    name: str, block: dict[str, Any], shared: dict[str, Any], paper: str, path: Path, sets: Mapping[str, DataSet]
+) -> Table:
+    """Build and check one table: measures and stand-ins of its own come over those that the paper's tables share."""
+    parts: dict[str, Any] = {}
+    for part, kind in (("columns", Column), ("rows", Row)):
+        blocks = block.pop(part, {}).items()
+        parts[part] = tuple(from_plain(kind, {"name": key, **one}, where=f"{part}.{key}") for key, one in blocks)
+    own = block.pop("stand_ins", None)
+    parts["stand_ins"] = tuple(
+        from_plain(StandIn, _over(shared["stand_ins"].get(key, {}), one), where=f"stand_ins.{key}")
+        for key, one in (shared["stand_ins"] if own is None else own).items()
+    )
+    measures = _over(shared["measures"], block.pop("measures", {}))
+    plain = {"source": f"{name}, {paper}", **block, "name": name, "folder": str(path.parent), "measures": measures}
+    table: Table = from_plain(Table, {**plain, "columns": [], "rows": [], "stand_ins": []}, where="")
+    table = replace(table, **parts)
+    _check(table, sets)
+    printed = [table.printed(row) for row in table.rows]
+    return replace(table, columns=tuple(_like_printed(column, printed) for column in table.columns))
+
+
+def _like_printed(column: Column, printed: Iterable[Mapping[str, str]]) -> Column:
+    """The column with as many digits as the paper has in it, else one, and in the paper's unit."""
+    found = next((one for row in printed if (one := Number.parse(row.get(column.name, "")))), None)
+    if found:
+        return replace(column, digits=found.digits, unit=found.unit)
+    return column if column.digits is not None else replace(column, digits=1)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables laid over each other: what both have is of the second, and of tables in turn."""
+    both = {
+        name: _over(below[name], value) if isinstance(value, dict) and isinstance(below.get(name), dict) else value
+        for name, value in above.items()
+    }
+    return {**below, **both}
 
 
 def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
     """Raise ``InputError`` for what names something that is not there."""
-    if not table.columns and table.drawing != "picture":
-        raise InputError("no columns", remedy="declare at least one")
     columns = [column.name for column in table.columns]
-    recipes = {row.name: row.recipe for row in table.rows if row.recipe}
-    _check_known("data", [table.data], sets)
-    _check_known("paired_with", [table.paired_with], recipes)
+    trained = [row.name for row in table.rows if row.train]
+    named = [table.data, *(one.data for one in table.columns), *(one.data for one in table.stand_ins)]
+    _check_known("data", named, sets)
+    _check_known("paired_with", [table.paired_with], trained)
     for name in table.measures:
         table.measure(name, Row(name=""), None)
-    for number, column in enumerate(table.columns, start=1):
+    for column in table.columns:
         if column.metric:
-            _check_known("measure", [column.measure or column.name], table.measures, f"[[columns]] {number}")
-    for number, stand_in in enumerate(table.stand_ins, start=1):
-        _check_known("data", [stand_in.data], sets, f"[[stand_ins]] {number}")
-        _check_known("recipes", stand_in.recipes, [*recipes.values()], f"[[stand_ins]] {number}")
-    for number, row in enumerate(table.rows, start=1):
-        where = f"[[rows]] {number}"
-        given = [name for name in ("recipe", "baseline", "absent") if getattr(row, name)]
+            where = f"columns.{column.name}"
+            _check_known("measure", [column.measure or column.name], table.measures, where)
+    for row in table.rows:
+        where = f"rows.{row.name}"
+        given = [name for name in ("train", "baseline", "absent") if getattr(row, name)]
         if len(given) != 1:
-            found = f"row {row.name!r} has {' and '.join(given) or 'no recipe'}"
-            raise InputError(found, where=where, remedy="give one of recipe, baseline, absent")
-        if (row.finetuning or row.paired_with) and not row.recipe:
-            found = f"row {row.name!r} has finetuning or paired_with, but no runs"
-            raise InputError(found, where=where, remedy="give it a recipe")
+            found = f"it has {' and '.join(given) or 'nothing to train'}"
+            raise InputError(found, where=where, remedy="give one of train, baseline, absent")
+        number = sum(not column.added for column in table.columns)
+        if row.printed and len(row.printed.split()) != number:
+            found = f"printed has {len(row.printed.split())} values, not {number}"
+            raise InputError(found, where=where, remedy=f"give one for each column of the paper, or {NOTHING}")
+        if (row.finetune or row.paired_with) and not row.train:
+            raise InputError("it has finetune or paired_with, but no runs", where=where, remedy="add train")
         _check_known("data", [row.data], sets, where)
-        _check_known("published", row.published, columns, where)
         _check_known("metrics", row.metrics, columns, where)
         _check_known("measures", row.measures, table.measures, where)
-        _check_known("paired_with", [row.paired_with], [name for name in recipes if name != row.name], where)
+        _check_known("paired_with", [row.paired_with], [name for name in trained if name != row.name], where)
         for setting in (None, *table.stand_ins):
             _check_known("data", [measure.own_data for _, measure, _ in table.measured(row, setting)], sets, where)
-            if row.recipe:
-                name, settings = table.recipe(row, setting)
-                load_recipe(name, settings)
-                if row.finetuning and setting is None:
-                    load_recipe(name, (*settings, *row.finetuning))
+            for recipe, settings in {table.train(row, setting, column) for column in table.columns or (None,)}:
+                if row.train:
+                    load_recipe(recipe, settings)
+                if row.finetune and setting is None:
+                    load_recipe(recipe, (*settings, *split_arguments(row.finetune)[1]))
 
 
 def _check_known(field: str, names: Collection[str | None], known: Collection[str], where: str = "") -> None:

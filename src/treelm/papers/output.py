@@ -11,7 +11,9 @@ from treelm.evaluation.intervals import CONFIDENCE, spread_text
 from treelm.evaluation.tables import Row, Table, latex_text
 from treelm.figures.charts import Dot, dot_panels, line_panel
 from treelm.io.atomic import write_atomically
+from treelm.papers.declaration import Number
 from treelm.papers.metrics import PICTURE
+from treelm.papers.plan import PAPER
 from treelm.papers.results import Result, Sample, Value
 from treelm.papers.work import FOLDER
 from treelm.training.metrics import FILE_NAME as LOG
@@ -24,15 +26,19 @@ TSV = (
     *("row", "column", "setting", "ours", "interval", "deviation", "n", "published", "difference", "by_seed"),
     *("cpu_seconds", "wall_seconds", "why"),
     *("paired_with", "paired_difference", "paired_interval", "pairs", "paired_by_seed"),
+    *("kept", "kept_setting", "not_in_paper"),
 )
-LEGEND = f"ours: mean over n seeds, ± half of its {CONFIDENCE:.0%} interval (Student's t); diff.: ours less published"
+LEGEND = (
+    f"ours, kept: mean over seeds, ± half of its {CONFIDENCE:.0%} interval (Student's t); difference: ours less printed"
+)
+PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT = "printed", "elsewhere", "ours", "difference", "kept"
 
 
 def write_files(result: Result, folder: Path, out: Path) -> list[Path]:
     """Write all forms of a table into a folder; gives what was written."""
     forms = {"tsv": as_tsv(result), "tex": as_latex(result), "svg": _as_svg(result, out)}
     folder.mkdir(parents=True, exist_ok=True)
-    written = {folder / f"{result.planned.table.name}.{form}": text for form, text in forms.items() if text}
+    written = {folder / f"{result.planned.table.stem}.{form}": text for form, text in forms.items() if text}
     for path, text in written.items():
         write_atomically(path, text.encode())
     return [*written]
@@ -43,12 +49,14 @@ def as_tsv(result: Result) -> str:
     lines: list[Sequence[object]] = [TSV]
     for one in result.values:
         ours, paired = one.ours, one.paired
-        cells: list[object] = [one.row, one.cell.column.heading, one.cell.label, ours.mean if ours else None]
-        cells += [ours.interval, ours.deviation, len(ours), one.published, one.difference, _listed(ours)]
+        cells: list[object] = [one.row, one.cell.column.name, one.cell.label, ours.mean if ours else None]
+        published = one.number.value if one.number else one.printed
+        cells += [ours.interval, ours.deviation, len(ours), published, one.difference, _listed(ours)]
         cells += [*result.seconds.get(one.row, (None, None)), one.why]
         cells += (
             [None] * 5 if paired is None else [one.other, paired.mean, paired.interval, len(paired), _listed(paired)]
         )
+        cells += [one.kept, result.kept.setting if one.kept and result.kept else None, int(one.cell.added)]
         lines.append(cells)
     notes = (f"# {note}\n" for note in (result.planned.table.source, *result.notes))
     return "".join(["\t".join("" if cell is None else str(cell) for cell in line) + "\n" for line in lines] + [*notes])
@@ -59,61 +67,77 @@ def _listed(values: Sample) -> str:
 
 
 def as_latex(result: Result) -> str:
-    """A tabular with the rules of booktabs: ours and published for each column, the setting last; then differences."""
+    """Tabulars with the rules of booktabs: the paper's rows and columns, what is beside them, differences."""
     table = result.planned.table
-    rows = []
-    for name, values in groupby(result.values, key=lambda one: one.row):
-        found = {one.cell.column.name: one for one in values}
-        row: list[tuple[str, str | None]] = [("", name)]
-        for column in table.columns:
-            value = found.get(column.name)
-            row.append((column.heading, "" if value is None else _ours(value)))
-            row.append(("published", "" if value is None else _published(value)))
-        rows.append([*row, ("setting", next(iter(found.values())).cell.label)])
-    tables = [Table.of(rows, texts=frozenset({2 * len(table.columns) + 1})), *_differences(result.values)]
-    comments = [f"{one.row}, {one.cell.column.heading}: {one.why}" for one in result.values if one.why]
+    reasons = [f"{one.row}, {one.cell.column.name}: {one.why}" for one in result.values if one.why]
     head = f"% \\usepackage{{booktabs}}\n% {latex_text(table.source)}: {latex_text(table.title)}\n"
+    tables = [*_tables(result), *_differences(result.values)]
     parts = (f"% {part.title}\n{part.to_latex()}" if part.title else part.to_latex() for part in tables)
-    return head + "".join(parts) + "".join(f"% {line}\n" for line in (*comments, LEGEND, *result.notes))
+    return (
+        head + "".join(parts) + "".join(f"% {line}\n" for line in (*_settings(result), *reasons, LEGEND, *result.notes))
+    )
 
 
-def _ours(value: Value) -> str:
-    """Mean and interval of ours, rounded."""
-    digits = value.cell.column.digits
-    return f"{value.ours.mean:.{digits}f}{spread_text(value.ours.interval, digits)}" if value.ours else "-"
+def shown(value: Value) -> dict[str, str]:
+    """What is known of a cell, as text by kind."""
+    kinds = {ELSEWHERE if value.is_elsewhere else PRINTED: value.printed}
+    if value.ours:
+        kinds[OURS] = _rounded(value, value.ours.mean, value.ours.interval)
+    if value.difference is not None and value.cell.label.startswith(PAPER):  # of stand-ins it says nothing
+        kinds[DIFFERENCE] = _rounded(value, value.difference, None, sign="+")
+    return kinds | {KEPT: value.kept if not value.ours else ""}
 
 
-def _published(value: Value) -> str | None:
-    """The published value with its own digits."""
-    return None if value.published is None else str(value.published)
+def _rounded(value: Value, mean: float, interval: float | None, *, sign: str = "") -> str:
+    """A number with the digits and in the unit of its column."""
+    digits, unit = value.cell.column.digits or 0, value.cell.column.unit
+    scale = 1e6 if unit else 1.0
+    return f"{mean / scale:{sign}.{digits}f}{unit}{spread_text(None if interval is None else interval / scale, digits)}"
+
+
+def _tables(result: Result) -> Iterator[Table]:
+    """The rows and columns of the paper, and those that are ours: a line for each kind of value of a row."""
+    table = result.planned.table
+    for is_ours in (False, True):
+        values = [one for one in result.values if one.cell.added == is_ours]
+        columns = [one.name for one in table.columns if any(value.cell.column == one for value in values)]
+        rows: list[Row] = []
+        for name, cells in groupby(values, key=lambda one: one.row):
+            texts = {one.cell.column.name: shown(one) for one in cells}
+            for kind in (PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT):
+                if any(text.get(kind) for text in texts.values()):
+                    rows.append(
+                        [("", name), ("", kind), *((one, texts.get(one, {}).get(kind) or None) for one in columns)]
+                    )
+        if rows:
+            title = "not in the paper" if is_ours else ""
+            yield Table.of(_first_named(rows), title=title, num_labels=2)
+
+
+def _settings(result: Result) -> Iterator[str]:
+    """What the values of ours and the kept ones were made with."""
+    labels: dict[str, dict[str, None]] = {}
+    for one in result.values:
+        if one.ours and one.cell.label:
+            labels.setdefault(one.cell.label, {})[one.row] = None
+    for label, rows in labels.items():
+        yield f"{OURS}: {label}" if len(labels) == 1 else f"{OURS} of {'; '.join(rows)}: {label}"
+    if result.kept and any(shown(one)[KEPT] for one in result.values):
+        yield f"{KEPT}: stand-in: {result.kept.setting} ({result.kept.made})"
 
 
 def as_text(result: Result) -> RenderableType:
-    """A table for each setting, then differences, rows without values, and notes."""
+    """The table as the paper has it, each row with what is printed and what we have; then what is missing."""
     from rich.console import Group
     from rich.text import Text
 
     table = result.planned.table
-    shown = [one for one in result.values if one.ours or one.published is not None]
-    parts: list[Table] = []
-    for label, values in groupby(shown, key=lambda one: one.cell.label):
-        rows: list[Row] = [
-            [
-                ("", one.row),
-                ("", one.cell.column.heading),
-                ("ours", _ours(one)),
-                ("n", str(len(one.ours)) if one.ours else ""),
-                ("published", _published(one)),
-                ("diff.", None if one.difference is None else f"{one.difference:+.{one.cell.column.digits}f}"),
-            ]
-            for one in values
-        ]
-        parts.append(Table.of(_first_named(rows), title=label or "published only", num_labels=2))
     reasons: dict[str, dict[str, None]] = {}
     for one in result.values:
         reasons.setdefault(one.why, {})[one.row] = None
-    lines = [
-        f"{one.row}, {one.cell.label}: drawn in {table.name}.svg"
+    lines = [*_settings(result)]
+    lines += [
+        f"{one.row}, {one.cell.label}: drawn in {table.stem}.svg"
         for one in result.values
         if one.cell.column.name == PICTURE and not one.why
     ]
@@ -122,7 +146,7 @@ def as_text(result: Result) -> RenderableType:
         times = (f"{row} {cpu:.0f} / {wall:.0f}" for row, (cpu, wall) in result.seconds.items())
         lines.append(f"training, mean CPU seconds / wall seconds of a run: {'; '.join(times)}")
     lines += [f"note: {note}" for note in result.notes]
-    tables = [part for one in (*parts, *_differences(result.values)) for part in (one, Text())]
+    tables = [part for one in (*_tables(result), *_differences(result.values)) for part in (one, Text())]
     return Group(Text(f"{table.source}: {table.title}", style="bold"), *tables, *map(Text, lines), Text())
 
 
@@ -149,9 +173,8 @@ def _differences(values: Iterable[Value]) -> Iterator[Table]:
     for other, pairs in _by_reference(values).items():
         rows: list[Row] = []
         for value, paired in pairs:
-            digits = value.cell.column.digits
-            difference = f"{paired.mean:+.{digits}f}{spread_text(paired.interval, digits)}"
-            labels = [("", value.row), ("", value.cell.column.heading)]
+            difference = _rounded(value, paired.mean, paired.interval, sign="+")
+            labels = [("", value.row), ("", value.cell.column.name)]
             rows.append([*labels, ("difference", difference), ("pairs", str(len(paired)))])
         yield Table.of(_first_named(rows), title=f"difference from {other}, seed by seed", num_labels=2)
 
@@ -173,15 +196,15 @@ def _as_svg(result: Result, out: Path) -> str | None:
     panels: dict[str, list[Dot]] = {}
     for column in table.columns:
         values = [value for value in result.values if value.cell.column == column]
-        if any(value.ours or value.published is not None for value in values):
-            panels[column.heading] = [_dot(one, one.ours, one.cell.label, one.published) for one in values]
+        if any(value.ours or value.number for value in values):
+            panels[column.name] = [_dot(one, one.ours, one.cell.label, one.number) for one in values]
     for other, pairs in _by_reference(result.values).items():
         for value, paired in pairs:
             label = f"{value.cell.label}; less {other}, {len(paired)} pairs"
-            panels.setdefault(f"{value.cell.column.heading}, less {other}", []).append(_dot(value, paired, label))
+            panels.setdefault(f"{value.cell.column.name}, less {other}", []).append(_dot(value, paired, label))
     return dot_panels(panels, f"{table.source}: {table.title}") if panels else None
 
 
-def _dot(value: Value, ours: Sample, label: str, published: float | None = None) -> Dot:
-    mean = ours.mean if ours else None
+def _dot(value: Value, ours: Sample, label: str, printed: Number | None = None) -> Dot:
+    mean, published = ours.mean if ours else None, printed.value if printed else None
     return Dot(name=value.row, label=label, ours=mean, spread=ours.interval or 0.0, published=published)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from treelm.configs import to_plain
 from treelm.corpora.catalog import SPLITS
 from treelm.io.json import json_hash
 from treelm.papers.data import DataRoot
-from treelm.papers.declaration import Column, Row, StandIn, Table
-from treelm.papers.metrics import PICTURE, Measure, Picture, Training, describe
+from treelm.papers.declaration import Column, Row, StandIn, Table, split_arguments
+from treelm.papers.metrics import PICTURE, Measure, Picture, Setting, Training, describe
 from treelm.training.recipe import Recipe, load_recipe
 
-_PICTURE = Column(name=PICTURE, heading="picture", metric="", digits=0)
+PAPER, RECIPE = "the paper's setting", "the recipe"
+_PICTURE = Column(name=PICTURE, digits=0)
 
 
 @dataclass(kw_only=True)
@@ -52,16 +53,23 @@ class Cell:
     measure: Measure | None = None
     metric: str = ""
     jobs: Sequence[Job] = ()
+    given: float | None = None
+    """The value, where it is known without a run."""
     missing: str = ""
+
+    @property
+    def added(self) -> bool:
+        """Whether the paper has no such row or column."""
+        return self.row.added or self.column.added
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTable:
-    """A table with its cells, row by row: all that are measured or published, one at least of each row."""
+    """A table with its cells, row by row: all that are measured or printed, one at least of each row."""
 
     table: Table
     cells: Sequence[Cell]
-    runs: dict[str, Sequence[Job]]
+    runs: Mapping[str, Sequence[Job]]
     """Those of each row, with the runs that they go on from."""
 
 
@@ -89,26 +97,12 @@ class _Planner:
     def __init__(self, root: DataRoot, *, small: bool, seeds: int | None) -> None:
         self.root, self.small, self.seeds = root, small, seeds
         self.jobs: dict[str, Job] = {}
+        self.runs: dict[tuple[object, ...], list[Job]] = {}
 
     def plan(self, table: Table) -> PlannedTable:
         stand_in = self._stand_in(table) if self.small else None
-        cells: list[Cell] = []
-        runs: dict[str, Sequence[Job]] = {}
-        for row in table.rows:
-            data = stand_in.data if stand_in else row.data or table.data
-            label, missing = f"stand-in: {stand_in.label}" if stand_in else "the paper's setting", ""
-            if row.absent:
-                label, missing = "", row.absent
-            elif self.small and stand_in is None:
-                label, missing = "stand-in", "no stand-in is declared"
-            elif row.recipe and not (missing := self.root.missing(data)):
-                found = list(self._runs(table, row, stand_in, data))
-                runs[row.name] = found
-                number = len({job.seed for job in found})
-                label += f", {number} seed{'s' * (number != 1)}"
-            own = [job for job in runs.get(row.name, ()) if not row.finetuning or stand_in or job.start]
-            usual = Cell(row=row, column=next(iter(table.columns), _PICTURE), label=label, jobs=own, missing=missing)
-            cells += list(self._cells(table, stand_in, data, usual)) or [usual]
+        runs: dict[str, list[Job]] = {}
+        cells = [cell for row in table.rows for cell in self._cells(table, stand_in, row, runs)]
         return PlannedTable(table=table, cells=cells, runs=runs)
 
     def _stand_in(self, table: Table) -> StandIn | None:
@@ -119,22 +113,62 @@ class _Planner:
                 return stand_in
         return table.stand_ins[-1] if table.stand_ins else None
 
-    def _runs(self, table: Table, row: Row, stand_in: StandIn | None, data: str) -> Iterator[Job]:
-        """The runs of a row, a seed each, and before each the one that it goes on from."""
-        recipe, settings = table.recipe(row, stand_in)
+    def _cells(self, table: Table, stand_in: StandIn | None, row: Row, runs: dict[str, list[Job]]) -> Iterator[Cell]:
+        """The cells of a row that are measured or have a value to stand beside, one at least; adds the row's runs."""
+        measured = {column.name: (measure, metric) for column, measure, metric in table.measured(row, stand_in)}
+        known = {*measured, *table.printed(row), *table.elsewhere(row)}
+        shown = [column for column in table.columns if column.name in known]
+        for column in shown or [next(iter(table.columns), _PICTURE)]:
+            measure, metric = measured.get(column.name, (None, ""))
+            cell = Cell(row=row, column=column, label=PAPER, measure=measure, metric=metric)
+            data = stand_in.data if stand_in else column.data or row.data or table.data
+            if row.absent:
+                yield replace(cell, label="", missing=row.absent)
+            elif measure is not None and isinstance(measure, Setting):
+                recipe = load_recipe(*table.train(row, None, column))
+                yield replace(cell, label=RECIPE, given=measure.of_recipe(recipe, metric))
+            elif self.small and stand_in is None:
+                yield replace(cell, label="stand-in", missing="no stand-in is declared")
+            else:
+                label = f"stand-in: {stand_in.label}" if stand_in else PAPER
+                found = list[Job]()
+                if missing := self.root.missing(*((data,) if row.train else ()), measure.own_data if measure else ""):
+                    pass
+                elif row.train:
+                    made = self._runs(table, row, column, stand_in, data)
+                    runs.setdefault(row.name, []).extend(job for job in made if job not in runs.get(row.name, ()))
+                    found = [job for job in made if not row.finetune or stand_in or job.start]
+                    number = len({job.seed for job in made})
+                    label += f", {number} seed{'s' * (number != 1)}"
+                elif measure and not (missing := self.root.missing(measure.own_data or data)):
+                    found = [self._of_data(measure, measure.own_data or data)]
+                for job in found:
+                    job.measures += [measure] if measure and measure not in job.measures else []
+                yield replace(cell, label=label, jobs=found, missing=missing)
+
+    def _runs(self, table: Table, row: Row, column: Column, stand_in: StandIn | None, data: str) -> list[Job]:
+        """The runs of a row in a column, a seed each, and before each the one that it goes on from."""
+        recipe, settings = table.train(row, stand_in, column)
         found = self.root.locate(data)
         settings += tuple(f'data.{name}="{getattr(found, name) or "none"}"' for name in ("corpus", *SPLITS))
         number = self.seeds or row.seeds or (stand_in.seeds if stand_in else table.seeds)
-        is_estimated = load_recipe(recipe, settings).model.is_estimated
+        finetuning = () if stand_in else split_arguments(row.finetune)[1]
+        job = Job(name="", data=data, recipe=recipe, settings=settings, untrained=row.untrained)
+        known = (recipe, settings, data, row.untrained, number, finetuning)
+        made = self.runs[known] if known in self.runs else [*self._seeds(job, number, finetuning)]
+        self.runs[known] = made
+        if table.drawing == "picture":
+            made[0].add(Picture(sentence=table.sentence))
+        return made
+
+    def _seeds(self, job: Job, number: int, finetuning: tuple[str, ...]) -> Iterator[Job]:
+        """A run for each seed, and its finetuning."""
+        is_estimated = load_recipe(job.recipe, job.settings).model.is_estimated
         for seed in range(1, 2 if is_estimated else number + 1):
             own = () if is_estimated else ("training.threads=1", f"training.seed={seed}")
-            job = Job(name="", data=data, recipe=recipe, settings=settings + own, seed=seed, untrained=row.untrained)
-            yield (job := self._named(job))
-            if row.finetuning and stand_in is None:
-                job = replace(job, settings=job.settings + row.finetuning, start=job.name, measures=[])
-                yield (job := self._named(job))
-            if table.drawing == "picture" and seed == 1:
-                job.add(Picture(sentence=table.sentence))
+            yield (one := self._named(replace(job, settings=job.settings + own, seed=seed, measures=[])))
+            if finetuning:
+                yield self._named(replace(one, settings=one.settings + finetuning, start=one.name, measures=[]))
 
     def _named(self, job: Job) -> Job:
         """The run with its name, and with what its log says, or the same run as another table has it."""
@@ -146,20 +180,6 @@ class _Planner:
         if not job.untrained:
             job.add(Training())
         return job
-
-    def _cells(self, table: Table, stand_in: StandIn | None, data: str, usual: Cell) -> Iterator[Cell]:
-        found = () if usual.missing else table.measured(usual.row, stand_in)
-        measured = {column.name: (measure, metric) for column, measure, metric in found}
-        for column in table.columns:
-            if column.name in measured:
-                measure, metric = measured[column.name]
-                missing = self.root.missing(measure.own_data or data)
-                jobs = () if missing else usual.jobs or (self._of_data(measure, measure.own_data or data),)
-                for job in jobs:
-                    job.add(measure)
-                yield replace(usual, column=column, measure=measure, metric=metric, jobs=jobs, missing=missing)
-            elif column.name in usual.row.published:
-                yield replace(usual, column=column)
 
     def _of_data(self, measure: Measure, data: str) -> Job:
         """The job of a measure on data alone."""

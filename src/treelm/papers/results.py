@@ -1,4 +1,4 @@
-"""Values of a table: ours over seeds with their interval, beside what was published, or why they are missing."""
+"""Values of a table: ours over seeds with their interval, kept ones, printed ones, or why there is none."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
+from treelm.configs import from_plain
 from treelm.evaluation.intervals import interval
-from treelm.papers.declaration import Table
+from treelm.io.files import read_text
+from treelm.papers.declaration import Number, Table
 from treelm.papers.metrics import AGREEMENT, PICTURE, Structure, Training
 from treelm.papers.plan import Cell, PlannedTable
 from treelm.papers.work import FOLDER, kept
+from treelm.training.recipe import parse_toml
+
+KEPT = "kept"  # folder of results beside declarations, a file a paper
 
 
 class Sample(dict[int, float]):
@@ -41,6 +46,11 @@ class Value:
     ours: Sample
     why: str
     """Why there is nothing of ours, or not of all seeds."""
+    printed: str = ""
+    """As the paper has it, or another source (``is_elsewhere``)."""
+    is_elsewhere: bool = False
+    kept: str = ""
+    """What an earlier run gave, from the repository."""
     other: str = ""
     """The row whose values ``paired`` are less."""
     paired: Sample | None = None
@@ -52,14 +62,38 @@ class Value:
         return self.cell.row.name
 
     @property
-    def published(self) -> float | None:
-        """The published value."""
-        return self.cell.row.published.get(self.cell.column.name)
+    def number(self) -> Number | None:
+        """The printed value as a number."""
+        return Number.parse(self.printed)
 
     @property
     def difference(self) -> float | None:
-        """Ours less the published value."""
-        return self.ours.mean - self.published if self.ours and self.published is not None else None
+        """Ours less the printed value."""
+        return self.ours.mean - self.number.value if self.ours and self.number else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTable:
+    """What an earlier run of a table gave: values as they are shown, one for each column in order, by row."""
+
+    setting: str
+    rows: dict[str, str]
+    made: str = ""
+    """When, and on which machine."""
+    notes: tuple[str, ...] = ()
+
+
+def load_kept(paper: Path) -> dict[str, KeptTable]:
+    """Read the results that are kept for a file of declarations, by table; none, where there is no such file.
+
+    Raises ``InputError`` for a file that is wrong.
+    """
+    path = paper.parent / KEPT / paper.name
+    values = parse_toml(read_text(path), str(path)) if path.is_file() else {}
+    made = values.pop("made", "")
+    return {
+        name: from_plain(KeptTable, {"made": made, **one}, where=f"{path} [{name}]") for name, one in values.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +102,23 @@ class Result:
 
     planned: PlannedTable
     values: Sequence[Value]
+    kept: KeptTable | None
     seconds: dict[str, tuple[float, float]]
     """Mean seconds of training a run, of the processor and of the clock, by row."""
     notes: Sequence[str]
 
 
-def gather(planned: PlannedTable, out: Path, codes: Mapping[str, int], *, not_yet: str = "not run yet") -> Result:
-    """Gather what is kept. ``codes`` are exit codes of jobs that failed now, by name; of others, ``not_yet`` says why
-    there is nothing.
+def gather(
+    planned: PlannedTable,
+    out: Path,
+    codes: Mapping[str, int],
+    *,
+    not_yet: str = "not run yet",
+    results: KeptTable | None = None,
+) -> Result:
+    """Gather what the runs in ``out`` gave, beside ``results`` of the repository.
+
+    ``codes`` are exit codes of jobs that failed now, by name; of others, ``not_yet`` says why there is nothing.
     """
     notes = dict.fromkeys(planned.table.notes)
     for cell in planned.cells:
@@ -90,12 +133,21 @@ def gather(planned: PlannedTable, out: Path, codes: Mapping[str, int], *, not_ye
         if logs:
             seconds[name] = (fmean(log["cpu_seconds"] for log in logs), fmean(log["wall_seconds"] for log in logs))
     values = [_value(cell, out, codes, not_yet) for cell in planned.cells]
-    return Result(planned=planned, values=_paired(planned.table, values), seconds=seconds, notes=[*notes])
+    table, rows = planned.table, results.rows if results else {}
+    for number, value in enumerate(values):
+        name, row = value.cell.column.name, value.cell.row
+        values[number] = replace(
+            value,
+            printed=table.printed(row).get(name) or table.elsewhere(row).get(name, ""),
+            is_elsewhere=name in table.elsewhere(row),
+            kept=table.texts(rows.get(row.name, "")).get(name, ""),
+        )
+    return Result(planned=planned, values=_paired(table, values), kept=results, seconds=seconds, notes=[*notes])
 
 
 def _value(cell: Cell, out: Path, codes: Mapping[str, int], not_yet: str) -> Value:
     """The values of a cell's jobs that are done, and why there are not all."""
-    ours, why, done = Sample(), cell.missing, list[Path]()
+    ours, why, done = Sample({} if cell.given is None else {0: cell.given}), cell.missing, list[Path]()
     for job in cell.jobs if cell.measure or cell.column.name == PICTURE else ():
         folder = out / FOLDER / job.name
         found = kept(folder, cell.measure) if cell.measure else None

@@ -10,12 +10,23 @@ from typing import Any
 
 from treelm.configs import to_plain
 from treelm.papers.metrics.base import Measure, Measured, Subject
-from treelm.papers.metrics.runs import PICTURE, MinimalPairs, Picture, SyntaxGym, Training
+from treelm.papers.metrics.runs import PICTURE, MinimalPairs, Picture, Setting, SyntaxGym, Training
 from treelm.papers.metrics.shapes import Depth, Splits
 from treelm.papers.metrics.speed import ScoringSpeed, SearchSpeed, TrainingSpeed
 from treelm.papers.metrics.trees import AGREEMENT, Distances, Evaluate, Structure
 
-__all__ = ["AGREEMENT", "KINDS", "PICTURE", "Measure", "Measured", "Picture", "Structure", "Subject", "Training"]
+__all__ = [
+    "AGREEMENT",
+    "KINDS",
+    "PICTURE",
+    "Measure",
+    "Measured",
+    "Picture",
+    "Setting",
+    "Structure",
+    "Subject",
+    "Training",
+]
 
 KINDS: dict[str, type[Measure]] = {
     "evaluate": Evaluate,
@@ -26,6 +37,7 @@ KINDS: dict[str, type[Measure]] = {
     "syntaxgym": SyntaxGym,
     "minimal pairs": MinimalPairs,
     "training": Training,
+    "setting": Setting,
     "training speed": TrainingSpeed,
     "search speed": SearchSpeed,
     "scoring speed": ScoringSpeed,

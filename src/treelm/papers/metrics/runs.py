@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treelm.corpora.data_config import locate_split
-from treelm.errors import check_positive
+from treelm.errors import InputError, check_positive
 from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites
@@ -18,6 +18,7 @@ from treelm.models.search.config import SearchOptions
 from treelm.papers.metrics.base import Measure, Measured, Subject
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
+from treelm.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,20 @@ class Training(Measure):
         if words := [line["word_nats_per_decision"] for line in dev if "word_nats_per_decision" in line]:
             values["dev_perplexity"] = perplexity(min(words))
         return Measured(values=values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Measure):
+    """What a recipe says, without a run; metrics are names of settings: ``model.dropout``."""
+
+    @staticmethod
+    def of_recipe(recipe: Recipe, metric: str) -> float:
+        """Look the setting up. Raises ``InputError`` for one that is not there."""
+        section, _, name = metric.partition(".")
+        try:
+            return float(getattr(recipe.model.config if section == "model" else getattr(recipe, section), name))
+        except AttributeError:
+            raise InputError(f"no setting {metric!r}", remedy="name one as --set does") from None
 
 
 @dataclass(frozen=True, kw_only=True)
