@@ -67,6 +67,11 @@ class PaLMConfig(AWDConfig):
             require(self, "without_gold", self.without_gold == "none", remedy)
 
     @property
+    def context_size(self) -> int:
+        """Size of the context vector, which has both directions of the rational RNN."""
+        return 2 * self.rational_size
+
+    @property
     def is_supervised(self) -> bool:
         """Tell whether training needs gold trees for its loss."""
         return self.span_weight > 0 or self.objective == "spans"

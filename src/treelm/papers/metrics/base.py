@@ -95,9 +95,9 @@ class OnTreebank(Measure):
         return own if self.preprocess is None else replace(own, preprocess=self.preprocess)
 
     def files(self, config: DataConfig) -> list[Path]:
-        """The files of the split; of all there are."""
+        """The files of the split; of all there are, each once."""
         splits = [split for split in SPLITS if config.has_split(split)] if self.split == "all" else [self.split]
-        return [locate_split(config, split)[0] for split in splits]
+        return [*dict.fromkeys(locate_split(config, split)[0] for split in splits)]
 
     def sentences(self, config: DataConfig) -> list[Sentence]:
         """The sentences, in order."""

@@ -37,7 +37,8 @@ from treelm.papers.metrics.base import Baselines, Measured, OnTreebank, Subject
 from treelm.training.recipe import EvaluationConfig
 
 _STREAM = ", in a stream"
-_EVALUATION = ("stream", "stream_rows", "cache_weight", "cache_theta", "cache_window", "max_sentences", "tree_builder")
+_CACHE = ("cache_weight", "cache_theta", "cache_window")
+_EVALUATION = ("stream", "stream_rows", *_CACHE, "max_sentences", "tree_builder", "hard_gates")
 _LIKELIHOODS = (
     "perplexity_per_word_with_end",
     "perplexity_per_symbol_with_end",
@@ -56,6 +57,7 @@ class Evaluate(SearchOptions, OnTreebank):
     protocols: tuple[str, ...] = ()
     perplexity: bool = True
     tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
+    hard_gates: bool = False
     stream: Literal["no", "beside", "only"] = "no"
     stream_rows: int = 10
     cache_weight: float = 0.0
