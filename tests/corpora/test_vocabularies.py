@@ -149,6 +149,16 @@ def test_half_a_character_is_spelt_in_bytes(subwords: Vocabulary) -> None:
     assert subwords.spelled("d\ud83dog") == "\ud83d"
 
 
+def test_required_characters_and_single_digits_are_pieces() -> None:
+    """Of characters that no form has, and of numbers that the text has often, a number of which it has none."""
+    counts = counts_of([["1984"] * 9 + ["19"] * 9 + ["words", "word", "wording", "sword"] * 3])
+    vocabulary = SubwordVocabulary.build(counts, max_size=276, characters="{&é6", split_digits=True)
+    assert tokens(vocabulary, "{&é") == ["{", "&", "é", "▁"]
+    assert tokens(vocabulary, "1984") == ["1", "9", "8", "4", "▁"]
+    assert tokens(vocabulary, "16") == ["1", "6", "▁"]
+    assert vocabulary.spelled("a{6}") == "a}"
+
+
 def test_too_many_subwords_are_an_error_that_names_the_limit() -> None:
     with pytest.raises(InputError, match=r"max_size to \d+ or less"):
         SubwordVocabulary.build(COUNTS, max_size=5000)

@@ -52,9 +52,19 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def build(
-        cls, counts: FormCounts, *, max_size: int, min_count: int = 1, model: SubwordModel = "unigram"
+        cls,
+        counts: FormCounts,
+        *,
+        max_size: int,
+        min_count: int = 1,
+        model: SubwordModel = "unigram",
+        characters: str = "",
+        split_digits: bool = False,
     ) -> SubwordVocabulary:
         """Train exactly ``max_size`` tokens (256 of them bytes) on the forms that occur ``min_count`` times.
+
+        All ``characters`` are tokens even if the forms have none of them. With ``split_digits``, every digit is a
+        token of its own and no token has a digit beside another character.
 
         Raises ``InputError`` for a size that SentencePiece cannot train on these forms.
         """
@@ -69,6 +79,8 @@ class SubwordVocabulary(Vocabulary):
                 model_type=model,
                 vocab_size=max_size,
                 byte_fallback=True,
+                required_chars=characters,
+                split_digits=split_digits,
                 treat_whitespace_as_suffix=True,
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,

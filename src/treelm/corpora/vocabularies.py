@@ -43,6 +43,11 @@ class VocabularyConfig:
     """Rows that affixes and shapes are hashed into; for kind = "affixes"."""
     subword_model: SubwordModel = "unigram"
     """Way in which SentencePiece chooses pieces; for kind = "subword"."""
+    characters: str = ""
+    """Characters that are pieces even if the training data lack them, so that no word is written in bytes for having
+    one; for kind = "subword"."""
+    split_digits: bool = False
+    """Whether each digit is a piece of its own, so that all numbers of a length have as many; for kind = "subword"."""
     file: str | None = None
     """Path of a Hugging Face tokenizer.json, or of a folder with it; for kind = "tokenizer". That of a run, or its
     folder; for kind = "saved"."""
@@ -89,7 +94,8 @@ def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary
         case "character":
             return CharacterVocabulary.build(counts, **limits)
         case "subword":
-            return SubwordVocabulary.build(counts, **limits, model=config.subword_model)
+            options: dict[str, Any] = {"characters": config.characters, "split_digits": config.split_digits}
+            return SubwordVocabulary.build(counts, **limits, model=config.subword_model, **options)
         case "affixes":
             return AffixVocabulary.build(counts, **limits, num_rows=config.affix_rows)
     return WordVocabulary.build(counts, **limits, unknown=config.unknown)
