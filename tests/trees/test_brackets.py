@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,11 +16,11 @@ S = "(S (NP (NNS dogs)) (VP (VBP bark)))"
 DOGS_BARK = Tree("S", [Tree("NP", ["dogs"]), Tree("VP", ["bark"])])
 
 
-def read(text: str, **options: bool) -> list[BracketedTree]:
+def read(text: str, **options: Any) -> list[BracketedTree]:
     return list(without_errors(read_trees(text, source="file.ptb", **options), None))
 
 
-def read_one(text: str, **options: bool) -> str:
+def read_one(text: str, **options: Any) -> str:
     (item,) = read(text, **options)
     return str(item.tree)
 
@@ -56,7 +58,7 @@ def test_no_text_gives_no_trees() -> None:
 def test_function_tags_are_cut() -> None:
     text = "(S-TPC=1 (NP-SBJ-2 (NN a)) (PP=3 (-LRB- b)) (=X (NN c)) (-LRB- (NN d)))"
     assert read_one(text) == "(S (NP a) (PP b) (=X c) (-LRB- d))"
-    assert read_one(text, strip_functions=False) == "(S-TPC=1 (NP-SBJ-2 a) (PP=3 b) (=X c) (-LRB- d))"
+    assert read_one(text, separators="") == "(S-TPC=1 (NP-SBJ-2 a) (PP=3 b) (=X c) (-LRB- d))"
     assert [strip_function(label) for label in ("NP-SBJ", "-NONE-", "", "=X")] == ["NP", "-NONE-", "", "=X"]
 
 
@@ -143,7 +145,7 @@ BAD = [
     ("(S (NP\n  the\n  (NNS\n dogs)))\n", "file.ptb:3: word 'the' has siblings"),
     ("(S (NP) (VP (VBP bark)))\n", "file.ptb:2: bracket (NP) holds no word"),
     ("(S (NP (NNS dogs))\n   (VP (VBP bark)\n", "file.ptb:2: this tree lacks 2 closing brackets;"),
-    ("(S (NP the dogs) (VP bark))", "file.ptb:2: word 'the' has siblings .* tags=\"absent\""),
+    ("(S (NP the dogs) (VP bark))", "file.ptb:2: word 'the' has siblings .* --tags absent"),
 ]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from treelm.cli import NESTED
 from treelm.cli.arguments import Positional
 from treelm.cli.files import check_not_input, progress_bar
-from treelm.cli.options import Output
+from treelm.cli.options import Output, TreebankOptions
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 from treelm.io.terminal import log
@@ -22,7 +22,7 @@ Action = Literal["list", "show", "statistics", "prepare", "text8", "annotate", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
+class Arguments(TreebankOptions):
     """Corpora: the packaged one, downloads that you name in your catalogue, and your own files.
 
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
@@ -80,7 +80,8 @@ def main(options: Arguments) -> int:
 
 def _how(options: Arguments) -> dict[str, Any]:
     """How files are read."""
-    return {name: getattr(options, name) for name in ("format", "tags", "dependency_labels", "preprocess")}
+    names = ("format", "tags", "dependency_labels", "preprocess")
+    return {name: getattr(options, name) for name in names} | options.of_treebank()
 
 
 def _statistics(options: Arguments) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from treelm.cli.arguments import is_given, refuse
 from treelm.cli.files import check_not_input, open_output, print_json, progress_bar, report_skipped
-from treelm.cli.options import FileFormat, RunFolder, SpanProtocol, TableOptions, WorkerOptions
+from treelm.cli.options import FileFormat, RunFolder, SpanProtocol, TableOptions, TreebankOptions, WorkerOptions
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
@@ -26,7 +26,7 @@ _OF_TREES = ("protocol", "trees", "tree_builder")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WorkerOptions, TableOptions):
+class Arguments(WorkerOptions, TableOptions, TreebankOptions):
     """Perplexity and F1 of a run, beside trivial baselines; or EVALB scores of one bracket file against another.
 
     Example: treelm evaluate runs/demo --split test
@@ -161,7 +161,8 @@ def _with_settings(recipe: Recipe, options: Arguments, *, has_trees: bool) -> Re
         given["splits"] = options.split
     if options.hard_gates:
         given["hard_gates"] = True
-    data = replace(recipe.data, preprocess=options.preprocess) if options.preprocess else recipe.data
+    of_data = options.of_treebank() | ({"preprocess": options.preprocess} if options.preprocess else {})
+    data = replace(recipe.data, **of_data)
     search, evaluation = options.changed(recipe.search), replace(recipe.evaluation, **given)
     return replace(recipe, data=data, search=search, evaluation=evaluation)
 

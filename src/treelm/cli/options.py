@@ -6,17 +6,18 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from treelm.cli.arguments import Positional
+from treelm.cli.arguments import Positional, is_given
 from treelm.cli.files import print_json
 from treelm.errors import InputError, choose_from
 from treelm.io.files import STDIN
 from treelm.io.terminal import log
 from treelm.models.capabilities import Searching, set_search
 from treelm.models.search.config import ADAPTIVE, WIDTHS, SearchConfig, SearchOptions
+from treelm.trees.treebanks import TreebankName
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
@@ -37,7 +38,26 @@ SpanProtocol = Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "bi
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputOptions:
+class TreebankOptions:
+    """Options of what is text in files of treebanks, as ``ReadOptions`` has them."""
+
+    treebank: TreebankName = "auto"
+    """Treebank whose annotation (traces, numbers of sentences, lemmas, markup) is left out of brackets. auto: the one
+    whose signs a file has; penn: none but what is tagged -NONE-."""
+    encoding: str = ""
+    """Encoding of text, treebanks and tables, such as gb18030, latin-1, utf-16; without it UTF-8."""
+    label_separators: str = ""
+    """Characters at which function tags are cut off labels, such as -=*|:#; without it those of the treebank."""
+    repair_brackets: bool = False
+    """Read brackets that stand unescaped in words, as in (NNP Solano(r)) and (-LRB- (), as text."""
+
+    def of_treebank(self) -> dict[str, Any]:
+        """Those that are given."""
+        return {one.name: getattr(self, one.name) for one in fields(TreebankOptions) if is_given(self, one.name)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions(TreebankOptions):
     """Options of reading the input."""
 
     format: FileFormat = "auto"
@@ -56,6 +76,7 @@ class InputOptions:
             path,
             format="text" if is_guess else self.format,
             tags=self.tags,
+            **self.of_treebank(),
             empty_lines=empty_lines,
             is_guess=is_guess,
             on_error=self.on_error,

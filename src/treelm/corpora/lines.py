@@ -9,18 +9,22 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from treelm.errors import InputError
-from treelm.io.files import BYTE_ORDER_MARK, STDIN, check_is_file, unreadable
+from treelm.io.files import BYTE_ORDER_MARK, STDIN, check_is_file, in_utf8, is_utf8, lines_in_utf8, unreadable
+from treelm.trees.treebanks import AUTO, PENN, Treebank, repair_brackets, treebank_of
 
 Format = Literal["brackets", "conllu", "text"]
 SUFFIXES: dict[str, Format] = {
     ".ptb": "brackets",
     ".mrg": "brackets",
+    ".psd": "brackets",
+    ".fid": "brackets",
     ".brackets": "brackets",
     ".trees": "brackets",
     ".conllu": "conllu",
@@ -29,9 +33,11 @@ SUFFIXES: dict[str, Format] = {
 }
 REST_LOST = "gzip data is truncated or damaged: what follows is lost"
 """The finding of the error of a damaged file, which is about any number of sentences, not one."""
+REPAIRED = "unescaped brackets"
 _SHORT_LINE = 1 << 26  # bytes; a line beyond it is a binary file or a mistake
 _MAX_LINES_OF_FIRST_TREE = 10_000
 _MAX_LINES_OF_COMMENTS = 1000
+_LINES_WITH_SIGNS = 300  # at the begin of a file, which tell the treebank
 # A bracket, and a label in capitals right behind it, in another one or alone on its line: not "(see (Smith 1990)".
 _TREE = re.compile(rb"\(\s*(?:[A-Z][!-'*-`{-~]*\s*)?(?:\([!-'*-`{-~]+(?:[\s(]|$)|$)")
 _TOKEN = re.compile(rb"\d+([-.]\d+)?(\t[^\t]+){9}$")  # of CoNLL-U
@@ -45,6 +51,8 @@ class Stretch(NamedTuple):
     content: bytes
     document: int = 0
     """Number of the document that it belongs to, from 0."""
+    treebank: Treebank = PENN
+    """What is annotation in it, if it has brackets."""
 
 
 def format_of(path: str) -> Format:
@@ -67,24 +75,40 @@ def stretches(
     is_guess: bool = False,
     blank_lines: bool = False,
     damage: list[InputError] | None = None,
+    treebank: str = AUTO,
+    encoding: str = "",
+    repairs_brackets: bool = False,
+    left_out: Counter[str] | None = None,
 ) -> Iterator[Stretch]:
     """Cut a file into stretches of one sentence each; blank lines between sentences of trees are left out.
 
     Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. With ``blank_lines``, each
     is a stretch, and all is one document. A file that nobody has said to be text (``is_guess``) must not begin like
-    trees. Raises ``InputError`` for that, for a line of 64 MiB or more, and for damaged gzip data, unless there is a
-    list for their error, ``damage``.
+    trees. Contents are UTF-8, whatever the ``encoding`` of the file ("" is UTF-8). ``treebank`` is the name of one, or
+    ``auto``: the one of which the first lines have signs. ``left_out`` counts lines of markup, which are left out, and
+    brackets that are repaired. Raises ``InputError`` for that, for a line of 64 MiB or more, and for damaged gzip data,
+    unless there is a list for their error, ``damage``.
     """
-    lines = _numbered_lines(stream, name, damage)
+    lines, known = _numbered_lines(stream, name, damage, encoding), PENN
+    counts = Counter[str]() if left_out is None else left_out
     if format == "text":
         pieces = _text(_only_text(lines, name) if is_guess else lines)
+    elif format == "conllu":
+        pieces = _conllu(lines)
     else:
-        pieces = _conllu(lines) if format == "conllu" else _brackets(lines, blank_lines=blank_lines)
+        head = list(islice(lines, _LINES_WITH_SIGNS))
+        begin = b"\n".join(line for _, line in head)
+        known, lines = treebank_of(treebank, begin), chain(head, lines)
+        if known.encoding and not encoding and not is_utf8(begin):
+            lines = ((number, in_utf8(line, known.encoding)) for number, line in lines)
+        if repairs_brackets:
+            lines = _repaired(lines, counts)
+        pieces = _brackets(lines, known, counts, blank_lines=blank_lines)
     document, is_begun = 0, False
     for line, content, is_divided in pieces:
         document += is_begun and is_divided and not blank_lines
         is_begun = is_begun or bool(content.strip())
-        yield Stretch(line, content, document)
+        yield Stretch(line, content, document, known)
 
 
 _Lines = Iterator[tuple[int, bytes]]
@@ -92,17 +116,26 @@ _Pieces = Iterator[tuple[int, bytes, bool]]
 """First line, content, and whether something divides it from the piece before."""
 
 
-def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | None) -> _Lines:
+def _repaired(lines: _Lines, counts: Counter[str]) -> _Lines:
+    for number, line in lines:
+        line, count = repair_brackets(line)
+        counts[REPAIRED] += count
+        yield number, line
+
+
+def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | None, encoding: str) -> _Lines:
     """Lines from 1 without their ends (LF or CRLF) and without a byte order mark at the start of the file."""
     number = 0
     try:
-        while line := stream.readline(_SHORT_LINE):
-            number += 1
-            if number == 1:
-                line = line.removeprefix(BYTE_ORDER_MARK)
-            if len(line) == _SHORT_LINE:
-                raise InputError("a line of 64 MiB or more", where=f"{name}:{number}", remedy="is this a text file?")
-            yield number, line.rstrip(b"\r\n")
+        with lines_in_utf8(stream, encoding) as read:
+            while line := read(_SHORT_LINE):
+                number += 1
+                if number == 1:
+                    line = line.removeprefix(BYTE_ORDER_MARK)
+                if len(line) >= _SHORT_LINE:
+                    found = "a line of 64 MiB or more"
+                    raise InputError(found, where=f"{name}:{number}", remedy="is this a text file?")
+                yield number, line.rstrip(b"\r\n")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         broken = InputError(REST_LOST, where=f"{name}:{number + 1}", remedy="fetch or compress the file again")
         if damage is None:
@@ -110,6 +143,9 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
         damage.append(broken)
     except OSError as error:
         raise unreadable(error, name) from error
+    except UnicodeDecodeError as error:  # half a character of UTF-16 or the like, where nothing can be skipped
+        remedy = "give the encoding of the file (--encoding)"
+        raise InputError(f"not in {encoding} ({error.reason})", where=f"{name}:{number + 1}", remedy=remedy) from None
 
 
 def _only_text(lines: _Lines, name: str) -> _Lines:
@@ -148,8 +184,8 @@ def _conllu(lines: _Lines) -> _Pieces:
             yield numbers[0], b"\n".join(held), any(map(_NEW_DOCUMENT.match, held))
 
 
-def _brackets(lines: _Lines, *, blank_lines: bool) -> _Pieces:
-    """The lines up to the one that closes all brackets: the rule of ``treelm.trees.brackets``.
+def _brackets(lines: _Lines, treebank: Treebank, left_out: Counter[str], *, blank_lines: bool) -> _Pieces:
+    """The lines up to the one that closes all brackets: the rule of ``treelm.trees.brackets``; no lines of markup.
 
     A line that starts with ``(``, no further right than the file's first tree, begins a new tree, unless the first tree
     has such lines inside. So one missing bracket costs one tree.
@@ -178,6 +214,9 @@ def _brackets(lines: _Lines, *, blank_lines: bool) -> _Pieces:
                 if blank_lines:
                     yield number, line, False
                 is_after_blank = True
+                continue
+            if not held and treebank.markup is not None and treebank.markup.match(line):
+                left_out["lines of markup"] += 1
                 continue
             if margin is None and line.lstrip().startswith(b"("):
                 margin = len(line) - len(line.lstrip())

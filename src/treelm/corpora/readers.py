@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from treelm.configs import configuration
-from treelm.corpora.lines import Format, Stretch, format_of, stretches
+from treelm.corpora.lines import REPAIRED, Format, Stretch, format_of, stretches
 from treelm.corpora.sentence import Preprocessing, Sentence, preprocess
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_on_error, without_errors
 from treelm.io.files import decoded, name_of, open_bytes
 from treelm.trees.brackets import read_trees
 from treelm.trees.dependencies import read_dependencies, to_constituency
+from treelm.trees.treebanks import AUTO, PENN, TRACE_LIKE, Treebank, TreebankName
 
+_logger = logging.getLogger(__name__)
 Tags = Literal["present", "absent"]
+_LIKE_TRACES = "words that look like traces"
 DependencyLabels = Literal["plain", "upos"]
 
 
@@ -28,8 +33,18 @@ class ReadOptions:
     """Format of the files; by default their names tell."""
     tags: Tags = "present"
     """Presence of a part-of-speech tag over each word of bracket files."""
+    treebank: TreebankName = "auto"
+    """Treebank whose annotation (traces, numbers of sentences, lemmas, markup) is left out of bracket files. auto: the
+    one whose signs a file has; penn: none but what is tagged -NONE-."""
+    encoding: str = ""
+    """Encoding of the files, such as gb18030, latin-1, utf-16; without it UTF-8, or what the treebank has."""
     strip_functions: bool = True
     """Cut function tags off labels: NP-SBJ is read as NP."""
+    label_separators: str = ""
+    """Characters at which function tags and indices are cut off labels, such as -=*|:#; without it those of the
+    treebank, - and = mostly."""
+    repair_brackets: bool = False
+    """Read brackets that stand unescaped in words, as in (NNP Solano(r)) and (-LRB- (), as text."""
     dependency_labels: DependencyLabels = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     empty_lines: bool = False
@@ -77,7 +92,8 @@ def read_items(
     """
     name = name_of(source)
     format = options.format_for(str(source) if isinstance(source, str | Path) else name)
-    damage, errors, found_any = list[InputError](), list[InputError](), False
+    damage, errors, found_any, left_out = list[InputError](), list[InputError](), False, Counter[str]()
+    treebank = PENN
     with open_bytes(source) as stream:
         pieces = stretches(
             stream,
@@ -86,15 +102,35 @@ def read_items(
             is_guess=is_guess or options.format == "auto",
             blank_lines=options.empty_lines,
             damage=damage if keep_errors else None,
+            treebank=options.treebank,
+            encoding=options.encoding,
+            repairs_brackets=options.repair_brackets,
+            left_out=left_out,
         )
-        for item in chain(chain.from_iterable(read_stretch(one, name, format, options) for one in pieces), damage):
-            if isinstance(item, Sentence):
-                found_any = True
-            elif not found_any:
-                errors.append(item)
-            yield item
+        for piece in chain(pieces, [None]):
+            items = damage if piece is None else read_stretch(piece, name, format, options, left_out)
+            treebank = treebank if piece is None else piece.treebank
+            for item in items:
+                if isinstance(item, Sentence):
+                    found_any = True
+                elif not found_any:
+                    errors.append(item)
+                yield item
     if not found_any:
         raise no_sentences(name, errors)
+    for line in _notes(left_out, treebank if options.treebank == AUTO else PENN):
+        _logger.warning("%s: %s", name, line)
+
+
+def _notes(left_out: Counter[str], found: Treebank) -> Iterator[str]:
+    """Lines about what was read otherwise than it stands, or was left out although nobody has named the treebank."""
+    if count := left_out.pop(_LIKE_TRACES, 0):
+        yield f"{count:,} words look like traces (*T*-1 and the like): give --treebank ppche to leave them out, or penn"
+    if count := left_out.pop(REPAIRED, 0):
+        yield f"{count:,} unescaped brackets were read as parts of words"
+    if found is not PENN and left_out:
+        listed = ", ".join(f"{what} {count:,}" for what, count in left_out.most_common())
+        yield f"has signs of {found.name}: left out {listed}; --treebank penn would keep them as words"
 
 
 def no_sentences(name: str, skipped: list[InputError]) -> InputError:
@@ -105,11 +141,14 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
     return InputError(found, where=name, remedy=skipped[0].remedy)
 
 
-def read_stretch(stretch: Stretch, name: str, format: Format, options: ReadOptions) -> Iterator[Sentence | InputError]:
+def read_stretch(
+    stretch: Stretch, name: str, format: Format, options: ReadOptions, left_out: Counter[str] | None = None
+) -> Iterator[Sentence | InputError]:
     """The sentences of a stretch of the source ``name``, with an error in place of each bad one.
 
-    What a stretch gives does not depend on those before.
+    What a stretch gives does not depend on those before. ``left_out`` counts what is annotation, or may be.
     """
+    left_out = Counter() if left_out is None else left_out
 
     def sentence(line: int = stretch.line, identifier: str | None = None, **parts: Any) -> Sentence:
         own = identifier or str(line)
@@ -117,7 +156,7 @@ def read_stretch(stretch: Stretch, name: str, format: Format, options: ReadOptio
 
     items: list[Sentence | InputError] = []
     try:
-        text = decoded(stretch.content, name=name, line=stretch.line)
+        text = decoded(stretch.content, name=name, line=stretch.line, has_option=True)
         if format == "conllu":
             found = read_dependencies(text, source=name, first_line=stretch.line)
             if found is not None:
@@ -133,14 +172,24 @@ def read_stretch(stretch: Stretch, name: str, format: Format, options: ReadOptio
                 )
                 items.append(own)
         elif format == "brackets" and text.strip():
-            has_tags, strip = options.tags == "present", options.strip_functions
-            read = read_trees(text, source=name, first_line=stretch.line, has_tags=has_tags, strip_functions=strip)
+            read = read_trees(
+                text,
+                source=name,
+                first_line=stretch.line,
+                has_tags=options.tags == "present",
+                treebank=stretch.treebank,
+                separators=(options.label_separators or None) if options.strip_functions else "",
+                left_out=left_out,
+            )
             items += [
                 one
                 if isinstance(one, InputError)
                 else sentence(one.line, words=tuple(one.tree.words()), tree=one.tree, tags=one.tags)
                 for one in read
             ]
+            if stretch.treebank is PENN and options.treebank == AUTO and "*" in text:
+                read_words = (word for item in items if isinstance(item, Sentence) for word in item.words)
+                left_out[_LIKE_TRACES] += sum(TRACE_LIKE.fullmatch(word) is not None for word in read_words)
         else:
             words = words_of(text)
             if words or options.empty_lines:

@@ -14,11 +14,11 @@ Preprocessing = Literal["none", "prpn", "mikolov"]
 
 PUNCTUATION_TAGS = frozenset(
     {",", ".", ":", "``", "''", "-LRB-", "-RRB-", "-NONE-", "HYPH", "NFP", "PUNCT"}
-    | {"$,", "$.", "$(", "$[", "$*LRB*", "$*RRB*", "PU", "PONCT"}
+    | {"$,", "$.", "$(", "$[", "$*LRB*", "$*RRB*", "PU", "PONCT", '"', "'"}
 )
 """Tags of punctuation and empty elements; ``HYPH``, ``NFP`` of OntoNotes, ``PUNCT`` of UD, ``$,`` ``$.`` ``$(`` of
 German treebanks (STTS; ``$[`` ``$*LRB*`` in brackets), ``PU`` of the Penn Chinese Treebank, ``PONCT`` of the French
-Treebank."""
+Treebank, quotation marks of the Penn Parsed Corpora of Historical English."""
 REMOVED_TAGS = PUNCTUATION_TAGS | {"$", "#"}
 """Tags of punctuation, empty elements and currency signs."""
 MIKOLOV_NUMBER = re.compile(r"%|[-.,:/\\]*[0-9][-.,:/\\0-9]*")

@@ -10,9 +10,10 @@ from typing import Literal, Self
 
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters
-from treelm.trees.brackets import EMPTY_TAG, unescape
+from treelm.trees.brackets import unescape
 from treelm.trees.span_counts import harmonic_mean
 from treelm.trees.tree import Span
+from treelm.trees.treebanks import EMPTY_TAG
 
 Status = Literal["valid", "error", "skipped"]
 

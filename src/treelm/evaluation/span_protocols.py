@@ -15,10 +15,10 @@ from typing import Literal
 from treelm.corpora.sentence import PUNCTUATION_TAGS, REMOVED_TAGS
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing
-from treelm.trees.brackets import EMPTY_TAG
 from treelm.trees.span_counts import SpanCounts, add_up
 from treelm.trees.transforms import binarise_left
 from treelm.trees.tree import from_spans
+from treelm.trees.treebanks import EMPTY_TAG
 
 REMOVED_WORDS = frozenset(
     {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "--", "...", "``", "''", *"()[]{}.,:;?!-/'\"`$#…–—“”‘’"}

@@ -14,7 +14,7 @@ import stat
 import sys
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
@@ -29,6 +29,8 @@ _CHECK = "check the path"
 BYTE_ORDER_MARK = BOM_UTF8
 _UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 _NEW_LINE, _NUL = b"\n", b"\0"
+_SURROGATE = 0xED  # first byte of what stands for a byte that could not be decoded
+_ENCODING = "give the encoding of the file (--encoding)"
 _CR_ALONE = re.compile(rb"\r(?![\r\n]|\Z)")
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"  # also of workbooks and of documents of text programs
@@ -121,16 +123,62 @@ def unpacked(content: bytes, *, name: str) -> bytes:
     return content
 
 
-def decoded(content: bytes, *, name: str, line: int = 1) -> str:
+def is_utf8(content: bytes) -> bool:
+    """Tell whether these bytes are UTF-8."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def in_utf8(content: bytes, encoding: str) -> bytes:
+    """Text of another encoding in UTF-8; bytes that are not of that encoding become what ``decoded`` refuses.
+
+    Raises ``InputError`` for an unknown encoding.
+    """
+    try:
+        return content.decode(encoding, "surrogateescape").encode(errors="surrogatepass")
+    except UnicodeDecodeError as error:  # half a character of UTF-16 or the like, behind which nothing can be read
+        raise InputError(f"not in {encoding} ({error.reason})", remedy=_ENCODING) from None
+    except LookupError as error:
+        raise _no_encoding(encoding) from error
+
+
+def _no_encoding(name: str) -> InputError:
+    return InputError(f"no encoding {name!r}", remedy="give one that Python knows: gb18030, latin-1, cp1252, utf-16")
+
+
+@contextmanager
+def lines_in_utf8(stream: IO[bytes], encoding: str) -> Iterator[Callable[[int], bytes]]:
+    """Give what reads a line of a stream, or so many characters of it, in UTF-8; an encoding of "" is UTF-8."""
+    if not encoding:
+        yield stream.readline
+        return
+    try:
+        text = io.TextIOWrapper(cast(io.BufferedReader, stream), encoding, "surrogateescape", newline="\n")
+    except LookupError as error:
+        raise _no_encoding(encoding) from error
+    try:
+        yield lambda most: text.readline(most).encode(errors="surrogatepass")
+    finally:
+        text.detach()  # else the stream is closed with it
+
+
+def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = False) -> str:
     """Decode UTF-8; ``content`` is from the file ``name`` and begins on ``line`` of it, for messages.
 
-    Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone.
+    Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone. With
+    ``has_option`` the user can name the encoding.
     """
-    convert = "convert the file to UTF-8"
+    convert = "convert the file to UTF-8" + f", or {_ENCODING}" * has_option
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         found, place, remedy = f"byte 0x{content[error.start]:02x} is not UTF-8", error.start, convert
+        escaped = content[place : place + 3].decode(errors="surrogatepass") if content[place] == _SURROGATE else ""
+        if "\udc80" <= escaped <= "\udcff":
+            found, remedy = f"byte 0x{ord(escaped) - 0xDC00:02x} is not in the encoding of the file", _ENCODING
     else:
         if _NUL in content:
             found, place = "a NUL character", content.index(_NUL)
@@ -160,9 +208,10 @@ def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False) -> bytes:
         return path.read_bytes()
 
 
-def read_text(path: str | Path, *, remedy: str = _CHECK, may_be_pipe: bool = True) -> str:
+def read_text(path: str | Path, *, remedy: str = _CHECK, may_be_pipe: bool = True, encoding: str | None = None) -> str:
     """The text of an input file, unpacked and without a byte order mark; ``-`` is standard input.
 
+    ``encoding`` is what the user has said, "" for UTF-8; None where nothing can be said.
     Raises ``InputError`` for what cannot be read, as ``read_bytes`` does, unpacked or decoded.
     """
     if path == STDIN:
@@ -170,7 +219,9 @@ def read_text(path: str | Path, *, remedy: str = _CHECK, may_be_pipe: bool = Tru
     else:
         content = read_bytes(Path(path), remedy=remedy, may_be_pipe=may_be_pipe)
     name = name_of(path)
-    return decoded(unpacked(content, name=name).removeprefix(BYTE_ORDER_MARK), name=name)
+    content = unpacked(content, name=name)
+    content = in_utf8(content, encoding) if encoding else content
+    return decoded(content.removeprefix(BYTE_ORDER_MARK), name=name, has_option=encoding is not None)
 
 
 def file_hash(path: Path, *, remedy: str) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from treelm.errors import InputError
+from treelm.errors import SKIP, InputError
 from treelm.trees.tree import Tree, bracketed, escape
+from treelm.trees.treebanks import EMPTY_TAG, PENN, Treebank, repair_brackets
 
 TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
 """Labels of outer brackets, which hold a tree and are no constituent."""
-EMPTY_TAG: Final = "-NONE-"
-"""Tag of traces and other empty elements."""
 UNKNOWN_TAG: Final = "X"
 """Part-of-speech tag that is written when none is known."""
 
@@ -26,8 +26,11 @@ TOKEN = re.compile(
 )
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ESCAPED = re.compile("|".join(_ESCAPES))
-_LABEL = re.compile(r"-.*|.[^-=]*|", re.DOTALL)
 _NOT_IN_LABEL = re.compile(r"[\s()]", re.ASCII)
+_UNESCAPED = (
+    "an unescaped bracket of the text is the likely cause: write -LRB- and -RRB-, or give --repair-brackets "
+    "(in training --set data.repair_brackets=true)"
+)
 _NEWLINE = "\n"
 _WHITESPACE = re.compile(r"\s", re.ASCII)
 
@@ -41,13 +44,13 @@ class BracketedTree(NamedTuple):
 
 
 @lru_cache(100_000)
-def strip_function(label: str) -> str:
-    """The label without function tags and indices: cut at the first ``-`` or ``=`` after the first character.
+def strip_function(label: str, separators: str = PENN.separators) -> str:
+    """The label without function tags and indices: cut at the first separator after the first character.
 
     Labels that start with ``-`` (``-NONE-``, ``-LRB-``) stay whole.
     """
-    match = _LABEL.match(label)
-    return match.group() if match else label
+    places = [] if label.startswith("-") else [label.find(separator, 1) for separator in separators]
+    return label[: min((place for place in places if place > 0), default=len(label))]
 
 
 @lru_cache(100_000)  # so that equal words of a corpus are one object
@@ -62,22 +65,29 @@ def read_trees(
     source: str = "<text>",
     first_line: int = 1,
     has_tags: bool = True,
-    strip_functions: bool = True,
+    treebank: Treebank = PENN,
+    separators: str | None = None,
     unwrap: bool = True,
+    left_out: Counter[str] | None = None,
 ) -> list[BracketedTree | InputError]:
     """The trees of a text in their normal form, and an ``InputError`` in the place of each bad one. Takes linear time.
 
-    Normal form: function tags are cut off labels (``NP-SBJ=1`` becomes ``NP``; ``strip_functions``); words tagged
-    ``-NONE-`` go, and constituents that they leave empty; the outer bracket (empty, ROOT or TOP) goes if its only child
-    is a constituent, and an empty one is named ROOT otherwise (``unwrap``); ``-LRB-`` and its like become brackets,
-    also inside words; part-of-speech tags stand beside the tree. With ``has_tags=False`` words have none.
+    Normal form: function tags are cut off labels (``NP-SBJ=1`` becomes ``NP``) at ``separators``, by default those of
+    the treebank; words tagged ``-NONE-`` and all else that is annotation in this treebank go, and constituents that
+    they leave empty; the outer bracket (empty, ROOT or TOP) goes if its only child is a constituent, and an empty one
+    is named ROOT otherwise (``unwrap``); ``-LRB-`` and its like become brackets, also inside words; part-of-speech tags
+    stand beside the tree. With ``has_tags=False`` words have none. ``left_out`` counts what goes. Where a treebank has
+    metadata, a tree of nothing else is left out too.
 
     What follows a bracket that closes nothing, or a word outside brackets, is not read, nor is the tree before it on
     the same line: they may belong together.
     """
-    shorten = strip_function if strip_functions else str
+    cuts = treebank.separators if separators is None else separators
+    is_plain = has_tags and treebank.is_plain
+    left_out = Counter() if left_out is None else left_out
     found: list[BracketedTree | InputError] = []
-    stack: list[tuple[str, list[Tree | str | None]]] = []  # labels and children of open constituents; None: dropped
+    # Labels and children (None: dropped) of open constituents, and the number of tags before them
+    stack: list[tuple[str, list[Tree | str | None], int]] = []
     tags: list[str] = []
     problem: InputError | None = None  # the first one of the open tree
     start, line = 0, first_line  # of the last tree
@@ -89,17 +99,21 @@ def read_trees(
 
     def error(what: str, remedy: str, place: int) -> InputError:
         where = f"{source}:{first_line + text.count(_NEWLINE, 0, place)}"
-        return InputError(what, where=where, remedy=f"{remedy}, or skip it with on_error = skip")
+        if repair_brackets(text.encode(errors="surrogatepass"))[1]:
+            remedy = f"{_UNESCAPED}; else {remedy}"
+        return InputError(what, where=where, remedy=f"{remedy}, {SKIP}")
 
     def finish(node: Tree | str | None) -> None:
         """Add the tree that has ended, or what is wrong with it."""
-        if problem is not None or node is None:
+        if node is None and problem is None and treebank.metadata:
+            left_out["trees without words"] += 1
+        elif problem is not None or node is None:
             found.append(problem or error("a tree without words", "remove it or give it words", start))
         else:
             found.append(BracketedTree(_top(node, unwrap=unwrap), tuple(tags) if has_tags else None, line))
 
     for number, (label, word, closes, bare) in enumerate(TOKEN.findall(text)):
-        if word and has_tags and stack and label != EMPTY_TAG:  # nearly all words
+        if word and is_plain and stack and label != EMPTY_TAG:  # nearly all words
             stack[-1][1].append(unescape(word))
             tags.append(label)
         elif not closes and not bare:
@@ -108,14 +122,13 @@ def read_trees(
                 line += text.count(_NEWLINE, start, place)
                 start, problem, tags = place, None, []
             if not word:
-                stack.append((label, []))
+                stack.append((label, [], len(tags)))
                 continue
-            node: Tree | str | None = unescape(word)
-            if not has_tags:
-                node = Tree(shorten(label), (unescape(word),))
-            elif label == EMPTY_TAG:
-                node = None
-            else:
+            text_word = treebank.text_of(label, word, left_out) if has_tags or not treebank.is_plain else word
+            node: Tree | str | None = None if text_word is None else unescape(text_word)
+            if node is not None and not has_tags:
+                node = Tree(strip_function(label, cuts), (node,))
+            elif node is not None:
                 tags.append(label)
             stack[-1][1].append(node) if stack else finish(node)
         elif len(closes) > len(stack) or (bare and not stack):
@@ -125,17 +138,21 @@ def read_trees(
             what = f"{bare!r} outside a tree" if bare else "a closing bracket that closes nothing"
             return [*found, error(what, "put it inside brackets" if bare else "remove it", place)]
         elif bare:
-            if has_tags and problem is None:
-                remedy = 'give it a bracket with a tag, or read with tags="absent" when no word has a tag'
+            if has_tags and problem is None and not any(one in treebank.metadata for one, _, _ in stack):
+                remedy = "give it a bracket with a tag, or --tags absent (in training data.tags=absent) if none has"
                 problem = error(f"word {bare!r} has siblings instead of a tag of its own", remedy, place_of(number))
             stack[-1][1].append(unescape(bare))
         else:
             for _ in closes:
-                label, children = stack.pop()
+                label, children, num_tags = stack.pop()
                 if not children and problem is None:
                     problem = error(f"bracket ({label}) holds no word", "remove it or give it a word", place_of(number))
                 kept = [child for child in children if child is not None]
-                node = Tree(shorten(label), kept) if kept else None
+                node = Tree(strip_function(label, cuts), kept) if kept else None
+                if label in treebank.metadata:
+                    left_out[f"({label} ...)"] += 1
+                    del tags[num_tags:]
+                    node = None
                 stack[-1][1].append(node) if stack else finish(node)
     if stack:
         missing = f"{len(stack)} closing bracket{'s' * (len(stack) > 1)}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from treelm.errors import InputError, check_choice
+from treelm.errors import SKIP, InputError, check_choice
 from treelm.trees.tree import Tree, from_flat
 
 NUM_COLUMNS = 10
@@ -47,7 +47,7 @@ def read_dependencies(text: str, *, source: str = "<text>", first_line: int = 1)
     numbers: list[int] = []  # of their lines
 
     def error(found: str, remedy: str, line: int) -> InputError:
-        return InputError(found, where=f"{source}:{line}", remedy=f"{remedy}, or skip it with on_error = skip")
+        return InputError(found, where=f"{source}:{line}", remedy=f"{remedy}, {SKIP}")
 
     for number, line in enumerate(text.split("\n"), first_line):
         if line.startswith("#"):
@@ -60,6 +60,8 @@ def read_dependencies(text: str, *, source: str = "<text>", first_line: int = 1)
         if _OTHER_ID.fullmatch(row[0]):
             continue
         expected = str(len(rows) + 1)
+        if row[0] == "1" and rows:
+            raise error(f"word id 1 behind word {len(rows)}", "put a blank line between sentences", number)
         if row[0] != expected:
             raise error(f"word id {row[0]!r} where {expected} was expected", "number the words from 1", number)
         if not row[1].strip(_ASCII_SPACES):

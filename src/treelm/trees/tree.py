@@ -113,7 +113,7 @@ class Tree:
         """
         from treelm.trees.brackets import read_trees
 
-        read = read_trees(text, has_tags=False, strip_functions=False, unwrap=False)
+        read = read_trees(text, has_tags=False, separators="", unwrap=False)
         found = [one.tree for one in without_errors(read, None)]
         if len(found) != 1:
             raise InputError(f"{len(found)} trees where one was expected", where="<text>", remedy="give one tree")

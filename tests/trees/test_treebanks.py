@@ -1,0 +1,174 @@
+"""Annotation of treebanks is no text: it is known by its signs, left out and counted."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import logging
+from typing import Any, get_args
+
+import pytest
+
+from treelm.corpora.readers import read_sentences
+from treelm.errors import InputError
+from treelm.trees.treebanks import AUTO, TREEBANKS, TreebankName
+
+# Made up, in the form of each treebank.
+FILES = {
+    "icepahc": """
+( (IP-MAT (NP-SBJ (N-N hundur$-hundur) (D-N $inn-hinn))
+\t  (VBPI geltir-gelta)
+\t  (CP-ADV (WADVP-1 0) (C 0) (IP-SUB (NP-SBJ *con*-N) (ADVP *T*-1) (NP-OB1 *) (VBPI sér-sjá)))
+\t  (NUM-N 0-0)
+\t  (. ---))
+  (ID 1888.GRIMUR.NAR-FIC,.1))
+
+( (CODE <P_2>) (ID 1888.GRIMUR.NAR-FIC,.2))
+
+( (IP-MAT (CODE (X a) (Y b)) (NP-SBJ (N-N köttur-köttur)) (. .-.)) (ID 1888.GRIMUR.NAR-FIC,.3))
+""",
+    "ppche": """
+( (CODE <P_1>))
+( (IP-MAT (NP-SBJ (D +te) (N dogge)) (VBP barketh) (CP-ADV (C 0) (IP-SUB (NP-SBJ *con*) (NUM 0))) (. .))
+  (ID CMDOG,1.1))
+""",
+    "keyaki": """
+( (IP-MAT (NP-SBJ *speaker*) (PP (NP;*OB1* (N 犬)) (P を)) (NP-OB1 *を*) (VB 見) (AX る) (PU 。))
+  (ID 1_made_up;JP))
+""",
+    "ctb": """<DOC>
+<DOCID> CHTB_0001 </DOCID>
+<S ID=1>
+( (IP-HLN (NP-SBJ (-NONE- *pro*)) (VP (VV 看见) (NP-OBJ (NN 狗))) (PU 。)) )
+</S>
+</DOC>
+""",
+    "switchboard": """*x*x*x*x*x*
+*x*  Made up (1992)  *x*
+*x*x*x*x*x*
+
+( (CODE (SYM SpeakerA1) (. .) ))
+( (S (EDITED (RM (-DFL- \\[) ) (NP (PRP I) ) (IP (-DFL- \\+) )) (NP-SBJ (PRP I) ) (RS (-DFL- \\]) ) (VP (VBP bark) )
+  (. .) (-DFL- E_S) ))
+""",
+}
+TREES = {
+    "icepahc": ["(IP (NP hundur$ $inn) geltir (CP (IP sér)) 0 -)", "(IP (NP köttur) .)"],
+    "ppche": ["(IP (NP +te dogge) barketh (CP (IP 0)) .)"],
+    "keyaki": ["(IP (PP (NP 犬) を) 見 る 。)"],
+    "ctb": ["(IP (VP 看见 (NP 狗)) 。)"],
+    "switchboard": ["(S (EDITED (NP I)) (NP I) (VP bark) .)"],
+}
+LEFT_OUT = {
+    "icepahc": "lemmas 8, traces 5, (ID ...) 3, (CODE ...) 2, trees without words 1",
+    "ppche": "traces 2, (CODE ...) 1, trees without words 1, (ID ...) 1",
+    "keyaki": "traces 2, (ID ...) 1",
+    "ctb": "lines of markup 5, traces 1",
+    "switchboard": "(-DFL- ...) 4, lines of markup 3, (CODE ...) 1, trees without words 1",
+}
+
+
+def trees_of(content: bytes, **options: Any) -> list[str]:
+    return [str(one.tree) for one in read_sentences(io.BytesIO(content), format="brackets", **options)]
+
+
+def test_the_option_names_what_there_is() -> None:
+    assert get_args(TreebankName) == (AUTO, *TREEBANKS)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030", "utf-16"])
+def test_a_treebank_is_known_by_its_signs_and_gives_its_text_alone(
+    name: str, encoding: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = FILES[name].encode(encoding)
+    how = {} if name == "ctb" and encoding == "gb18030" else {"encoding": encoding}  # as its first releases are
+    assert trees_of(content, **how) == TREES[name]
+    (line,) = caplog.messages
+    assert f"signs of {name}" in line
+    assert LEFT_OUT[name] in line
+    caplog.clear()
+    assert trees_of(gzip.compress(content, mtime=0), treebank=name, **how) == TREES[name]
+    assert not caplog.messages  # what was asked for needs no telling
+
+
+def test_annotation_is_text_where_it_is_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
+    assert trees_of(FILES["keyaki"].encode(), treebank="penn") == [
+        "(ROOT (IP *speaker* (PP (NP;*OB1* 犬) を) *を* 見 る 。) 1_made_up;JP)"
+    ]
+    assert not caplog.messages
+
+
+def test_traces_in_a_file_without_signs_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    content = b"(S (NP (XX *-1)) (VP (VB go) (NP (XX *RNR*-2) (SYM *) (UH *sigh*))))\n"
+    assert trees_of(content) == ["(S (NP *-1) (VP go (NP *RNR*-2 * *sigh*)))"]
+    (line,) = caplog.messages
+    assert "2 words look like traces" in line
+    assert "--treebank" in line
+    caplog.clear()
+    assert trees_of(content, treebank="ppche") == ["(S (VP go))"]
+    assert trees_of(b"(S (NP (-NONE- *-1)) (VP (VB go)))") == ["(S (VP go))"]
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "(A*B (C|D x) (E:F y) (G#H z))"),
+        ({"label_separators": "*|:#"}, "(A (C x) (E y) (G z))"),
+        ({"label_separators": "-*"}, "(A (C|D=1 x) (E:F y) (G#H z))"),
+        ({"label_separators": "*", "strip_functions": False}, "(A*B-1 (C|D=1 x) (E:F-G y) (G#H z))"),
+    ],
+)
+def test_labels_are_cut_at_the_characters_that_are_named(options: dict[str, Any], expected: str) -> None:
+    assert trees_of(b"(A*B-1 (C|D=1 (X x)) (E:F-G (X y)) (G#H (X z)))", **options) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content", "message"),
+    [
+        ("", "(S (X é))".encode("latin-1"), "2: byte 0xe9 is not UTF-8; convert the file to UTF-8, or .*--encoding"),
+        ("ascii", "(S (X é))".encode(), "2: byte 0xc3 is not in the encoding of the file; .*--encoding"),
+        ("gb18030", b"(S (X \x81 ))", "2: byte 0x81 is not in the encoding"),
+        ("hex", b"(S (X a))", "no encoding 'hex'; give one that Python knows"),
+        ("klingon", b"(S (X a))", "no encoding 'klingon'"),
+    ],
+)
+def test_what_is_not_of_an_encoding_is_named_by_its_line(encoding: str, content: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        trees_of(b"(S (X a))\n" + content, encoding=encoding)
+
+
+def test_one_bad_byte_costs_one_sentence() -> None:
+    skipped: list[InputError] = []
+    content = b"(S (X a))\n(S (X \x81 ))\n(S (X \xb9\xb7))\n"
+    assert trees_of(content, encoding="gb18030", on_error="skip", skipped=skipped) == ["(S a)", "(S 狗)"]
+    assert len(skipped) == 1
+
+
+BRACKETS = [
+    ("(S (PRP (Dia)) (NNP Solano(r)))", ["(Dia)", "Solano(r)"], 2),
+    ("(S (-LRB- () (NN a) (-RRB- )))", ["(", "a", ")"], 2),
+    ("(S (NFP :() (NN f()) (NN (s)he(n)))", [":(", "f()", "(s)he(n)"], 4),
+    ("(S (NN ((a))) (NN b))", ["((a))", "b"], 2),
+]
+
+
+@pytest.mark.parametrize(("line", "expected", "count"), BRACKETS)
+def test_unescaped_brackets_are_named_as_the_cause_and_can_be_repaired(
+    line: str, expected: list[str], count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InputError, match=r"unescaped bracket of the text is the likely cause.*--repair-brackets"):
+        trees_of(line.encode())
+    content = f"(S\n{line[3:]}\n(S (X a))\n".encode()
+    first, second = read_sentences(io.BytesIO(content), format="brackets", repair_brackets=True)
+    assert list(first.words) == expected
+    assert str(second.tree) == "(S a)"
+    assert f"{count} unescaped brackets" in caplog.text
+
+
+@pytest.mark.parametrize("line", ["(S (NP(DT the)(NN dog)) (VP (V barks)))", "( (S (X a)))", "(X (NP\n(N a)\n)\n)"])
+def test_repair_leaves_sound_trees_alone(line: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert trees_of(line.encode(), repair_brackets=True) == trees_of(line.encode())
+    assert not caplog.messages
