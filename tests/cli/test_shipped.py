@@ -14,7 +14,7 @@ from treelm import load as python_load
 from treelm.errors import InputError
 from treelm.models.persistence import shipped
 from treelm.models.persistence.shipped import find_run, shipped_names
-from treelm.models.search.config import ADAPTIVE
+from treelm.models.search.config import SearchConfig
 from treelm.training.recipe import load_recipe
 from treelm.training.run_folder import load_run_recipe
 from treelm.training.trainer import train
@@ -54,7 +54,7 @@ def test_every_subcommand_takes_the_name(package: Path, project: Path, treelm: T
 
 def test_python_takes_the_name(package: Path) -> None:
     by_name, by_hub = python_load("tiny"), LanguageModel.from_pretrained("tiny")
-    assert by_name.search.threshold == ADAPTIVE.threshold
+    assert by_name.search == SearchConfig(action_beam=20, word_beam=5)  # as its recipe asks
     assert torch.equal(by_name.state_dict()["word_bias"], by_hub.state_dict()["word_bias"])
 
 

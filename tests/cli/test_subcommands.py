@@ -202,7 +202,7 @@ def test_surprisal_is_a_table_with_one_row_a_word(
     treelm: Treelm, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stdin(monkeypatch, "the dog  barks .\n\na zebra sleeps .\n")
-    outcome = treelm("surprisal", project / "run", "-")
+    outcome = treelm("surprisal", project / "run", "-", "--threshold", "10")
     lines = outcome.out.splitlines()
     assert (outcome.code, outcome.err) == (
         0,
@@ -227,7 +227,7 @@ def test_surprisal_says_that_unknown_words_are_known_in_lower_case(
     treelm: Treelm, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stdin(monkeypatch, "The Dog barks .\nA zebra sleeps .\n")
-    outcome = treelm("surprisal", project / "run", "-")
+    outcome = treelm("surprisal", project / "run", "-", "--threshold", "10")
     assert outcome.code == 0
     assert outcome.err.splitlines()[1:] == [
         "3 of them, such as 'The', are known in lower case, and no word with a capital is; give the text in lower case "
@@ -397,7 +397,7 @@ def test_evaluate_skips_bad_sentences_and_says_so(treelm: Treelm, project: Path,
     assert "bad.ptb:1" in outcome.err
 
 
-def test_surprisal_searches_as_wide_as_the_doubt_or_by_the_flags_and_says_which_words_did_not_converge(
+def test_surprisal_searches_by_the_recipe_or_the_flags_and_says_which_words_did_not_converge(
     treelm: Treelm, project: Path, tmp_path: Path
 ) -> None:
     said = dict[str, str]()
@@ -410,10 +410,13 @@ def test_surprisal_searches_as_wide_as_the_doubt_or_by_the_flags_and_says_which_
         metadata: dict[str, float] = json.loads(out.with_name(f"{name}.tsv.json").read_text())
         return metadata
 
-    default, narrow = bits("default"), bits("narrow", "--action-beam", "1", "--word-beam", "1", "--fast-track", "0")
+    widths = ("--action-beam", "1", "--word-beam", "1", "--fast-track", "0")
+    fixed, narrow = bits("fixed", *widths), bits("narrow", *widths, "--threshold", "7")
     names = ("action_beam", "word_beam", "fast_track", "threshold")
-    assert [default[name] for name in names] == [1000, 100, 1, 10.0]
-    assert [narrow[name] for name in names] == [1, 1, 0, None]
+    assert [bits("default")[name] for name in names] == [20, 5, 1, None]  # as in the recipe
+    assert [fixed[name] for name in names] == [1, 1, 0, None]
+    wide = bits("wide", "--threshold", "10")
+    assert [wide[name] for name in names] == [1000, 100, 1, 10.0]
     assert [bits("one", "--word-beam", "4")[name] for name in names] == [20, 4, 1, None]  # others as in the recipe
     assert [bits("both", "--word-beam", "4", "--threshold", "7")[name] for name in names] == [1000, 4, 1, 7.0]
     with (tmp_path / "narrow.tsv").open() as file:
@@ -421,7 +424,11 @@ def test_surprisal_searches_as_wide_as_the_doubt_or_by_the_flags_and_says_which_
     doubtful = [row["beam_converged"] for row in rows].count("0")
     assert doubtful > 0
     assert f"{doubtful} of {len(rows)} words not converged" in said["narrow"]
-    assert narrow["word_surprisal_bits"] > default["word_surprisal_bits"]
+    assert narrow["word_surprisal_bits"] > wide["word_surprisal_bits"]
+    assert "not converged" not in said["fixed"]
+    assert "beam 1/1/0: nothing says which words have converged (an adaptive beam does" in said["fixed"]
+    with (tmp_path / "fixed.tsv").open() as file:
+        assert {row["beam_converged"] for row in csv.DictReader(file, delimiter="\t")} == {"NA"}
 
 
 @pytest.mark.parametrize("system", ["rnng", "som"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,6 @@ import torch
 
 import treelm
 from treelm.errors import InputError
-from treelm.inference.loading import run_search
 from treelm.models import capabilities
 from treelm.models.capabilities import (
     DocumentContext,
@@ -42,11 +41,9 @@ def load(run: str | Path) -> Any:
     return treelm.load(run)
 
 
-def narrow(lm: Any, run: str | Path) -> None:
-    """Search as the run's recipe says, but no wider than 20/5."""
-    search = run_search(run)
-    sizes = {"action_beam": min(search.action_beam, 20), "word_beam": min(search.word_beam, 5)}
-    set_search(lm, replace(search, **sizes))
+def narrow(lm: Any) -> None:
+    """Search by a fixed beam."""
+    set_search(lm, SearchConfig(action_beam=20, word_beam=5))
 
 
 def adaptive(lm: Any) -> None:

@@ -23,7 +23,7 @@ def everything(lm: Any, run: str | Path, record: Record, name: str, *, adapters:
         record.json(f"{name}-adaptive", api.ask(lambda: api.score(lm, SENTENCES[1:])))
         api.by_particles(lm, 40, 3)
         record.json(f"{name}-particles", api.ask(lambda: api.analyse(lm, TEXTS)))
-    api.narrow(lm, run)
+    api.narrow(lm)
     questions: dict[str, Callable[[], Any]] = {
         "abilities": lambda: api.abilities(lm),
         "score": lambda: api.score(lm, SENTENCES),

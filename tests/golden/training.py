@@ -79,7 +79,7 @@ def train(record: Record, names: tuple[str, ...]) -> None:
             said["adaptive"] = api.ask(lambda lm=lm: api.analyse(lm, TEXTS))
             api.by_particles(lm, 40, 3)
             said["particles"] = api.ask(lambda lm=lm: api.analyse(lm, TEXTS))
-        api.narrow(lm, run)
+        api.narrow(lm)
         said["score"] = api.ask(lambda lm=lm: api.score(lm, [text.split() for text in TEXTS]))
         said["trees"] = api.ask(lambda lm=lm: api.parse(lm, TEXTS))
         said["nbest"] = api.ask(lambda lm=lm: api.nbest(lm, TEXTS, 3))

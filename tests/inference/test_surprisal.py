@@ -17,7 +17,9 @@ from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.surprisal import score_stimuli, word_frame, word_offsets
 from treelm.models import SYSTEMS, system_class
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import set_search
 from treelm.models.scores import SentenceScore, SubwordAggregation, sentence_surprisal
+from treelm.models.search.config import SearchConfig
 from treelm.models.streams import StreamLM
 
 STREAMS = [name for name in SYSTEMS if issubclass(system_class(name), StreamLM)]
@@ -120,6 +122,7 @@ def test_columns_have_a_figure_for_every_word(system: str) -> None:
         "palm": {"attended_length", "attention_entropy_bits"},
     }
     lm = build(system, "word" if SMALL[system].whole_words else "subword")
+    set_search(lm, SearchConfig(action_beam=20, word_beam=5, threshold=8.0))
     assert lm.word_columns.keys() == expected.get(system, set())
     (found,) = frames(lm, stimuli(TEXTS[1]))
     assert np.isfinite(found[list(lm.word_columns)].to_numpy(float)).all()

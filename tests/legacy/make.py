@@ -58,6 +58,9 @@ RESUMABLE = ("lstm", "rnng")
 """Runs that keep their last checkpoint."""
 
 
+WIDTHS = {"action_beam": 20, "word_beam": 5}
+
+
 def recipe_values(name: str) -> dict[str, dict[str, Any]]:
     """The recipe of a run: twenty sentences of gum-open, twenty updates."""
     changes, system = RUNS[name], max((one for one in SYSTEMS if name.startswith(one)), key=len)
@@ -74,7 +77,7 @@ def recipe_values(name: str) -> dict[str, dict[str, Any]]:
         "vocabulary": changes.get("vocabulary", {"unknown": "berkeley", **WORDS}),
         "model": {"system": system, **SMALL[system].model, **changes.get("model", {})},
         "training": {} if SMALL[system].is_estimated else {**training, **changes.get("training", {})},
-        "search": {"action_beam": 20, "word_beam": 5},
+        "search": WIDTHS,
         "evaluation": {"max_sentences": 3},
     }
 
@@ -86,12 +89,11 @@ SEARCHED_WIDELY = {"urnng": ("The city is old .", "I think that", "Zyxwv barks")
 def describe(run: Path) -> dict[str, Any]:
     """What a run says of the sentences: scores by token (nats) and trees, as far as the system has them."""
     import treelm
-    from treelm.inference.loading import run_search
     from treelm.models.capabilities import set_search
     from treelm.models.search.config import SearchConfig
 
     lm = treelm.load(run)
-    set_search(lm, run_search(run))  # of its recipe: what is searched by default may get better
+    set_search(lm, SearchConfig(**WIDTHS))  # as then: what is searched by default may get better
     if run.name in SEARCHED_WIDELY:
         lm.search = SearchConfig(action_beam=1000, word_beam=1000, fast_track=1)
     sentences = SEARCHED_WIDELY.get(run.name, SENTENCES)

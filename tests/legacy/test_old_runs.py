@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import treelm
-from tests.legacy.make import EXPECTED, HERE, KEPT, RESUMABLE, describe
+from tests.legacy.make import EXPECTED, HERE, KEPT, RESUMABLE, WIDTHS, describe
 from treelm.errors import InputError
-from treelm.inference.loading import run_search
 from treelm.models.capabilities import Parser, has, set_search
 from treelm.models.persistence.storage import CONFIG, FORMAT_VERSION
+from treelm.models.search.config import SearchConfig
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.run_folder import load_run_recipe
 from treelm.training.trainer import train
@@ -45,7 +45,7 @@ def test_an_old_run_gives_its_old_scores_and_trees(name: str) -> None:
 @pytest.mark.parametrize("name", KEPT)
 def test_every_system_takes_texts_as_it_takes_words(name: str) -> None:
     lm = treelm.load(HERE / name)
-    set_search(lm, run_search(HERE / name))
+    set_search(lm, SearchConfig(**WIDTHS))
     texts = ["The city is old .", "Zyxwv barks"]
     words = [text.split() for text in texts]
     assert lm.analyse(texts)[0].tree == lm.analyse(words)[0].tree

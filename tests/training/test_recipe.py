@@ -12,6 +12,7 @@ from treelm.corpora.batches import BatchesConfig
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.rnng.config import RNNGConfig
+from treelm.models.search.config import ADAPTIVE
 from treelm.training.recipe import load_recipe, recipe_names, save_recipe
 
 GOOD = """
@@ -44,7 +45,7 @@ def test_sections_become_typed_settings(tmp_path: Path) -> None:
     assert recipe.model.bounds_margin == 10
     assert recipe.training.betas == (0.9, 0.98)
     assert recipe.training.gradient_clip is None
-    assert recipe.search.action_beam == 100
+    assert recipe.search.beam == ADAPTIVE
     assert recipe.batches.scheme == "sort-in-groups"
 
 

@@ -57,7 +57,7 @@ def main(options: Arguments) -> int:
     torch.set_num_threads(1)  # models compute side by side, each in a thread of its own
     runs = {find_run(run): run for run in options.runs or shipped_names()}
     names = row_names([find_run(run) for run in options.runs] or list(runs))
-    models = {path: options.load(run, adaptive=True) for path, run in runs.items()}
+    models = {path: options.load(run) for path, run in runs.items()}
     shown = display_names([(lm.system, names[path]) for path, lm in models.items()])
     readers = [Reader(name, lm) for name, lm in zip(shown, models.values(), strict=True)]
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -16,7 +16,7 @@ from treelm.errors import InputError, choose_from
 from treelm.io.files import STDIN
 from treelm.io.terminal import log
 from treelm.models.capabilities import Searching, set_search
-from treelm.models.search.config import ADAPTIVE, WIDTHS, SearchConfig, SearchOptions
+from treelm.models.search.config import BeamSizes, SearchConfig, SearchOptions
 from treelm.trees.treebanks import TreebankName
 
 if TYPE_CHECKING:
@@ -93,39 +93,26 @@ class ModelOptions(SearchOptions):
 
     cluster = ""  # where models compute instead: an option of those that have workers
 
-    def load(
-        self, run: str, *, adaptive: bool = False, threshold: float | None = None, predicts_words: bool = False
-    ) -> LanguageModel:
+    def load(self, run: str, *, predicts_words: bool = False) -> LanguageModel:
         """The model of a run, which searches as its recipe says and these options change it.
 
-        With ``adaptive``, by an adaptive beam of ``threshold`` nats, or by a fixed one if widths are given and no
-        threshold. Raises ``InputError`` that names the run, also for one that gives words no probabilities if it has
-        to.
+        Raises ``InputError`` that names the run, also for one that gives words no probabilities if it has to.
         """
-        from treelm.inference.loading import load, run_search
+        from treelm.inference.loading import load
 
-        search, has_threshold = run_search(run), threshold is not None
-        if adaptive:
-            if threshold is None and self.search in (None, "beam") and not self.gives_widths():
-                threshold = ADAPTIVE.threshold
-            if threshold is not None:
-                search = replace(ADAPTIVE, threshold=threshold)
-            if self.search is None:  # a beam, of the recipe's widths
-                search = SearchConfig(**{name: getattr(search, name) for name in (*WIDTHS, "threshold")})
-        search = self.changed(search)
         lm = load(run, device="cpu" if self.cluster else self.device)
-        self.note_lost_widths(run, type(lm), ["threshold"] if has_threshold else [])
+        self.note_lost_widths(run, type(lm))
         try:
-            set_search(lm, search)
+            set_search(lm, self.changed(lm.search if isinstance(lm, Searching) else SearchConfig()))
             if predicts_words:
                 lm.require_words()
         except InputError as error:
             raise InputError(error.found, where=error.where or run, remedy=error.remedy) from None
         return lm
 
-    def note_lost_widths(self, run: str, system: type[LanguageModel], more: Sequence[str] = ()) -> None:
-        """Print a note if widths or ``more`` are given for a run that scores without a search: they change nothing."""
-        given = [*(name for name in WIDTHS if getattr(self, name) is not None), *more]
+    def note_lost_widths(self, run: str, system: type[LanguageModel]) -> None:
+        """Print a note if sizes of a beam are given for a run that scores without a search: they change nothing."""
+        given = [name for name in BeamSizes._fields if getattr(self, name) is not None]
         lost = [f"--{name.replace('_', '-')}" for name in given]
         if lost and not issubclass(system, Searching):
             change = "changes" if len(lost) == 1 else "change"

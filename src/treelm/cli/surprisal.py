@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -31,9 +30,9 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
     """Surprisal in bits of every word of a file, by one model or several: a table with one row a word.
 
     Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, of an RNNG
-    beam_converged (0 where another beam may say otherwise), what --columns asks for, and those of an input table under
-    their own names. Text is one sentence a line, words separated by spaces. NA is missing, but a word may be NA, null
-    or None too: docs/surprisal.md says how R and pandas keep such words.
+    beam_converged (0 where another beam may say otherwise, NA of a fixed beam), what --columns asks for, and those of
+    an input table under their own names. Text is one sentence a line, words separated by spaces. NA is missing, but a
+    word may be NA, null or None too: docs/surprisal.md says how R and pandas keep such words.
 
     Example: treelm surprisal runs/demo stimuli.txt --output stimuli.tsv
     Example: treelm surprisal runs/demo words.csv --punctuation summed --output words-bits.csv
@@ -69,9 +68,6 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
     """Of words such as "dog," and "don't": as-given: read as one word. summed: marks and clitics are read as words of
     their own, as in treebanks, and their bits are the word's. left-out: the same without the bits of marks. apart: they
     get rows of their own."""
-    threshold: float | None = None
-    """Of an RNNG: nats below all analyses together at which one is dropped. Without it, 10 with beams of at most
-    1000/100/1, or none if a width is given: then the beam has that width and those of the recipe."""
 
 
 def main(options: Arguments) -> int:
@@ -94,7 +90,7 @@ def main(options: Arguments) -> int:
     models: list[NamedModel] = []
     with ExitStack() as stack:
         for name, run in zip(names, runs, strict=True):
-            lm = options.load(run, adaptive=True, threshold=options.threshold, predicts_words=True)
+            lm = options.load(run, predicts_words=True)
             compute = stack.enter_context(options.compute(task, lm, run))
             unigrams = _unigrams(run) if UNIGRAM in options.columns else None
             models.append(NamedModel(name=name, lm=lm, compute=compute, unigrams=unigrams))
@@ -193,13 +189,11 @@ def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[
     if found.num_impossible_words:
         yield impossible(lm, f"{found.num_impossible_words} of {found.num_words} words have inf bits")
     if found.num_unconverged and isinstance(lm, Searching):
-        remedy = f"--threshold {lm.search.threshold + 1:g} takes longer and may settle more of them"
-        if lm.search.method == "released":
-            remedy = "give larger widths"
-        elif lm.search.threshold == inf:
-            remedy = "remove the widths for an adaptive beam"
         number = f"{found.num_unconverged} of {found.num_words} words"
+        remedy = f"--threshold {lm.search.beam.threshold + 1:g} takes longer and may settle more of them"
         yield f"{number} not converged: another beam may differ ({remedy})"
+    if isinstance(lm, Searching) and not lm.search.is_adaptive and lm.search.method != "particles":
+        yield f"{lm.search}: nothing says which words have converged (an adaptive beam does: --threshold 10)"
 
 
 def _about(options: Arguments, model: NamedModel, found: Findings) -> dict[str, object]:

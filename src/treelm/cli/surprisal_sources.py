@@ -34,8 +34,6 @@ class SourceOptions(WorkerOptions, TableOptions):
     """Of words such as "dog," and "don't", as in treelm surprisal: what the model reads, and which bits count."""
     as_written: bool = False
     """Leave quotation marks and dashes as they are. Without it, words are written as training text was."""
-    threshold: float | None = None
-    """Of a search: nats below all analyses together at which one is dropped, as in treelm surprisal."""
     batch_size: int = 16
     """Sentences computed together; changes no result."""
 
@@ -92,9 +90,9 @@ class SourceOptions(WorkerOptions, TableOptions):
         from treelm.corpora.running_text import normalise
         from treelm.evaluation.human.material import score_material
         from treelm.inference.stimulus_advice import listed
-        from treelm.inference.surprisal import CONVERGED
+        from treelm.models.scores import CONVERGED
 
-        lm = self.load(run, adaptive=True, threshold=self.threshold, predicts_words=True)
+        lm = self.load(run, predicts_words=True)
         if search is not None:
             require(lm, Searching).search = search
         kept = tuple(name for name in (CONVERGED, *columns) if name in lm.word_columns)

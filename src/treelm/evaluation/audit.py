@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
-from treelm.inference.surprisal import CONVERGED
 from treelm.io.json import finite
 from treelm.models.base import LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.capabilities import Searching
@@ -309,9 +308,9 @@ def _search(model: LanguageModel, sentences: Sentences) -> Found:
             found = float(model.next_word_log_probs(state)[0, token])
             changes.append((float(_distances(whole, found)[0]) / math.log(2), f"{where} of sentence {number}"))
             state = model.extend(state, [words[position]]) if position < len(words) else state
-    flags = [flag for score in scores for flag in score.columns.get(CONVERGED, ()) if not math.isnan(flag)]
+    flags = [flag for score in scores for flag in score.converged.tolist()]
     if flags:
-        explanation += f"; {flags.count(0.0)} of {len(flags)} words have not converged"
+        explanation += f"; {flags.count(False)} of {len(flags)} words have not converged"
     return changes, explanation
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.configs import InfFloat
 from treelm.errors import InputError
-from treelm.inference.surprisal import CONVERGED
 from treelm.io.json import finite
 
 if TYPE_CHECKING:
@@ -81,12 +80,12 @@ class Coverage:
         """Count words of a text, given how often each form stands there, and what scores of it say of their search."""
         unknown = sum(number for form, number in counts.items() if vocabulary.unknown_class(form) is not None)
         spelled = sum(number for form, number in counts.items() if vocabulary.spelled(form))
-        flags = Counter(flag for score in scores for flag in score.columns.get(CONVERGED, ()))
+        flags = Counter(flag for score in scores for flag in score.converged.tolist())
         return cls(
             num_words=sum(counts.values()),
             num_unknown=unknown,
             num_spelled=spelled,
-            num_unconverged=flags[0.0] if flags[0.0] + flags[1.0] else None,
+            num_unconverged=flags[False] if flags else None,
         )
 
     @property

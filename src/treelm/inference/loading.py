@@ -13,7 +13,7 @@ from treelm.io.files import file_hash, read_bytes
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import set_search
 from treelm.models.persistence.shipped import find_run
-from treelm.models.search.config import ADAPTIVE, SearchConfig, with_search_section
+from treelm.models.search.config import SearchConfig, with_search_section
 
 if TYPE_CHECKING:
     from treelm.models.layers.devices import DeviceName
@@ -25,10 +25,9 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
     Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name; or
     any causal language model of the Hugging Face ecosystem, ``hf:NAME_OR_FOLDER`` (docs/other-models.md).
 
-    It searches with an adaptive beam (``ADAPTIVE``), as ``treelm surprisal`` does; subcommands that evaluate take the
-    fixed beam of the run's recipe instead (``run_search``). With ``device`` "cuda" or "auto" it
-    computes on a GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is missing, incomplete,
-    damaged, or made by a newer version, and when there is no GPU.
+    It searches as its recipe asks (``run_search``), by an adaptive beam unless that names a width. With ``device``
+    "cuda" or "auto" it computes on a GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is
+    missing, incomplete, damaged, or made by a newer version, and when there is no GPU.
 
     >>> [tree] = load("rnng-gum-open").parse([["The", "dog", "barks", "."]])
     >>> str(tree)
@@ -41,7 +40,7 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
     lm = load_model(run).eval()
     if any(True for _ in lm.parameters()):
         lm.to(place)
-    set_search(lm, ADAPTIVE)
+    set_search(lm, run_search(run))
     return lm
 
 

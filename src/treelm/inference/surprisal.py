@@ -21,13 +21,13 @@ from treelm.inference.stimuli import Stimulus
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import DocumentContext, has
 from treelm.models.measures import MEASURES, Measure, score_with_measures
-from treelm.models.scores import NATS_PER_BIT, SentenceScore, SubwordAggregation
+from treelm.models.scores import CONVERGED, NATS_PER_BIT, SentenceScore, SubwordAggregation
 
 if TYPE_CHECKING:
     import pandas as pd
 
-BITS, CONVERGED = "surprisal_bits", "beam_converged"
-"""Columns of every model, and of every model that searches: whether a narrower search would say the same."""
+BITS = "surprisal_bits"
+"""Column of every model."""
 
 
 def context_of(lm: LanguageModel, asked: Context) -> Context:

@@ -37,7 +37,6 @@ from treelm.inference.stimuli import Punctuation, Stimulus, check_documents, tab
 from treelm.inference.stimulus_advice import LONGEST_SENTENCE, ReadWords, advice
 from treelm.inference.surprisal import (
     BITS,
-    CONVERGED,
     context_of,
     end_bits,
     score_stimuli,
@@ -47,7 +46,7 @@ from treelm.inference.surprisal import (
 from treelm.io.tables import deduplicate_names
 from treelm.models.base import LanguageModel
 from treelm.models.measures import ENTROPY, MEASURES, Measure, value_at_start
-from treelm.models.scores import SentenceScore
+from treelm.models.scores import CONVERGED, SentenceScore
 
 if TYPE_CHECKING:
     import pandas as pd

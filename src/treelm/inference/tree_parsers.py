@@ -46,7 +46,7 @@ class ParserSettings:
     name: str
     """A run folder, the name of a model in the package, ``benepar`` or ``stanza``."""
     search: SearchConfig | None = None
-    """Search of a run; without one, the adaptive beam."""
+    """Search of a run; without one, as its recipe asks."""
     device: DeviceName = "cpu"
     """Device on which a run computes."""
     version: str = ""

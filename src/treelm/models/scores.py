@@ -56,6 +56,11 @@ class NoLogProbability(InputError):
         return NoLogProbability, (self.found, self.where)
 
 
+CONVERGED = "beam_converged"
+"""Column of systems that search: 1 for a word of which a narrower search says the same, 0 for one of which it does not,
+nan where nothing was compared: a fixed beam, particles."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SentenceScore:
     """log p(token | tokens before it) in nats, for every token and, last, the end of the sentence.
@@ -77,6 +82,15 @@ class SentenceScore:
             token = "the end" if place == len(self.word_of_token) else f"word {int(self.word_of_token[place]) + 1}"
             found = f"the model gives {token} a log probability of {self.log_probs[place]}"
             raise NoLogProbability(found)
+
+    @property
+    def converged(self) -> NDArray[np.bool_]:
+        """Whether each word's search has converged, of the words of which that is known (``CONVERGED``).
+
+        Empty for systems that score without a search, for a fixed beam and for particles.
+        """
+        flags = self.columns.get(CONVERGED, np.empty(0))
+        return np.equal(flags[~np.isnan(flags)], 1)
 
 
 @dataclass(frozen=True, kw_only=True)

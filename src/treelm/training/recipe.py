@@ -158,6 +158,8 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 def encode_recipe(recipe: Recipe) -> bytes:
     """A recipe as the content of its file."""
     values = {section: to_toml_values(getattr(recipe, section)) for section in SECTIONS if section != "model"}
+    usual = to_toml_values(SearchConfig())  # only what is asked for is recorded: what is usual may get better
+    values["search"] = {name: value for name, value in values["search"].items() if value != usual.get(name)}
     model, margin = to_toml_values(recipe.model.config), recipe.model.bounds_margin
     if margin is not None:
         model = {name: value for name, value in model.items() if name not in recipe.model.bounds}

@@ -65,7 +65,7 @@ class ReleasedWordSearch(WordSearch):
         super().__init__(beam, goal, keep)
         self._count = np.zeros(beam.num_sentences, np.int64)  # arrived
         self._num_forced = np.zeros(beam.num_sentences, np.int64)  # arrived from below the action beam
-        self._most = min(2 * beam.settings.action_beam, beam.settings.action_beam + 5 * beam.settings.fast_track)
+        self._most = min(2 * self._sizes.action_beam, self._sizes.action_beam + 5 * self._sizes.fast_track)
 
     def _admitted(self, inside: Bools, shifted: Floats) -> Bools:
         arrives = super()._admitted(inside, shifted)
@@ -78,7 +78,7 @@ class ReleasedWordSearch(WordSearch):
 
     @property
     def _open(self) -> Bools:
-        return (self._count < self._most) & (self._count - self._num_forced < self._settings.action_beam)
+        return (self._count < self._most) & (self._count - self._num_forced < self._sizes.action_beam)
 
     def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
         """Raise nothing: the public code has no floor."""

@@ -73,7 +73,8 @@ class WordSearch:
 
     def __init__(self, beam: Beam, goal: Goal, keep: int) -> None:
         """Begin with nothing found; ``keep`` is the number of candidates of each row that can still be kept."""
-        self._machine, self._head, self._settings, self._pruning = beam.machine, beam.head, beam.settings, beam.pruning
+        self._machine, self._head, self._pruning = beam.machine, beam.head, beam.pruning
+        self._sizes, self._max_rows = beam.settings.beam, beam.settings.max_rows
         self._goal, self._keep, self._num_sentences = goal, keep, beam.num_sentences
         self._num_rows = beam.num_sentences * beam.machine.num_groups  # of the beam: groups of sentences
         self._nextword = [no_arrivals()]
@@ -82,7 +83,7 @@ class WordSearch:
 
     def run(self, thisword: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
-        limit = self._settings.max_rows
+        limit = self._max_rows
         self._pruning.begin(thisword.sentence, thisword.score)
         while len(thisword):
             thisword = self._step(thisword)
@@ -96,7 +97,7 @@ class WordSearch:
 
     def _step(self, thisword: Analyses) -> Analyses:
         """Add to nextword what arrives by one more action; returns the others."""
-        pruning, beam, num_groups = self._pruning, self._settings.action_beam, self._machine.num_groups
+        pruning, beam, num_groups = self._pruning, self._sizes.action_beam, self._machine.num_groups
         thisword, layout = self._laid_out(thisword)
         # The fringe: successors at the goal, the token's own probability left out, and by all other actions.
         at_goal = thisword.score + thisword.log_probs[:, -1 if self._goal.finish else SHIFT]
@@ -105,7 +106,7 @@ class WordSearch:
         # The k best others of each row, of those that could still matter.
         width, to_beat = others.shape[1], self._floor_of_successors()
         matrix = layout.pad(others) if layout.num_sentences > 1 else others.reshape(1, -1).copy()
-        matrix[matrix <= np.maximum(to_beat, in_play - self._settings.threshold)[:, None]] = -np.inf
+        matrix[matrix <= np.maximum(to_beat, in_play - self._sizes.threshold)[:, None]] = -np.inf
         rows, places = np.nonzero(best(matrix, beam))
         values = matrix[rows, places]
         stays = Layout(rows, self._num_rows)
@@ -153,14 +154,14 @@ class WordSearch:
         """
         if self._goal.tokens is None:
             return layout.pad(at_goal)
-        tokens, fast_track = self._goal.tokens[thisword.sentence], self._settings.fast_track
+        tokens, fast_track = self._goal.tokens[thisword.sentence], self._sizes.fast_track
         return layout.pad(
             shift_scores(self._head, thisword.outputs, tokens, at_goal, layout, self._floor, least_other, fast_track)
         )
 
     def _admitted(self, inside: Bools, shifted: Floats) -> Bools:
         """Mark those that arrive: inside the action beam, or among the best ``fast_track`` of this step."""
-        return inside | best(shifted, self._settings.fast_track)
+        return inside | best(shifted, self._sizes.fast_track)
 
     @property
     def _open(self) -> Bools:
@@ -196,8 +197,8 @@ class WordSearch:
         scores = np.concatenate([self._top_scores, np.where(arrives, scores, -np.inf)], 1)
         self._top_scores = np.partition(scores, -self._keep, axis=1)[:, -self._keep :]
         self._floor = self._top_scores.min(1)
-        if np.isfinite(self._settings.threshold):
-            lowest = np.logaddexp.reduce(self._top_scores, 1) - self._settings.threshold
+        if np.isfinite(self._sizes.threshold):
+            lowest = np.logaddexp.reduce(self._top_scores, 1) - self._sizes.threshold
             self._floor = np.maximum(self._floor, lowest)
 
 
@@ -220,11 +221,11 @@ class Beam:
         """Read one token in each sentence, ``WAITS`` for none."""
         reads = (tokens != WAITS)[self.analyses.sentence]
         reading, self.analyses = self.analyses.take(reads), self.analyses.take(~reads)
-        candidates = self._search(Goal(tokens), reading, self.settings.word_beam)
+        candidates = self._search(Goal(tokens), reading, self.settings.beam.word_beam)
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
         candidates = replace(candidates, deficit=np.maximum(candidates.deficit, deficit))
-        kept = self._best_of(candidates.take(deficit < self.settings.threshold))
+        kept = self._best_of(candidates.take(deficit < self.settings.beam.threshold))
         num_open = self.machine.num_open(kept.top)
         since = self.machine.histories.count_since(kept.history, SHIFT, self.machine.num_closed)
         metrics = token_metrics(kept.sentence, kept.score, num_open, since, self.num_sentences)
@@ -241,7 +242,7 @@ class Beam:
     def _best_of(self, candidates: Arrivals) -> Arrivals:
         """As many candidates as the word beam holds, of each group."""
         order, layout = by_groups(self.machine, candidates, self.num_sentences)
-        return candidates.take(np.sort(order[layout.column < self.settings.word_beam]))
+        return candidates.take(np.sort(order[layout.column < self.settings.beam.word_beam]))
 
     def next_token_log_mass(self) -> Tensor:
         """log p(words so far, next token), a lower bound: float64 (sentences, V + 1); the end last.
@@ -250,7 +251,7 @@ class Beam:
         """
         endings = self.endings(np.ones(self.num_sentences, np.bool_))
         analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
-        candidates = self._search(Goal(), analyses, self.settings.action_beam)
+        candidates = self._search(Goal(), analyses, self.settings.beam.action_beam)
         outputs = self.machine.outputs(candidates.top)
         mass = outputs.new_full((self.num_sentences, self.head.vocabulary_size + 1), -np.inf, dtype=torch.float64)
         for sentence in np.unique(candidates.sentence).tolist():
@@ -299,7 +300,7 @@ class Beam:
 
     def _finish(self, analyses: Analyses) -> Endings:
         """Search for the best ways to FINISH."""
-        candidates = self._search(Goal(finish=True), analyses, self.settings.word_beam)
+        candidates = self._search(Goal(finish=True), analyses, self.settings.beam.word_beam)
         candidates = self._best_of(candidates)
         finish = np.full(len(candidates), self.machine.num_actions - 1)
         history = self.machine.histories.append(candidates.history, finish)

@@ -5,12 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from treelm.errors import InputError, check_choice
 
 SearchMethod = Literal["beam", "particles", "released"]
 SearchPrecision = Literal["full", "fp16", "bf16"]
+
+
+class BeamSizes(NamedTuple):
+    """What a beam keeps; see the fields of ``SearchConfig`` with these names."""
+
+    action_beam: int
+    word_beam: int
+    fast_track: int
+    threshold: float  # inf: none, a fixed beam
+
+
+ADAPTIVE = BeamSizes(1000, 100, 1, 10.0)
+"""The beam unless a width is asked for; docs/models/rnng-search.md has what it costs."""
+FIXED = BeamSizes(100, 10, 1, math.inf)
+"""The beam whose other sizes stand beside a width that is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,15 +35,16 @@ class SearchConfig:
     method: SearchMethod = "beam"
     """Beam search gives lower bounds; the particle filter an unbiased estimate of prefix probabilities; ``"released"``
     reproduces masks, scores and stopping rule of the public code of Noji & Oseki (2021)."""
-    action_beam: int = 100
-    """k: partial analyses kept after every action."""
-    word_beam: int = 10
-    """k_w: partial analyses kept after every token."""
-    fast_track: int = 1
+    action_beam: int | None = None
+    """k: the most partial analyses kept after every action."""
+    word_beam: int | None = None
+    """k_w: the most partial analyses kept after every token."""
+    fast_track: int | None = None
     """k_s: the best SHIFTs of every step that reach the word beam even from below the action beam."""
-    threshold: float = math.inf
-    """Nats below all analyses of the sentence that are in play at which one is dropped: an adaptive beam, of which
-    ``action_beam`` and ``word_beam`` are the largest sizes. Without it (inf) they are filled."""
+    threshold: float | None = None
+    """Nats below all analyses of the sentence that are in play at which one is dropped: an adaptive beam, which widens
+    where the doubt is large. If neither it nor a width is given the beam is ``ADAPTIVE``, which converges for most
+    words; a width without a threshold asks for a fixed beam, always filled, with the other widths of ``FIXED``."""
     num_particles: int = 1000
     """Particles of each sentence (``method = "particles"``)."""
     seed: int = 0
@@ -51,55 +67,52 @@ class SearchConfig:
         """Check ranges; raises ``InputError`` naming the field."""
         check_choice("search.method", self.method, get_args(SearchMethod))
         check_choice("search.precision", self.precision, get_args(SearchPrecision))
+        values = {**vars(self), **self.beam._asdict()}
         for name in ("action_beam", "word_beam", "num_particles", "batch_size", "heavy_words", "max_rows"):
-            if getattr(self, name) < 1:
-                raise InputError(f"search.{name} is {getattr(self, name)}", remedy="give at least 1")
-        if not self.threshold >= 1:
+            if values[name] < 1:
+                raise InputError(f"search.{name} is {values[name]}", remedy="give at least 1")
+        if not self.beam.threshold >= 1:
             raise InputError(f"search.threshold is {self.threshold}", remedy="give at least 1 nat, such as 9")
         for name in ("fast_track", "seed"):
-            if getattr(self, name) < 0:
-                raise InputError(f"search.{name} is {getattr(self, name)}", remedy="give 0 or more")
-        if self.method == "released" and self.action_beam < 2:
+            if values[name] < 0:
+                raise InputError(f"search.{name} is {values[name]}", remedy="give 0 or more")
+        if self.method == "released" and self.beam.action_beam < 2:
             raise InputError("the released search needs an action_beam of at least 2", remedy="raise it")
-        if math.isfinite(self.threshold) and self.method != "beam":
+        if self.threshold not in (None, math.inf) and self.method != "beam":
             raise InputError(f"a threshold with search by {self.method!r}", remedy="remove it, or search by 'beam'")
 
     def __str__(self) -> str:
-        """Describe it as in "beam 100/10/1" or "1000 particles, fp16"."""
-        widths = f"{self.action_beam}/{self.word_beam}/{self.fast_track}"
-        names = {"beam": f"beam {widths}", "released": f"released beam {widths}"}
+        """Describe it as in "adaptive beam 1000/100/1, threshold 10", "beam 100/10/1" or "1000 particles, fp16"."""
+        *sizes, threshold = self.beam
+        widths = "/".join(map(str, sizes))
+        beam = f"beam {widths}" if not self.is_adaptive else f"adaptive beam {widths}, threshold {threshold:g}"
+        names = {"beam": beam, "released": f"released beam {widths}"}
         name = names.get(self.method, f"{self.num_particles} particles")
         return name if self.precision == "full" else f"{name}, {self.precision}"
 
     def to_json(self) -> dict[str, Any]:
-        """The values that results depend on, by the names of options: widths, and what is not as usual."""
-        usual, names = SearchConfig(), {**OPTIONS, "threshold": "threshold"}
-        values = {name: (getattr(self, own), getattr(usual, own)) for name, own in names.items()}
-        return {name: value for name, (value, default) in values.items() if name in WIDTHS or value != default}
+        """The values that results depend on, by the names of options: the beam, and what is not as usual."""
+        beam = {name: value for name, value in self.beam._asdict().items() if value != math.inf}
+        others = {name: own for name, own in OPTIONS.items() if name not in BeamSizes._fields}
+        usual = {name: (getattr(self, own), getattr(SearchConfig, own)) for name, own in others.items()}
+        return beam | {name: value for name, (value, default) in usual.items() if value != default}
+
+    @property
+    def beam(self) -> BeamSizes:
+        """The sizes of the beam, those that are not given as usual: the one place that decides what is searched."""
+        given = {name: value for name in BeamSizes._fields if (value := getattr(self, name)) is not None}
+        is_adaptive = self.method == "beam" and ("threshold" in given or not given)
+        return (ADAPTIVE if is_adaptive else FIXED)._replace(**given)
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the beam widens with the doubt, so that it says which words have converged."""
+        return math.isfinite(self.beam.threshold)
 
     @property
     def gives_bounds(self) -> bool:
         """Whether what is found are lower bounds of probabilities: not by sampling, nor with rounded weights."""
         return self.method != "particles" and self.precision == "full"
-
-    @property
-    def narrow(self) -> float:
-        """The threshold of a narrower search, whose metrics say whether those of this one have converged."""
-        return self.threshold - 2
-
-    @property
-    def most_overflow(self) -> float:
-        """The share of a word's mass that a full beam may lose before nothing after it counts as converged.
-
-        With a threshold, so that the narrower search is contained in this one; without, there is none to compare with.
-        """
-        return 0.1 if math.isfinite(self.threshold) else 0.02
-
-
-ADAPTIVE = SearchConfig(action_beam=1000, word_beam=100, threshold=10.0)
-"""The search for surprisals of single words; docs/models/rnng-search.md has what it costs."""
-
-WIDTHS = ("action_beam", "word_beam", "fast_track")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,15 +120,18 @@ class SearchOptions:
     """Fields of ``SearchConfig`` that are given in the place of those of a run's recipe; None: as the recipe says."""
 
     action_beam: int | None = None
-    """Hypotheses kept between actions; without it (so also the next two) as in the run's recipe under [search],
-    and in treelm surprisal as --threshold says."""
+    """Hypotheses kept between actions. Any width asks for a fixed beam, with the recipe's other widths or those of
+    100/10/1; without, the search is the recipe's, as a rule an adaptive beam: --threshold 10, at most 1000/100/1."""
     word_beam: int | None = None
     """Hypotheses kept between words."""
     fast_track: int | None = None
     """Best SHIFTs that enter the word beam past the action beam."""
+    threshold: float | None = None
+    """Nats below all analyses together at which one is dropped: an adaptive beam, in the place of the recipe's. Larger
+    ones take longer, and more words converge."""
     search: SearchMethod | None = None
     """beam: word-synchronous beam search. particles: a particle filter. released: the scores of the RNNG's public code.
-    Without it (so also the next three) as in the recipe, and in treelm surprisal a beam."""
+    Without it (so also the next three) as in the recipe."""
     num_particles: int | None = None
     """Particles of each sentence."""
     search_seed: int | None = None
@@ -127,12 +143,12 @@ class SearchOptions:
         """The fields of ``SearchConfig`` that are given, a legal 0 too."""
         return {own: value for name, own in OPTIONS.items() if (value := getattr(self, name)) is not None}
 
-    def gives_widths(self) -> bool:
-        """Whether a width of the beam is given."""
-        return any(getattr(self, name) is not None for name in WIDTHS)
-
     def changed(self, config: SearchConfig) -> SearchConfig:
         """The config with what is given. Raises ``InputError`` for settings of particles without particles."""
+        if self.threshold is not None:
+            config = replace(config, action_beam=None, word_beam=None, fast_track=None)
+        elif self.search not in (None, "beam"):
+            config = replace(config, threshold=None)
         found = replace(config, **self.given_search())
         for name in ("num_particles", "search_seed"):
             if getattr(self, name) is not None and found.method != "particles":
@@ -148,14 +164,19 @@ OPTIONS = {one.name: one.name.removeprefix("search_") for one in fields(SearchOp
 def with_search_section(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """The sections of a recipe, those of an older one with ``[search]`` in the place of fields of ``[evaluation]``.
 
-    Two switches that changed speed alone are no longer there, and are dropped.
+    Two switches that changed speed alone are no longer there, and are dropped. So are the widths in the record of an
+    older run, which has every field: whether somebody asked for them is not known.
     """
-    evaluation, search = recipe.get("evaluation"), recipe.get("search")
-    if isinstance(search, Mapping):
-        kept = {name: value for name, value in search.items() if name not in ("share", "share_prefixes")}
-        return {**recipe, "search": kept}
-    if search is not None or not isinstance(evaluation, Mapping):
+    evaluation, search = recipe.get("evaluation", {}), recipe.get("search", {})
+    if not isinstance(evaluation, Mapping) or not isinstance(search, Mapping):
         return dict(recipe)
-    rest = {name: value for name, value in evaluation.items() if name not in OPTIONS}
-    search = {OPTIONS[name]: value for name, value in evaluation.items() if name in OPTIONS}
-    return {**recipe, "evaluation": rest, "search": search}
+    is_record = search.get("threshold") == math.inf and "max_rows" in search
+    if "search" not in recipe:
+        is_record = "stream_rows" in evaluation and any(name in evaluation for name in OPTIONS)
+        search = {OPTIONS[name]: value for name, value in evaluation.items() if name in OPTIONS}
+        evaluation = {name: value for name, value in evaluation.items() if name not in OPTIONS}
+    dropped = ["share", "share_prefixes"]
+    if is_record and search.get("method", "beam") == "beam":
+        dropped += BeamSizes._fields
+    search = {name: value for name, value in search.items() if name not in dropped}
+    return {**recipe, "evaluation": evaluation, "search": search}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelm.models.scores import SubwordAggregation
+from treelm.models.scores import CONVERGED, SubwordAggregation
 from treelm.models.search.analyses import log_sums
 from treelm.models.search.rows import Floats, Ints
 
@@ -17,7 +17,7 @@ WORD_COLUMNS: dict[str, SubwordAggregation] = {
     "open_nodes": "last",
     "beam_loss_bits": "sum",
     "beam_bound_bits": "last",
-    "beam_converged": "min",
+    CONVERGED: "min",
     "num_actions": "sum",
     "num_reduces": "sum",
     "search_actions": "sum",
@@ -32,7 +32,7 @@ class TokenMetrics:
     """Metrics of one token, by sentence; meaningless for sentences that waited."""
 
     log_mass: Floats  # M_i: log of the summed probability of all analyses kept, nats
-    narrow_log_mass: Floats  # M_i of those that a narrower search would have kept; nan where there is none
+    narrow_log_mass: Floats  # M_i of those that a narrower search would have kept; nan of a fixed beam
     beam_loss_bits: Floats  # estimate of the bits that pruning at this token took off M_i
     beam_bound_bits: Floats  # bound on the bits that all pruning so far took off M_i
     entropy_bits: Floats  # of the kept analyses, their probabilities scaled to sum to 1

@@ -19,7 +19,7 @@ from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.capabilities import Enumerable, Parser, Searching
 from treelm.models.layers.devices import to_device
-from treelm.models.scores import NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation
+from treelm.models.scores import CONVERGED, NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation
 from treelm.models.search.analyses import log_sums
 from treelm.models.search.beam import WAITS, Beam
 from treelm.models.search.config import SearchConfig, SearchMethod
@@ -290,7 +290,7 @@ class _Searched:
         bits, syntactic = -log_probs[:-1] / np.log(2), metrics["syntactic_bits"]
         finite = np.isfinite(bits)  # where all bits are infinite, so are those that are left
         metrics["lexical_bits"] = np.where(finite, np.where(finite, bits, 0.0) - np.where(finite, syntactic, 0.0), bits)
-        columns = {"beam_converged": converged(self.result.gaps[last])}
+        columns = {CONVERGED: converged(self.result.gaps[last])}
         for name, rule in WORD_COLUMNS.items():
             if name in metrics:
                 sums = np.bincount(self.word_of_token, metrics[name]).astype(np.float64)

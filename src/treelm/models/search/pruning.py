@@ -2,7 +2,8 @@
 
 All are shares of the probability that the search for one token began with, and are summed sentence by sentence over a
 sentence's own analyses, so that they do not depend on what else is in the batch. Scores of analyses are log
-probabilities in nats; a "narrower search" is the same search with a smaller threshold (``SearchConfig.narrow``).
+probabilities in nats. A "narrower search" is the same search with a smaller threshold, contained in that of an adaptive
+beam: what it would have found says whether the wider one has converged. A fixed beam contains none that is narrower.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from treelm.models.search.analyses import Arrivals, log_sums
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.rows import Floats, Ints
 
+NARROWER = 2.0
+"""Nats by which the threshold of the narrower search is smaller."""
+MOST_OVERFLOW = 0.1
+"""The share of a token's mass that a full beam may lose before it no longer contains the narrower search."""
 _LEAST = -700.0  # a log share that counts for nothing, and whose exponential is still computed fast
 
 
@@ -23,7 +28,7 @@ class PruningStatistics:
 
     def __init__(self, config: SearchConfig, num_sentences: int) -> None:
         """Nothing has been pruned."""
-        self._config, self._num_sentences = config, num_sentences
+        self._narrow, self._num_sentences = config.beam.threshold - NARROWER, num_sentences
         self._lost_log_mass: Floats = np.full(num_sentences, -np.inf)  # of all that was ever pruned
         self._overflow: Floats = np.zeros(num_sentences)  # the largest share that a token lost for want of room
 
@@ -58,7 +63,9 @@ class PruningStatistics:
 
     def choose(self, sentence: Ints, scores: Floats, floor: Floats) -> None:
         """Count which of these successors the action beam has room for; none at or below ``floor`` needs any."""
-        least = np.maximum(floor, self._in_play - self._config.narrow)
+        if not np.isfinite(self._narrow):
+            return
+        least = np.maximum(floor, self._in_play - self._narrow)
         self._shares *= self._others > least[self._sentence, None]
         wanted = np.bincount(self._sentence, self._shares.sum(1), self._num_sentences)
         is_near = scores > least[sentence]
@@ -86,10 +93,7 @@ class PruningStatistics:
 
         ``found`` and ``log_mass`` are the logs of what both sum to, by sentence.
         """
-        near = [self._near(some, found) for some in (candidates, kept)]
-        self._overflow = np.maximum(self._overflow, self._overflowed + (near[0] - near[1]).clip(0))
-        inside = self._overflow[kept.sentence] <= self._config.most_overflow
-        narrow = kept.take((kept.deficit < self._config.narrow) & inside)
+        narrow_log_mass = self._narrow_log_mass(candidates, kept, found)
         alive = np.isfinite(log_mass)
         log_mass, found = (np.where(alive, values, 0.0) for values in (log_mass, found))
         by_words = np.maximum(found - log_mass, 0.0)  # pruned by the word beam, in nats
@@ -105,13 +109,25 @@ class PruningStatistics:
         syntactic = np.where(alive, self._before, 0.0) - np.where(alive, reached, 0.0)
         bits = {"beam_loss_bits": loss, "beam_bound_bits": bound, "syntactic_bits": syntactic}
         return {
-            "narrow_log_mass": log_sums(narrow.sentence, narrow.score, self._num_sentences),
+            "narrow_log_mass": narrow_log_mass,
             "search_actions": self._num_actions,
             **{name: np.where(alive, nats / np.log(2), np.inf) for name, nats in bits.items()},
         }
 
+    def _narrow_log_mass(self, candidates: Arrivals, kept: Arrivals, found: Floats) -> Floats:
+        """The log of what a narrower search would have found, by sentence: -inf where the beam has had no room for it,
+        nan for a fixed beam.
+        """
+        if not np.isfinite(self._narrow):
+            return np.full(self._num_sentences, np.nan)
+        near = [self._near(some, found) for some in (candidates, kept)]
+        self._overflow = np.maximum(self._overflow, self._overflowed + (near[0] - near[1]).clip(0))
+        inside = self._overflow[kept.sentence] <= MOST_OVERFLOW
+        narrow = kept.take((kept.deficit < self._narrow) & inside)
+        return log_sums(narrow.sentence, narrow.score, self._num_sentences)
+
     def _near(self, some: Arrivals, found: Floats) -> Floats:
         """The share of what was found that a narrower search would have kept of these."""
         deficit = found[some.sentence] - some.score
-        near = np.where(deficit < self._config.narrow, np.exp(-deficit), 0.0)
+        near = np.where(deficit < self._narrow, np.exp(-deficit), 0.0)
         return np.bincount(some.sentence, near, self._num_sentences).astype(np.float64)

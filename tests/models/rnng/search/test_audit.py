@@ -26,7 +26,7 @@ def test_audit(variant: dict[str, Any], dtype: torch.dtype) -> None:
     """With tokens that end no word; ``test_conformance`` audits every composition with words."""
     sizes = {"embedding_size": 32, "hidden_size": 32}
     model = build_model(Tokens(6, num_unfinished=2), 2, seed=8, dtype=dtype, **TINY, **sizes, **variant)
-    model.search = SearchConfig(action_beam=10, word_beam=4, fast_track=1)
+    model.search = SearchConfig(action_beam=10, word_beam=4, threshold=10.0)
     report = audit(model, SENTENCES, enumerate_all=model.probability_mass)
     assert [check.outcome for check in report.checks] == ["passed"] * 6, report.as_text()
     assert {check.figure for check in report.checks if check.unit == "nats"} == {0.0}

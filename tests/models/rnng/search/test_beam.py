@@ -19,6 +19,7 @@ from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import WordHead
 from treelm.models.search.metrics import converged
+from treelm.models.search.pruning import NARROWER
 from treelm.models.search.sentences import SentenceResult, search_all
 
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [1, 1, 1], [0, 2, 4, 6]]
@@ -107,12 +108,11 @@ def test_words_have_converged_where_a_narrower_search_says_the_same() -> None:
     assert np.isnan(converged(np.array([np.nan]))).all()
     model = build_model(Tokens(3), 2, seed=2, **TINY)
     sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=2)]
-    for threshold, loses in ((3.0, True), (50.0, False), (math.inf, False)):
+    for threshold, loses in ((3.0, True), (50.0, False)):
         results = run(model, sentences, threshold=threshold, **EXHAUSTIVE)
         assert any((result.gaps > 1e-9).any() for result in results) == loses
-    for threshold in (50.0, math.inf):  # room for one analysis: what a narrower search would find is not known
-        for result in run(model, sentences, threshold=threshold, action_beam=2, word_beam=1):
-            assert not converged(result.gaps).any()
+    for result in run(model, sentences, threshold=50.0, action_beam=2, word_beam=1):  # room for one analysis
+        assert not converged(result.gaps).any()
     for result in run(model, sentences, threshold=50.0, action_beam=EXHAUSTIVE["action_beam"], word_beam=2):
         assert not converged(result.gaps).any()
 
@@ -124,9 +124,8 @@ def test_what_counts_as_found_by_a_narrower_search_is_no_more_than_one_finds(
 ) -> None:
     model = build_model(Tokens(3), 2, seed=2, **{**TINY, **variant})
     sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=3)][::4]
-    settings = SearchConfig(threshold=threshold, **EXHAUSTIVE)
     wide = run(model, sentences, threshold=threshold, **EXHAUSTIVE)
-    narrow = run(model, sentences, threshold=settings.narrow, **EXHAUSTIVE)
+    narrow = run(model, sentences, threshold=threshold - NARROWER, **EXHAUSTIVE)
     for one, other in zip(wide, narrow, strict=True):
         masses = np.array(other.log_masses)
         assert (np.array(one.metrics["narrow_log_mass"]) <= masses + 1e-9).all()
@@ -151,7 +150,7 @@ def test_neighbours_and_later_words_do_not_matter_to_the_last_bit(
     for order in (range(6), range(5, -1, -1), [*range(6), *range(6)]):
         results = run(model, [SENTENCES[index] for index in order], **widths, heavy_words=6)
         for index, result in zip(order, results, strict=True):
-            assert result == alone[index]
+            assert repr(result) == repr(alone[index])  # where nothing was compared is nan, which is not itself
     for tokens, result in zip(SENTENCES, alone, strict=True):
         (longer,) = run(model, [[*tokens, 7, 8]], **widths, heavy_words=6)
         assert longer.log_masses[: len(tokens)] == result.log_masses
