@@ -70,6 +70,26 @@ def test_all_results_before_an_error_come_before_it(batch_size: int, compute: Co
     assert lines == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("compute", [in_process(lengths), elsewhere], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("remembered", [2, 3, 2048])
+def test_the_same_words_are_computed_once_while_they_are_remembered(
+    compute: Compute[int], remembered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.inference.batching._REMEMBERED", remembered)
+    computed: list[Sequence[str]] = []
+
+    def counted(batches: Iterable[Sentences]) -> Iterator[Sentences]:
+        for batch in batches:
+            computed.extend(batch)
+            yield batch
+
+    given, skipped = sentences(*["a", "a b", "bad"] * 40), list[InputError]()
+    pairs = list(in_batches(given, lambda batches: compute(counted(batches)), batch_size=2, skipped=skipped))
+    assert [result for _, result in pairs] == [1, 2, None] * 40
+    assert [error.where for error in skipped] == [f"in.txt:{line}" for line in range(3, 121, 3)]
+    assert len(computed) < 40  # of each group of up to 32 sentences three at most, or one
+
+
 def test_reads_one_batch_ahead_then_more_but_no_more_than_a_window() -> None:
     read = []
 

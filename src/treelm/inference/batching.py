@@ -11,8 +11,10 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, check_positive
 from treelm.inference.processes import Compute, Sentences
 
+Words = tuple[str, ...]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_REMEMBERED = 2048  # different sentences whose results are kept for the same words to come again
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
@@ -50,39 +52,49 @@ def in_batches(
 ) -> Iterator[tuple[Sentence, Result | None]]:
     """Pair every sentence with its result, in input order.
 
-    Up to ``window`` batches are read ahead (more, if other processes compute) and sorted by length, so that batch-mates
+    The same words, as of many readers, are computed once, unless ``_REMEMBERED`` other sentences came between. Up to
+    ``window`` batches are read ahead (more, if other processes compute) and sorted by length, so that batch-mates
     are alike; the first results come after one batch, and then the number of batches read ahead doubles. An
     ``InputError`` about a batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected
     and paired with None, without it the error is raised, naming the sentence. An error, also one of ``sentences``, is
     raised in its place: after all results before it, however batches are cut and whoever computes them.
     """
     check_positive(batch_size=batch_size)
-    groups: deque[tuple[list[Sentence], list[tuple[int, ...]]]] = deque()  # each with its batches, as indices
+    groups: deque[tuple[list[Sentence], list[tuple[Words, ...]], list[Words]]] = deque()  # batches, what is forgotten
+    asked, known = dict[Words, None](), dict[Words, Result | InputError]()
     unreadable: list[InputError] = []
     sizes = accumulate(repeat(batch_size), lambda size, _: min(2 * size, window * batch_size))
 
     def batches() -> Iterator[Sentences]:
         try:
             for group in chunks(sentences, sizes):
-                order = sorted(range(len(group)), key=lambda i: len(group[i].words))
-                groups.append((group, list(batched(order, batch_size))))
-                yield from ([group[i].words for i in indices] for indices in groups[-1][1])
+                words = dict.fromkeys(one.words for one in group)
+                new = [one for one in words if one not in asked] or [group[0].words]  # something, so that it goes on
+                for one in words:
+                    asked.pop(one, None)
+                    asked[one] = None  # as the latest
+                forgotten = list(islice(asked, max(0, len(asked) - _REMEMBERED)))
+                for one in forgotten:
+                    del asked[one]
+                groups.append((group, list(batched(sorted(new, key=len), batch_size)), forgotten))
+                yield from groups[-1][1]
         except InputError as error:
             unreadable.append(error)
 
     results = compute(batches())
     for first in results:
-        group, cuts = groups.popleft()
-        found: dict[int, Result | InputError] = {}
-        for indices, batch in zip(cuts, chain([first], islice(results, len(cuts) - 1)), strict=True):
-            found.update(zip(indices, batch, strict=True))
-        for i, sentence in enumerate(group):
-            result = found[i]
+        group, cuts, forgotten = groups.popleft()
+        for batch, found in zip(cuts, chain([first], islice(results, len(cuts) - 1)), strict=True):
+            known.update(zip(batch, found, strict=True))
+        for sentence in group:
+            result = known[sentence.words]
             if isinstance(result, InputError):
                 located = InputError(result.found, where=result.where or sentence.where, remedy=result.remedy)
                 if skipped is None:
                     raise located from result
                 skipped.append(located)
             yield sentence, None if isinstance(result, InputError) else result
+        for one in forgotten:
+            del known[one]
     if unreadable:
         raise unreadable[0]
