@@ -120,3 +120,52 @@ def test_the_lost_rest_of_a_damaged_file_is_not_called_one_sentence(folder: Path
     assert outcome.code == 3
     assert re.search(r"\nlost: the rest of the file from cut.txt.gz:\d+ on, any number of sentences\n$", outcome.err)
     assert "left out" not in outcome.err
+
+
+TABLE = """item,cond,word_id,word
+1,a,1,The
+1,a,2,dog
+2,a,1,It
+2,a,2
+3,a,1,A
+3,b,1,
+4,a,1,The
+4,b,1,The
+4,a,2,dog
+5,a,1,It
+,a,2,is
+6,a,1,It
+"""
+
+
+def test_bad_sentences_of_a_table_are_left_out_and_named(treelm: Treelm, tmp_path: Path) -> None:
+    (tmp_path / "words.csv").write_text(TABLE)
+    call = ("surprisal", RUNS / "ngram", tmp_path / "words.csv", "--sentence-column", "item", "cond")
+    assert treelm(*call).code == 2
+    outcome = treelm(*call, "--on-error", "skip")
+    assert outcome.code == 3
+    assert [row.split("\t")[:3] for row in outcome.out.splitlines()[1:]] == [
+        ["1", "a", "The"],
+        ["1", "a", "dog"],
+        ["4", "b", "The"],
+        ["5", "a", "It"],
+        ["6", "a", "It"],
+    ]
+    for line, found in (
+        (5, "3 cells under 4 columns, in or beside sentence '2, a'"),
+        (5, "3 cells under 4 columns, in or beside sentence '3, a'"),
+        (7, "an empty word"),
+        (10, "sentence '4, a' is not one sentence: more of it after sentence '4, b'"),
+        (12, "an empty sentence or document id"),
+    ):
+        assert f"skipped: {tmp_path / 'words.csv'}:{line}: {found}" in outcome.err
+
+
+def test_bad_pairs_are_left_out_and_readers_told_of(treelm: Treelm, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("good,bad\nthe dog barks .,dog the .\nthe,\nthe dog barks .,dog the .\n")
+    call = ("pairs", RUNS / "ngram", tmp_path / "pairs.csv", "--good", "good", "--bad", "bad", "--json")
+    assert treelm(*call).code == 2
+    outcome = treelm(*call, "--on-error", "skip")
+    assert (outcome.code, json.loads(outcome.out)["overall"]["pairs"]) == (3, 2)
+    assert "pairs.csv:3: an empty sentence" in outcome.err
+    assert "1 different pairs in 2 rows" in outcome.err

@@ -147,6 +147,7 @@ def test_half_a_character_is_spelt_in_bytes(subwords: Vocabulary) -> None:
     assert [subwords.token(index) for index in alone[1]][1:4] == ["<0xED>", "<0xA0>", "<0xBD>"]
     assert subwords.ends_word[alone[1]].tolist() == [False] * 6 + [True]
     assert subwords.spelled("d\ud83dog") == "\ud83d"
+    assert subwords.spelled("the d\ud83dogs") == "\ud83d"  # the blank in a cell of several words is none
 
 
 def test_required_characters_and_single_digits_are_pieces() -> None:

@@ -1,7 +1,7 @@
 import gzip
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,8 @@ import pytest
 from tests.evaluation.toys import ToyLM
 from treelm.errors import InputError
 from treelm.evaluation.minimal_pairs import MinimalPair, compare_log_probs, first_of_groups, read_pairs, score_pairs
+from treelm.inference.processes import in_process
+from treelm.models.scores import SentenceScore
 
 BLIMP_LINE = {
     "sentence_good": "a b",
@@ -89,6 +91,11 @@ def test_any_table_of_tabs_or_commas(tmp_path: Path, content: str) -> None:
         ("grammatical\tungrammatical\na\t\n", ":2"),
         ('{"sentence_good": "a"}\n', "no 'sentence_bad'"),
         ('{"sentence_good": "a", \n', "not JSON"),
+        (
+            "n\tgrammatical\tungrammatical\n1\ta\tb\n2\tc\td\n3\te\tf\n1\ta\tb\n2\tc\te\n3\te\td\n",
+            "numbered by n: 1 a, 2 c",
+        ),
+        ("word_id\tgrammatical\tungrammatical\n1\tThe\tA\n2\tdog\tdog\n", ":2: a word in each row"),
     ],
 )
 def test_bad_file_is_one_line(tmp_path: Path, content: str, part: str) -> None:
@@ -98,6 +105,39 @@ def test_bad_file_is_one_line(tmp_path: Path, content: str, part: str) -> None:
         list(read_pairs(path))
     assert part in str(error.value)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "places"),
+    [
+        (["a b,b a,x", "a b", "a,,y", "c,b,z"], [2, 5]),
+        ([json.dumps(BLIMP_LINE), "{", "[1]", '{"sentence_good": 1}', json.dumps(BLIMP_LINE)], [1, 5]),
+    ],
+)
+def test_bad_pairs_are_left_out_and_named(rows: list[str], places: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "some"
+    is_json = rows[0].startswith("{")
+    path.write_text("\n".join([*(() if is_json else ("grammatical,ungrammatical,kind",)), *rows]))
+    skipped: list[InputError] = []
+    found = list(read_pairs(path, skipped=skipped))
+    assert [one.where for one in found] == [f"{path}:{line}" for line in places]
+    assert {error.where for error in skipped} == {f"{path}:{line}" for line in range(places[0] + 1, places[1])}
+
+
+def test_pairs_whose_sentences_cannot_be_scored_are_left_out_and_the_others_keep_their_numbers() -> None:
+    lm, skipped = ToyLM(), list[InputError]()
+
+    def score(sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        if any("c" in words for words in sentences):
+            raise InputError("too hard", remedy="give another")
+        return list(lm.score(sentences))
+
+    pairs = [pair("a b", "b a"), pair("a c", "c a"), pair("b", "a")]
+    found = score_pairs(lm, pairs, compute=in_process(score), skipped=skipped)
+    assert found.items["pair"].tolist() == [1, 3]
+    assert [error.found for error in skipped] == ["too hard"] * 2
+    with pytest.raises(InputError, match="no pair of which both sentences can be scored"):
+        score_pairs(lm, pairs[1:2], compute=in_process(score), skipped=skipped)
 
 
 def test_first_of_groups() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.files import check_items, progress_bar, write_items
+from treelm.cli.files import check_items, progress_bar, report_skipped, write_items
 from treelm.cli.options import RunsAndFile, ScoringOptions, described, impossible, runs_and_file
+from treelm.errors import InputError
 from treelm.evaluation.comparison.settings import PairOptions
 from treelm.io.terminal import log
 
@@ -27,6 +28,8 @@ class Arguments(ScoringOptions, PairOptions):
 
     inputs: RunsAndFile
     """One run or several, and last the pairs: JSON lines, TSV or CSV (commas or semicolons)."""
+    on_error: Literal["raise", "skip"] = "raise"
+    """raise: stop at the first bad pair. skip: leave it out, report all at the end, exit with code 3."""
 
 
 def main(options: Arguments) -> int:
@@ -36,7 +39,13 @@ def main(options: Arguments) -> int:
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=False)
     check_items(options.items, [file])
-    pairs = list(options.read_pairs(file))
+    skipped = list[InputError]()
+    left_out = skipped if options.on_error == "skip" else None
+    pairs = list(options.read_pairs(file, left_out))
+    if not pairs and skipped:
+        raise skipped[0]
+    if 2 * (different := len({(pair.good, pair.bad) for pair in pairs})) <= len(pairs):
+        log(f"{file}: {different} different pairs in {len(pairs)} rows, as of several readers: each row counts")
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
     results: dict[str, MinimalPairResult] = {}
@@ -51,6 +60,7 @@ def main(options: Arguments) -> int:
                 notes=(described(lm),),
                 on_sentence=advance,
                 compute=compute,
+                skipped=left_out,
             )
         if found := results[name].num_impossible:
             number = f"{found} of {results[name].overall.total} pairs"
@@ -59,4 +69,4 @@ def main(options: Arguments) -> int:
     values = {name: result.to_json() for name, result in results.items()}
     title = f"{runs[0]}: {file}" if len(runs) == 1 else file
     options.show({"models": values} if len(runs) > 1 else values.popitem()[1], pair_table(results, title=title))
-    return 0
+    return report_skipped({str(error): error for error in skipped}.values())

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.tokens import words_of
 from treelm.corpora.vocabulary import FormCounts, Pieces, SubwordModel, Vocabulary
 from treelm.errors import InputError
 
@@ -121,7 +122,8 @@ class SubwordVocabulary(Vocabulary):
         return [*(self._byte_ids[byte] for byte in form.encode(errors="surrogatepass")), self._end_id]
 
     def spelled(self, form: str) -> str:
-        """The characters of a form of which there is no piece, so that they are written as bytes."""
+        """The characters of a form, or of several with blanks between, that have no piece and are written as bytes."""
+        form = "".join(words_of(form))
         if not np.isin(self.encode([form]).ids, self._byte_ids).any():
             return ""
         pieces = self.encode(list(form))

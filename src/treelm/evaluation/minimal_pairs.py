@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation, words_of
-from treelm.errors import InputError, nearest
+from treelm.errors import InputError, nearest, without_errors
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, in_process
+from treelm.inference.sentence_rows import numbers_words
 from treelm.io.tables import deduplicate_names, read_rows, table_text
 from treelm.models.scores import NATS_PER_BIT
 
@@ -45,6 +46,7 @@ PAIR_COLUMNS = (
     "has_unk",
 )
 """Columns of the table of pairs; those of groups stand after the first one."""
+_MOST_SHOWN = 8  # rows in a message
 _TEST_CASE = "test case"  # Marvin & Linzen: construction--details
 
 
@@ -149,11 +151,13 @@ def compare_log_probs(good: NDArray[np.float64], bad: NDArray[np.float64]) -> di
     return {"is_correct": (good > bad) & ~is_tie, "is_tie": is_tie}
 
 
-def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[str] = ()) -> Iterator[MinimalPair]:
+def read_pairs(
+    path: Path, *, good: str = "", bad: str = "", group_by: Sequence[str] = (), skipped: list[InputError] | None = None
+) -> Iterator[MinimalPair]:
     """Read the pairs of a file; its first line tells the format.
 
     For a table that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
-    those to group by. Raises ``InputError`` with file and line.
+    those to group by. Raises ``InputError`` with file and line; ``skipped`` collects those of single pairs instead.
     """
     text = table_text(path)
     if not text.strip():
@@ -161,27 +165,37 @@ def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[
     is_json = text.lstrip().startswith("{")
     usual = ("sentence_good", "sentence_bad") if is_json else MARVIN_LINZEN
     sides = (good or usual[0], bad or usual[1])
-    rows = _json_rows(text, str(path)) if is_json else _table_rows(text, str(path), sides)
-    for where, row, usual_groups in rows:
-        names = group_by or usual_groups
-        if missing := [name for name in (*sides, *names) if name not in row]:
-            raise _no_column(missing[0], row, where)
+    rows = _json_rows(text, str(path)) if is_json else _table_rows(text, str(path), sides, skipped)
+    return without_errors((_pair(row, sides, group_by) for row in rows), skipped)
+
+
+def _pair(row: _Row | InputError, sides: Sequence[str], group_by: Sequence[str]) -> MinimalPair | InputError:
+    """The pair of a row, or what is wrong with it."""
+    if isinstance(row, InputError):
+        return row
+    where, cells, usual_groups = row
+    names = group_by or usual_groups
+    try:
+        if missing := [name for name in (*sides, *names) if name not in cells]:
+            raise _no_column(missing[0], cells, where)
         for name in sides:
-            if not isinstance(row[name], str):
+            if not isinstance(cells[name], str):
                 raise InputError(f"{name!r} is not text", where=where, remedy="correct this pair")
-            if not words_of(row[name], where=where):
+            if not words_of(cells[name], where=where):
                 raise InputError("an empty sentence", where=where, remedy="remove this pair")
-            if any("\ud800" <= character <= "\udfff" for character in row[name]):
+            if any("\ud800" <= character <= "\udfff" for character in cells[name]):
                 raise InputError(f"{name!r} holds half a character", where=where, remedy="write it in UTF-8")
-        of = {name: str(row[name]) for name in names}
-        yield MinimalPair(good=row[sides[0]], bad=row[sides[1]], groups=of, where=where)
+    except InputError as error:
+        return error
+    of = {name: str(cells[name]) for name in names}
+    return MinimalPair(good=cells[sides[0]], bad=cells[sides[1]], groups=of, where=where)
 
 
 _Row = tuple[str, Mapping[str, Any], Sequence[str]]
 """Where it stands, its values, and what it is grouped by unless other columns are named."""
 
 
-def _json_rows(text: str, source: str) -> Iterator[_Row]:
+def _json_rows(text: str, source: str) -> Iterator[_Row | InputError]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -190,18 +204,27 @@ def _json_rows(text: str, source: str) -> Iterator[_Row]:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:  # ValueError covers numbers without end
             reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-            raise InputError(f"not JSON ({reason})", where=where, remedy="correct this line") from None
-        if not isinstance(values, dict):
-            raise InputError("not a JSON object", where=where, remedy="give one object a line")
-        yield where, values, [name for name in BLIMP_GROUPS if name in values]
+            yield InputError(f"not JSON ({reason})", where=where, remedy="correct this line")
+            continue
+        if isinstance(values, dict):
+            yield where, values, [name for name in BLIMP_GROUPS if name in values]
+        else:
+            yield InputError("not a JSON object", where=where, remedy="give one object a line")
 
 
-def _table_rows(text: str, source: str, sides: Sequence[str]) -> Iterator[_Row]:
+def _table_rows(text: str, source: str, sides: Sequence[str], unreadable: list[InputError] | None) -> Iterator[_Row]:
     """The rows of a table; those of Marvin & Linzen's with the construction of their test case."""
-    names, rows, _ = read_rows(text, source)
+    names, found, _ = read_rows(text, source, unreadable)
     for name in sides:
         if name not in names:  # before a first row, which there need not be
             raise _no_column(name, names, f"{source}:1")
+    rows = list(found)
+    if len(rows) > 1 and all(len(words_of(row[name])) < 2 for _, row in rows for name in sides):
+        for name in names:
+            if numbers_words(name, (row[name] for _, row in rows)):
+                shown = ", ".join(f"{row[name]} {row[sides[0]]}" for _, row in rows[:_MOST_SHOWN])
+                remedy = f"write each sentence in one cell, a pair a row; rename {name} if it does not number words"
+                raise InputError(f"a word in each row, numbered by {name}: {shown}", where=rows[0][0], remedy=remedy)
     for where, row in rows:
         if _TEST_CASE in row:
             yield where, {**row, "construction": row[_TEST_CASE].partition("--")[0]}, ["construction"]
@@ -240,10 +263,12 @@ def score_pairs(
     notes: Sequence[str] = (),
     on_sentence: Callable[[], None] = lambda: None,
     compute: Compute[SentenceScore] | None = None,
+    skipped: list[InputError] | None = None,
 ) -> MinimalPairResult:
     """Score both sentences of every pair, each with its end; the same sentence is scored once.
 
-    ``compute`` (see ``model_workers``) scores in other processes instead of ``lm``.
+    ``compute`` (see ``model_workers``) scores in other processes instead of ``lm``. ``skipped`` collects what cannot be
+    scored: pairs of such sentences are left out, and the others keep their numbers.
 
     Raises ``InputError`` if there are no pairs.
     """
@@ -260,20 +285,26 @@ def score_pairs(
     log_probs: dict[str | None, float] = {}
     has_unknown: dict[str | None, bool] = {}
     is_lower_bound = False
-    for sentence, score in in_batches(sentences, compute or in_process(lm.score), batch_size=batch_size):
-        assert score is not None
+    compute = compute or in_process(lm.score)
+    for sentence, score in in_batches(sentences, compute, batch_size=batch_size, skipped=skipped):
+        if score is None:
+            continue
         log_probs[sentence.text] = float(score.log_probs.sum())
         is_lower_bound |= score.is_lower_bound
         known = (lm.vocabulary.unknown_class(w, sentence_initial=i == 0) for i, w in enumerate(sentence.words))
         has_unknown[sentence.text] = any(one is not None for one in known)
         on_sentence()
+    numbers = [n for n, pair in enumerate(pairs, 1) if pair.good in log_probs and pair.bad in log_probs]
+    if not numbers:
+        raise InputError("no pair of which both sentences can be scored", remedy="give pairs that the model can read")
+    pairs = [pairs[number - 1] for number in numbers]
     good, bad = (np.array([log_probs[getattr(pair, side)] for pair in pairs]) for side in ("good", "bad"))
     groups = list(dict.fromkeys(name for pair in pairs for name in pair.groups))
     columns = dict(zip(groups, deduplicate_names(groups, taken=("model", *PAIR_COLUMNS)), strict=True))
     with np.errstate(invalid="ignore"):
         difference = (good - bad) / NATS_PER_BIT
     found = {
-        "pair": range(1, len(pairs) + 1),
+        "pair": numbers,
         **{column: [pair.groups.get(name) for pair in pairs] for name, column in columns.items()},
         "good": [pair.good for pair in pairs],
         "bad": [pair.bad for pair in pairs],

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from unicodedata import category, normalize
 
+from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.io.tables import read_table
 
@@ -59,9 +60,9 @@ class Frequencies:
     zipf: Callable[[str], float]  # of a word without marks around it, in any case
 
     def of(self, word: str) -> float | None:
-        """The frequency of a word as it was shown; None of marks alone."""
+        """The frequency of a word as it was shown; None of marks alone, and of several words in a cell."""
         found = normalize("NFC", bare(word))
-        return self.zipf(found) if found else None
+        return self.zipf(found) if len(words_of(found)) == 1 else None
 
     @classmethod
     def named(cls, source: str) -> Frequencies:

@@ -366,6 +366,12 @@ def _whole_numbers(cells: Iterable[Cell]) -> list[int | None] | None:
     return found if any(number is not None for number in found) else None
 
 
+def numbers_words(name: str, cells: Iterable[Cell]) -> bool:
+    """Tell whether a column numbers words: by its name, or because its numbers count up and begin anew."""
+    numbers = _whole_numbers(cells)
+    return numbers is not None and (_is_named(_WORD_NUMBER, name) or _counts_anew(numbers))
+
+
 def _counts_on(numbers: Sequence[int | None]) -> bool:
     """Tell whether each is the one before it and one more."""
     return all(None not in pair and pair[1] == (pair[0] or 0) + 1 for pair in pairwise(numbers))

@@ -29,11 +29,11 @@ class PairOptions:
     max_pairs_per_group: int | None = None
     """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
 
-    def read_pairs(self, file: str) -> Iterator[MinimalPair]:
+    def read_pairs(self, file: str, skipped: list[InputError] | None = None) -> Iterator[MinimalPair]:
         """Read the pairs of a file, by the columns that were named."""
         from treelm.evaluation.minimal_pairs import read_pairs
 
-        return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by)
+        return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by, skipped=skipped)
 
 
 @dataclass(frozen=True, kw_only=True)
