@@ -130,7 +130,7 @@ train                                                        | neither a recipe 
 train r.toml --resume run                                    | both a recipe and --resume
 train r.toml                                                 | no run folder; add --output RUN
 train --resume run --output run                              | --output with --resume
-train no-such-recipe --output somewhere                      | no-such-recipe
+train no-such-recipe --output somewhere                      | no such recipe, and no file; choose from: awd-lstm-demo,
 train lstm-dmo -o x                                          | did you mean lstm-demo?
 train demo --output x --set training.epoch=3                 | did you mean epochs?
 train demo --output x --set "training.start_from=''"         | no run given
@@ -141,12 +141,15 @@ train nul.toml --output x                                    | train = 'tr.ptb\\
 train pipe.toml --output x                                   | pipe.toml: no regular file
 train loop.toml --output x                                   | levels of symbolic links
 train r.toml --output run                                    | already holds a run
-train --resume no-such-run                                   | no-such-run
+train --resume rum                                           | did you mean run? choose from: mixed, no-weights, run
+train --resume nowhere/run                                   | check the path: there is no run folder beside it
+train --resume rnng-gum-open                                 | begin a new run from this model: training.start_from=rnng
 demo --recipes r.toml ./r.toml                               | two recipes of one name
 demo --jobs 0                                                | jobs = 0
 
 evaluate                                                     | cannot tell what to evaluate
 evaluate run --gold x --predicted y                          | cannot tell what to evaluate
+evaluate run in.ptb                                          | did you mean --data in.ptb?
 evaluate run --split foo                                     | argument --split: invalid choice: 'foo' (choose from
 evaluate run --data in.ptb nothere.ptb                       | nothere.ptb: no such file
 evaluate run --data in.ptb --summary no/s.tsv                | no folder no

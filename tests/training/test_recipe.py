@@ -167,7 +167,7 @@ def test_no_value_unsets_an_optional_field_and_no_other(tmp_path: Path) -> None:
 
 
 def test_a_recipe_that_is_not_there_lists_the_packaged_ones() -> None:
-    with pytest.raises(InputError, match=r"nowhere\.toml: no such file; give the path of a recipe, or one of .*demo"):
+    with pytest.raises(InputError, match=r"nowhere\.toml: no such recipe, and no file; choose from: .*demo"):
         load_recipe("nowhere.toml")
 
 

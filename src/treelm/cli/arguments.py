@@ -42,7 +42,10 @@ def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Argu
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(given).items()}
     if unknown:
         known = [names[0] for _, _, positional, names in arguments_of(kind) if not positional]
-        meant = nearest(unknown[0].partition("=")[0], known) if unknown[0].startswith("-") else ""
+        if unknown[0].startswith("-"):
+            meant = nearest(unknown[0].partition("=")[0], known)
+        else:
+            meant = f"did you mean --data {' '.join(unknown)}? " if "--data" in known else ""
         raise InputError(f"unrecognized arguments: {' '.join(unknown)}", remedy=f"{meant}see {program} --help")
     options = kind(**values)
     for name, other in getattr(kind, "needs", {}).items():

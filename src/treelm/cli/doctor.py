@@ -39,8 +39,8 @@ def main(options: Arguments) -> int:
     required = map(Requirement, metadata.requires("treelm") or [] if "treelm" in installed else [])
     needs = {one: installed.get(canonicalize_name(one.name)) for one in required}
     print(f"treelm {installed.get('treelm')}\npython {platform.python_version()}")
-    for one, version in needs.items():
-        print(one.name, version or "not installed")
+    for name, version in {one.name: version for one, version in needs.items()}.items():  # once for all extras
+        print(name, version or "not installed")
     print(f"\n{get_pretty_env_info().strip()}\n")  # type: ignore[no-untyped-call]
     print(*(f"warning: {warning}" for warning in list(_warnings(needs)) or ["none"]), sep="\n")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from shlex import quote
 from typing import Annotated, ClassVar
 
@@ -54,11 +55,13 @@ def main(options: Arguments) -> int:
     from treelm.training.distributed import rank_and_size
     from treelm.training.outcomes import NonFiniteError, ProcessLost, TrainingInterrupted
     from treelm.training.recipe import load_recipe
-    from treelm.training.run_folder import has_run, is_estimated, load_run_recipe
+    from treelm.training.run_folder import check_run, has_run, is_estimated, load_run_recipe
     from treelm.training.trainer import train
 
     is_main, run = rank_and_size()[0] == 0, options.resume or options.output
     try:
+        if options.resume:
+            check_run(Path(run))
         recipe = load_run_recipe(run, options.set) if options.resume else load_recipe(options.recipe, options.set)
         if not (options.resume_if_present and is_estimated(run, recipe)):
             resume = bool(options.resume) or (options.resume_if_present and has_run(run, recipe))

@@ -140,7 +140,7 @@ def show(name: str) -> str:
 
 def _gum_open() -> CorpusEntry:
     folder = Path(str(files("treelm"))) / "data" / PACKAGED
-    told = "English news, interviews, biographies, travel guides, academic texts, speeches, court\n"
+    told = "English news, interviews, biographies, travel guides, academic texts, speeches, court hearings\n"
     told += "CC BY-SA 4.0 (the texts by document: see the attribution)\n"
     return _packaged_entry(PACKAGED, folder, told + (folder / "LICENSE").read_text(encoding="utf-8"), "ATTRIBUTION.tsv")
 

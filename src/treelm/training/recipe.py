@@ -20,7 +20,7 @@ from treelm.corpora.batches import BatchesConfig
 from treelm.corpora.catalog import is_corpus_name
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.vocabularies import VocabularyConfig
-from treelm.errors import InputError, nearest
+from treelm.errors import InputError, choose_from
 from treelm.io.atomic import write_atomically
 from treelm.io.files import read_bytes
 from treelm.models import FOREIGN, SYSTEMS, config_class, system_class
@@ -239,8 +239,9 @@ def _find(name_or_path: str | Path) -> tuple[str, str, Path]:
     if str(name_or_path) in recipe_names():
         resource = files("treelm.recipes") / f"{name_or_path}.toml"
         return resource.read_text(encoding="utf-8"), f"{name_or_path}.toml", Path()
-    names = recipe_names()
-    remedy = f"{nearest(str(name_or_path), names)}give the path of a recipe, or one of {', '.join(names)}"
+    remedy = choose_from(path.name.removesuffix(".toml"), recipe_names())
+    if not path.exists():
+        raise InputError("no such recipe, and no file", where=str(path), remedy=remedy)
     content = read_bytes(path, remedy=remedy)
     try:
         return content.decode("utf-8-sig"), str(path), path.parent

@@ -12,11 +12,11 @@ from typing import Any
 from treelm.configs import plain_defaults, to_plain
 from treelm.corpora.catalog import SPLITS
 from treelm.corpora.data_config import DataConfig, locate_split
-from treelm.errors import InputError
+from treelm.errors import InputError, choose_from
 from treelm.io.atomic import hold_folder
 from treelm.io.json import finite
 from treelm.models.base import LanguageModel
-from treelm.models.persistence.shipped import find_run
+from treelm.models.persistence.shipped import find_run, is_shipped_name
 from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, describe_model, read_system, weight_files
 from treelm.training.checkpoint import FOLDER, checkpoint_paths
 from treelm.training.config import TrainingConfig
@@ -48,14 +48,25 @@ def check_new_run(folder: Path, recipe: Recipe | None = None) -> None:
         raise InputError("this folder already holds a model", where=str(folder), remedy="give another run folder")
 
 
+def check_run(folder: Path) -> None:
+    """Raise ``InputError`` for a folder without a run that could be resumed, with the runs beside it."""
+    if (folder / FILE_NAME).exists():
+        return
+    if is_shipped_name(str(folder)):
+        remedy = f"begin a new run from this model: training.start_from={folder}"
+    else:
+        paths = (path.parent for depth in ("*", "*/*") for path in folder.parent.glob(f"{depth}/{FILE_NAME}"))
+        runs = sorted(map(str, paths))
+        remedy = choose_from(str(folder), runs) if runs else "check the path: there is no run folder beside it"
+    raise InputError("no run to resume", where=str(folder), remedy=remedy)
+
+
 def check_resumable(folder: Path, recipe: Recipe) -> None:
     """Raise ``InputError`` for a folder without a run, a model without checkpoints, and a recipe with other data.
 
     Model and training are compared when the checkpoint is read (``check_same_run``).
     """
-    if not (folder / FILE_NAME).exists():
-        remedy = "give the folder of a run; a model of the package can be finetuned: start_from in [training]"
-        raise InputError("no run to resume", where=str(folder), remedy=remedy)
+    check_run(folder)
     if not recipe.model.is_estimated and (folder / WEIGHTS).exists() and not checkpoint_paths(folder):
         remedy = f"restore them, or begin a new run from this model: training.start_from={folder}"
         raise InputError(f"a model, but no {FOLDER} to resume from", where=str(folder), remedy=remedy)
