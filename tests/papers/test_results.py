@@ -80,7 +80,7 @@ whole & printed & 61.98 & 50 \\
 without attention & ours & 268.00 $\pm$ 514.98 & - \\
  & kept & - & 39$\pm$2 \\
 right-branching & printed & - & 40.7 \\
- & ours & - & 41 \\
+ & ours & - & 41.0 \\
 another system & printed & 57.3 & - \\
 \bottomrule
 \end{tabular}

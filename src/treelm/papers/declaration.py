@@ -25,7 +25,7 @@ Arguments = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Number:
-    """A number as it is printed: 93.70, 37.9M, 39.3±10.5 (a deviation or an interval), 31.95*."""
+    """A number as it is printed: 93.70, 37.9M, 39.3±10.5 (with its standard deviation), 31.95*."""
 
     text: str
     value: float
@@ -263,10 +263,10 @@ def _table(
 
 
 def _like_printed(column: Column, printed: Iterable[Mapping[str, str]]) -> Column:
-    """The column with as many digits as the paper has in it, else one, and in the paper's unit."""
-    found = next((one for row in printed if (one := Number.parse(row.get(column.name, "")))), None)
+    """The column with as many digits as the paper has in it at most, else one, and in the paper's unit."""
+    found = [one for row in printed if (one := Number.parse(row.get(column.name, "")))]
     if found:
-        return replace(column, digits=found.digits, unit=found.unit)
+        return replace(column, digits=max(one.digits for one in found), unit=found[0].unit)
     return column if column.digits is not None else replace(column, digits=1)
 
 

@@ -29,7 +29,8 @@ TSV = (
     *("kept", "kept_setting", "not_in_paper"),
 )
 LEGEND = (
-    f"ours, kept: mean over seeds, ± half of its {CONFIDENCE:.0%} interval (Student's t); difference: ours less printed"
+    f"ours, kept: mean over seeds, ± half of its {CONFIDENCE:.0%} interval (Student's t), or standard deviation"
+    " where that is printed; difference: ours less printed"
 )
 PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT = "printed", "elsewhere", "ours", "difference", "kept"
 
@@ -82,17 +83,18 @@ def shown(value: Value) -> dict[str, str]:
     """What is known of a cell, as text by kind."""
     kinds = {ELSEWHERE if value.is_elsewhere else PRINTED: value.printed}
     if value.ours:
-        kinds[OURS] = _rounded(value, value.ours.mean, value.ours.interval)
+        has_deviation = value.number is not None and value.number.spread is not None
+        kinds[OURS] = _rounded(value, value.ours.mean, value.ours.deviation if has_deviation else value.ours.interval)
     if value.difference is not None and value.cell.label.startswith(PAPER):  # of stand-ins it says nothing
         kinds[DIFFERENCE] = _rounded(value, value.difference, None, sign="+")
     return kinds | {KEPT: value.kept if not value.ours else ""}
 
 
-def _rounded(value: Value, mean: float, interval: float | None, *, sign: str = "") -> str:
-    """A number with the digits and in the unit of its column."""
-    digits, unit = value.cell.column.digits or 0, value.cell.column.unit
+def _rounded(value: Value, mean: float, spread: float | None, *, sign: str = "") -> str:
+    """A number with the digits that are printed in its place, else in its column, and in the unit of that."""
+    digits, unit = value.number.digits if value.number else value.cell.column.digits or 0, value.cell.column.unit
     scale = 1e6 if unit else 1.0
-    return f"{mean / scale:{sign}.{digits}f}{unit}{spread_text(None if interval is None else interval / scale, digits)}"
+    return f"{mean / scale:{sign}.{digits}f}{unit}{spread_text(None if spread is None else spread / scale, digits)}"
 
 
 def _tables(result: Result) -> Iterator[Table]:

@@ -29,9 +29,9 @@ from treelm.trees.tree import Tree
 def split_shares(trees: Iterable[Tree]) -> dict[str, float]:
     """Left and right splits of binary trees in percent of all splits, and of those of three words or more.
 
-    A split is left if its right part alone is one word, and right if its left part alone is one word: this reading of
-    the table is ours. All other splits are neither, among them those of two words, which note 19 of the paper leaves
-    out; but its row of gold trees fits only with them. Raises ``ValueError`` for a constituent of several words that
+    A split is left if its right part alone is one word, and right if its left part alone is one word. All others are
+    neither, among them those of two words, which note 19 of the paper leaves out; but its row of gold trees fits only
+    with them. Raises ``ValueError`` for a constituent of several words that
     has other than two parts (binarise gold trees first).
     """
     num_splits = num_pairs = num_left = num_right = 0
