@@ -108,7 +108,7 @@ def evaluate_sentences(
     scores = [analysis.score for analysis in analyses if analysis.score is not None]
     trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
     num_skipped = len(skipped or ()) - num_skipped_before
-    if scores and (not trees or evaluated[0].tree is None or all(map(_is_unparsed, map(gold_bracketing, evaluated)))):
+    if scores and (not trees or evaluated[0].tree is None or all(map(is_unparsed, map(gold_bracketing, evaluated)))):
         result = EvaluationResult(
             system=lm.system,
             split=split,
@@ -166,11 +166,11 @@ def evaluate_parses(
         protocols = (WSJ10, WSJ40, PLAIN, *(() if is_labeled else (NO_PUNCTUATION, BINARISED)))
     words = [sentence.words for sentence in gold]
     trees = [bracketing_of(tree) for tree in predicted]
-    num_unparsed = sum(map(_is_unparsed, gold))
+    num_unparsed = sum(map(is_unparsed, gold))
     if gold and num_unparsed == len(gold):
         raise InputError("no sentence has a gold tree", where=gold[0].where, remedy="evaluate on brackets or CoNLL-U")
     if num_unparsed and len(gold) == len(trees):
-        pairs = [pair for pair in zip(gold, trees, strict=True) if not _is_unparsed(pair[0])]
+        pairs = [pair for pair in zip(gold, trees, strict=True) if not is_unparsed(pair[0])]
         gold, trees = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         notes = (*notes, f"sentences without a gold tree ({UNPARSED}), in no F1: {num_unparsed}")
     return EvaluationResult(
@@ -323,6 +323,6 @@ def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:
     return (found, [split for split in wanted if split not in found]) if found else (wanted, ())
 
 
-def _is_unparsed(gold: Bracketing) -> bool:
+def is_unparsed(gold: Bracketing) -> bool:
     """Tell whether a tree stands for none."""
     return any(span.label == UNPARSED and span.end - span.start == len(gold.words) for span in gold.spans[:1])

@@ -106,6 +106,7 @@ class SpanResult:
     protocol: SpanProtocol
     removal: Removal  # how punctuation was recognised
     sentences: tuple[SpanCounts, ...]
+    places: tuple[int, ...]  # of these sentences among all
     num_left_out: int  # too long, without words, or (by the protocol) without spans
     errors: tuple[str, ...]  # sentences whose words do not align, and why
 
@@ -178,12 +179,13 @@ def score_spans(gold: Sequence[Bracketing], predicted: Sequence[Bracketing], pro
     Raises ``InputError`` when the numbers of sentences differ. A sentence whose words differ is an error, and counted.
     """
     compared = compare_spans(gold, predicted, protocol)
-    scored = tuple(one.counts for one in compared if isinstance(one, ComparedSpans))
+    scored = {place: one.counts for place, one in enumerate(compared) if isinstance(one, ComparedSpans)}
     errors = tuple(f"sentence {number}: {one}" for number, one in enumerate(compared, start=1) if isinstance(one, str))
     return SpanResult(
         protocol=protocol,
         removal=choose_removal(gold, protocol),
-        sentences=scored,
+        sentences=(*scored.values(),),
+        places=(*scored,),
         num_left_out=len(gold) - len(scored) - len(errors),
         errors=errors,
     )

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.statistics import Distribution, Statistic, corpus_statistics
-from treelm.evaluation.comparison.frame import TABLES, ComparisonFrame
+from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.syntaxgym.results import (
     Reference,
@@ -47,9 +47,8 @@ def print_table(*parts: Printed, wide: bool = False) -> None:
 def comparison_tables(comparison: Comparison) -> list[Printed]:
     """A table of the runs for each group of columns, and below them what headings mean and the notes."""
     frame = ComparisonFrame.of(comparison)
-    tables = [frame.table(columns, title=title) for title in TABLES if (columns := frame.shown(title))]
     legend, *notes = frame.legend
-    return [*tables, legend, *(f"note: {note}" for note in notes)]
+    return [*frame.tables(), legend, *(f"note: {note}" for note in notes)]
 
 
 def suite_table(

@@ -144,7 +144,7 @@ def test_the_best_among_rows_that_compare_is_bold_and_seeds_have_a_mean() -> Non
     assert "**80.0**" in frame(*rows()).to_markdown()
     assert r"\textbf{80.0}" in frame(*rows()).to_latex()
     seeds = [replace(row, recipe="r", weights=row.name) for row in rows()]
-    assert cells(frame(*seeds[:2])) == ["76.3", "80.0", "78.2 ± 23.5"]
+    assert cells(frame(*seeds[:2])) == ["76.3", "80.0", "78.2 ± 2.6"]
 
 
 def values(*perplexities: str) -> list[RunMetrics]:

@@ -243,23 +243,23 @@ def seeds_of(name: str, perplexities: list[float]) -> list[RunMetrics]:
     ]
 
 
-def test_seeds_have_a_mean_with_its_interval_which_is_what_compares() -> None:
+def test_seeds_have_a_mean_with_its_deviation_which_is_what_compares() -> None:
     rows = (
         *seeds_of("som", [100.0, 110.0, 120.0]),
         *seeds_of("lstm", [99.0, 131.0, 130.0]),
         run("ngram", "ngram", 115.0),
     )
     comparison = Comparison(runs=rows)
-    half = 4.303 * 10 / 3**0.5
     sentence = findings(ComparisonFrame.of(comparison))[0]
     assert sentence.startswith("Of 3 models, som has the lowest perplexity: 110.0 ±")
-    assert f"110.0 ± {half:.1f}, the 95% interval over 3 seeds, before ngram with 115.0" in sentence
+    assert "110.0 ± 10.0 over 3 seeds, before ngram with 115.0" in sentence
     page = Page(report_page(Comparison(runs=rows)))
-    assert f"110.0 ± {half:.1f}" in page.text_of("strong")
+    assert "110.0 ± 10.0" in page.text_of("strong")
+    assert any("±: standard deviation over seeds" in text for text in page.text_of("li"))
     assert "99.0" not in page.text_of("strong"), "one seed of a worse model"
     assert "som, mean of 3 seeds" in page.text_of("th")
     both = findings(ComparisonFrame.of(Comparison(runs=rows[:-1])))[0]
-    assert both.endswith("over 3 seeds, and these intervals overlap.")
+    assert both.endswith("over 3 seeds; the 95% intervals of the means over seeds overlap.")
     others = [replace(row, recipe="") for row in rows]
     assert "seeds" not in "".join(findings(ComparisonFrame.of(Comparison(runs=tuple(others))))), "not known to be seeds"
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from treelm.errors import InputError
 from treelm.evaluation.comparison.cache import MetricCache
+from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.measure import FOLDER, Measurement, ShowProgress, check_data
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.comparison.settings import Settings
+from treelm.evaluation.comparison.uncertainty import differences, seed_means
 from treelm.models import FILES
 from treelm.models.persistence import shipped
 from treelm.models.persistence.hub import name_parts
@@ -61,7 +63,9 @@ def compare(
         name = next(one for one in tries if one not in taken)
         taken.add(name)
         rows[number] = replace(row, name=name)
-    return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)), made=made)
+    found = Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)), made=made)
+    frame = ComparisonFrame.of(found)
+    return replace(found, seeds=tuple(seed_means(frame)), differences=tuple(differences(frame)))
 
 
 def _is_comparison(source: Path) -> bool:

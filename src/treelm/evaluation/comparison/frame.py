@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from treelm.evaluation.comparison.metrics import BOUND, TRIVIAL, Comparison, RunMetrics
@@ -39,6 +39,7 @@ SHARES = {
     "words spelled by bytes": "by bytes %",
     "words whose search has not converged": "not converged %",
 }
+SEEDS = ("mean", "deviation", "half_interval")
 """Headings of what must be known of the words beside a perplexity."""
 _TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
 Value = Callable[[RunMetrics], Any]
@@ -122,7 +123,7 @@ def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
         )
         yield Column(number, _get("pairs", "num_pairs", file=file), group=HIDDEN)
     yield from _human(rows)
-    for name in ("vocabulary", "text", "needs_trees"):
+    for name in ("vocabulary", "text", "needs_trees", "units"):
         yield Column(name, _get(name), group=HIDDEN)
 
 
@@ -241,6 +242,8 @@ class Standing(NamedTuple):
     rows: Sequence[int]
     """Numbers of its rows: its seeds."""
     mean: float
+    deviation: float | None
+    """Standard deviation over seeds; None for one seed."""
     spread: float | None
     """Half the width of the 95% t interval of the mean over seeds; None for one seed."""
     is_bound: bool
@@ -259,8 +262,14 @@ class ComparisonFrame:
     columns: Sequence[Column]
     seeds: Sequence[int]
     """The number of the first row of the same model, for each row."""
-    legend: Sequence[str]
-    """What the headings mean, then the notes of the comparison."""
+    comparison: Comparison
+    """What the frame is of, with means over seeds and differences, which tables show below the runs."""
+
+    @property
+    def legend(self) -> list[str]:
+        """What the headings mean, then the notes of the comparison."""
+        has_seeds = len(set(self.seeds)) < len(self.seeds)
+        return [LEGEND + " ±: standard deviation over seeds." * has_seeds, *self.comparison.notes]
 
     @classmethod
     def of(cls, comparison: Comparison) -> ComparisonFrame:
@@ -271,7 +280,7 @@ class ComparisonFrame:
         values = {column: [column.value(row) for row in rows] for column in _columns(rows)}
         columns = [one for one in values if one.group == HIDDEN or any(value is not None for value in values[one])]
         data = pandas.DataFrame({one.name: pandas.Series(values[one], dtype=object) for one in columns})
-        return cls(data, columns, seed_numbers(rows), (LEGEND, *comparison.notes))
+        return cls(data, columns, seed_numbers(rows), comparison)
 
     def to_csv(self) -> str:
         """All columns but hidden ones, unrounded; empty where there is no value.
@@ -279,20 +288,50 @@ class ComparisonFrame:
         ``is_upper_bound`` (0 or 1) is about every perplexity of the row. A text that begins as a formula would, such as
         the name of a run ``=1+1``, has an apostrophe before it: spreadsheets would compute it.
         """
-        names = [column.name for column in self.columns if column.group != HIDDEN]
-        text: str = self.data[names].map(_plain).to_csv(index=False, lineterminator="\n")
+        data = self.data[[column.name for column in self.columns if column.group != HIDDEN]].copy()
+        extra = [(one.runs, name, one.metric, getattr(one, name)) for one in self.comparison.seeds for name in SEEDS]
+        extra += [
+            (one.runs, name, f"{one.metric}, less {one.other}", getattr(one, name))
+            for one in self.comparison.differences
+            for name in ("difference", "low", "high")
+        ]
+        for runs, name, of, value in extra:
+            data.loc[data["run"].isin(runs), f"{name}, {of}"] = value
+        text: str = data.astype(object).where(data.notna(), None).map(_plain).to_csv(index=False, lineterminator="\n")
         return text
 
     def to_markdown(self) -> str:
         """A table of GitHub's Markdown, the legend and the notes below it."""
         legend, *notes = self.legend
         listed = "".join(f"* {note}\n" for note in notes)
-        return f"{self.table().to_markdown()}\n{legend}\n\n{listed}"
+        differences = "".join(f"{one.title}:\n\n{one.to_markdown()}\n" for one in self.difference_tables())
+        return f"{self.table().to_markdown()}\n{differences}{legend}\n\n{listed}"
 
     def to_latex(self) -> str:
         """A tabular with the rules of booktabs; legend and notes are comments below it."""
         comments = "".join(f"% {line}\n" for note in self.legend for line in note.splitlines())
-        return f"% \\usepackage{{booktabs}}\n{self.table().to_latex()}{comments}"
+        differences = "".join(f"% {one.title}\n{one.to_latex()}" for one in self.difference_tables())
+        return f"% \\usepackage{{booktabs}}\n{self.table().to_latex()}{differences}{comments}"
+
+    def tables(self) -> list[Table]:
+        """A table of the runs for each group of columns, then differences."""
+        found = [self.table(columns, title=title) for title in TABLES if (columns := self.shown(title))]
+        return found + self.difference_tables()
+
+    def difference_tables(self) -> list[Table]:
+        """A table of differences from the first model, if there are any."""
+        if not self.comparison.differences:
+            return []
+        rows: dict[tuple[str, ...], dict[str, str]] = {}
+        for one in self.comparison.differences:
+            text = f"{one.sign} {one.difference:+.1f} [{one.low:+.1f}, {one.high:+.1f}]".strip()
+            rows.setdefault(one.runs, {"": one.model})[one.metric] = text
+        metrics = {
+            column.name: column.heading for column in self.columns if any(column.name in row for row in rows.values())
+        }
+        title = f"Less {one.other}, with the 95% interval of a paired bootstrap by {one.unit} (of {one.num_units:,})"
+        cells = [[found.get(metric, MISSING) for metric in ("", *metrics)] for found in rows.values()]
+        return [Table(headings=["model", *metrics.values()], rows=cells, title=title)]
 
     def shown(self, *groups: str) -> list[Column]:
         """The displayed columns, or those of some groups, without names."""
@@ -344,7 +383,9 @@ class ComparisonFrame:
                     self.data[name][model] if name in self.data else None for name in column.comparable_if_equal
                 )
                 is_bound = any(self._is_bound(column, row) for row in rows)
-                groups.setdefault(key, []).append(Standing(rows, fmean(values), interval(values), is_bound))
+                deviation = stdev(values) if len(values) > 1 else None
+                standing = Standing(rows, fmean(values), deviation, interval(values), is_bound)
+                groups.setdefault(key, []).append(standing)
         is_high = column.better == "higher"
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]
 
@@ -355,10 +396,19 @@ class ComparisonFrame:
         return first if len(first) == 1 or not any(one.is_bound for one in first) else []
 
     def in_words(self, column: Column, one: Standing) -> str:
-        """The value of a model, or the mean over its seeds with half of its interval."""
+        """The value of a model, or the mean and the standard deviation over its seeds."""
         bound = next((row for row in one.rows if self._is_bound(column, row)), one.rows[0])
-        spread = "" if one.spread is None else f" ± {column.text(one.spread)}"
-        return f"{self.text(column, bound, one.mean)}{spread}"
+        deviation = "" if one.deviation is None else f" ± {column.text(one.deviation)}"
+        return f"{self.text(column, bound, one.mean)}{deviation}"
+
+    def name_of(self, one: Standing) -> str:
+        """The name of a run; of several seeds, that of their system."""
+        name: str = self.data["run" if len(one.rows) == 1 else "system"][one.rows[0]]
+        return name
+
+    def runs_of(self, one: Standing) -> tuple[str, ...]:
+        """Names of the runs of a model: its seeds."""
+        return tuple(self.data["run"][row] for row in one.rows)
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -16,7 +16,9 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from treelm import __version__
 from treelm.configs import from_plain, to_plain
@@ -35,10 +37,12 @@ from treelm.evaluation.comparison.metrics import (
     ReadingMetrics,
     RunMetrics,
     SyntaxGymMetrics,
+    UnitSums,
     training_metrics,
 )
 from treelm.evaluation.comparison.settings import Settings
-from treelm.evaluation.evaluate import evaluate_run
+from treelm.evaluation.evalb_files import gold_bracketing
+from treelm.evaluation.evaluate import Evaluation, evaluate_run, is_unparsed
 from treelm.evaluation.human import sap, ucl
 from treelm.evaluation.human.babylm import reading_score
 from treelm.evaluation.human.corpora import ReadingCorpus
@@ -46,6 +50,7 @@ from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
 from treelm.evaluation.human.reading import ModelResult, measure_reading
 from treelm.evaluation.minimal_pairs import MinimalPairResult, first_of_groups, score_pairs
+from treelm.evaluation.perplexity import perplexity
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.results import (
     accuracies,
@@ -74,8 +79,11 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Advance]]
 """Called with what is done and of how many sentences; gives what to call after each."""
 
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
-RULES = 6  # raised when metrics of the same run and data become others, so that kept ones are measured again
+RULES = 7  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
+FEWEST_DOCUMENTS = (
+    10  # of a text of which documents, not sentences, are drawn in a bootstrap: of fewer, intervals mislead
+)
 Record = TypeVar("Record")
 
 
@@ -236,6 +244,7 @@ class Measurement:
             gold_trees=gold if result.spans else None,
             baselines=result.baselines,
             own=dict(result.own),
+            units=unit_sums(evaluated),
             notes=(*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)),
         )
 
@@ -309,6 +318,36 @@ class Measurement:
             )
 
         return self._measured("garden_paths", GardenPathMetrics, "garden paths", score)
+
+
+def unit_sums(evaluated: Evaluation) -> UnitSums:
+    """Sums of what was evaluated: by document if the text has ``FEWEST_DOCUMENTS``, else by sentence."""
+    sentences, result = evaluated.sentences, evaluated.result
+    of_documents, units = np.unique([one.document for one in sentences], return_inverse=True)
+    by_document = len(of_documents) >= FEWEST_DOCUMENTS
+    units = units if by_document else np.arange(len(sentences))
+    parsed = units[[one.tree is not None and not is_unparsed(gold_bracketing(one)) for one in sentences]]
+
+    def by_unit(of: NDArray[np.int64], rows: Iterable[Sequence[float]]) -> tuple[Any, ...]:
+        sums = (np.bincount(of, column, units.max() + 1).tolist() for column in zip(*rows, strict=True))
+        return tuple(zip(*sums, strict=True))
+
+    scored = [perplexity([one.score]) for one in evaluated.analyses if one.score is not None]
+    spans = {
+        one.protocol: by_unit(
+            parsed, [(row.matched, row.gold_brackets, row.predicted_brackets) for row in one.total.rows]
+        )
+        for one in result.bracketing
+        if one.parameters.labeled
+    }
+    for one in result.spans:
+        counts = [(sentence.matched, sentence.gold, sentence.predicted) for sentence in one.sentences]
+        spans[one.name] = by_unit(parsed[[*one.places]], counts)
+    return UnitSums(
+        unit="document" if by_document else "sentence",
+        bits=by_unit(units, [(one.total_bits, one.num_units) for one in scored]),
+        spans=spans,
+    )
 
 
 def _pair_metrics(file: str, result: MinimalPairResult) -> PairMetrics:

@@ -9,6 +9,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from treelm.configs import InfFloat, from_plain, to_plain
 from treelm.errors import InputError
 from treelm.evaluation.human.babylm import BabyLMScore
@@ -41,6 +44,22 @@ class F1Metric:
     corpus_f1: float
     sentence_f1: float
     num_sentences: int | None = None  # that were scored: few of them mean little; None where it was not noted
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitSums:
+    """Sums by unit of a text, from which a bootstrap draws: by document if there are enough, else by sentence."""
+
+    unit: Literal["document", "sentence"]
+    bits: tuple[tuple[InfFloat, float], ...] = ()  # and the number of words and ends that they are of
+    spans: Mapping[str, tuple[tuple[float, float, float], ...]] = field(default_factory=dict)
+    """Matched, gold and predicted spans, by protocol."""
+
+    def of(self, column: str) -> NDArray[np.float64] | None:
+        """The sums (U, 2) or (U, 3) that a column of the comparison follows from; None for any other column."""
+        found = self.bits if column == "perplexity" else self.spans.get(column.partition(", ")[2], ())
+        sums = np.array(found, dtype=np.float64)
+        return sums if len(sums) and np.isfinite(sums).all() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +237,7 @@ class RunMetrics:
     gold_trees: GoldTrees | None = None  # what F1 is against
     baselines: tuple[Baseline, ...] = ()  # trivial trees, and the binary upper bound, against the same gold trees
     own: Mapping[str, float] = field(default_factory=dict)  # metrics that only this system has
+    units: UnitSums | None = None
 
     syntaxgym: SyntaxGymMetrics | None = None
     pairs: tuple[PairMetrics, ...] = ()
@@ -243,11 +263,41 @@ class RunMetrics:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeedMean:
+    """A metric of a model of which there are several seeds."""
+
+    model: str
+    runs: tuple[str, ...]
+    metric: str  # name of its column
+    mean: InfFloat
+    deviation: InfFloat  # standard deviation over seeds
+    half_interval: InfFloat  # half the width of the 95 % interval of the mean (Student's t)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A metric of a model less that of another one on the same text, with the 95 % interval of a paired bootstrap."""
+
+    model: str
+    runs: tuple[str, ...]
+    other: str
+    metric: str  # name of its column
+    sign: Literal["", "≤", "≥"]  # which bound the difference is, where one of the two values is an upper bound
+    difference: float
+    low: float
+    high: float
+    unit: Literal["document", "sentence"]  # what was drawn
+    num_units: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Rows in the order of the table, and what must be known to read them."""
 
     runs: tuple[RunMetrics, ...]
     notes: tuple[str, ...] = ()
+    seeds: tuple[SeedMean, ...] = ()
+    differences: tuple[Difference, ...] = ()  # of each model from the first
     made: Mapping[str, str] = field(default_factory=dict)
     """When, by which version, on which machine and by which command it was made, if that was noted."""
 

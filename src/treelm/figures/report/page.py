@@ -11,8 +11,9 @@ from typing import Any
 import treelm
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained
-from treelm.evaluation.comparison.frame import TABLES, Column, ComparisonFrame, Standing
+from treelm.evaluation.comparison.frame import Column, ComparisonFrame, Standing
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
+from treelm.evaluation.comparison.uncertainty import difference
 from treelm.evaluation.intervals import CONFIDENCE
 from treelm.evaluation.tables import Table
 from treelm.figures import svg
@@ -93,7 +94,7 @@ def findings(frame: ComparisonFrame) -> list[str]:
         column = next((columns[key] for name in names for key in columns if key.partition(",")[0] == name), None)
         rivals = [] if column is None else max(frame.standings(column), key=len, default=[])  # whose values compare
         if column is not None and len(rivals) > 1:
-            best, count, told = _name(frame, rivals[0]), len(rivals), _first_and_second(frame, column, rivals)
+            best, count, told = frame.name_of(rivals[0]), len(rivals), _first_and_second(frame, column, rivals)
             if not frame.leaders(column, rivals):
                 said[what] = f"of {count} models, {_open(frame, column, rivals)}"
                 continue
@@ -107,43 +108,39 @@ def findings(frame: ComparisonFrame) -> list[str]:
     return [f"{one[0].upper()}{one[1:]}." for one in sentences if one]
 
 
-def _name(frame: ComparisonFrame, one: Standing) -> str:
-    """The name of a run; of several seeds, that of their system."""
-    name: str = frame.data["run" if len(one.rows) == 1 else "system"][one.rows[0]]
-    return name
-
-
 def _open(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
     """Between which models it is open which one is first, since a search has found bounds alone."""
     first = [one for one in found if not any(other.is_before(one, column.better) for other in found)]
-    values = [f"{_name(frame, one)} with {frame.in_words(column, one)}" for one in first]
+    values = [f"{frame.name_of(one)} with {frame.in_words(column, one)}" for one in first]
     names = f"{', '.join(values[:-1])} or {values[-1]}"
     todo = "values with ≤ are upper bounds, which a wider search may lower (--action-beam, --word-beam)"
     return f"it is open which has the lowest perplexity, {names}: {todo}"
 
 
 def _first_and_second(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
-    """The values of the best and the second, and whether the second may be as good, as far as seeds tell."""
+    """The values of the best and the second, and whether that is open, as far as seeds or the text tell."""
     first, second = found[:2]
     values = [frame.in_words(column, one) for one in (first, second)]
     for number, one in enumerate((first, second)):
-        if one.spread is not None:
-            values[number] += f", the {CONFIDENCE:.0%} interval over {len(one.rows)} seeds"
-    text = f"{values[0]}, before {_name(frame, second)} with {values[1]}"
-    if first.spread is None or second.spread is None or abs(first.mean - second.mean) > first.spread + second.spread:
+        if one.deviation is not None:
+            values[number] += f" over {len(one.rows)} seeds"
+    text = f"{values[0]}, before {frame.name_of(second)} with {values[1]}"
+    if first.spread is not None and second.spread is not None:
+        overlap = abs(first.mean - second.mean) <= first.spread + second.spread
+        return text + f"; the {CONFIDENCE:.0%} intervals of the means over seeds overlap" * overlap
+    paired = difference(frame, column, first, second)
+    if paired is None or paired.low > 0 or paired.high < 0:
         return text
-    return f"{text}, and these intervals overlap"
+    how = f"the {CONFIDENCE:.0%} interval of the difference (paired bootstrap over {paired.num_units:,} {paired.unit}s)"
+    return f"{text}; {how} includes 0: {paired.low:+.1f} to {paired.high:+.1f}"
 
 
 def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
     """A table for each group of columns, what the columns are, and the notes."""
-    tables = [frame.table(columns, title=title) for title in TABLES if (columns := frame.shown(title))]
-    legend, *notes = frame.legend
-    about = [legend]
-    if len(set(frame.seeds)) < len(frame.seeds):
-        about.append(f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t).")
     num_runs = len(comparison.runs)
-    return section("figures", "Figures", template="tables", tables=tables, notes=[*about, *notes], num_runs=num_runs)
+    return section(
+        "figures", "Figures", template="tables", tables=frame.tables(), notes=frame.legend, num_runs=num_runs
+    )
 
 
 def training_section(comparison: Comparison) -> Section | None:

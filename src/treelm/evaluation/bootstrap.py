@@ -1,0 +1,47 @@
+"""A paired bootstrap: how far a difference between two systems may be one of the text that they were measured on.
+
+Sentences of a text, or its documents, are drawn again with replacement, the same ones for both systems (Efron and
+Tibshirani 1993; Berg-Kirkpatrick, Burkett and Klein 2012 on its use with systems for language).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.evaluation.intervals import CONFIDENCE
+
+RESAMPLES = 1000
+_AT_ONCE = 2_000_000  # units drawn at a time; memory only
+Floats = NDArray[np.float64]
+
+
+def resampled(sums: Floats) -> Floats:
+    """Totals of texts of as many units drawn with replacement: of sums by unit (U, K), (RESAMPLES, K).
+
+    Whichever sums are given, the draws are the same ones.
+    """
+    generator, num_units, totals = np.random.default_rng(0), len(sums), []
+    rows = max(1, _AT_ONCE // num_units)
+    for start in range(0, RESAMPLES, rows):
+        count = min(rows, RESAMPLES - start)
+        drawn = generator.integers(num_units, size=(count, num_units)) + num_units * np.arange(count)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=count * num_units).reshape(count, num_units)
+        totals.append(times @ sums)
+    return np.concatenate(totals)
+
+
+def metric(totals: Floats) -> Floats:
+    """F1 in percent of matched, gold and predicted spans (..., 3), or perplexity of bits and predictions (..., 2)."""
+    if totals.shape[-1] == 2:
+        return np.exp2(totals[..., 0] / totals[..., 1])
+    return 200 * totals[..., 0] / np.maximum(totals[..., 1] + totals[..., 2], 1)
+
+
+def paired_interval(one: Sequence[Floats], other: Sequence[Floats]) -> tuple[float, float]:
+    """The interval of ``one`` less ``other``: means over seeds of a metric, given each seed's sums by unit."""
+    first, second = (np.mean([metric(resampled(sums)) for sums in seeds], axis=0) for seeds in (one, other))
+    low, high = np.quantile(first - second, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)

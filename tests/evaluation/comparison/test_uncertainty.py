@@ -1,0 +1,128 @@
+"""Means over seeds and paired differences stand in every form of a comparison, and bounds are never subtracted."""
+
+from __future__ import annotations
+
+import csv
+import io
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.evaluation.comparison.test_frame import values
+from treelm.evaluation.comparison.compare import compare
+from treelm.evaluation.comparison.frame import ComparisonFrame
+from treelm.evaluation.comparison.measure import FEWEST_DOCUMENTS
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, UnitSums
+from treelm.evaluation.comparison.settings import Settings
+from treelm.evaluation.comparison.uncertainty import differences
+from treelm.figures.report.page import findings, report_page
+from treelm.figures.tables import comparison_tables
+from treelm.training.recipe import load_recipe
+from treelm.training.trainer import train
+
+SENTENCES = ["(S (NP dogs) (VP bark))", "(S (NP a dog) (VP sees (NP cats)))", "(S (NP cats) (VP sleep (PP at night)))"]
+
+
+def again(*rows: RunMetrics) -> Comparison:
+    """What comparing kept rows gives."""
+    folder = Path(rows[0].run)
+    Comparison(runs=rows).save(folder / "comparison.json")
+    return compare([folder / "comparison.json"], Settings(), lambda what, total: nullcontext(lambda: None))
+
+
+def forms(comparison: Comparison) -> dict[str, str]:
+    """What people and programs read of a comparison."""
+    frame = ComparisonFrame.of(comparison)
+    console = Console(width=100, file=io.StringIO())
+    for part in comparison_tables(comparison):
+        console.print(part, markup=False, highlight=False, soft_wrap=isinstance(part, str))
+    assert isinstance(console.file, io.StringIO)
+    return {
+        "text": console.file.getvalue(),
+        "markdown": frame.to_markdown(),
+        "latex": frame.to_latex(),
+        "html": report_page(comparison),
+    }
+
+
+def with_units(row: RunMetrics, bits: list[float]) -> RunMetrics:
+    """The row with the perplexity of these sentences, each of one prediction."""
+    units = UnitSums(unit="sentence", bits=tuple((one, 1.0) for one in bits))
+    (found,) = values(f"{'≤ ' * row.perplexities[0].is_upper_bound}{2 ** (sum(bits) / len(bits))}")
+    return replace(found, name=row.name, run=row.run, units=units, **{"recipe": row.recipe, "weights": row.name})
+
+
+def test_seeds_have_means_and_deviations_in_every_form(tmp_path: Path) -> None:
+    rows = [replace(row, recipe="r", weights=row.name, run=str(tmp_path)) for row in values("90.0", "94.0", "98.0")]
+    comparison = again(*rows)
+    for form, text in forms(comparison).items():
+        assert ("94.0 $\\pm$ 4.0" if form == "latex" else "94.0 ± 4.0") in text, form
+        assert "standard deviation over seeds" in text, form
+    (found,) = (one for one in comparison.to_json()["seeds"] if one["metric"] == "perplexity")
+    expected = {"mean": pytest.approx(94.0), "deviation": pytest.approx(4.0)}
+    assert found.items() >= {"model": "rnng", "runs": ["90.0", "94.0", "98.0"], "metric": "perplexity"}.items()
+    assert {name: found[name] for name in expected} == expected
+    assert found["half_interval"] == pytest.approx(4.303 * 4 / 3**0.5)
+    table = [*csv.DictReader(ComparisonFrame.of(comparison).to_csv().splitlines())]
+    assert [float(row["deviation, perplexity"]) for row in table] == [pytest.approx(4.0)] * 3
+    assert "standard deviation" not in forms(again(rows[0]))["text"], "of one seed there is none"
+
+
+def test_differences_from_the_first_model_stand_in_every_form_with_their_interval(tmp_path: Path) -> None:
+    first, second, third = (replace(row, run=str(tmp_path)) for row in values("1.0", "2.0", "3.0"))
+    bits = [3.0, 9.0, 5.0, 7.0] * 25
+    rows = (with_units(first, bits), with_units(second, [one + 0.5 for one in bits]), third)
+    comparison = again(*rows)
+    (found,) = comparison.differences
+    assert (found.model, found.other, found.metric, found.sign) == ("2.0", "1.0", "perplexity", "")
+    assert (found.unit, found.num_units, found.difference) == ("sentence", 100, pytest.approx(64 * (2**0.5 - 1)))
+    assert 15 < found.low < found.difference < found.high < 40
+    for form, text in forms(comparison).items():
+        assert "paired bootstrap by sentence (of 100)" in text, form
+        shown = f"+26.5 [+{found.low:.1f}, +{found.high:.1f}]"
+        assert (shown.replace("[", "{[}") if form == "latex" else shown) in text, form
+    row = [*csv.DictReader(ComparisonFrame.of(comparison).to_csv().splitlines())][1]
+    assert float(row["low, perplexity, less 1.0"]) == found.low
+    assert row["run"] == "2.0"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sign"),
+    [("1.0", "≤ 2.0", None), ("≤ 1.0", "2.0", "≥"), ("2.0", "≤ 1.0", "≤"), ("≤ 1.0", "≤ 2.0", None)],
+)
+def test_bounds_are_subtracted_where_the_order_is_certain_alone(first: str, second: str, sign: str | None) -> None:
+    rows = [with_units(row, [float(row.name.strip("≤ ")), 3.0]) for row in values(first, second)]
+    found = [*differences(ComparisonFrame.of(Comparison(runs=tuple(rows))))]
+    assert [one.sign for one in found] == ([] if sign is None else [sign])
+
+
+def test_a_headline_says_when_the_text_that_was_drawn_leaves_the_order_open() -> None:
+    bits = [3.0, 9.0, 5.0, 7.0] * 25
+    noisy = [one + (0.5 if number % 2 else -0.49) for number, one in enumerate(bits)]
+    first, second = values("1.0", "2.0")
+    for other, is_open in ((noisy, True), ([one + 0.5 for one in bits], False)):
+        rows = (with_units(first, bits), with_units(second, other))
+        (said,) = findings(
+            ComparisonFrame.of(
+                Comparison(runs=tuple(replace(row, unlabeled_f1=(), pairs=(), syntaxgym=None) for row in rows))
+            )
+        )
+        assert ("paired bootstrap over 100 sentences) includes 0: -" in said) == is_open
+
+
+@pytest.mark.parametrize(("num_documents", "unit"), [(1, "sentence"), (FEWEST_DOCUMENTS, "document")])
+def test_sums_are_by_document_where_there_are_enough(num_documents: int, unit: str, tmp_path: Path) -> None:
+    data = tmp_path / "train.ptb"
+    data.write_text("\n\n".join("\n".join(SENTENCES) for _ in range(num_documents)) + "\n", encoding="utf-8")
+    small = ["data.corpus=none", f"data.train={data}", f"data.test={data}", "vocabulary.min_count=1"]
+    settings = [*small, "data.tags=absent", "model.order=2", "model.fallback_discounts=[0.5, 1.0, 1.5]"]
+    train(load_recipe("ngram-demo", settings), tmp_path / "run", on_terminal=False)
+    (row,) = compare([tmp_path / "run"], Settings(), lambda what, total: nullcontext(lambda: None)).runs
+    assert row.units is not None
+    assert row.perplexity is not None
+    assert (row.units.unit, len(row.units.bits)) == (unit, num_documents if unit == "document" else len(SENTENCES))
+    totals = [sum(column) for column in zip(*row.units.bits, strict=True)]
+    assert totals == [pytest.approx(row.perplexity.total_bits), row.perplexity.num_units]
