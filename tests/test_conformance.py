@@ -175,8 +175,9 @@ def test_no_sentences_one_word_and_long_sentences(world: World) -> None:
         assert model.parse([]) == []
         one, long = model.parse([["cat"], LONG])
         assert (one.words(), long.words()) == (["cat"], LONG)
-        with pytest.raises(InputError):
-            model.parse([["cat"], []])
+        for find in (model.parse, model.analyse):
+            with pytest.raises(InputError, match="sentence 1 is without words; leave it out"):
+                find([["cat"], []])
     if not scores_words(model):
         return
     assert model.score([]) == []
@@ -185,12 +186,11 @@ def test_no_sentences_one_word_and_long_sentences(world: World) -> None:
         assert np.isfinite(score.log_probs).all()
         assert (score.log_probs <= 0).all()
         assert set(score.columns) == set(model.word_columns)
-    try:  # a sentence without words has an end, or is refused by all that structure needs words for
-        (empty,) = model.score([[]])
-    except InputError as error:
-        assert "words" in error.found  # noqa: PT017
-    else:
-        assert (empty.log_probs.shape, empty.word_of_token.shape) == ((1,), (0,))
+    cat, empty = model.score([["cat"], []])
+    assert (empty.log_probs.shape, empty.word_of_token.shape) == ((1,), (0,))
+    assert empty.log_probs[0] == model.next_word_log_probs(model.start())[0, -1]  # that of ending at once
+    assert cat.log_probs[0] == pytest.approx(model.score([["cat"]])[0].log_probs[0])
+    assert {name: len(values) for name, values in empty.columns.items()} == dict.fromkeys(model.word_columns, 0)
 
 
 @every_small

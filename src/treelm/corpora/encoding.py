@@ -14,6 +14,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.tokens import check_have_words
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, SHIFT
@@ -205,9 +206,9 @@ def encode_words(
     [1, 2, 1]
     """
     tokens = [np.zeros(0, dtype=np.int64)]
-    for number, words in enumerate(sentences):
-        if needs_words and not words:
-            raise InputError(f"sentence {number} is without words", remedy="leave it out")
+    if needs_words:
+        check_have_words(sentences)
+    for words in sentences:
         initial, rest = vocabulary.encode(words[:1], sentence_initial=True), vocabulary.encode(words[1:])
         tokens.append(np.concatenate([initial.ids, rest.ids]))
     return SentenceBatch(

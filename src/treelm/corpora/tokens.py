@@ -101,6 +101,13 @@ def words_of_each(sentences: Sequence[str | Sequence[str]]) -> list[Sequence[str
     return [words_of(one) if isinstance(one, str) else _checked(one) for one in sentences]
 
 
+def check_have_words(sentences: Sequence[Sequence[str]]) -> None:
+    """Raise ``InputError`` for a sentence without words, which has no tree."""
+    for number, words in enumerate(sentences):
+        if not words:
+            raise InputError(f"sentence {number} is without words", remedy="leave it out")
+
+
 def _checked(sentence: Sequence[str]) -> Sequence[str]:
     if not isinstance(sentence, Sequence) or isinstance(sentence, bytes):
         found = f"{type(sentence).__name__} where a sentence was expected"

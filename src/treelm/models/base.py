@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.tokens import check_words, words_of_each
+from treelm.corpora.tokens import check_have_words, check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.io.atomic import hold_folder
-from treelm.models.capabilities import Parser, TreeConditioned, has
+from treelm.models.capabilities import Parser, TreeConditioned, has, require
 from treelm.models.measures import chosen_measures, read_word_by_word, score_with_measures
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import is_shipped_name
@@ -135,10 +135,17 @@ class LanguageModel(nn.Module, ABC):
         return {}
 
     def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        """``analyse`` of lists of words; systems that find both at once override this."""
+        """``analyse`` of lists of words by a parser; systems that find both at once override this."""
         scores = self._score(sentences) if self.predicts_words else [None] * len(sentences)
-        trees = self._parse(sentences) if has(self, Parser) else [None] * len(sentences)
+        trees = require(self, Parser).parse(sentences)
         return [Analysis(score=score, tree=tree) for score, tree in zip(scores, trees, strict=True)]
+
+    def _score_of_end(self) -> SentenceScore:
+        """The score of a sentence without words."""
+        end = float(self._next_word_log_probs(self._start(1))[0, -1])
+        columns = {name: np.zeros(0) for name in self.word_columns}
+        nowhere = np.zeros(0, np.int64)
+        return SentenceScore(log_probs=np.array([end]), word_of_token=nowhere, is_lower_bound=False, columns=columns)
 
     def _extend_scored(
         self, state: IncrementalState, words: Sequence[str]
@@ -177,17 +184,27 @@ class LanguageModel(nn.Module, ABC):
         """Log probability of every token given the tokens before it.
 
         Each result has ``log_probs`` (num_tokens + 1,) in nats, the end of the sentence last. A generative model of
-        trees sums over trees, exactly or as far as its search goes (``is_lower_bound``).
+        trees sums over trees, exactly or as far as its search goes (``is_lower_bound``). A sentence without words has
+        the probability of ending at once: 0 (-inf) where every sentence has a tree.
 
         Raises ``InputError`` for a model that gives words no probabilities, or none without their trees.
         """
         self.require_words()
-        return naming_sentence(self._score, words_of_each(sentences))
+        words = words_of_each(sentences)
+        scores = iter(naming_sentence(self._score, [one for one in words if one]))
+        return [next(scores) if one else self._score_of_end() for one in words]
 
     @final
     def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        """Scores and trees together, as far as a model has them."""
-        return naming_sentence(self._analyse, words_of_each(sentences))
+        """Scores and trees together, as far as a model has them.
+
+        Raises ``InputError`` for a sentence without words if it has trees.
+        """
+        if not has(self, Parser):
+            return [Analysis(score=score, tree=None) for score in self.score(sentences)]
+        words = words_of_each(sentences)
+        check_have_words(words)
+        return naming_sentence(self._analyse, words)
 
     @final
     def surprisal(self, sentences: Sequence[Sequence[str]], *, measures: Sequence[str] = ()) -> list[SentenceSurprisal]:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
-from treelm.corpora.tokens import words_of_each
+from treelm.corpora.tokens import check_have_words, words_of_each
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,8 +64,13 @@ class Parser(ABC):
 
     @final
     def parse(self, sentences: Sentences) -> list[Tree]:
-        """The best tree of every sentence. Raises ``InputError`` for a model without trees."""
-        return require(self, Parser)._parse(words_of_each(sentences))
+        """The best tree of every sentence.
+
+        Raises ``InputError`` for a model without trees, and for a sentence without words.
+        """
+        parser, words = require(self, Parser), words_of_each(sentences)
+        check_have_words(words)
+        return parser._parse(words)
 
     @abstractmethod
     def _parse(self, sentences: Sentences) -> list[Tree]:

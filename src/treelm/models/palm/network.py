@@ -330,10 +330,8 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """Binary trees, greedily by the scores of right parts (Eq. 4); constituents have the label X.
 
-        Raises ``InputError`` for a sentence without words, and if the attention is given by trees.
+        Raises ``InputError`` if the attention is given by trees.
         """
-        if not all(sentences):
-            raise InputError("a sentence without words", remedy="leave it out")
         scores = self.span_scores(sentences)
         return [tree_from_span_scores(words, values) for words, values in zip(sentences, scores, strict=True)]
 

@@ -87,7 +87,8 @@ def test_analyse_is_score_and_parse_at_once() -> None:
 def test_no_words_and_impossible_words_are_user_errors() -> None:
     model = subword_model()
     with pytest.raises(InputError, match="sentence 1 is without words"):
-        model.score([["5"], []])
+        model.parse([["5"], []])
+    assert model.score([[]])[0].log_probs.tolist() == [-np.inf]
     with torch.no_grad():
         model.word_bias[5] = -np.inf
     with pytest.raises(InputError, match="beam is empty after 1 tokens"):
