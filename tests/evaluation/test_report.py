@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -58,6 +59,8 @@ def test_beside_a_perplexity_stand_words_unknown_and_not_converged_and_beside_f1
     shares["  words whose search has not converged"] = "60.0%"
     assert dict(result("dev").rows()).items() >= shares.items()
     assert names[1:4] == [*shares], "next to the perplexity"
+    fixed = replace(result("dev"), coverage=Coverage(num_words=5, num_unknown=1))
+    assert dict(fixed.rows())["  words whose search has not converged"] == "not known"
     f1 = names.index("unlabelled F1, wsj10, corpus / sentence")
     assert names[f1 + 1] == "  sentences scored, wsj10"
     row = summary_row(result("dev"))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from treelm.corpora.vocabulary import Vocabulary
     from treelm.models.base import SentenceScore
 
+UNCONVERGED = "words whose search has not converged"
 Unit = Literal["word", "symbol", "character"]
 """A unit ``symbol`` is a token of the vocabulary: stored results and their keys call it by its older name."""
 
@@ -94,7 +95,7 @@ class Coverage:
         counts = {
             "unknown words": self.num_unknown,
             "words spelled by bytes": self.num_spelled or None,
-            "words whose search has not converged": self.num_unconverged,
+            UNCONVERGED: self.num_unconverged,
         }
         return {name: count / max(self.num_words, 1) for name, count in counts.items() if count is not None}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from treelm.errors import InputError
 from treelm.evaluation.evalb import BracketingResult, SentenceRow, Status, Total, percentage
-from treelm.evaluation.perplexity import Coverage, Perplexity
+from treelm.evaluation.perplexity import UNCONVERGED, Coverage, Perplexity
 from treelm.evaluation.span_protocols import SpanResult
 from treelm.evaluation.tables import Table
 from treelm.evaluation.trivial_baselines import Baseline
@@ -56,6 +56,11 @@ class EvaluationResult:
     own: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # such as where the corpus's trees come from
     search: str = ""  # such as "beam 20/10/1"; empty for systems that score without a search
+
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether some perplexity is an upper bound."""
+        return any(one.is_upper_bound for one in self.perplexities)
 
     def with_stream(self, stream: EvaluationResult) -> EvaluationResult:
         """These metrics, with the perplexities and the notes of the same text read in a row."""
@@ -109,6 +114,8 @@ class EvaluationResult:
                 yield f"  bits per {perplexity.unit}", f"{bound}{perplexity.bits_per_unit:.4f}"
         for name, share in () if self.coverage is None else self.coverage.shares.items():
             yield f"  {name}", f"{share:.1%}"
+        if self.coverage is not None and self.coverage.num_unconverged is None and self.is_upper_bound:
+            yield f"  {UNCONVERGED}", "not known"
         for result in self.bracketing:
             yield f"F1, {result.protocol}", f"{result.total.f1:.2f}"
             yield f"  sentence level, {result.protocol}", f"{result.total.sentence_f1:.2f}"
@@ -264,7 +271,7 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
     notes = " | ".join(" ".join(note.split()) for note in dict.fromkeys(result.main_notes()))
     row |= {**result.own, "notes": notes}
     if result.perplexities:
-        row["is_upper_bound"] = int(any(one.is_upper_bound for one in result.perplexities))
+        row["is_upper_bound"] = int(result.is_upper_bound)
     row |= {name.replace(" ", "_"): share for name, share in result.coverage.shares.items()} if result.coverage else {}
     return row | {f"sentences_scored, {spans.name}": len(spans.sentences) for spans in result.spans}
 

@@ -16,6 +16,7 @@ from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics, training_metrics
 from treelm.evaluation.comparison.settings import Settings
+from treelm.evaluation.perplexity import Coverage
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.figures.report.page import report_page
 from treelm.training.recipe import load_recipe
@@ -43,6 +44,13 @@ def test_rows_that_do_not_compare_are_named(changes: dict[str, Any], said: str) 
     assert said in notes(one, replace(one, name="other", **changes))
     for same in (replace(one, name="same"), replace(one, name="parser", perplexities=(), vocabulary="x")):
         assert said not in notes(one, same), "a parser's vocabulary changes no perplexity"
+
+
+def test_bounds_of_a_beam_that_does_not_tell_what_has_converged_are_named() -> None:
+    told = replace(ONE, name="told", coverage=Coverage(num_words=8, num_unknown=0, num_unconverged=0))
+    assert "which words have converged, an adaptive one does: one\n" in f"{notes(ONE, told)}\n"
+    assert "an adaptive one does" not in notes(told)
+    assert "a larger --threshold" in notes(told)
 
 
 def test_given_trees_are_one_note_that_names_the_rows() -> None:

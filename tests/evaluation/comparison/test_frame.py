@@ -181,7 +181,7 @@ def test_an_upper_bound_is_never_ordered_where_the_order_is_not_certain(
     cells = [row[list(found.table().headings).index("perplexity")] for row in found.table().rows]
     assert [cell for cell in cells if isinstance(cell, Bold)] == best
     assert said in findings(found)[0]
-    assert ("--action-beam" in findings(found)[0]) == (not best)
+    assert ("--threshold" in findings(found)[0]) == (not best)
 
 
 def test_shares_of_words_and_numbers_of_sentences_stand_in_every_form() -> None:

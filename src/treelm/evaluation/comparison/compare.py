@@ -21,6 +21,8 @@ from treelm.models.persistence.hub import name_parts
 from treelm.models.persistence.storage import is_foreign, weight_files
 from treelm.training.run_folder import check_name
 
+WIDER = "a wider search (a larger --threshold, without --action-beam and --word-beam)"
+"""What lowers an upper bound."""
 FEW_STEPS, FEW_SECONDS = 1000, 15.0
 """Below both, a model has hardly been trained: a trial, such as those of ``treelm demo --quick``."""
 
@@ -140,11 +142,15 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
         read = [row for row in rows if row.name in numbers]
         said = f"{file} has other pairs in some rows, which do not compare"
         yield from _differing(read, said, lambda row, numbers=numbers: numbers[row.name])  # type: ignore[misc]
-    if any(row.perplexity is not None and row.perplexity.is_upper_bound for row in rows):
+    bounds = [row for row in scored if row.perplexity is not None and row.perplexity.is_upper_bound]
+    if bounds:
         yield (
-            "perplexities with ≤ are upper bounds: the search finds part of the probability, and a wider one may find "
-            "more (--action-beam, --word-beam). One above another row, or beside another bound, leaves the order open"
+            f"perplexities with ≤ are upper bounds: a search finds part of the probability, and {WIDER} may find more. "
+            "One above another row, or beside another bound, leaves the order open"
         )
+    unknown = [row.name for row in bounds if row.coverage is None or row.coverage.num_unconverged is None]
+    if unknown:
+        yield f"a fixed beam does not tell which words have converged, an adaptive one does: {', '.join(unknown)}"
     threads = {row.scoring_threads for row in rows if row.scoring_threads is not None}
     if threads:
         yield f"words a second of scoring: on the processor, with {' or '.join(map(str, sorted(threads)))} thread(s)"

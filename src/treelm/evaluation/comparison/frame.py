@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from treelm.evaluation.comparison.metrics import BOUND, TRIVIAL, Comparison, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval
+from treelm.evaluation.perplexity import UNCONVERGED
 from treelm.evaluation.syntaxgym.results import circuits
 from treelm.evaluation.tables import MISSING, Bold, Table
 
@@ -37,7 +38,7 @@ LEGEND = (
 SHARES = {
     "unknown words": "unknown %",
     "words spelled by bytes": "by bytes %",
-    "words whose search has not converged": "not converged %",
+    UNCONVERGED: "not converged %",
 }
 SEEDS = ("mean", "deviation", "half_interval")
 """Headings of what must be known of the words beside a perplexity."""

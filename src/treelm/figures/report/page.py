@@ -10,7 +10,7 @@ from typing import Any
 
 import treelm
 from treelm.errors import InputError
-from treelm.evaluation.comparison.compare import hardly_trained
+from treelm.evaluation.comparison.compare import WIDER, hardly_trained
 from treelm.evaluation.comparison.frame import Column, ComparisonFrame, Standing
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
 from treelm.evaluation.comparison.uncertainty import difference
@@ -113,7 +113,7 @@ def _open(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> 
     first = [one for one in found if not any(other.is_before(one, column.better) for other in found)]
     values = [f"{frame.name_of(one)} with {frame.in_words(column, one)}" for one in first]
     names = f"{', '.join(values[:-1])} or {values[-1]}"
-    todo = "values with ≤ are upper bounds, which a wider search may lower (--action-beam, --word-beam)"
+    todo = f"values with ≤ are upper bounds, which {WIDER} may lower"
     return f"it is open which has the lowest perplexity, {names}: {todo}"
 
 
