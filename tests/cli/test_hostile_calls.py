@@ -31,8 +31,10 @@ parse                                                        | the following arg
 parse run --bogus                                            | unrecognized arguments: --bogus; did you mean
 parse run --word-bem 3                                       | did you mean --word-beam? see treelm parse --help
 parse run in.txt out.txt                                     | unrecognized arguments: out.txt
-parse run --batch-size foo                                   | argument --batch-size: invalid int value: 'foo'
-parse run --batch-size 1.5                                   | argument --batch-size: invalid int value: '1.5'
+parse run --batch-size foo                                   | argument --batch-size: invalid integer value: 'foo'
+parse run --batch-size 1.5                                   | argument --batch-size: invalid integer value: '1.5'
+parse run --batch-size 1_6                                   | argument --batch-size: invalid integer value: '1_6'
+parse run --batch-size ١٦                                    | argument --batch-size: invalid integer value:
 parse run --batch-size                                       | argument --batch-size: expected one argument
 parse '' in.txt                                              | no run given
 parse no-such-run -                                          | no-such-run: no such run folder
@@ -107,7 +109,7 @@ explore --port 70000                                         | --port 70000
 explore no-such-run                                          | no such run folder
 explore ngram-gum-open ngram-gum-open                        | the same run twice
 explore rnng-gum-open --action-beam 0                        | action_beam
-explore --max-seconds long                                   | argument --max-seconds: invalid float value: 'long'
+explore --max-seconds long                                   | argument --max-seconds: invalid number value: 'long'
 
 data frob                                                    | argument ACTION: invalid choice: 'frob'
 data --format text annotate in.txt                           | options before annotate; begin with treelm data annotate

@@ -20,6 +20,7 @@ from textwrap import dedent, fill
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from treelm.errors import InputError, nearest
+from treelm.io.numbers import integer, number
 
 Arguments = TypeVar("Arguments")
 
@@ -120,7 +121,7 @@ def parser_of(kind: type[Any], program: str) -> argparse.ArgumentParser:
             usage.append(f"{positional.metavar}{several}" if is_required else f"[{positional.metavar}{several}]")
         else:
             if "type" in options:
-                options["metavar"] = {int: "INT", float: "FLOAT"}.get(options["type"], names[0][2:].upper())
+                options["metavar"] = {integer: "INT", number: "FLOAT"}.get(options["type"], names[0][2:].upper())
             if is_required:
                 options["required"] = True
                 usage.append(f"{names[0]} {options.get('metavar', '{...}')}")
@@ -165,11 +166,11 @@ def _type_options(field: Field[Any], annotation: Any) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if get_origin(annotation) is tuple:
         annotation, *more = get_args(annotation)
-        number = "+" if field.default is MISSING else "*"
-        options = {"nargs": number, "action": "extend"} if more == [...] else {"nargs": 1 + len(more)}
+        how_many = "+" if field.default is MISSING else "*"
+        options = {"nargs": how_many, "action": "extend"} if more == [...] else {"nargs": 1 + len(more)}
     if get_origin(annotation) is Literal:
         return {**options, "choices": get_args(annotation)}
-    return {**options, "type": annotation}
+    return {**options, "type": {int: integer, float: number}.get(annotation, annotation)}
 
 
 def _docstrings(kind: type[Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ it, ``dog``. ``None`` is a missing value.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ PREDICTORS = (WORD_LENGTH, ZIPF_FREQUENCY, UNIGRAM, WORD_POSITION, DOCUMENT_POSI
 """Columns of every model: characters of the word without the marks around it; log10 of its occurrences in a thousand
 million words; -log2 of its share of the model's training corpus; its number in the sentence and document, from 1."""
 _WORDFREQ = "wordfreq:"
+_COUNT = re.compile("[0-9]{1,18}")
 
 
 def bare(word: str) -> str:
@@ -115,7 +117,7 @@ def read_counts(path: str) -> dict[str, int]:
     counts = Counter[str]()
     for where, cells in rows:
         count = cells[columns["count"]]
-        if not count.isdecimal():
+        if not _COUNT.fullmatch(count):
             raise InputError(f"{count!r} is not a count", where=where, remedy="give whole numbers from 0 on")
         counts[cells[columns["word"]]] += int(count)
     if not counts:

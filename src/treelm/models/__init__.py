@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from treelm.errors import InputError
@@ -31,7 +32,16 @@ SYSTEMS: dict[str, str] = {
 FOREIGN: dict[str, str] = {"hf": "treelm.models.hf.network:CausalLM"}
 """Systems of other programs, read from these programs' folders and never trained: name -> ``module:Class``."""
 FILES: dict[str, str] = {".arpa": "ngram"}
-"""Endings of other programs' files that hold a model -> the system that reads them."""
+"""Endings of other programs' files that hold a model, packed by gzip or not -> the system that reads them."""
+
+
+def system_of_file(path: Path) -> str | None:
+    """The system that reads this file of another program; None of a file that holds no model.
+
+    >>> system_of_file(Path("lm.arpa.gz"))
+    'ngram'
+    """
+    return FILES.get(Path(path.name.removesuffix(".gz")).suffix)
 
 
 def system_class(name: str, *, where: str | None = None) -> type[LanguageModel]:

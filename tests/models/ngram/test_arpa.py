@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,14 @@ def test_a_small_file_has_the_probabilities_that_stand_there(tmp_path: Path) -> 
     assert [word.is_unk for word in lm.surprisal([["cat", "dog"]])[0].words] == [True, False]
 
 
+def test_other_programs_write_the_unknown_word_in_capitals_and_text_before_the_counts(tmp_path: Path) -> None:
+    written = SMALL.replace("<unk>", "<UNK>").replace("dog </s>", "dog <UNK>").replace("ngram 1=4", "ngram  1 = 4")
+    (tmp_path / "small.arpa.gz").write_bytes(gzip.compress(f"made by hand\n\n{written}".encode(), mtime=0))
+    score, other = load(tmp_path / "small.arpa.gz").score([["dog", "cat"], ["<UNK>"]])
+    assert (score.log_probs / math.log(10)).tolist() == pytest.approx([-0.1, -0.7, -0.6])
+    assert (other.log_probs / math.log(10)).tolist() == pytest.approx([-0.3 - 1.5, -0.6])
+
+
 def test_a_file_stands_wherever_a_run_can(treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811
     arpa, text, trees = tmp_path / "small.arpa", tmp_path / "text.txt", tmp_path / "trees.ptb"
     arpa.write_text(SMALL)
@@ -102,6 +111,10 @@ def test_a_file_stands_wherever_a_run_can(treelm: Treelm, tmp_path: Path) -> Non
     ("before", "after", "found", "line"),
     [
         ("\\data\\", "data", "no ARPA file", ""),
+        ("ngram 2=3", f"ngram 2={'9' * 5000}", "no ARPA file", ""),
+        ("-0.5\tdog dog", "-1_2\tdog dog", "is not an n-gram of length 2", ":13"),
+        ("-0.5\tdog dog", "-\u0661\tdog dog", "is not an n-gram of length 2", ":13"),
+        ("-0.4\tdog", "-0.4\t<UNK>", "a word twice", ""),
         ("ngram 2=3", "ngram 3=3", "n-grams of length 3", ":3"),
         ("-0.5\tdog dog", "-0.5\tdog", "is not an n-gram of length 2", ":13"),
         ("-0.5\tdog dog", "x\tdog dog", "is not an n-gram of length 2", ":13"),

@@ -15,7 +15,7 @@ from treelm.evaluation.comparison.measure import FOLDER, Measurement, ShowProgre
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.comparison.uncertainty import differences, seed_means
-from treelm.models import FILES
+from treelm.models import system_of_file
 from treelm.models.persistence import shipped
 from treelm.models.persistence.hub import name_parts
 from treelm.models.persistence.storage import is_foreign, weight_files
@@ -72,7 +72,7 @@ def compare(
 
 def _is_comparison(source: Path) -> bool:
     """Tell whether this is a file, but not the model of another program."""
-    return source.is_file() and source.suffix not in FILES
+    return source.is_file() and system_of_file(source) is None
 
 
 def _found(source: Path) -> Path:

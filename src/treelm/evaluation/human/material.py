@@ -17,6 +17,7 @@ from treelm.inference.processes import Compute
 from treelm.inference.settings import Context
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.surprisal import BITS, score_stimuli, word_frame
+from treelm.io.numbers import number
 from treelm.io.tables import DECIMAL_COMMA, read_table, with_point
 from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore
@@ -193,8 +194,7 @@ def numbers(table: pd.DataFrame, name: str) -> Floats:
 
 def _number(cell: str, where: str) -> float:
     try:
-        if "_" not in cell:  # as Python reads it, but tables do not write it
-            return float("nan" if cell in MISSING else cell)
+        return number("nan" if cell in MISSING else cell)
     except ValueError:
         pass
     remedy = "write a decimal point" if DECIMAL_COMMA.fullmatch(cell) else "give a number, or NA"

@@ -14,13 +14,15 @@ from treelm.corpora.word_vocabulary import SINGLE, WordVocabulary
 from treelm.errors import InputError
 from treelm.io.atomic import open_atomic
 from treelm.io.files import read_text
+from treelm.io.numbers import number
 from treelm.models.ngram.kneser_ney import Floats, Ints
 
 BEGIN, END = "<s>", "</s>"
 _NEVER = -99.0  # how ARPA files write log 0
 _BASE = math.log(10)
 _REMEDY = "give an ARPA file that is whole, as lmplz writes it"
-_COUNT = re.compile(r"ngram (\d+) ?= ?(\d+)")
+_COUNT = re.compile(r"ngram\s+([0-9]{1,2})\s*=\s*([0-9]{1,18})")
+_UNKNOWN = re.compile(r"(?<!\S)<UNK>(?!\S)")  # as some programs write <unk>; KenLM takes both for one
 Level = tuple[Ints, Floats, Floats]
 """Keys, log probabilities and log back-off weights (nats) of the n-grams of a length, as ``NGram`` keeps them."""
 
@@ -91,16 +93,18 @@ def read_levels(path: Path) -> tuple[list[Level], WordVocabulary]:
 
 
 def _read_counts(lines: Iterator[tuple[int, str]], path: Path) -> list[int]:
-    begin = next((text for _, text in lines if text.strip()), "")
+    begin = next(
+        (text for _, text in lines if text.strip() == "\\data\\"), None
+    )  # behind what a program says of itself
     counts = list[int]()
-    for number, text in lines if begin.strip() == "\\data\\" else ():
+    for place, text in lines if begin else ():
         match = _COUNT.fullmatch(text.strip())
         if match is None:
             if text.strip() or not counts:
                 break
             return counts
         if int(match[1]) != len(counts) + 1 or int(match[1]) > 12:
-            raise InputError(f"n-grams of length {match[1]}", where=f"{path}:{number}", remedy=_REMEDY)
+            raise InputError(f"n-grams of length {match[1]}", where=f"{path}:{place}", remedy=_REMEDY)
         counts.append(int(match[2]))
     raise InputError("no ARPA file: no \\data\\ with counts of n-grams", where=str(path), remedy=_REMEDY)
 
@@ -115,9 +119,9 @@ def _read_section(
         raise InputError(found, where=f"{path}:{header[0]}", remedy=_REMEDY)
     for _ in range(count):
         line, text = next(lines, (0, ""))
-        parts = text.split()
+        parts = _UNKNOWN.sub(SINGLE, text).split()
         try:
-            numbers = [float(parts[0]), *map(float, parts[length + 1 :])]
+            numbers = [number(parts[0]), *map(number, parts[length + 1 :])]
             is_whole = len(numbers) <= 2 and len(parts) > length and not any(map(math.isnan, numbers))
         except (ValueError, IndexError):
             is_whole = False

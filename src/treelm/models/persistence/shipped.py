@@ -8,7 +8,7 @@ from pathlib import Path
 
 from treelm.corpora.data_packages import DATA_PACKAGES
 from treelm.errors import InputError, nearest
-from treelm.models import FILES
+from treelm.models import system_of_file
 from treelm.models.persistence.hub import CONFIG, PREFIX, hub_folder
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
@@ -72,7 +72,7 @@ def find_run(run: str | Path, *, published: Iterable[str] = ()) -> Path:
     """
     check_given(run)
     path = Path(run)
-    if path.is_dir() or (path.suffix in FILES and path.is_file()):
+    if path.is_dir() or (system_of_file(path) and path.is_file()):
         return path
     if is_shipped_name(str(run)):
         return shipped_folder(str(run))

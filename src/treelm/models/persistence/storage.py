@@ -22,7 +22,7 @@ from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, json_hash, read_json
-from treelm.models import FILES, FOREIGN, config_class, system_class
+from treelm.models import FOREIGN, config_class, system_class, system_of_file
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.tensors import (
@@ -196,7 +196,7 @@ def weight_files(directory: Path) -> list[Path]:
 def _foreign_class(directory: Path) -> Any:
     """The class of ``FOREIGN`` or ``FILES`` whose folder or file this is, or None: one of ours, or none at all."""
     if directory.is_file():
-        return system_class(FILES[directory.suffix])
+        return system_class(str(system_of_file(directory)))
     if not (directory / CONFIG).is_file():
         return None
     try:
