@@ -15,6 +15,8 @@ OnError = Literal["raise", "skip"]
 SKIP = "or skip it: --on-error skip (in training --set data.on_error=skip)"
 """End of what to do about a bad sentence."""
 _MOST_FOUND, _MOST = 500, 2000  # characters of a message's parts: a file can hold a word of any length
+MOST_OF_MESSAGE = 5000
+"""Characters of anything that is told in one line."""
 _BEYOND_ASCII = re.compile("[^ -~]")
 
 
@@ -26,9 +28,9 @@ class InputError(ValueError):
 
     def __init__(self, found: str, *, remedy: str, where: str | None = None) -> None:
         """State what was found, what to do about it, and where it is (``file:line`` when there is a file)."""
-        self.found = _printable(found, _MOST_FOUND)
-        self.remedy = _printable(remedy, _MOST)
-        self.where = None if where is None else _printable(where, _MOST)
+        self.found = one_line(found, _MOST_FOUND)
+        self.remedy = one_line(remedy, _MOST)
+        self.where = None if where is None else one_line(where, _MOST)
         place = f"{self.where}: " if where else ""
         super().__init__(f"{place}{self.found}; {self.remedy}")
 
@@ -58,7 +60,7 @@ def nearest(given: str, known: Iterable[str], missing: Mapping[str, str] = Mappi
     >>> nearest("surprisl", ["parse", "surprisal"])
     'did you mean surprisal? '
     """
-    found = get_close_matches(given, [*known, *missing], n=1)
+    found = get_close_matches(given[:_MOST_FOUND], [*known, *missing], n=1)
     if not found:
         return ""
     name = found[0]
@@ -130,11 +132,22 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, Exception) and any(message in str(error) for message in _NO_MEMORY)
 
 
-def _printable(text: str, most: int) -> str:
-    """One line; characters that cannot be seen, move the cursor, or turn the direction of writing are spelt out."""
-    if len(text) > most:
-        text = f"{text[: most // 2]} ... {text[-most // 2 :]}"
-    return _BEYOND_ASCII.sub(lambda match: _shown(match.group()), text)
+def one_line(text: str, most: int = MOST_OF_MESSAGE) -> str:
+    """A text of any length and any content as one line that can be shown, of at most so many characters.
+
+    Its middle is left out, and characters that cannot be seen, move the cursor, or turn the direction of writing are
+    spelt out.
+
+    >>> print(one_line("a\\nb" + "c" * 100, 15))
+    a\\nbc ... ccccc
+    """
+    text = _BEYOND_ASCII.sub(lambda match: _shown(match.group()), _without_middle(text, most))
+    return _without_middle(text, most)
+
+
+def _without_middle(text: str, most: int) -> str:
+    room = (most - 5) // 2
+    return text if len(text) <= most else f"{text[:room]} ... {text[-room:]}"
 
 
 def _shown(character: str) -> str:

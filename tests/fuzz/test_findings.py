@@ -32,6 +32,7 @@ from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.inference.loading import run_search
 from treelm.io.atomic import write_atomically
 from treelm.io.downloads import Download
+from treelm.io.terminal import log
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.persistence.tensors import read_tensors
 from treelm.training.checkpoint import newest_checkpoint
@@ -77,8 +78,13 @@ def test_a_message_is_one_line_whatever_the_file_says() -> None:
     assert str(error) == r"x\r\u2028y: a\nb\x1b[31m\u202e; do\x85it\ud800"
 
 
-def test_a_message_is_no_longer_than_can_be_read() -> None:
-    assert len(str(InputError("x" * 100_000, where="y" * 100_000, remedy="z" * 100_000))) < 5000
+@pytest.mark.parametrize("sign", ["x", "\x1b", "\u202e", "\U000e0001"])
+def test_a_message_is_no_longer_than_can_be_read(sign: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where signs become ten characters each, and where it is no error but a note."""
+    assert len(str(InputError(sign * 100_000, where=sign * 100_000, remedy=sign * 100_000))) < 5000
+    log(f"word: {sign * 2_000_000}\nend")
+    told = capsys.readouterr().err
+    assert (len(told) <= 5001, told[:-1].isprintable(), told[:6], told[-6:]) == (True, True, "word: ", "\\nend\n")
 
 
 # Files of users.
@@ -216,10 +222,15 @@ def test_damaged_gzip_is_refused_by_whoever_reads_a_file_whole(tmp_path: Path, p
             read()
 
 
-def test_gzip_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treelm.io.files._MOST_UNPACKED", 1000)
-    with pytest.raises(InputError, match="more than 512 MiB"):
-        list(read_pairs(written(tmp_path, "bomb.gz", gzip.compress(b"a" * 1001))))
+@pytest.mark.parametrize("content", [b"a" * (1 << 21), b"a " * (1 << 20)], ids=["word", "words"])
+def test_gzip_that_would_fill_the_memory_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Whoever reads it, whole or line by line; what text is packed by is no tenth of that."""
+    path = written(tmp_path, "bomb.txt.gz", gzip.compress(content, mtime=0))
+    for read in (read_pairs, read_sentences, lambda path: load_suites([str(path)])):
+        with pytest.raises(
+            InputError, match=r"bomb\.txt\.gz: [\d,]+ bytes that become [\d,]+ or more when unpacked; unpack it"
+        ):
+            list(read(path))
 
 
 def test_parts_of_text8_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,8 @@ def main(options: Arguments) -> int:
     readers = [Reader(name, lm) for name, lm in zip(shown, models.values(), strict=True)]
 
     def ready(address: str) -> None:
-        log(f"{', '.join(shown)}\nopen {address}\nCtrl-C ends it")
+        for line in (", ".join(shown), f"open {address}", "Ctrl-C ends it"):
+            log(line)
         if options.open_page:
             webbrowser.open(address)
 

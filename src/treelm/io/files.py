@@ -17,11 +17,13 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, cast
+from types import SimpleNamespace
+from typing import IO, Any, cast
 
 import platformdirs
 
 from treelm.errors import InputError
+from treelm.io.limits import MOST_SETTINGS, most_unpacked
 
 CACHE_VARIABLE = "TREELM_CACHE"
 STDIN = "-"
@@ -33,8 +35,14 @@ _SURROGATE = 0xED  # first byte of what stands for a byte that could not be deco
 _ENCODING = "give the encoding of the file (--encoding)"
 _CR_ALONE = re.compile(rb"\r(?![\r\n]|\Z)")
 _GZIP_MAGIC = b"\x1f\x8b"
-_ZIP_MAGIC = b"PK\x03\x04"  # also of workbooks and of documents of text programs
-_MOST_UNPACKED = 1 << 29  # bytes of a file that is read whole; a few kilobytes of gzip can hold any number of them
+_BUFFER = 1 << 17  # bytes
+_PACKED = {
+    b"PK\x03\x04": "a zip archive, or a document that is one",  # also a workbook, or a document of a text program
+    b"\xfd7zXZ": "packed by xz",
+    b"BZh": "packed by bzip2",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+}
+"""First bytes of what is not unpacked here."""
 _DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has opened: <(command), or a pipe
 
 
@@ -102,8 +110,42 @@ def _unpacked(stream: IO[bytes]) -> IO[bytes]:
         stream = io.BufferedReader(cast(io.RawIOBase, stream))
     peekable = cast(io.BufferedReader, stream)
     if peekable.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] == _GZIP_MAGIC:
-        return cast(IO[bytes], gzip.GzipFile(fileobj=peekable))
+        return io.BufferedReader(_Unpacking(peekable, name_of(stream)), _BUFFER)
     return peekable
+
+
+class _Unpacking(io.RawIOBase):
+    """The content of gzip data, as long as it is not far longer than these: a few kilobytes could be anything."""
+
+    def __init__(self, packed: IO[bytes], name: str) -> None:
+        """Read from a stream; ``name`` is for messages."""
+        self.name = name
+        self._packed, self._num_packed, self._num_unpacked = packed, 0, 0
+        self._gzip = gzip.GzipFile(fileobj=cast(Any, SimpleNamespace(read=self._take)), mode="rb")
+
+    def _take(self, size: int) -> bytes:
+        content = self._packed.read(size)
+        self._num_packed += len(content)
+        return content
+
+    def readable(self) -> bool:
+        """It is read from."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Unpack some more. Raises ``InputError`` where it becomes more than ``most_unpacked``."""
+        content = self._gzip.read1(len(buffer))
+        self._num_unpacked += len(content)
+        check_unpacked(self._num_unpacked, self._num_packed, name=self.name)
+        buffer[: len(content)] = content
+        return len(content)
+
+
+def check_unpacked(size: int, packed: int, *, name: str) -> None:
+    """Raise ``InputError`` for packed data that become far more than data of their size can be meant to hold."""
+    if size > most_unpacked(packed):
+        found = f"{packed:,} bytes that become {size:,} or more when unpacked"
+        raise InputError(found, where=name, remedy="unpack it first, if it is meant so")
 
 
 def unpacked(content: bytes, *, name: str) -> bytes:
@@ -114,13 +156,10 @@ def unpacked(content: bytes, *, name: str) -> bytes:
     if not content.startswith(_GZIP_MAGIC):
         return content
     try:
-        content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(_MOST_UNPACKED + 1)
+        return _Unpacking(io.BytesIO(content), name).readall()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         found = "gzip data is truncated or damaged"
         raise InputError(found, where=name, remedy="fetch or compress the file again") from error
-    if len(content) > _MOST_UNPACKED:
-        raise InputError("more than 512 MiB when unpacked", where=name, remedy="unpack it first, if it is meant so")
-    return content
 
 
 def is_utf8(content: bytes) -> bool:
@@ -187,9 +226,9 @@ def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = Fals
             found, place, remedy = "a line end that is CR alone", alone.start(), "convert line ends to LF"
         else:
             return text
-    if content.startswith(_ZIP_MAGIC):
-        remedy = "unpack it, or save what is in it as text in UTF-8"
-        raise InputError("a zip archive, or a document that is one", where=name, remedy=remedy)
+    if packed := next((kind for magic, kind in _PACKED.items() if content.startswith(magic)), None):
+        remedy = "unpack it (gzip alone is read as it is), or save what is in it as text in UTF-8"
+        raise InputError(packed, where=name, remedy=remedy)
     if content.startswith(_UTF16_MARKS) or _has_many_nuls(content):
         found, place, remedy = "looks like UTF-16", 0, convert
     raise InputError(found, where=f"{name}:{line + content.count(_NEW_LINE, 0, place)}", remedy=remedy)
@@ -200,11 +239,16 @@ def _has_many_nuls(content: bytes) -> bool:
     return len(content) > 3 and any(8 * content[half::2].count(_NUL) > 3 * len(content) for half in (0, 1))
 
 
-def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False) -> bytes:
-    """A file's content, or ``InputError`` with the remedy when it cannot be read, or is a pipe and may not be one."""
+def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False, most: float = MOST_SETTINGS) -> bytes:
+    """A file's content. One that may be no pipe is of settings, and has at most so many bytes.
+
+    Raises ``InputError`` with the remedy when it cannot be read, is a pipe and may not be one, or is too large.
+    """
     if not may_be_pipe:
         require_regular(path, remedy=remedy)
     with _explained(str(path), remedy):
+        if not may_be_pipe and (size := path.stat().st_size) > most:
+            raise InputError(f"{size:,} bytes, where settings have at most {most:,}", where=str(path), remedy=remedy)
         return path.read_bytes()
 
 

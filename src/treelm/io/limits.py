@@ -5,15 +5,15 @@ A file may be as large as it likes; what a small one may become is bounded, and 
 
 from __future__ import annotations
 
-MOST_JSON = 1 << 25
-"""Bytes of a file of JSON that is read whole: settings and vocabularies are far smaller."""
+MOST_SETTINGS = 1 << 25
+"""Bytes of a file of settings, such as a config, a recipe or a vocabulary."""
 MOST_HEADER = 1 << 24
 """Bytes of the header of a safetensors file, some hundred for each tensor."""
 MOST_ROWS = 1 << 20
 """Rows of a sheet: as many as Excel has."""
-_ROOM, _RATIO = 1 << 22, 100
+_ROOM, _RATIO = 1 << 20, 100
 
 
 def most_unpacked(packed: int) -> int:
-    """Bytes that packed data may become: 4 MiB, and 100 for each byte, more than ten times what text is packed by."""
+    """Bytes that packed data may become: 1 MiB, and 100 for each byte, more than ten times what text is packed by."""
     return _ROOM + _RATIO * packed

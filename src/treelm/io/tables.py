@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import warnings
 import zlib
@@ -14,11 +15,12 @@ from datetime import date, datetime, time
 from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 from treelm.errors import InputError
 from treelm.io.atomic import open_atomic
-from treelm.io.files import read_bytes, read_text
+from treelm.io.files import check_unpacked, read_bytes, read_text
+from treelm.io.limits import MOST_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -254,14 +256,27 @@ def with_point(cell: str) -> str:
 
 def _sheet_text(path: Path) -> str:
     """The first sheet of a workbook with tabs between its cells, a line a row; of formulas the saved values."""
-    content = read_bytes(path, remedy="check the path")
+    content = read_bytes(path, remedy="check the path", most=math.inf)
     openpyxl = _import_extra("openpyxl")
+    rows, num_cells = list[list[str]](), 0
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of styles and validations, which say nothing about cells
+            size = sum(one.file_size for one in ZipFile(io.BytesIO(content)).infolist())
+            check_unpacked(size, len(content), name=str(path))
             sheet = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets[0]
             sheet.reset_dimensions()  # which some programs write wrongly
-            rows = [list(map(cell_text, row)) for row in sheet.iter_rows(values_only=True)]
+            for cells in sheet.iter_rows(values_only=True):
+                num_cells += len(cells)
+                if len(rows) == MOST_ROWS or num_cells > MOST_ROWS + size:
+                    found = f"cells far beyond what a workbook of {size:,} bytes holds, in row {len(rows) + 1:,}"
+                    raise InputError(found, where=str(path), remedy="remove what stands far below, or far to the right")
+                row = list(map(cell_text, cells))
+                while row and not row[-1]:
+                    row.pop()
+                rows.append(row)
+    except InputError:
+        raise
     except _NO_WORKBOOK as error:
         remedy = "save it in Excel as .xlsx, or as CSV UTF-8"
         raise InputError(f"no workbook of Excel ({type(error).__name__})", where=str(path), remedy=remedy) from None
@@ -269,12 +284,11 @@ def _sheet_text(path: Path) -> str:
         if broken := next((cell for cell in row if _LINE_BREAK.search(cell)), None):
             remedy = "write it on one line"
             raise InputError(f"a cell with a line break: {broken[:40]!r}", where=f"{path}:{line}", remedy=remedy)
-    sizes = [max((place for place, cell in enumerate(row, start=1) if cell), default=0) for row in rows]
-    num_columns = next(filter(None, sizes), 0)  # of the header
+    num_columns = next(filter(None, map(len, rows)), 0)  # of the header
     text = io.StringIO(newline="")
     write = csv.writer(text, delimiter="\t", lineterminator="\n").writerow
-    for row, size in zip(rows, sizes, strict=True):
-        write([*row[: max(num_columns, size)], *[""] * (num_columns - len(row))] if size else [])
+    for row in rows:
+        write([*row, *[""] * (num_columns - len(row))] if row else [])
     return text.getvalue()
 
 

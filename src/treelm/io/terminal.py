@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from treelm.errors import one_line
 from treelm.io.atomic import WRITE_ERRORS
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ def suppress_hangup() -> Iterator[None]:
 
 
 def log(message: str) -> None:
-    """Tell people something on standard error, if they are still there."""
+    """Tell people something on standard error, in one line whatever it quotes, if they are still there."""
     with suppress_hangup():
-        print(message, file=sys.stderr)
+        print(one_line(message), file=sys.stderr)
 
 
 def stdout_console(width: int | None = None) -> Console:

@@ -110,7 +110,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     A last line that was not written to its end is left out: the program was stopped there, or is writing it now.
     """
     found = []
-    lines = read_bytes(path, remedy="give a run folder").split(b"\n")
+    lines = read_bytes(path, remedy="give a run folder", most=math.inf).split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
