@@ -12,7 +12,7 @@ _Item = TypeVar("_Item")
 OnError = Literal["raise", "skip"]
 """Raise the first error of a file, or leave out what is bad and keep its errors in a list."""
 
-SKIP = "or skip it: --on-error skip (in training --set data.on_error=skip)"
+SKIP = 'or skip it: on_error = "skip"'
 """End of what to do about a bad sentence."""
 _MOST_FOUND, _MOST = 500, 2000  # characters of a message's parts: a file can hold a word of any length
 MOST_OF_MESSAGE = 5000

@@ -2,9 +2,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from treelm.cli.arguments import parse, written
+from treelm.cli.arguments import in_options, parse, written
+from treelm.cli.parse import Arguments as Parse
 from treelm.cli.reproduce import Arguments as Reproduce
 from treelm.cli.train import Arguments
+from treelm.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,37 @@ def test_values_have_the_types_of_their_fields() -> None:
     found = parse(Reproduce, "treelm reproduce", ["prpn", "--table", "1", "2", "--budget", "-.5", "--output", "x"])
     assert (found.table, found.budget, found.output) == (("1", "2"), -0.5, "x")
     assert parse(Reproduce, "treelm reproduce", written(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("call", "where", "text", "expected"),
+    [
+        ((Parse, ["run", "x"]), "x:3", 'skip it: on_error = "skip"', "skip it: --on-error skip"),
+        ((Arguments, ["demo"]), "x:3", 'skip it: on_error = "skip"', "skip it: --set data.on_error=skip"),
+        ((Reproduce, ["prpn"]), "x:3", 'skip it: on_error = "skip"', 'skip it: on_error = "skip"'),
+        ((Parse, ["run", "x"]), None, 'give format = "text" or "conllu", or b', "give --format text or conllu, or b"),
+        ((Parse, ["run", "x"]), None, "batch_size = -1", "--batch-size -1"),
+        (
+            (Parse, ["run", "x"]),
+            None,
+            "raise action_beam, word_beam or beam",
+            "raise --action-beam, --word-beam or beam",
+        ),
+        ((Arguments, ["demo"]), None, "give data.empty_lines = false", "give --set data.empty_lines=false"),
+        ((Arguments, ["demo"]), "r.toml [data]", 'tags = "no"', 'tags = "no"'),
+        ((Reproduce, ["prpn"]), None, "small = true", "--small"),
+        ((Parse, ["run", "x"]), None, "a word 'format = 3' of its model's", "a word 'format = 3' of its model's"),
+        (
+            (Parse, ["run", "x"]),
+            None,
+            "file_format = 3, x.format=3 and --format=3",
+            "file_format = 3, x.format=3 and --format=3",
+        ),
+    ],
+)
+def test_settings_in_messages_are_named_as_they_are_typed(
+    call: tuple[type, list[str]], where: str | None, text: str, expected: str
+) -> None:
+    parse(call[0], "treelm x", call[1])
+    for error in (InputError(text, remedy="y", where=where), InputError("y", remedy=text, where=where)):
+        assert str(in_options(error)) == str(error).replace(text, expected)

@@ -157,7 +157,7 @@ def test_a_text_shorter_than_its_rows_is_read_in_one_and_the_rest_is_judged_too(
     assert f"{tmp_path}/short.ptb: a stream of 4 tokens for 5 rows, so it was read in 1 row" in notes
     refused = treelm("evaluate", run, "--stream-rows", "5", *files)
     assert refused.code == 2
-    assert f"{tmp_path}/short.ptb: a stream of 4 tokens for 5 rows; lower stream_rows" in refused.err
+    assert f"{tmp_path}/short.ptb: a stream of 4 tokens for 5 rows; lower --stream-rows" in refused.err
     assert contexts(treelm, run, "--stream-rows", "4", *map(str, files[:2]))[1] == "in a stream of 4 rows"
 
 
@@ -165,7 +165,7 @@ def test_a_file_whose_name_tells_no_format_is_read_as_one_says(treelm: Treelm, r
     nameless, run = tmp_path / "trees", with_stream(runs / "palm", "beside")
     nameless.write_text(TREES)
     outcome = treelm("evaluate", run, "--data", nameless)
-    assert "say format" in outcome.err
+    assert "give --format" in outcome.err
     (named,) = json.loads(treelm("evaluate", run, "--data", runs / "train.ptb", "--json").out)
     (found,) = json.loads(treelm("evaluate", run, "--data", nameless, "--format", "brackets", "--json").out)
     assert {**found, "split": ""} == {**named, "split": ""}

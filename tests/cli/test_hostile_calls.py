@@ -52,10 +52,10 @@ parse run in.txt --output dir                                | dir: a folder
 parse run in.txt --output out.ptb.gz                         | cannot write compressed files; give a name without
 parse run in.txt --figure no/tree.svg                        | no folder no
 parse run in.txt --figure tree.png                           | cannot draw into tree.png
-parse run in.txt --batch-size 0                              | batch_size = 0
+parse run in.txt --batch-size 0                              | --batch-size 0
 parse run in.txt --word-beam 0                               | word_beam
-parse run in.txt --processes 0                               | processes = 0; give 1 or more
-parse run in.txt --num-particles 5                           | num_particles with search by
+parse run in.txt --processes 0                               | --processes 0; give 1 or more
+parse run in.txt --num-particles 5                           | --num-particles with search by
 parse {transformer-grammar} in.txt --search released         | transformer-grammar: search by 'released', which is that
 parse 'run\x1b[31mred' in.txt                               | run\\x1b[31mred: no such run folder
 parse no-run link.ptb --output hard.ptb                      | hard.ptb: the output is the input
@@ -68,7 +68,7 @@ surprisal dir in.txt                                         | config.json: no s
 surprisal run run in.txt                                     | two models of the name 'run'; give --names
 surprisal run in.txt --names a b                             | 2 names for 1 runs
 surprisal run lstm-gum-open                                  | no file, but a run: lstm-gum-open; name the file last
-surprisal run in.txt --batch-size -1                         | batch_size = -1
+surprisal run in.txt --batch-size -1                         | --batch-size -1
 surprisal run in.txt --lag-columns rt                        | --lag-columns without --lag; add --lag, or remove this
 surprisal run in.txt --split-sentences xx                    | no rules for sentences of language 'xx'
 surprisal run in.txt --columns open_node                     | did you mean open_nodes?
@@ -76,7 +76,7 @@ surprisal run in.txt --columns open_nodes open_nodes         | the column 'open_
 surprisal run in.txt --columns distance --output out.tsv     | no column 'distance' from rnng
 surprisal run in.txt --threshold nan                         | threshold is nan
 surprisal run in.txt --threshold -1                          | threshold is -1
-surprisal run in.txt --search released --search-seed 1       | search_seed with search by
+surprisal run in.txt --search released --search-seed 1       | --search-seed with search by
 surprisal run in.txt --search particles --search-seed -3     | search.seed is -3; give 0 or more
 surprisal {transformer-grammar} in.txt --search released     | transformer-grammar: search by 'released', which is that
 surprisal run latin.txt --output out.tsv                     | latin.txt:1: byte 0xe9 is not UTF-8
@@ -92,8 +92,8 @@ surprisal no-run in.ptb --output link.ptb                    | link.ptb: the out
 surprisal no-run in.ptb --output out.tsv                     | out.tsv.json: the output is the input
 
 generate ''                                                  | no run given
-generate run --num-sentences -3                              | num_sentences
-generate run --max-words 0                                   | max_words
+generate run --num-sentences -3                              | --num-sentences -3
+generate run --max-words 0                                   | --max-words 0
 generate run --seed -5                                       | seed
 generate run --seed 99999999999999999999                     | seed
 generate run --temperature 0                                 | temperature
@@ -101,7 +101,7 @@ generate run --temperature nan                               | temperature
 generate run --temperature inf                               | temperature
 generate run --temperature 1e-320                            | temperature
 audit ''                                                     | no run given
-audit run in.txt --num-sentences -1                          | num_sentences = -1
+audit run in.txt --num-sentences -1                          | --num-sentences -1
 export {ngram} --to arpa --output no/x.arpa                  | no folder no
 explore --max-words 0                                        | --max-words 0
 explore --max-seconds 0                                      | --max-seconds 0
@@ -119,7 +119,7 @@ data statistics no-such-file                                 | no-such-file
 data prepare in.txt --output dir                             | dir: the directory exists
 data text8 train.txt --output .                              | train.txt: the output is the input
 data annotate in.ptb --parser '' --output out.ptb            | treelm data annotate: no run given
-data annotate in.txt --parser run --output o --num-particles 5 | num_particles with search by
+data annotate in.txt --parser run --output o --num-particles 5 | --num-particles with search by
 data annotate in.txt --parser stanza --output o --action-beam 3 | a search for stanza
 data annotate in.txt --parser {lstm} --output out.ptb        | lstm is a language model without trees
 data sections nowhere --splits ptb-lm --output o             | no such folder
@@ -145,9 +145,9 @@ train loop.toml --output x                                   | levels of symboli
 train r.toml --output run                                    | already holds a run
 train --resume rum                                           | did you mean run? choose from: mixed, no-weights, run
 train --resume nowhere/run                                   | check the path: there is no run folder beside it
-train --resume rnng-gum-open                                 | begin a new run from this model: training.start_from=rnng
+train --resume rnng-gum-open                                 | from this model: --set training.start_from=rnng
 demo --recipes r.toml ./r.toml                               | two recipes of one name
-demo --jobs 0                                                | jobs = 0
+demo --jobs 0                                                | --jobs 0
 
 evaluate                                                     | cannot tell what to evaluate
 evaluate run --gold x --predicted y                          | cannot tell what to evaluate
@@ -166,7 +166,7 @@ evaluate run --stream-rows 1                                 | --stream-rows wit
 evaluate run --stream only --protocol wsj40                  | --protocol with --stream only; remove one of them
 evaluate run --stream only --trees x                         | --trees with --stream only
 evaluate run --search particles --search-seed -3             | search.seed is -3; give 0 or more
-evaluate run --num-particles 5                               | num_particles with search by
+evaluate run --num-particles 5                               | --num-particles with search by
 evaluate {lstm} --data in.ptb --protocol wsj40               | --protocol, but lstm is a language model without trees
 evaluate {lstm} --data in.tsv --format brackets --summary in.tsv | in.tsv: the output is the input
 evaluate {rnng} --data in.ptb --trees .                      | in.ptb.gold.ptb: the output is the input
@@ -183,7 +183,7 @@ compare run --report report.pdf                              | .html
 compare run --sentences a.txt                                | --sentences without --report
 compare run --report r.html --sentences no.txt               | no.txt
 compare run --pairs bad.jsonl                                | bad.jsonl:2
-compare run --pairs pairs.tsv --max-pairs-per-group 0        | max_pairs_per_group = 0
+compare run --pairs pairs.tsv --max-pairs-per-group 0        | --max-pairs-per-group 0
 compare run --pairs mine.tsv                                 | there are 'yes', 'no'
 compare run --pairs mine.tsv --good yes --bad wrong          | there are 'yes', 'no'
 compare run --good yes                                       | --good without --pairs; add --pairs
@@ -200,12 +200,12 @@ compare no-run --pairs comparison.csv --output .             | comparison.csv: t
 structure                                                    | arguments are required: RUN
 structure {prpn} {prpn} --data in.ptb                        | the same run twice
 structure {lstm} --data in.ptb                               | without trees
-structure {prpn} --data in.ptb --draws 0                     | draws = 0; give 1 or more
-structure {prpn} --data in.ptb --max-sentences 0             | max_sentences = 0; give 1 or more
+structure {prpn} --data in.ptb --draws 0                     | --draws 0; give 1 or more
+structure {prpn} --data in.ptb --max-sentences 0             | --max-sentences 0; give 1 or more
 structure {prpn} --format brackets                           | --format without --data
 structure {prpn} --data in.ptb --split train                 | --split with --data
 structure {palm} --data in.ptb --rules 2                     | palm: palm has no rules to list
-structure {neural-pcfg} --rules -1                           | rules = -1; give 1 or more
+structure {neural-pcfg} --rules -1                           | --rules -1; give 1 or more
 structure {neural-pcfg} --rules 3 --json                     | --rules with --json
 
 pairs '' pairs.tsv                                           | no run given
@@ -247,9 +247,9 @@ reading ngram-gum-open {times} --export dir                  | dir: a folder; gi
 reproduce                                                    | no paper is named; choose one of
 reproduce nothing                                            | no paper 'nothing'; choose one of
 reproduce prpn --table 44                                    | no Table 44 of prpn; choose of Table 1
-reproduce prpn --jobs 0                                      | jobs = 0; give 1 or more
-reproduce prpn --seeds 0                                     | seeds = 0; give 1 or more
-reproduce prpn --budget -1                                   | budget = -1.0; give 0 or more minutes
+reproduce prpn --jobs 0                                      | --jobs 0; give 1 or more
+reproduce prpn --seeds 0                                     | --seeds 0; give 1 or more
+reproduce prpn --budget -1                                   | --budget -1.0; give 0 or more minutes
 reproduce prpn --data nowhere                                | nowhere: no such folder
 reproduce prpn --small --only x                              | no run 'x'
 
@@ -412,7 +412,7 @@ def test_trees_on_standard_input_are_not_taken_for_text(
     (folder / "given").write_text(content)
     with (folder / "given").open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
-        assert_refused(treelm(*line.split()), f"say format {format}")
+        assert_refused(treelm(*line.split()), f"give --format {format}, or --format text if")
     with (folder / "given").open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
         assert treelm(*line.split(), "--format", format).code == 0

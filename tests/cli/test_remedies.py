@@ -22,7 +22,10 @@ OF_OTHERS = {
     "cli/train.py": {"--nproc-per-node"},
     "corpora/data_packages.py": {"--upgrade"},  # of pip
     "io/workers.py": {"--scheduler-file"},  # of dask
-    "models/search/config.py": {"--search"},  # of all subcommands that search
+    "evaluation/comparison/compare.py": {"--threshold", "--action-beam", "--word-beam"},  # of treelm compare
+    "inference/sentence_rows.py": {"--sentence-column"},  # of all subcommands that read tables
+    "papers/metrics/runs.py": {"--set"},  # of treelm train
+    "corpora/readers.py": {"--treebank"},  # of all subcommands that read trees
     "papers/data.py": {"--data"},  # of treelm reproduce
     "evaluation/human/natural_stories.py": {"--data"},  # of treelm reading, as that of the next one
     "evaluation/human/ucl.py": {"--data"},

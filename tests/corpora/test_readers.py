@@ -147,7 +147,7 @@ def test_standard_input_is_read_in_a_given_format(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
     (sentence,) = read_sentences("-", format="text")
     assert sentence.where == "<stdin>:1"
-    with pytest.raises(InputError, match="say format"):
+    with pytest.raises(InputError, match="give format ="):
         list(read_sentences("-"))
 
 
@@ -160,7 +160,9 @@ def test_text_that_nobody_called_text_must_not_begin_like_a_tree(first: str) -> 
 def test_a_name_of_a_text_does_not_make_trees_a_text(tmp_path: Path) -> None:
     path = tmp_path / "silver.txt"
     path.write_text("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n")
-    with pytest.raises(InputError, match=r"silver\.txt:1: looks like brackets, not like text; say format brackets"):
+    with pytest.raises(
+        InputError, match=r"silver\.txt:1: looks like brackets, not like text; give format = .brackets."
+    ):
         list(read_sentences(path))
     with pytest.raises(InputError, match=r"silver\.txt:1: looks like brackets"):
         prepared([path], cache=tmp_path / "cache")  # as training reads it

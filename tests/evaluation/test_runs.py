@@ -140,7 +140,7 @@ def test_hard_gates_are_asked_for_and_told(files: list[str], evaluated: Evaluate
     assert "gates are 0 or 1: distances are compared at an infinite temperature" in hard.all_notes()
     assert hard.perplexities != soft.perplexities
     assert hard.spans == soft.spans
-    with pytest.raises(InputError, match="--hard-gates, but som has no gates from distances"):
+    with pytest.raises(InputError, match="hard_gates = true, but som has no gates from distances"):
         evaluated(worlds.som(), files[1:], hard_gates=True)
 
 

@@ -212,7 +212,7 @@ def test_input_is_read_as_it_is_needed(models: list[NamedModel]) -> None:
     ("settings", "expected"),
     [
         (TableSettings(columns=("open_node",)), r"no column 'open_node' from lstm, rnng; did you mean open_nodes\?"),
-        (TableSettings(columns=("zipf_frequency",)), "without frequencies; give frequencies: wordfreq:en"),
+        (TableSettings(columns=("zipf_frequency",)), "without frequencies; give frequencies = 'wordfreq:en'"),
         (
             TableSettings(lag=1, lag_columns=("surprisal",)),
             r"no column 'surprisal' to lag; did you mean surprisal_bits",
@@ -310,11 +310,7 @@ def test_surprisals_of_texts_become_frames(models: list[NamedModel]) -> None:
             {},
             r"k is 1 in 2.*: sentence = \['sentence_id', 'c'\]",
         ),
-        (
-            {"word": ["a"] * 3, "sentence_id": [1, 2, 1]},
-            {},
-            "data frame:3: sentence '1' is not .*: rows of it come after",
-        ),
+        ({"word": ["a"] * 3, "sentence_id": [1, 2, 1]}, {}, "data frame:3: sentence '1' is not .*: more of it after"),
         (WORDS, {"punctuation": "apart"}, "'apart', which makes more rows"),
         (WORDS, {"end": True}, "end = True, which makes more rows"),
         (WORDS, {"shape": "plain"}, "shape = 'plain'; choose one of auto, wide, long"),

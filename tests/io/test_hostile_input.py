@@ -59,7 +59,7 @@ def mine(line: str) -> bytes:
 
 CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
     (sentences, "a.txt", None, ": no such file; check the path"),
-    (sentences, "a.dat", b"a b\n", "tells no format; say format: brackets, conllu or text"),
+    (sentences, "a.dat", b"a b\n", 'tells no format; give format = "brackets"'),
     *((sentences, f"a{suffix}", b"", ": no sentences") for suffix in (".ptb", ".conllu", ".txt")),
     *((sentences, f"a{suffix}", b"\xef\xbb\xbf\n \n", ": no sentences") for suffix in (".ptb", ".conllu", ".txt")),
     (sentences, "a.txt.gz", gzip.compress(b"", mtime=0), ": no sentences"),
@@ -69,7 +69,7 @@ CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
     (sentences, "a.txt", "a b\n".encode("utf-16"), ":1: looks like UTF-16"),
     (sentences, "a.txt", ZIP.getvalue(), ": a zip archive"),
     (sentences, "a.txt.gz", gzip.compress(b"a b\n" * 999, mtime=0)[:-9], ": gzip data is truncated or damaged"),
-    (sentences, "a.txt", TREE, ":1: looks like brackets, not like text; say format brackets"),
+    (sentences, "a.txt", TREE, ":1: looks like brackets, not like text; give format ="),
     (sentences, "a.txt", b"# c\n" + TOKEN, ":2: looks like conllu, not like text"),
     (sentences, "a.ptb", TREE + b"(S (N a)\n", ":2: "),
     (sentences, "a.ptb", TREE + b"no tree\n", ":2: "),

@@ -149,7 +149,7 @@ def test_a_bad_sentence_is_named_by_file_and_line_with_a_remedy(bad: str, messag
     with pytest.raises(InputError) as caught:
         read(bad)
     assert str(caught.value).startswith(message)
-    assert "--on-error skip" in caught.value.remedy
+    assert 'on_error = "skip"' in caught.value.remedy
     assert "\n" not in str(caught.value)
 
 

@@ -127,8 +127,8 @@ def test_labels_are_cut_at_the_characters_that_are_named(options: dict[str, Any]
 @pytest.mark.parametrize(
     ("encoding", "content", "message"),
     [
-        ("", "(S (X é))".encode("latin-1"), "2: byte 0xe9 is not UTF-8; convert the file to UTF-8, or .*--encoding"),
-        ("ascii", "(S (X é))".encode(), "2: byte 0xc3 is not in the encoding of the file; .*--encoding"),
+        ("", "(S (X é))".encode("latin-1"), "2: byte 0xe9 is not UTF-8; convert the file to UTF-8, or .*encoding = "),
+        ("ascii", "(S (X é))".encode(), "2: byte 0xc3 is not in the encoding of the file; .*encoding = "),
         ("gb18030", b"(S (X \x81 ))", "2: byte 0x81 is not in the encoding"),
         ("hex", b"(S (X a))", "no encoding 'hex'; give one that Python knows"),
         ("klingon", b"(S (X a))", "no encoding 'klingon'"),
@@ -158,7 +158,7 @@ BRACKETS = [
 def test_unescaped_brackets_are_named_as_the_cause_and_can_be_repaired(
     line: str, expected: list[str], count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(InputError, match=r"unescaped bracket of the text is the likely cause.*--repair-brackets"):
+    with pytest.raises(InputError, match=r"unescaped bracket of the text is the likely cause.*repair_brackets = true"):
         trees_of(line.encode())
     content = f"(S\n{line[3:]}\n(S (X a))\n".encode()
     first, second = read_sentences(io.BytesIO(content), format="brackets", repair_brackets=True)

@@ -182,7 +182,9 @@ def _explain(error: BaseException, subcommand: str, arguments: list[str]) -> tup
     from treelm.failures import EXIT_FAILED, explain
 
     if isinstance(error, InputError):
-        return error, EXIT_BAD_INPUT
+        from treelm.cli.arguments import in_options
+
+        return in_options(error), EXIT_BAD_INPUT
     if is_out_of_memory(error):
         return OutOfMemory(), EXIT_BAD_INPUT
     if isinstance(error, OSError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import re
 import shutil
 import sys
 import types
@@ -23,6 +24,14 @@ from treelm.errors import InputError, nearest
 from treelm.io.numbers import integer, number
 
 Arguments = TypeVar("Arguments")
+_VALUE = r"""(?:'[^']*'|"[^"]*"|\[[^\]]*\]|[^\s,;:()'"]+)"""
+_SETTINGS = re.compile(
+    rf"""(?<!\w)(?:'[^']*'|"[^"]*")|(?<![\w.-])(?P<name>(?:[a-z]+\.)?[a-z_]+)\ ?=\ ?(?P<value>{_VALUE}"""
+    r"""(?:(?:,\ |\ or\ )"[^"]*")*)|(?<![\w.-])(?P<bare>[a-z]+(?:_[a-z]+)+)(?![\w.=])"""
+)
+"""Quoted text, in which nothing is looked for; a setting with its value, or several; a name that can be no word."""
+_asked: list[type[Any]] = []
+"""The arguments that were read last: a program answers one call."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,7 @@ def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Argu
 
     Raises ``InputError`` for arguments that cannot be read, and for options without effect (``refuse``).
     """
+    _asked[:] = [kind]
     given, unknown = parser_of(kind, program).parse_known_intermixed_args(arguments)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(given).items()}
     if unknown:
@@ -69,6 +79,40 @@ def refuse(options: Any, names: Iterable[str], why: str) -> None:
             missing = why.removeprefix("without ")
             remedy = "remove one of them" if missing == why else f"add {missing}, or remove this option"
             raise InputError(f"--{name.replace('_', '-')} {why}", remedy=remedy)
+
+
+def in_options(error: InputError) -> InputError:
+    """The error with settings as they are typed in the present call: of ``on_error = "skip"``, ``--on-error skip``.
+
+    Messages name settings as in Python and in recipes. What is wrong in a section of a recipe keeps its name there.
+    """
+    if not _asked or (error.where or "").endswith("]"):
+        return error
+    named = {field.name: names[0] for field, _, positional, names in arguments_of(_asked[0]) if not positional}
+    switches = {field.name for field, annotation, *_ in arguments_of(_asked[0]) if annotation is bool}
+
+    def typed(match: re.Match[str]) -> str:
+        name, value = match["name"] or match["bare"], (match["value"] or "").replace('"', "").replace("'", "")
+        if name in named:
+            return named[name] if name in switches else f"{named[name]} {value}".rstrip()
+        if name and value and "set" in named and (path := _in_recipe(name)):
+            return f"{named['set']} {path}={value}"
+        return match[0]
+
+    found, remedy = (_SETTINGS.sub(typed, text) for text in (error.found, error.remedy))
+    return (
+        error if (found, remedy) == (error.found, error.remedy) else InputError(found, remedy=remedy, where=error.where)
+    )
+
+
+def _in_recipe(name: str) -> str:
+    """Section and field of a setting, which is one of data where the section is not named; "" for other names."""
+    from treelm.corpora.data_config import DataConfig
+    from treelm.training.recipe import SECTIONS
+
+    if name.partition(".")[0] in SECTIONS:
+        return name
+    return f"data.{name}" if name in DataConfig.__dataclass_fields__ else ""
 
 
 def is_given(options: Any, name: str) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
+from treelm.cli.arguments import in_options
 from treelm.corpora.lines import REST_LOST
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path, open_atomic, path_in_errors
@@ -124,7 +125,7 @@ def report_skipped(skipped: Iterable[InputError]) -> int:
     """Name every sentence that was left out, and what damage took; the exit code that says whether there was any."""
     errors = list(skipped)
     for error in errors:
-        log(f"skipped: {error}")
+        log(f"skipped: {in_options(error)}")
     damage = [error for error in errors if error.found == REST_LOST]
     if num_sentences := len(errors) - len(damage):
         log(f"{num_sentences} sentence{'s' * (num_sentences > 1)} left out")

@@ -60,7 +60,7 @@ class CorpusEntry:
         chosen = next(iter(formats)) if format == "auto" else format
         if chosen not in formats:
             found = f"{split} of {self.name} is not there as {chosen}"
-            raise InputError(found, remedy=f"set format to {' or '.join(formats)}")
+            raise InputError(found, remedy=f'give format = "{next(iter(formats))}"')
         file = formats[chosen]
         if isinstance(file, Download):
             folder = cache_directory() / "downloads" / self.name / split

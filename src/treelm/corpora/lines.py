@@ -63,7 +63,7 @@ def format_of(path: str) -> Format:
         check_is_file(path)
         found = f"{'standard input' if path == STDIN else f'the name of {path}'} tells no format"
         named = f"or give a file whose name ends in {', '.join(SUFFIXES)}"
-        raise InputError(found, remedy=f"say format: brackets, conllu or text; {named}")
+        raise InputError(found, remedy=f'give format = "brackets", "conllu" or "text", {named}')
     return SUFFIXES[suffix]
 
 
@@ -144,7 +144,7 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
     except OSError as error:
         raise unreadable(error, name) from error
     except UnicodeDecodeError as error:  # half a character of UTF-16 or the like, where nothing can be skipped
-        remedy = "give the encoding of the file (--encoding)"
+        remedy = 'give the encoding of the file, such as encoding = "latin-1"'
         raise InputError(f"not in {encoding} ({error.reason})", where=f"{name}:{number + 1}", remedy=remedy) from None
 
 
@@ -160,7 +160,7 @@ def _only_text(lines: _Lines, name: str) -> _Lines:
         if content and not content.startswith(b"#"):
             for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
                 if pattern.match(content):
-                    remedy = f"say format {format}, or format text if it is meant so"
+                    remedy = f'give format = "{format}", or format = "text" if it is meant so'
                     raise InputError(f"looks like {format}, not like text", where=f"{name}:{number}", remedy=remedy)
             break
     yield from held

@@ -185,7 +185,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         """
         check_positive(batch_size=batch_size, bptt=bptt)
         if shuffle_documents and len(np.unique(encoded.documents)) < 2:
-            remedy = "divide documents by empty lines, or set training.shuffle_documents = false"
+            remedy = "divide documents by empty lines, or give training.shuffle_documents = false"
             raise InputError("one document, which has no order to shuffle", remedy=remedy)
         self._as_of = partial(TokenStream, encoded, sentence_ends=sentence_ends, constituents=constituents)
         self.stream = self._as_of()

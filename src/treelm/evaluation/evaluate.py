@@ -296,7 +296,7 @@ def _choose_builder(lm: LanguageModel, builder: str | None) -> tuple[str, ...]:
     known = lm.tree_builders if has(lm, Parser) else {}
     if builder is not None and builder not in known:
         which = f"which has {' or '.join(known)}" if known else "which has no choice"
-        remedy = "remove tree_builder"
+        remedy = "remove this option"
         raise InputError(f"tree_builder = {builder!r} with {lm.system}, {which}", remedy=remedy)
     if not known or not isinstance(lm, Parser):
         return ()
@@ -309,7 +309,7 @@ def _choose_gates(lm: LanguageModel, *, hard: bool) -> tuple[str, ...]:
     if not hard:
         return ()
     if "hard_gates" not in lm.runtime_settings:
-        raise InputError(f"--hard-gates, but {lm.system} has no gates from distances", remedy="remove --hard-gates")
+        raise InputError(f"hard_gates = true, but {lm.system} has no gates from distances", remedy="remove this option")
     lm.hard_gates = True  # type: ignore[assignment]
     return ("gates are 0 or 1: distances are compared at an infinite temperature",)
 

@@ -157,7 +157,7 @@ def require_context(lm: LanguageModel, config: EvaluationConfig, *, fixed_rows: 
         return
     if not has(lm, DocumentContext):
         found = f"{lm.system} reads whole sentences, not streams"
-        raise InputError(found, remedy="set stream = no: sentence by sentence")
+        raise InputError(found, remedy='give stream = "no", sentence by sentence')
     if fixed_rows or config.cache_weight:
         what = "stream_rows" if fixed_rows else "cache_weight"
         found = f"{what}, but {lm.system} reads each document in a row, not a stream"

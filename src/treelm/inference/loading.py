@@ -77,5 +77,5 @@ def run_search(run: str | Path) -> SearchConfig:
         raise InputError("a recipe that cannot be read", where=str(path), remedy=remedy) from error
     search = with_search_section(recipe).get("search", {})
     if not isinstance(search, Mapping):
-        raise InputError(f"search = {search!r} is not a section", where=str(path), remedy=remedy)
+        raise InputError(f"'search' is {search!r}, not a section", where=str(path), remedy=remedy)
     return from_plain(SearchConfig, search, where=f"{path} [search]")

@@ -145,7 +145,7 @@ class SurprisalTable:
         self.models, self.settings, self.source = models, settings, source or Columns()
         self._frequencies = frequencies or (Frequencies.named(settings.frequencies) if settings.frequencies else None)
         if ZIPF_FREQUENCY in settings.columns and self._frequencies is None:
-            remedy = "give frequencies: wordfreq:en, or a table with the columns word and count"
+            remedy = "give frequencies = 'wordfreq:en', or a table with the columns word and count"
             raise InputError(f"the column {ZIPF_FREQUENCY!r} without frequencies", remedy=remedy)
         self._is_wide = settings.shape == "wide" or (settings.shape == "auto" and len(models) > 1)
         self._shows_document = settings.context == "document" or bool(self.source.document)

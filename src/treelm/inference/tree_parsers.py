@@ -152,11 +152,13 @@ def _lines(name: str, parse: Callable[[Sentences], list[Tree]], sentences: Sente
         if is_out_of_memory(error):
             raise
         reason = str(error).partition("\n")[0] or type(error).__name__
-        raise InputError(f"{name} cannot parse it ({reason})", remedy="give on_error = skip, or max_words") from error
+        raise InputError(
+            f"{name} cannot parse it ({reason})", remedy="give on_error = 'skip', or a max_words below"
+        ) from error
     try:
         own = [replace_words(tree, [[one] for one in words]) for tree, words in zip(trees, sentences, strict=True)]
     except ValueError:
-        raise InputError(f"{name} has changed the number of words", remedy="give on_error = skip") from None
+        raise InputError(f"{name} has changed the number of words", remedy="give on_error = 'skip'") from None
     return [ParsedLine(format_tree(_without_top(tree), with_tags=False)) for tree in own if tree is not None]
 
 

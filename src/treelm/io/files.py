@@ -32,7 +32,7 @@ BYTE_ORDER_MARK = BOM_UTF8
 _UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 _NEW_LINE, _NUL = b"\n", b"\0"
 _SURROGATE = 0xED  # first byte of what stands for a byte that could not be decoded
-_ENCODING = "give the encoding of the file (--encoding)"
+_ENCODING = 'give the encoding of the file, such as encoding = "latin-1"'
 _CR_ALONE = re.compile(rb"\r(?![\r\n]|\Z)")
 _GZIP_MAGIC = b"\x1f\x8b"
 _BUFFER = 1 << 17  # bytes

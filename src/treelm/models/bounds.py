@@ -71,7 +71,7 @@ class BoundedConfig(ABC):
         blank = np.flatnonzero(corpus.num_words == 0)
         if len(blank):
             found = "a blank line, and this system reads trees of one word or more"
-            raise InputError(found, where=corpus.name(int(blank[0])), remedy="set data.empty_lines = false")
+            raise InputError(found, where=corpus.name(int(blank[0])), remedy="give data.empty_lines = false")
         for name, values in self.needed_bounds(corpus.prepared).items():
             bound, own = getattr(self, name), values[corpus.sentences]
             if (own > bound).any():

@@ -78,7 +78,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     splits = {"train": train_data, "dev": dev_data}
     if model.predicts_words and not vocabulary.is_predictable:
         found = f"vocabulary.kind = {vocabulary.kind!r} with {model.system}, which predicts words"
-        raise InputError(found, remedy='set vocabulary.kind = "word"')
+        raise InputError(found, remedy='give vocabulary.kind = "word"')
     model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:
         weights, remedy = start.state_dict(), f"give the [model] of {start_from}"

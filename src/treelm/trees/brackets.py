@@ -28,8 +28,7 @@ _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{"
 _ESCAPED = re.compile("|".join(_ESCAPES))
 _NOT_IN_LABEL = re.compile(r"[\s()]", re.ASCII)
 _UNESCAPED = (
-    "an unescaped bracket of the text is the likely cause: write -LRB- and -RRB-, or give --repair-brackets "
-    "(in training --set data.repair_brackets=true)"
+    "an unescaped bracket of the text is the likely cause: write -LRB- and -RRB-, or give repair_brackets = true"
 )
 _NEWLINE = "\n"
 _WHITESPACE = re.compile(r"\s", re.ASCII)
@@ -139,7 +138,7 @@ def read_trees(
             return [*found, error(what, "put it inside brackets" if bare else "remove it", place)]
         elif bare:
             if has_tags and problem is None and not any(one in treebank.metadata for one, _, _ in stack):
-                remedy = "give it a bracket with a tag, or --tags absent (in training data.tags=absent) if none has"
+                remedy = 'give it a bracket with a tag, or tags = "absent" if none has'
                 problem = error(f"word {bare!r} has siblings instead of a tag of its own", remedy, place_of(number))
             stack[-1][1].append(unescape(bare))
         else:

@@ -259,7 +259,7 @@ class CausalLM(LanguageModel, DocumentContext):
         if self.context is None or num_read < self.context:
             return 0
         if self.context < 2:
-            raise InputError(f"context = {self.context}", remedy="give 2 or more")
+            raise InputError(f"a context of {self.context}", remedy="take a model that reads 2 tokens or more")
         room = self.context - 1  # beside the beginning of sequence
         step = room - room // 2
         return -(-(num_read - room) // step) * step

@@ -218,7 +218,7 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar):
         empty = np.flatnonzero(corpus.num_tokens == 0)
         if len(empty):
             found = "a sentence without words, which has no tree"
-            raise InputError(found, where=corpus.name(int(empty[0])), remedy="set data.empty_lines = false")
+            raise InputError(found, where=corpus.name(int(empty[0])), remedy="give data.empty_lines = false")
 
     # Probabilities.
 

@@ -152,7 +152,7 @@ class SearchOptions:
         found = replace(config, **self.given_search())
         for name in ("num_particles", "search_seed"):
             if getattr(self, name) is not None and found.method != "particles":
-                remedy = 'add search = "particles" (--search particles), or remove this option'
+                remedy = 'add search = "particles", or remove this option'
                 raise InputError(f"{name} with search by {found.method!r}", remedy=remedy)
         return found
 

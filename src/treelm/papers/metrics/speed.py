@@ -89,14 +89,9 @@ def measure_training(recipe: Recipe, *, seconds: float) -> dict[str, float]:
 
 
 def measure_search(
-    run: str,
-    sentences: Sequence[Sequence[str]],
-    search: SearchConfig,
-    *,
-    at_once: int | None = None,
-    device: DeviceName = "cpu",
+    run: str, sentences: Sequence[Sequence[str]], search: SearchConfig, *, device: DeviceName = "cpu"
 ) -> dict[str, float]:
-    """Score and parse sentences side by side, all or so many at once, the first to warm up, then all measured.
+    """Score and parse all sentences side by side, once to warm up and once measured.
 
     Memory is what comes above that of the process with the model loaded, and right only in a fresh one.
     """
@@ -104,10 +99,8 @@ def measure_search(
     set_search(lm, search)
     restart_peak()
     before = process_peak_mb()
-    size = at_once or len(sentences)
-    parts = [sentences[begin : begin + size] for begin in range(0, len(sentences), size)]
-    lm.analyse(parts[0])
-    seconds, cpu_seconds = _timed(lambda: [lm.analyse(part) for part in parts])
+    lm.analyse(sentences)
+    seconds, cpu_seconds = _timed(lambda: lm.analyse(sentences))
     num_words = sum(map(len, sentences))
     return {
         "num_sentences": len(sentences),
@@ -126,19 +119,14 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
     return perf_counter() - begin, process_time() - cpu_begin
 
 
-def fitting_sentences(
-    sentences: Iterable[Sequence[str]], number: int, *, where: str, words: tuple[int, int] = (13, 17)
-) -> list[Sequence[str]]:
-    """Choose what searches are measured on: the first sentences of so many words, fewest and most.
+def fitting_sentences(sentences: Iterable[Sequence[str]], number: int, *, where: str) -> list[Sequence[str]]:
+    """Choose what searches are measured on: the first sentences of 13 to 17 words.
 
     Raises ``InputError`` if there is none in ``where``.
     """
-    fewest, most = words
-    fitting = list(islice((one for one in sentences if fewest <= len(one) <= most), number))
+    fitting = list(islice((words for words in sentences if 13 <= len(words) <= 17), number))
     if not fitting:
-        raise InputError(
-            f"no sentences of {fewest} to {most} words to search", where=where, remedy="take data that have some"
-        )
+        raise InputError("no sentences of 13 to 17 words to search", where=where, remedy="take data that have some")
     return fitting
 
 
@@ -167,31 +155,27 @@ class TrainingSpeed(Measure):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpeed(OnTreebank):
-    """Time of word-synchronous search on the first sentences of so many words; on the GPU if there is one."""
+    """Time of word-synchronous search on sentences of 13 to 17 words, side by side; on the GPU if there is one."""
 
     action_beam: int
     word_beam: int
     fast_track: int
     sentences_at_once: int = 10
-    number: int = 10
-    words: tuple[int, int] = (13, 17)
     precision: SearchPrecision = "full"
 
     def __post_init__(self) -> None:
         """Check sizes."""
         super().__post_init__()
-        check_positive(sentences_at_once=self.sentences_at_once, number=self.number)
+        check_positive(sentences_at_once=self.sentences_at_once)
 
     def of_run(self, subject: Subject) -> Measured:
         """Search the first fitting sentences."""
         config = self.config(subject.recipe.data, subject.root)
         read = [one.words for one in self.sentences(config)]
-        where = ", ".join(map(str, self.files(config)))
-        chosen = fitting_sentences(read, self.number, where=where, words=self.words)
+        chosen = fitting_sentences(read, self.sentences_at_once, where=", ".join(map(str, self.files(config))))
         names = ("action_beam", "word_beam", "fast_track", "precision")
         search = SearchConfig(**{name: getattr(self, name) for name in names})
-        at_once = self.sentences_at_once
-        return Measured(values=measure_search(str(subject.run), chosen, search, at_once=at_once, device="auto"))
+        return Measured(values=measure_search(str(subject.run), chosen, search, device="auto"))
 
 
 @dataclass(frozen=True, kw_only=True)
