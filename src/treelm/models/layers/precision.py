@@ -36,7 +36,7 @@ def float32_products(wanted: Float32Products, device: torch.device | str) -> Ite
         yield
         return
     if wanted != "highest" and torch.device(device).type == "cpu" and rounds_operands(wanted):
-        _say_once()
+        _say_once(_ROUNDED)
         wanted = "highest"
     torch.set_float32_matmul_precision(wanted)
     try:
@@ -65,12 +65,22 @@ def rounds_operands(setting: Float32Products) -> bool:
         torch.set_float32_matmul_precision(before)
 
 
+def warn_of_half_precision(device: torch.device) -> None:
+    """Say once that float16 is slow on this processor, if it has no instructions for it."""
+    if device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_fp16_supported():
+        _say_once(_SLOW)
+
+
+_ROUNDED = (
+    "on this processor the faster float32 products round to bfloat16: taking plain float32 ones "
+    '(precision = "bf16" rounds on purpose, and is faster)'
+)
+_SLOW = "this processor has no arithmetic in fp16: a search in fp16 is several times slower here than in full precision"
+
+
 @cache
-def _say_once() -> None:
-    _logger.warning(
-        "on this processor the faster float32 products round to bfloat16: taking plain float32 ones "
-        '(precision = "bf16" rounds on purpose, and is faster)'
-    )
+def _say_once(message: str) -> None:
+    _logger.warning(message)
 
 
 @contextmanager

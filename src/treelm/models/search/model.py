@@ -19,6 +19,7 @@ from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.capabilities import Enumerable, Parser, Searching
 from treelm.models.layers.devices import to_device
+from treelm.models.layers.precision import warn_of_half_precision
 from treelm.models.scores import CONVERGED, NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation
 from treelm.models.search.analyses import log_sums
 from treelm.models.search.beam import WAITS, Beam
@@ -126,6 +127,8 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         precision = self.search.precision
         if precision == "full":
             return self
+        if precision == "fp16":
+            warn_of_half_precision(next(self.parameters()).device)
         rounded = self._copied().to(torch.float16 if precision == "fp16" else torch.bfloat16)
         for name, parameter in rounded.named_parameters():
             if not parameter.isfinite().all():

@@ -11,6 +11,7 @@ import torch
 from tests.models.rnng.search.test_beam import TINY
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.errors import InputError
+from treelm.models.layers import precision
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
 
@@ -77,3 +78,22 @@ def test_a_weight_beyond_half_precision_is_named() -> None:
     model.search = SearchConfig(precision="fp16")
     with pytest.raises(InputError, match=r"weight 'word_bias' is too large for fp16; search with bf16"):
         model.score(SENTENCES[1:2])
+
+
+@pytest.mark.parametrize(
+    ("search_precision", "is_supported", "warnings"), [("fp16", False, 1), ("fp16", True, 0), ("bf16", False, 0)]
+)
+def test_a_processor_without_arithmetic_in_fp16_is_told_of_once(
+    search_precision: str,
+    is_supported: bool,
+    warnings: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_fp16_supported", lambda: is_supported, raising=False)
+    precision._say_once.cache_clear()
+    model = model_of({}, search_precision)
+    for _ in range(2):
+        model.score(SENTENCES[1:2])
+    precision._say_once.cache_clear()
+    assert [message[:44] for message in caplog.messages] == ["this processor has no arithmetic in fp16: a "] * warnings
