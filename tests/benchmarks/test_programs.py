@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,18 +12,18 @@ from tests.benchmarks.programs import rows_of
 # The commands behind the figures of docs/models/rnng-search.md.
 
 
-def test_a_beam_is_not_wrong_beside_itself_and_a_narrow_one_is(preloaded: Path) -> None:
-    sizes = ["--sentences", "0", "--reference", "100/10/9", "--beams", "100/10/9", "4/2/inf"]
-    same, narrow = rows_of(preloaded, "benchmarks/beam_convergence.py", "rnng-gum-open", *sizes)
-    assert (same["num_words"], same["wrong"], same["mean_difference_bits"]) == (12, 0, 0)
-    assert narrow["wrong"] > 0
-    assert narrow["mean_bits"] > same["mean_bits"]
-
-
-def test_other_sentences_are_searched_in_place_of_a_file(preloaded: Path) -> None:
-    sizes = ["--instead", "odd", "--reference", "4/2/9", "--beams", "4/2/9"]
-    (row,) = rows_of(preloaded, "benchmarks/beam_convergence.py", "rnng-gum-open", *sizes)
-    assert row["num_words"] > 100
+def test_a_beam_is_not_off_beside_itself_and_only_an_adaptive_one_is_trusted(preloaded: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "found.jsonl"
+    sizes = ["--words", "3", "--reference", "20/5/1/9", "--beams", "20/5/1/9", "4/2/1", "--keep", str(kept)]
+    command = [preloaded / "python", "benchmarks/convergence.py", "rnng-gum-open", *sizes]
+    said = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(2)]
+    assert said[0] == said[1]  # the second time nothing is searched
+    assert len(kept.read_text().splitlines()) == 2 * 3
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said[0].splitlines()[2:]]
+    assert [row[2] for row in rows] == ["gum-open", "garden paths", "random order", "all"] * 2
+    assert [row[5] for row in rows[:4]] == ["0.0%"] * 4
+    assert rows[-1][5] > "0.0%"
+    assert rows[-1][6:] == [""] * 3
 
 
 def test_short_sentences_are_measured_beside_a_long_one(preloaded: Path) -> None:

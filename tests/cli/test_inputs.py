@@ -155,7 +155,7 @@ def test_bad_sentences_of_a_table_are_left_out_and_named(treelm: Treelm, tmp_pat
         (5, "3 cells under 4 columns, in or beside sentence '2, a'"),
         (5, "3 cells under 4 columns, in or beside sentence '3, a'"),
         (7, "an empty word"),
-        (10, "sentence '4, a' is not one sentence: more of it after sentence '4, b'"),
+        (10, "sentence '4, a' is not one sentence: rows of it come after sentence '4, b'"),
         (12, "an empty sentence or document id"),
     ):
         assert f"skipped: {tmp_path / 'words.csv'}:{line}: {found}" in outcome.err

@@ -23,19 +23,21 @@ class Answer(NamedTuple):
         return [json.loads(line) for line in self.body.splitlines()]
 
 
-async def call(app: ASGIApp, path: str, body: object = None, *, host: str = HERE) -> Answer:
+async def call(
+    app: ASGIApp, path: str, body: object = None, *, host: str = HERE, method: str = "", origin: str | None = None
+) -> Answer:
     """GET, or POST if there is a body."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     scope = {
         "type": "http",
         "http_version": "1.1",
-        "method": "GET" if body is None else "POST",
+        "method": method or ("GET" if body is None else "POST"),
         "scheme": "http",
         "path": path,
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": b"",
-        "headers": [(b"host", host.encode())],
+        "headers": [(b"host", host.encode()), *([] if origin is None else [(b"origin", origin.encode())])],
     }
     sent: list[Message] = []
     waiting = [{"type": "http.request", "body": b"" if body is None else content}]

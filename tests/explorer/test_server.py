@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.explorer.calls import HERE as HERE_NAME
 from tests.explorer.calls import Answer, call
 from tests.legacy.make import HERE
 from tests.shipped import need
@@ -23,7 +25,9 @@ from treelm.explorer.reading import KEPT, Limits, Reader, Step, sentences_of
 
 pytest.importorskip("starlette", reason="the extra treelm[explore] is not installed")
 
-from treelm.explorer.server import Asked, Explorer, application
+import uvicorn
+
+from treelm.explorer.server import Asked, Explorer, _bound, _Impatient, application
 from treelm.inference.loading import load
 from treelm.inference.stimuli import split, stimulus
 from treelm.models.base import LanguageModel
@@ -157,7 +161,11 @@ def test_without_the_token_or_under_another_name_there_is_nothing(readers: list[
         assert (answer.status, answer.body) == (404, "not found")
     for host in ("evil.example:8000", "evil.example", "127.0.0.1.evil.example:80", ""):
         assert asyncio.run(call(app, f"/{TOKEN}/", host=host)).status == 404
-    answer = asyncio.run(call(app, f"/{TOKEN}/"))
+    for method, path in (("OPTIONS", "*"), ("CONNECT", "example.org:80"), ("GET", "abc"), ("GET", ""), ("GET", TOKEN)):
+        assert asyncio.run(call(app, path, method=method)).status == 404
+    for origin in ("http://evil.example", "null", f"https://{HERE_NAME}", "http://localhost:9", ""):
+        assert asyncio.run(call(app, f"/{TOKEN}/read", asked(), origin=origin)).status == 404
+    answer = asyncio.run(call(app, f"/{TOKEN}/", origin=f"http://{HERE_NAME}"))
     assert answer.status == 200
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["referrer-policy"] == "no-referrer"
@@ -174,8 +182,16 @@ def test_without_the_token_or_under_another_name_there_is_nothing(readers: list[
         {"text": "a"},
         asked(at=["a", "b"]),
         asked(at=[1, 2, 3]),
+        b'{"text": "a", "runs": [1e999]}',
+        b'{"text": "a", "runs": [0], "at": [1e999, 0]}',
+        b'{"text": "a", "runs": [-1e999]}',
+        b'{"text": "a \\ud800", "runs": [0]}',
+        b'{"text": "a", "runs": [%s]}' % (b"9" * 5000),
     ],
-    ids=["nothing", "text", "list", "deep", "run", "missing", "place", "places"],
+    ids=[
+        *("nothing", "text", "list", "deep", "run", "missing", "place", "places"),
+        *("infinite run", "infinite place", "negative run", "half a character", "digits"),
+    ],
 )
 def test_a_request_that_the_page_would_not_make_is_refused(readers: list[Reader], body: object) -> None:
     answer = ask(readers, "read", body)
@@ -334,3 +350,49 @@ def test_a_word_more_computes_a_word_and_states_do_not_pile_up(readers: list[Rea
     (whole,) = readers[0].lm.surprisal([words[:3]])
     assert first.surprisal_bits == pytest.approx(whole.words[2].surprisal_bits, abs=1e-6)
     reader.close()
+
+
+def test_cutting_a_text_keeps_no_other_tab_waiting(readers: list[Reader], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tab is answered while the sentences of another one's text are looked for."""
+    cutting, answered = threading.Event(), threading.Event()
+
+    def cut(text: str, limits: Limits) -> list[tuple[str, ...]]:
+        cutting.set()
+        assert answered.wait(30)
+        return []
+
+    monkeypatch.setattr("treelm.explorer.server.sentences_of", cut)
+
+    async def both() -> None:
+        app = application(readers, Limits(), TOKEN)
+        long = asyncio.create_task(call(app, f"/{TOKEN}/read", asked()))
+        await asyncio.to_thread(cutting.wait, 30)
+        assert (await call(app, f"/{TOKEN}/explorer.css")).status == 200
+        answered.set()
+        await long
+
+    asyncio.run(both())
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /secret/ HTTP/1.1\r\nHost: a", b"POST /secret/read HTTP/1.1\r\n"])
+def test_a_head_that_does_not_end_and_a_body_that_does_not_come_are_not_waited_for(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.explorer.server._MAX_WAIT", 0.2)
+    if sent.startswith(b"POST"):
+        sent += b"Host: 127.0.0.1:80\r\nContent-Length: 9\r\n\r\n"
+
+    async def talk() -> bytes:
+        config = uvicorn.Config(application([], Limits(), TOKEN), http=_Impatient, lifespan="off", log_config=None)
+        server, listening = uvicorn.Server(config), _bound(0)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        reading, writing = await asyncio.open_connection(*listening.getsockname())
+        writing.write(sent)
+        answer = await asyncio.wait_for(reading.read(65536), 60)  # it ends, or it is said what is wrong
+        writing.close()
+        server.should_exit = True
+        await serving
+        return answer
+
+    answer = asyncio.run(talk())
+    assert answer.startswith(b"HTTP/1.1 400") if sent.startswith(b"POST") else answer == b""

@@ -12,6 +12,8 @@ from treelm.io.tables import read_table
 
 SLOW = (
     "a row far below",
+    "a row below all",
+    "strings as many as may be",
     "rows far to the right",
     "many strings",
     "a cell of 300 MB",

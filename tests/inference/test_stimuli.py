@@ -125,7 +125,7 @@ def test_a_word_that_gets_rows_of_its_own_for_its_marks_keeps_its_cells_in_each(
         ("sentence_id\tword\n1\t \n", ":2: an empty word"),
         (
             "sentence_id\tword\n1\ta\n2\tb\n1\tc\n",
-            ":4: sentence '1' is not one sentence: more of it after sentence '2'",
+            ":4: sentence '1' is not one sentence: rows of it come after sentence '2'",
         ),
         ("sentence_id\tword\n", "without rows"),
         ('sentence_id\tword\trt\n1\tHe\t1\n1\t"\t2\n1\tgo\t3\n1\t"\t4\n', ":3: a quoted cell that goes on to line 5"),

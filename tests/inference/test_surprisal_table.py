@@ -310,7 +310,11 @@ def test_surprisals_of_texts_become_frames(models: list[NamedModel]) -> None:
             {},
             r"k is 1 in 2.*: sentence = \['sentence_id', 'c'\]",
         ),
-        ({"word": ["a"] * 3, "sentence_id": [1, 2, 1]}, {}, "data frame:3: sentence '1' is not .*: more of it after"),
+        (
+            {"word": ["a"] * 3, "sentence_id": [1, 2, 1]},
+            {},
+            "data frame:3: sentence '1' is not .*: rows of it come after",
+        ),
         (WORDS, {"punctuation": "apart"}, "'apart', which makes more rows"),
         (WORDS, {"end": True}, "end = True, which makes more rows"),
         (WORDS, {"shape": "plain"}, "shape = 'plain'; choose one of auto, wide, long"),

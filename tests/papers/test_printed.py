@@ -13,7 +13,7 @@ from treelm.papers.declaration import Number, load_paper, paper_file
 
 TEXTS = Path(__file__).parents[2].parent / "shared" / "papers"
 LISTED: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("printed.toml").read_text("utf-8"))["tables"]
-PAPERS = ["palm", "prpn"]
+PAPERS = sorted({table["paper"] for table in LISTED})
 
 
 def numbers_of(cell: Any) -> list[float]:

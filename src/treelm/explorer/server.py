@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from treelm.errors import InputError
 from treelm.explorer.page import Reading, cards_of, page, picture, script, style
@@ -29,6 +31,7 @@ Event = dict[str, Any]
 Put = Callable[[Event], Awaitable[None]]
 
 _MAX_BYTES = 1 << 17
+_MAX_WAIT = 10.0  # seconds for the head of a request, and for its body
 _HOST = "127.0.0.1"
 _HEADERS = (
     (b"cache-control", b"no-store"),
@@ -69,18 +72,22 @@ class Explorer:
     async def asked(self, request: Request) -> Asked:
         """Read a request. Raises ``InputError`` for one that the page would not make, and beyond the limits."""
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _MAX_BYTES:
-                raise InputError("a text that is too long", remedy="treelm surprisal reads files of any length")
         try:
+            async with asyncio.timeout(_MAX_WAIT):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > _MAX_BYTES:
+                        raise InputError("a text that is too long", remedy="treelm surprisal reads files of any length")
             found = json.loads(body)
             text, runs, at = str(found["text"]), [int(run) for run in found["runs"]], found.get("at")
+            text.encode()  # half characters, which JSON may hold
             readers = [(run, self.readers[run]) for run in dict.fromkeys(runs) if run >= 0]
             sentence, word = (-1, -1) if at is None else map(int, at)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        except InputError:
+            raise
+        except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError, OSError) as error:
             raise InputError("a request that cannot be read", remedy="load the page again") from error
-        sentences = sentences_of(text, self.limits)
+        sentences = await asyncio.to_thread(sentences_of, text, self.limits)
         if not 0 <= sentence < len(sentences):
             sentence, word = max(len(sentences) - 1, 0), -1
         length = len(sentences[sentence]) if sentences else 0
@@ -119,7 +126,8 @@ class Explorer:
                         await put({"event": "word", "run": number, "sentence": sentence, "word": place, **values})
                     if sentence == asked.sentence:
                         words = words[: asked.num_read]
-                        cards = cards_of(await reader.look(words), reader.name, number, words)
+                        look = await reader.look(words)
+                        cards = await asyncio.to_thread(cards_of, look, reader.name, number, words)
                         await put({"event": "look", "run": number, "cards": cards})
         except InputError as error:
             await put({"event": "refused", "run": number, "message": str(error)})
@@ -151,7 +159,7 @@ class Explorer:
         if not asked.words:
             raise InputError("nothing to draw", remedy="type a sentence first")
         readings = await self.readings(asked)
-        drawn = picture(asked.words, asked.num_read, readings)
+        drawn = await asyncio.to_thread(picture, asked.words, asked.num_read, readings)
         lacking = "; ".join(f"{one.name}: {one.refused}" for one in readings if one.refused)
         headers = {"lacking": quote(lacking)} if lacking else {}  # which models are missing, and why
         return Response(drawn, media_type="image/svg+xml", headers=headers)
@@ -197,7 +205,10 @@ def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIAp
 
 
 def _guarded(app: ASGIApp, token: str) -> ASGIApp:
-    """Let in who knows the token and calls this machine by its own name, so that no other site's page gets in."""
+    """Let in who knows the token and calls this machine by its own name, so that no other site's page gets in.
+
+    A page of another site says its ``Origin`` even where it has found out the address.
+    """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -208,13 +219,44 @@ def _guarded(app: ASGIApp, token: str) -> ASGIApp:
                 message = {**message, "headers": [*message["headers"], *_HEADERS]}
             await send(message)
 
-        given = scope["path"].split("/")[1]
-        host = dict(scope["headers"]).get(b"host", b"").rpartition(b":")[0]
+        given = scope["path"].partition("/")[2].partition("/")[0]  # the path of OPTIONS and CONNECT may have no "/"
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"")
         is_known = secrets.compare_digest(given.encode("utf-8", "replace"), token.encode())
-        is_let_in = is_known and host in (b"127.0.0.1", b"localhost")
+        is_here = host.rpartition(b":")[0] in (b"127.0.0.1", b"localhost")
+        is_let_in = is_known and is_here and headers.get(b"origin", b"http://" + host) == b"http://" + host
         await (app if is_let_in else PlainTextResponse("not found", 404))(scope, receive, send_with_headers)
 
     return answer
+
+
+class _Impatient(H11Protocol):
+    """A connection that is closed if the head of a request does not arrive within some seconds."""
+
+    _closing: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, and begin to wait if that is the first part of a head, or of nothing."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._closing is None:
+            self._closing = self.loop.call_later(_MAX_WAIT, self.transport.close)
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first head."""
+        super().connection_made(transport)
+        self._closing = self.loop.call_later(_MAX_WAIT, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _stop_waiting(self) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
 
 
 def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, ready: Callable[[str], None]) -> None:
@@ -224,6 +266,7 @@ def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, r
     """
     config = uvicorn.Config(
         application(readers, limits, token),
+        http=_Impatient,
         log_level="critical",
         access_log=False,  # it would print the token
         lifespan="off",

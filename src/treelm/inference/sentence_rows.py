@@ -1,9 +1,9 @@
 """Rows of a table as sentences, for every command and call that reads one word a row.
 
 What the named columns put together has to be one sentence. Where a column is missing among them (an item has two
-conditions, a trial has three readers), the rows show it: numbers of words that stand twice, words that are all there
-several times, a condition that changes on the way, and more of a sentence after another one. Then the sentence is
-refused, and the columns that would tell its parts apart are found by trying which of them leave no such sign.
+conditions, a trial has three readers), the rows show it: a word number occurs twice, the words are repeated, the
+condition changes on the way, or rows of a sentence come after another one. Then the sentence is
+refused, and the columns that tell its parts apart are found by trying which of them leave no such sign.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from datetime import date
 from difflib import SequenceMatcher
 from itertools import combinations, groupby, pairwise
 from numbers import Number
+from operator import ne
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treelm.corpora.running_text import normalise
 from treelm.corpora.tokens import words_of
@@ -31,23 +33,23 @@ Row = tuple[str, Mapping[str, Cell]]
 """The place of a row (``file:line``) and its cells by column."""
 Key = tuple[Cell, ...]
 """What names a sentence: its document, and its cells in the columns of sentences."""
+Numbers = NDArray[np.float64]
 _WORD_NUMBER = re.compile(
     r"(?:(?:sentence|sent)?(?:word|token|wort)(?:id|no|nr|num|number|index|idx|i|n|pos|position|order|place|nummer)"
     r"|(?:sentence|sent)?(?:position|pos|place|index|idx))(?:(?:in|within)(?:the)?(?:sentence|sent|item|trial))?"
 )
 """Names of columns that number the words of a sentence, in lower case, letters alone."""
 _DESIGN = re.compile(
-    r"(?:participant|subject|subj|reader|condition|cond|list|text|story|passage|document|doc|trial|item|session)"
+    r"(?:participant|subject|subj|reader|condition|cond|list|text|story|passage|document|doc|trial|item|session|block|phase|version)"
     r"(?:id|no|nr|num|number|name|code)?"
 )
 """Names of columns of a design, which do not change within a sentence."""
-_WHOLE = re.compile(r"-?\d{1,9}(?:\.0+)?")
-_MISSING_NUMBERS = ("", "NA", "nan", "NaN", "None")
-_SENTENCE_END = re.compile(r"[^\W\d_]{4,}[.?!]['\")\]]*$")  # not Mr. or etc.
-_FEWEST = 3  # words of what is taken for a sentence of its own
-_MOST_TRIED, _MOST_ROWS, _MOST_SHOWN = 20, 2000, 8  # sentences, columns and rows to try; rows in a message
+_EMPTY = ("", None)
+_SENTENCE_END = re.compile(r"(?:[^\W\d_]{4,}|^)[.?!]+['\")\]]*$")  # not Mr. or etc.
+_FEWEST = 3  # words of what may be a sentence of its own
+_MOST_TRIED, _MOST_ROWS, _MOST_SHOWN = 20, 1000, 8  # sentences, columns and rows to try; rows in a message
 _ALIKE = 0.6  # share of words that two conditions of an item have in common
-_REPEATED = 0.6  # share of different words in a row that stand several times, as no author writes them
+_REPEATED = 0.6  # share of different words in a row that are repeated, which no author writes
 
 
 class Columns(NamedTuple):
@@ -116,7 +118,7 @@ def sentence_rows(
         wrong[read[-1][0]] = _beside(error, _shown(read[-1][0], columns))
     table = _Table(names, read, columns, are_texts=are_texts)
     for key in _without_name(table.places):
-        where = next(where for one, (where, _) in read if one == key)
+        where = read[table.places[key][0]][1][0]
         how = "fill_down = True" if source == FRAME else "--fill-down"
         said = f"name it in every row, or give {how}: an empty cell is that of the row above"
         wrong.setdefault(key, InputError("an empty sentence or document id", where=where, remedy=said))
@@ -158,29 +160,25 @@ def _shown(key: Key, columns: Columns) -> str:
     return repr(", ".join(map(str, key if columns.document else key[1:])))
 
 
-def _without_name(keys: Iterable[Key]) -> Iterator[Key]:
-    """Yield keys with an empty cell, unless it says something: fillers have an item, but may have no condition.
+def _without_name(keys: Iterable[Key]) -> list[Key]:
+    """The keys with an empty cell, unless it says something: fillers have an item, but may have no condition.
 
-    That is so where another column names the sentence and the same name never stands with a cell that is not empty.
+    That is so where another column names the sentence, and the same name never has a cell there that is not empty.
     """
-    keys, named = list(keys), set[tuple[int, Key]]()
-    empty = {key: [place for place, cell in enumerate(key) if cell in ("", None)] for key in keys}
-    for key in keys:
-        named |= {(place, key[:place] + key[place + 1 :]) for place in range(len(key)) if place not in empty[key]}
-    for key, places in empty.items():
-        has_name = any(cell not in ("", None) for cell in key[1:])
-        if places and (not has_name or any((place, key[:place] + key[place + 1 :]) in named for place in places)):
-            yield key
+    cells = [(key, key[:place] + key[place + 1 :], place) for key in keys for place in range(len(key))]
+    filled = {(rest, place) for key, rest, place in cells if key[place] not in _EMPTY}
+    empty = [(key, rest, place) for key, rest, place in cells if key[place] in _EMPTY]
+    return [key for key, rest, place in empty if not place or {*key[1:]} <= {*_EMPTY} or (rest, place) in filled]
 
 
-def _are_repeated(words: Sequence[str]) -> str:
-    """Say how the words are there several times over; nothing of words as authors write them ("that that is is")."""
+def _repetition(words: Sequence[str]) -> str:
+    """Say how words are repeated as no author repeats them: "that that is is" is a sentence."""
     times = [len(list(group)) for _, group in groupby(words)]
     if len(times) >= _FEWEST and sum(number > 1 for number in times) >= _REPEATED * len(times):
-        return "its words stand several times in a row"
+        return "its words are repeated in adjacent rows"
     sizes = (len(words) // times for times in range(2, len(words) // _FEWEST + 1) if len(words) % times == 0)
     if len(set(words)) >= _FEWEST and any([*words] == [*words[:size]] * (len(words) // size) for size in sizes):
-        return "all its words stand there several times"
+        return "all its words are repeated"
     return ""
 
 
@@ -196,52 +194,53 @@ class _Table:
         """The places in ``rows`` of the rows of each sentence."""
         for place, (key, _) in enumerate(read):
             self.places.setdefault(key, []).append(place)
+        self.cells = {name: [cells[name] for _, (_, cells) in read] for name in names}
         self.others = [name for name in names if name not in columns.all]
         self.numbers = {} if are_texts else self._word_numbers()
-        self.cuts = [] if are_texts else [name for name in self.others if self._cuts(name)]
+        self.constant = [] if are_texts else [name for name in self.others if self._is_constant(name)]
         """Columns that do not change within a sentence."""
 
     def _cells(self, name: str, places: Iterable[int]) -> list[Cell]:
-        return [self.rows[place][1][1][name] for place in places]
+        return [self.cells[name][place] for place in places]
 
     def _words(self, places: Iterable[int]) -> list[str]:
         return [word for place in places for word in self.words[place]]
 
-    def _word_numbers(self) -> dict[str, list[int | None]]:
+    def _word_numbers(self) -> dict[str, Numbers]:
         """The columns that number words, and their numbers: known by name, or because they count from row to row.
 
         If one of them counts from the same number in every sentence, it alone: each is one sentence.
         """
-        found: dict[str, list[int | None]] = {}
+        found = dict[str, Numbers]()
         for name in self.others:
-            if (numbers := _whole_numbers(self._cells(name, range(len(self.rows))))) is None:
-                continue
-            own = [[numbers[place] for place in places] for places in self.places.values()]
-            if len(own) > 1 and len({each[0] for each in own}) == 1 and all(map(_counts_on, own)):
-                return {name: numbers}
-            if (_is_named(_WORD_NUMBER, name) and _are_dense(own)) or _counts_anew(numbers):
-                found[name] = numbers
+            some, cells = self.cells[name][:_MOST_TRIED], self.cells[name]
+            if _whole_numbers(some) is not None and (numbers := _whole_numbers(cells)) is not None:
+                own = [numbers[places] for places in self.places.values()]
+                count_on = all((np.diff(each) == 1).all() for each in own)
+                if count_on and len({each[0] for each in own}) == 1 < len(own):
+                    return {name: numbers}
+                if (_is_named(_WORD_NUMBER, name) and _are_dense(own)) or _counts_anew(numbers):
+                    found[name] = numbers
         return found
 
-    def _cuts(self, name: str) -> bool:
+    def _is_constant(self, name: str) -> bool:
         """Tell whether a column is one of a design, by its name or since it cuts several sentences into parts alike.
 
         It has to be several, and not alike: "the more you know the more you see" is one sentence.
         """
-        if _is_named(_DESIGN, name):
-            return True
-        cut = set[tuple[str, ...]]()
+        cut, cells = set[tuple[str, ...]](), self.cells[name]
+        if sum(map(ne, cells, cells[1:])) * _FEWEST > sum(map(len, self.words)):  # too short to be parts
+            return False
         for places in self.places.values():
-            first, *others = [words for _, words in self._stretches(name, places)] or [[]]
-            if others and all(words[0] == first[0] and _are_alike(first, words) for words in others):
+            first, *others = [words for _, words in self._parts(name, places)] or [[]]
+            if others and all(_are_alike(first[:_MOST_ROWS], own[:_MOST_ROWS]) for own in others):
                 cut.add(tuple(first))
-        return len(cut) > 1
+        return len(cut) > 1 or _is_named(_DESIGN, name)
 
-    def _stretches(self, name: str, places: Sequence[int]) -> list[tuple[Cell, list[str]]]:
-        """The cells of a column that each stand once, over a few words; with these words, or nothing."""
-        pairs = zip(self._cells(name, places), places, strict=True)
-        parts = [(cell, [place for _, place in own]) for cell, own in groupby(pairs, lambda pair: pair[0])]
-        if len(parts) > len({cell for cell, _ in parts}):
+    def _parts(self, name: str, places: Sequence[int]) -> list[tuple[Cell, list[str]]]:
+        """The cells of a column that each occur in one stretch of several words, with these words; else nothing."""
+        parts = [(cell, list(own)) for cell, own in groupby(places, self.cells[name].__getitem__)]
+        if len({cell for cell, _ in parts}) < len(parts):
             return []
         found = [(cell, self._words(own)) for cell, own in parts]
         return found if all(len(words) >= _FEWEST for _, words in found) else []
@@ -253,7 +252,7 @@ class _Table:
             if told := self._sign(places):
                 found[key] = (told, places[0])
             elif apart := next((after for before, after in pairwise(places) if after - before > 1), None):
-                found[key] = (f"more of it after sentence {_shown(self.rows[apart - 1][0], self.columns)}", apart)
+                found[key] = (f"rows of it come after sentence {_shown(self.rows[apart - 1][0], self.columns)}", apart)
         tried = [place for key in [*found][:_MOST_TRIED] for place in self.places[key]][:_MOST_ROWS]
         remedy = self._remedy(tried, source) + more if found else ""
         return {
@@ -267,103 +266,101 @@ class _Table:
 
     def _sign(self, places: Sequence[int]) -> str:
         """Say what shows that rows are not one sentence, if anything does."""
-        if told := _are_repeated(self._words(places)):
+        if told := _repetition(self._words(places)):
             return told
         for name, numbers in self.numbers.items():
-            own = Counter(numbers[place] for place in places if numbers[place] is not None)
-            if twice := [number for number, count in own.items() if count > 1]:
-                return f"{name} is {twice[0]} in {own[twice[0]]} of its rows"
-        for name in self.cuts:
-            if len(parts := self._stretches(name, places)) > 1:
+            own, counts = np.unique(numbers[places], return_counts=True, equal_nan=False)
+            if counts.max() > 1:
+                return f"{name} is {own[counts.argmax()]:g} in {counts.max()} of its rows"
+        for name in self.constant:
+            if len(parts := self._parts(name, places)) > 1:
                 return f"{name} changes from {parts[0][0]!r} to {parts[1][0]!r}"
         return ""
 
     def _listed(self, key: Key) -> str:
         """The first rows as they were read: the number of the word if there is one, and the word."""
-        places = self.places[key]
-        names = [*list(self.numbers)[:1], self.columns.word]
+        names, places = [*[*self.numbers][:1], self.columns.word], self.places[key]
         rows = zip(*(self._cells(name, places[:_MOST_SHOWN]) for name in names), strict=True)
         return ", ".join(" ".join(map(str, row)) for row in rows) + ", ..." * (len(places) > _MOST_SHOWN)
 
     def _remedy(self, places: Sequence[int], source: str) -> str:
         """Say which columns tell the sentences of these rows apart, or that none does."""
-        option, separate = "sentence = {}" if source == FRAME else "--sentence-column {}", self._separating(places)
+        option, separating = "sentence = {}" if source == FRAME else "--sentence-column {}", self._separating(places)
         wrong = "".join(f"; rename {name} if it does not number words" for name in [*self.numbers][:1])
-        if separate is None:
+        if separating is None:
             said = "put the rows of a sentence together, and name every column that tells it from others"
             return f"{said} ({option.format('...')}): no other one here does{wrong}"
-        named = [*self.columns.sentence, *separate.names]
-        said = option.format(named if source == FRAME else shlex.join(named))
-        said = f"name every column that tells sentences apart: {said}" if separate.names else "put its rows in order"
-        return said + ("" if separate.are_together else ": sort them by sentence and word") + wrong
+        names, are_together = separating
+        named = [*self.columns.sentence, *names]
+        said = f"name every column that tells sentences apart: {option}" if names else "put its rows in order"
+        said = said.format(named if source == FRAME else shlex.join(named))
+        return said + ("" if are_together else ": sort them by sentence and word") + wrong
 
-    def _separating(self, places: Sequence[int]) -> _Separating | None:
-        """The fewest columns that leave no sign in these rows; none if it is enough to put rows together."""
+    def _separating(self, places: Sequence[int]) -> tuple[tuple[str, ...], bool] | None:
+        """The fewest columns that leave no sign in these rows, and whether the rows of a sentence are together then.
+
+        None of them if it is enough to sort the rows.
+        """
         sizes = {name: len(set(self._cells(name, places))) for name in self.others if name not in self.numbers}
         candidates = sorted((name for name, size in sizes.items() if size <= len(places) / 2), key=sizes.__getitem__)
-        keys = {self.rows[place][0] for place in places}
-        may_stand_apart = self.numbers or any(self._sign(self.places[key]) for key in keys)
+        keys, num_words = {self.rows[place][0] for place in places}, len(self._words(places))
+        may_be_apart = self.numbers or any(self._sign(self.places[key]) for key in keys)
         for size in range(0 if self.numbers else 1, 3):
             found = []
             for names in combinations(candidates[:_MOST_TRIED], size):
                 groups = defaultdict[Key, list[int]](list)
                 for place, *cells in zip(places, *(self._cells(name, places) for name in names), strict=True):
                     groups[*self.rows[place][0], *cells].append(place)
-                if len(places) < 2 * len(groups) or len(groups) == len(keys) * bool(names):
+                parts = list(groups.values())
+                are_together = all(own[-1] - own[0] == len(own) - 1 for own in parts)
+                is_split = len(parts) > len(keys) * bool(names) and num_words >= 2 * len(parts)
+                if not is_split or not (are_together or may_be_apart):
                     continue
-                if any(self._sign(own) or len(set(self._words(own))) < min(len(own), 2) for own in groups.values()):
-                    continue
-                are_together = all(own[-1] - own[0] == len(own) - 1 for own in groups.values())
-                if not (are_together or may_stand_apart):
-                    continue
-                others = sum(not _is_named(_DESIGN, name) for name in names)
-                found.append((not are_together, others, len(groups), names))
+                if not any(self._sign(own) or len({*self._words(own)}) < min(len(own), 2) for own in parts):
+                    others = sum(not _is_named(_DESIGN, name) for name in names)
+                    found.append((not are_together, others, len(parts), names))
             if found:
-                return _Separating(min(found)[-1], are_together=not min(found)[0])
+                return min(found)[-1], not min(found)[0]
         return None
 
     def notes(self, keys: Sequence[Key]) -> Iterator[str]:
         """Yield what is to be said of sentences that are read, perhaps otherwise than meant."""
+        told = list[tuple[str, list[Key]]]()
         for name, numbers in self.numbers.items():
-            every = {key: [numbers[place] for place in self.places[key]] for key in keys}
-            own = {key: here for key, found in every.items() if (here := [n for n in found if n is not None])}
+            every = {key: numbers[self.places[key]] for key in keys}
+            own = {key: found[~np.isnan(found)] for key, found in every.items() if not np.isnan(found).all()}
             usual, count = Counter(found[0] for found in own.values()).most_common(1)[0] if own else (0, 0)
-            usual = usual if count > len(own) / 2 else max((found[0] for found in own.values()), default=0)
-            falls = [key for key, found in own.items() if any(after < before for before, after in pairwise(found))]
-            lacks = [key for key, found in own.items() if found[0] > usual or not _counts_on(found)]
+            starts = usual if count > len(own) / 2 else np.inf
+            falls = [key for key, found in own.items() if (np.diff(found) < 0).any()]
+            lacks = [key for key, found in own.items() if found[0] > starts or (np.diff(found) > 1).any()]
             lacks = [key for key in lacks if key not in falls]
-            yield from self._note(falls, keys, f"{name} falls: the words are read in the order of the rows")
-            yield from self._note(lacks, keys, f"{name} leaves out numbers: what is not there is not read")
+            told.append((f"{name} decreases: the words are read in the order of the rows", falls))
+            told.append((f"{name} skips numbers: words that are not there are not read", lacks))
         ends = [key for key in keys if any(map(_SENTENCE_END.search, self._words(self.places[key])[:-1]))]
-        yield from self._note(ends, keys, "one ends before the last word: several are read as one sentence")
+        told.append(("one ends before the last word: several are read as one sentence", ends))
         wide = [key for key in keys if len(self._words(self.places[key])) > _FEWEST * len(self.places[key])]
-        yield from self._note(wide, keys, "cells hold several words: a cell has one figure, the sum of its words'")
-
-    def _note(self, found: Sequence[Key], keys: Sequence[Key], what: str) -> Iterator[str]:
-        if found:
-            where = self.rows[self.places[found[0]][0]][1][0]
-            yield f"{where}: in {len(found)} of {len(keys)} sentences {what}"
+        told.append(("cells hold several words: a cell has one figure, the sum of its words'", wide))
+        for what, found in told:
+            if found:
+                yield f"{self.rows[self.places[found[0]][0]][1][0]}: in {len(found)} of {len(keys)} sentences {what}"
 
 
-class _Separating(NamedTuple):
-    """Columns that tell sentences apart, and whether the rows of each are together then."""
-
-    names: tuple[str, ...]
-    are_together: bool
+def _are_alike(words: Sequence[str], others: Sequence[str]) -> bool:
+    return SequenceMatcher(None, words, others, autojunk=False).ratio() >= _ALIKE
 
 
 def _is_named(pattern: re.Pattern[str], name: str) -> bool:
     return pattern.fullmatch(re.sub(r"[\W\d_]", "", name.casefold())) is not None
 
 
-def _whole_numbers(cells: Iterable[Cell]) -> list[int | None] | None:
-    """The numbers of a column, None for a missing one; None if it has other cells, or no number."""
-    found: list[int | None] = []
-    for cell in map(str, cells):
-        if not _WHOLE.fullmatch(cell) and cell not in _MISSING_NUMBERS:
-            return None
-        found.append(None if cell in _MISSING_NUMBERS else int(float(cell)))
-    return found if any(number is not None for number in found) else None
+def _whole_numbers(cells: Iterable[Cell]) -> Numbers | None:
+    """The numbers of a column, NaN for a missing one; None if it has other cells, or no number."""
+    try:
+        found = np.array(["nan" if cell in (*_EMPTY, "NA") else str(cell) for cell in cells], dtype=np.float64)
+    except ValueError:
+        return None
+    missing = np.isnan(found)
+    return found if not missing.all() and (missing | (found == np.floor(found))).all() else None
 
 
 def numbers_words(name: str, cells: Iterable[Cell]) -> bool:
@@ -372,25 +369,15 @@ def numbers_words(name: str, cells: Iterable[Cell]) -> bool:
     return numbers is not None and (_is_named(_WORD_NUMBER, name) or _counts_anew(numbers))
 
 
-def _counts_on(numbers: Sequence[int | None]) -> bool:
-    """Tell whether each is the one before it and one more."""
-    return all(None not in pair and pair[1] == (pair[0] or 0) + 1 for pair in pairwise(numbers))
+def _counts_anew(numbers: Numbers) -> bool:
+    """Tell whether numbers count up by one, and begin anew at 0 or 1, as those of words do."""
+    again = numbers[1:][np.diff(numbers) != 1]
+    is_base = {*again.tolist()} == {numbers[0]} <= {0, 1}
+    return is_base and len(numbers) >= _FEWEST * (len(again) + 1)
 
 
-def _counts_anew(numbers: Sequence[int | None]) -> bool:
-    """Tell whether a column counts up by one, and begins anew at one number, as numbers of words do."""
-    steps = list(pairwise(numbers))
-    again = [after for before, after in steps if before is None or after != before + 1]
-    is_base = numbers[0] in (0, 1) and set(again) == {numbers[0]}
-    return None not in numbers and is_base and len(numbers) >= _FEWEST * (len(again) + 1)
-
-
-def _are_dense(groups: Iterable[Sequence[int | None]]) -> bool:
+def _are_dense(groups: Iterable[Numbers]) -> bool:
     """Tell whether the numbers of most groups lie close together, as numbers of words do and identifiers do not."""
-    spans = [{number for number in own if number is not None} for own in groups if len(own) > 1]
-    dense = [len(own) > 1 and max(own) - min(own) < 2 * len(own) for own in spans]
-    return 2 * sum(dense) > len(dense)
-
-
-def _are_alike(words: Sequence[str], others: Sequence[str]) -> bool:
-    return SequenceMatcher(None, words, others, autojunk=False).ratio() >= _ALIKE
+    spans = [np.unique(own[~np.isnan(own)]) for own in groups if len(own) > 1]
+    dense = [len(own) > 1 and own[-1] - own[0] < 2 * len(own) for own in spans]
+    return bool(2 * sum(dense) > len(dense))

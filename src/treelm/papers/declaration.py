@@ -79,7 +79,10 @@ class Row:
     data: str = ""
     seeds: int | None = None
     paired_with: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of every measure of the table."""
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Options of single measures."""
     metrics: dict[str, str] = field(default_factory=dict)
     note: str = ""
     added: bool = False
@@ -96,7 +99,8 @@ class StandIn:
     set: str = ""
     """Settings of every row, before the row's own."""
     train: dict[str, str] = field(default_factory=dict)
-    """What rows of a recipe train in its place: another recipe, more settings, or both."""
+    """What rows of a recipe train in its place (another recipe, more settings, or both), or a row, by its name."""
+    options: dict[str, Any] = field(default_factory=dict)
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -113,6 +117,8 @@ class Table:
     stand_ins: tuple[StandIn, ...]
     measures: dict[str, dict[str, Any]]
     data: str = ""
+    set: str = ""
+    """Settings of every row in the paper's setting, before the row's own."""
     seeds: int = 1
     paired_with: str = ""
     drawing: Literal["dots", "lines", "picture"] = "dots"
@@ -131,8 +137,10 @@ class Table:
 
         Raises ``InputError`` for an unknown kind or option.
         """
-        of_stand_in = stand_in.measures.get(name, {}) if stand_in else {}
-        options = {**self.measures[name], **of_stand_in, **row.measures.get(name, {})}
+        options = dict(self.measures[name])
+        for changes in (stand_in, row):
+            if changes:
+                options |= {**changes.options, **changes.measures.get(name, {})}
         where = f"measures.{name}"
         kind = options.pop("kind", None)
         _check_known("kind", [kind], KINDS, where)
@@ -151,8 +159,14 @@ class Table:
 
     def train(self, row: Row, stand_in: StandIn | None = None, column: Column | None = None) -> Arguments:
         """Recipe, which may lie beside the declaration, and settings of a row in a column, without data and seed."""
-        recipe, settings = split_arguments(row.train.replace("{column}", column.name.lower() if column else ""))
-        if stand_in:
+        text = row.train.replace("{column}", column.name.lower() if column else "")
+        recipe, settings = split_arguments(text)
+        if stand_in is None:
+            settings = (*self.set.split(), *settings)
+        elif row.name in stand_in.train:
+            recipe, more = split_arguments(stand_in.train[row.name])
+            settings = (*stand_in.set.split(), *more)
+        else:
             instead, more = split_arguments(stand_in.train.get(recipe, ""))
             recipe, settings = instead or recipe, (*stand_in.set.split(), *more, *settings)
         beside = os.path.join(self.folder, recipe)

@@ -101,19 +101,26 @@ def _tables(result: Result) -> Iterator[Table]:
     """The rows and columns of the paper, and those that are ours: a line for each kind of value of a row."""
     table = result.planned.table
     for is_ours in (False, True):
-        values = [one for one in result.values if one.cell.added == is_ours]
-        columns = [one.name for one in table.columns if any(value.cell.column == one for value in values)]
-        rows: list[Row] = []
-        for name, cells in groupby(values, key=lambda one: one.row):
-            texts = {one.cell.column.name: shown(one) for one in cells}
-            for kind in (PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT):
-                if any(text.get(kind) for text in texts.values()):
-                    rows.append(
-                        [("", name), ("", kind), *((one, texts.get(one, {}).get(kind) or None) for one in columns)]
-                    )
+        rows = [
+            (name, kind, texts)
+            for name, cells in groupby((one for one in result.values if one.cell.added == is_ours), lambda one: one.row)
+            for kind, texts in _kinds(cells).items()
+        ]
+        columns = [one.name for one in table.columns if any(texts.get(one.name) for _, _, texts in rows)]
+        lines: list[Row] = [
+            [("", name), ("", kind), *((one, texts.get(one)) for one in columns)] for name, kind, texts in rows
+        ]
         if rows:
-            title = "not in the paper" if is_ours else ""
-            yield Table.of(_first_named(rows), title=title, num_labels=2)
+            yield Table.of(_first_named(lines), title="not in the paper" if is_ours else "", num_labels=2)
+
+
+def _kinds(cells: Iterable[Value]) -> dict[str, dict[str, str]]:
+    """What is known of a row: by kind, in order, the texts of its columns."""
+    texts: dict[str, dict[str, str]] = {kind: {} for kind in (PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT)}
+    for cell in cells:
+        for kind, text in shown(cell).items():
+            texts[kind] |= {cell.cell.column.name: text} if text else {}
+    return {kind: found for kind, found in texts.items() if found}
 
 
 def _settings(result: Result) -> Iterator[str]:

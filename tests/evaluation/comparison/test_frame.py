@@ -41,7 +41,11 @@ def test_markdown_has_rounded_figures_and_marks_upper_bounds() -> None:
     assert full["training"] == "1:00"
     assert full["blimp"] == "60.0"
     assert bare["parameters"] == "1.00M"
-    assert {bare[name] for name in ("perplexity", "labelled F1 evalb", "UF1 plain", "gold trees", "blimp")} == {"-"}
+    assert {bare[name] for name in ("perplexity", "labelled F1 evalb", "UF1 plain", "blimp")} == {"-"}
+    assert "F1 is against constituency trees" in ComparisonFrame.of(BOTH).to_markdown()
+    other = replace(FULL, name="other", gold_trees="dependencies")
+    kinds = [row["gold trees"] for row in table(frame(FULL, other, BARE).to_markdown())]
+    assert ("gold trees" in full, kinds) == (False, ["constituency", "dependencies", "-"])
     assert "* 50% of it" in ComparisonFrame.of(BOTH).to_markdown()
 
 

@@ -81,7 +81,7 @@ def test_differences_from_the_first_model_stand_in_every_form_with_their_interva
     assert (found.unit, found.num_units, found.difference) == ("sentence", 100, pytest.approx(64 * (2**0.5 - 1)))
     assert 15 < found.low < found.difference < found.high < 40
     for form, text in forms(comparison).items():
-        assert "paired bootstrap by sentence (of 100)" in text, form
+        assert "paired bootstrap by sentence, n = 100" in text, form
         shown = f"+26.5 [+{found.low:.1f}, +{found.high:.1f}]"
         assert (shown.replace("[", "{[}") if form == "latex" else shown) in text, form
     row = [*csv.DictReader(ComparisonFrame.of(comparison).to_csv().splitlines())][1]

@@ -131,7 +131,7 @@ def test_times_of_single_readers_are_refused(by: str, tmp_path: Path) -> None:
         rows += [f"{item},{word},300" for word in shown]
     table = write(tmp_path / "readers.csv", "\n".join(rows) + "\n")
     with pytest.raises(
-        InputError, match=r"readers.csv:2: sentence '0' is not one .* several times.*of single readers, give mean times"
+        InputError, match=r"readers.csv:2: sentence '0' is not one .* repeated.*of single readers, give mean times"
     ):
         reading_tables.load(table, TableColumns(sentence_column=("item",)))
     plain = [f"{item},{word},300" for item, words in enumerate(sentences) for word in words]
@@ -173,11 +173,11 @@ def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
         ),
         (
             TIMES + "a,1,again,300,1,NN,2\n",
-            "times.csv:7: sentence 'a, 1' is not one sentence: more of it after sentence 'b, 1'",
+            "times.csv:7: sentence 'a, 1' is not one sentence: rows of it come after sentence 'b, 1'",
         ),
         (
             TIMES.replace("b,1,late.", "a,1,late."),
-            "times.csv:6: sentence 'a, 1' is not one sentence: more of it after sentence 'a, 2'",
+            "times.csv:6: sentence 'a, 1' is not one sentence: rows of it come after sentence 'a, 2'",
         ),
         (TIMES.replace("dog", " "), "times.csv:3: an empty word"),
         (TIMES.splitlines()[0] + "\n", "a table without rows"),
@@ -190,7 +190,7 @@ def test_bad_tables_are_refused_with_their_place(text: str, found: str, tmp_path
 
 def test_sentences_numbered_anew_need_the_column_of_documents(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,1,cat,1\na,2,A,1\nb,1,The,1\nb,1,dog,1\n")
-    with pytest.raises(InputError, match=r"more of it after sentence '2'.*: --sentence-column item text"):
+    with pytest.raises(InputError, match=r"rows of it come after sentence '2'.*: --sentence-column item text"):
         reading_tables.load(table, TableColumns(sentence_column=("item",)))
 
 

@@ -50,7 +50,14 @@ def test_own_metrics_are_those_of_the_greedy_reading_and_of_the_gold_trees() -> 
     assert found["p_accuracy"] == (reading.log_p.argmax(1).numpy() == reading.labels).mean()
     assert found["perplexity_along_gold_trees"] == pytest.approx(math.exp(-log_probs.mean()))
     accuracies = {"p_accuracy", "p_accuracy_unforced", "p_prediction_accuracy", "p_prediction_accuracy_unforced"}
-    assert set(found) == accuracies | {"perplexity_along_gold_trees"}
+    right = along.log_p.argmax(1).numpy() == along.labels
+    assert found["p_accuracy_along_gold_trees"] == right.mean()
+    along_gold = {
+        "perplexity_along_gold_trees",
+        "p_accuracy_along_gold_trees",
+        "p_prediction_accuracy_along_gold_trees",
+    }
+    assert set(found) == accuracies | along_gold
 
 
 def test_a_bare_parser_has_no_perplexity_and_no_accuracy_of_a_network_it_lacks() -> None:

@@ -110,7 +110,8 @@ def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
         for key, heading, names in (("trivial_f1", "trivial", TRIVIAL), ("binary_upper_bound_f1", "bound", BOUND)):
             value = partial(RunMetrics.baseline_f1, protocol=name, names=names)
             yield Column(f"{key}, {name}", value, heading, _TENTHS, METRICS)
-    yield Column("gold_trees", _get("gold_trees"), "gold trees", group=METRICS)
+    differ = len({row.gold_trees for row in rows} - {None}) > 1  # else the legend says which they are
+    yield Column("gold_trees", _get("gold_trees"), "gold trees", group=METRICS if differ else DATA_ONLY)
     for kind in ("training", "scoring"):
         name = f"{kind}_words_per_second"
         yield Column(name, _get(name), f"words/s {kind}", _WHOLE, SPEED)
@@ -269,8 +270,10 @@ class ComparisonFrame:
     @property
     def legend(self) -> list[str]:
         """What the headings mean, then the notes of the comparison."""
-        has_seeds = len(set(self.seeds)) < len(self.seeds)
-        return [LEGEND + " ±: standard deviation over seeds." * has_seeds, *self.comparison.notes]
+        seeds = " ±: standard deviation over seeds." * (len(set(self.seeds)) < len(self.seeds))
+        kinds = " and ".join(sorted({row.gold_trees for row in self.comparison.runs if row.gold_trees is not None}))
+        gold = f" F1 is against {kinds} trees." if kinds else ""
+        return [LEGEND + gold + seeds, *self.comparison.notes]
 
     @classmethod
     def of(cls, comparison: Comparison) -> ComparisonFrame:
@@ -330,7 +333,8 @@ class ComparisonFrame:
         metrics = {
             column.name: column.heading for column in self.columns if any(column.name in row for row in rows.values())
         }
-        title = f"Less {one.other}, with the 95% interval of a paired bootstrap by {one.unit} (of {one.num_units:,})"
+        how = f"95% interval of a paired bootstrap by {one.unit}, n = {one.num_units:,}"
+        title = f"Difference from {one.other} [{how}]"
         cells = [[found.get(metric, MISSING) for metric in ("", *metrics)] for found in rows.values()]
         return [Table(headings=["model", *metrics.values()], rows=cells, title=title)]
 

@@ -18,7 +18,7 @@ from treelm.models.search.rows import Floats, Ints
 
 NARROWER = 2.0
 """Nats by which the threshold of the narrower search is smaller."""
-MOST_OVERFLOW = 0.1
+MOST_OVERFLOW = 0.02
 """The share of a token's mass that a full beam may lose before it no longer contains the narrower search."""
 _LEAST = -700.0  # a log share that counts for nothing, and whose exponential is still computed fast
 

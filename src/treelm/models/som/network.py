@@ -541,15 +541,19 @@ class SOM(DocumentReader, Parser):
         """
         prepared = corpus_of(sentences)
         encoded = EncodedCorpus(prepared, self.vocabulary, prepared.labels)  # whatever labels: structure alone counts
-        exact, readings, along_gold = self.exact(), list[MemoryReading](), list[Tensor]()
+        exact, readings, gold, along_gold = self.exact(), list[MemoryReading](), list[MemoryReading](), list[Tensor]()
         for batch in SentenceBatches(encoded, batch_size=_ROWS, shuffle=False):
             readings.append(exact.read(batch))
             if self.predicts_words:
-                along_gold.append(exact.token_log_probs(exact.read(batch, gold=True)))
-        found = accuracies("p", [(one.log_p, one.labels) for one in readings])
-        if self.prediction is not None:
-            pairs = [(one.log_p_prediction, one.next_labels) for one in readings]
-            found |= accuracies("p_prediction", [(log_p, labels) for log_p, labels in pairs if log_p is not None])
+                gold.append(exact.read(batch, gold=True))
+                along_gold.append(exact.token_log_probs(gold[-1]))
+        found: dict[str, float] = {}
+        for read, where in ((readings, ""), (gold, "_along_gold_trees"))[: 2 if gold else 1]:
+            shares = accuracies("p", [(one.log_p, one.labels) for one in read])
+            pairs = [(one.log_p_prediction, one.next_labels) for one in read]
+            if self.prediction is not None:
+                shares |= accuracies("p_prediction", [(log_p, labels) for log_p, labels in pairs if log_p is not None])
+            found |= {f"{name}{where}": share for name, share in shares.items() if not where or name[-6:] != "forced"}
         if along_gold:
             found["perplexity_along_gold_trees"] = math.exp(-torch.cat(along_gold).mean())
         return found

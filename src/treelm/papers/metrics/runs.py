@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 
 from treelm.corpora.data_config import locate_split
 from treelm.errors import InputError, check_positive
@@ -57,7 +58,7 @@ class Setting(Measure):
 
 @dataclass(frozen=True, kw_only=True)
 class SyntaxGym(SearchOptions, Measure):
-    """Accuracies on test suites, in percent: by suite, by circuit, and their mean."""
+    """Accuracies on test suites, in percent: by suite, by kind of suites, by circuit, and their mean."""
 
     suites: tuple[str, ...] = ()
     """Names of packaged suites; without them, those of all circuits."""
@@ -68,9 +69,14 @@ class SyntaxGym(SearchOptions, Measure):
         suites = load_suites(self.suites or [suite for members in circuits().values() for suite in members])
         found = accuracies(score_suites(lm, suites, cache=ScoreCache.of(lm, tokenisation="treebank")))
         score = overall_score(found)
-        values = {} if score is None else {"sg_score": 100 * score}
+        values = {} if score is None else {"sg_score": 100 * score, "sg_accuracy": score}
         values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
-        return Measured(values=values | {f"suite, {name}": 100 * value for name, value in found.items()})
+        values |= {f"suite, {name}": 100 * value for name, value in found.items()}
+        for kind in {name.partition("_")[0] for name in found}:  # such as fgd, of fgd_object, fgd_pp and others
+            values[f"suites, {kind}"] = 100 * fmean(
+                value for name, value in found.items() if name.split("_")[0] == kind
+            )
+        return Measured(values=values)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -143,21 +143,29 @@ def slots_needed(tree: Tree) -> int:
     return max(depth, default=0)
 
 
+def depth(tree: Tree) -> int:
+    """How many constituents are nested in each other, the tree among them."""
+    return 1 + max((depth(child) for child in tree.children if isinstance(child, Tree)), default=0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Depth(OnTreebank):
-    """Slots that a memory needs for gold trees, of the data alone: mean and largest number, and the percentage of trees
-    that need more than ``slots``.
+    """Depth of gold trees, unary chains as one constituent, and slots that a memory needs for them, of the data alone;
+    the percentage of trees that need more than ``slots``.
     """
 
     slots: int = 15
 
     def of_treebank(self, config: DataConfig) -> Baselines:
-        """Count the slots of all trees."""
-        needed = [slots_needed(gold_tree(one)) for one in self.sentences(config)]
+        """Measure all trees."""
+        trees = [collapse_unaries(gold_tree(one)) for one in self.sentences(config)]
+        needed, depths = [*map(slots_needed, trees)], [*map(depth, trees)]
         values = {
+            "depth_max": float(max(depths)),
+            "depth_median": float(median(depths)),
+            "depth_mean": fmean(depths),
             "slots_mean": fmean(needed),
             "slots_max": float(max(needed)),
             "percent_deeper": 100 * fmean(count > self.slots for count in needed),
-            "sentences": float(len(needed)),
         }
         return {"gold trees": {name: (value,) for name, value in values.items()}}

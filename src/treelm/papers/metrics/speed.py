@@ -89,9 +89,14 @@ def measure_training(recipe: Recipe, *, seconds: float) -> dict[str, float]:
 
 
 def measure_search(
-    run: str, sentences: Sequence[Sequence[str]], search: SearchConfig, *, device: DeviceName = "cpu"
+    run: str,
+    sentences: Sequence[Sequence[str]],
+    search: SearchConfig,
+    *,
+    at_once: int | None = None,
+    device: DeviceName = "cpu",
 ) -> dict[str, float]:
-    """Score and parse all sentences side by side, once to warm up and once measured.
+    """Score and parse sentences side by side, all or so many at once, the first to warm up, then all measured.
 
     Memory is what comes above that of the process with the model loaded, and right only in a fresh one.
     """
@@ -99,8 +104,10 @@ def measure_search(
     set_search(lm, search)
     restart_peak()
     before = process_peak_mb()
-    lm.analyse(sentences)
-    seconds, cpu_seconds = _timed(lambda: lm.analyse(sentences))
+    size = at_once or len(sentences)
+    parts = [sentences[begin : begin + size] for begin in range(0, len(sentences), size)]
+    lm.analyse(parts[0])
+    seconds, cpu_seconds = _timed(lambda: [lm.analyse(part) for part in parts])
     num_words = sum(map(len, sentences))
     return {
         "num_sentences": len(sentences),
@@ -119,14 +126,19 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
     return perf_counter() - begin, process_time() - cpu_begin
 
 
-def fitting_sentences(sentences: Iterable[Sequence[str]], number: int, *, where: str) -> list[Sequence[str]]:
-    """Choose what searches are measured on: the first sentences of 13 to 17 words.
+def fitting_sentences(
+    sentences: Iterable[Sequence[str]], number: int, *, where: str, words: tuple[int, int] = (13, 17)
+) -> list[Sequence[str]]:
+    """Choose what searches are measured on: the first sentences of so many words, fewest and most.
 
     Raises ``InputError`` if there is none in ``where``.
     """
-    fitting = list(islice((words for words in sentences if 13 <= len(words) <= 17), number))
+    fewest, most = words
+    fitting = list(islice((one for one in sentences if fewest <= len(one) <= most), number))
     if not fitting:
-        raise InputError("no sentences of 13 to 17 words to search", where=where, remedy="take data that have some")
+        raise InputError(
+            f"no sentences of {fewest} to {most} words to search", where=where, remedy="take data that have some"
+        )
     return fitting
 
 
@@ -155,27 +167,31 @@ class TrainingSpeed(Measure):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpeed(OnTreebank):
-    """Time of word-synchronous search on sentences of 13 to 17 words, side by side; on the GPU if there is one."""
+    """Time of word-synchronous search on the first sentences of so many words; on the GPU if there is one."""
 
     action_beam: int
     word_beam: int
     fast_track: int
     sentences_at_once: int = 10
+    number: int = 10
+    words: tuple[int, int] = (13, 17)
     precision: SearchPrecision = "full"
 
     def __post_init__(self) -> None:
         """Check sizes."""
         super().__post_init__()
-        check_positive(sentences_at_once=self.sentences_at_once)
+        check_positive(sentences_at_once=self.sentences_at_once, number=self.number)
 
     def of_run(self, subject: Subject) -> Measured:
         """Search the first fitting sentences."""
         config = self.config(subject.recipe.data, subject.root)
         read = [one.words for one in self.sentences(config)]
-        chosen = fitting_sentences(read, self.sentences_at_once, where=", ".join(map(str, self.files(config))))
+        where = ", ".join(map(str, self.files(config)))
+        chosen = fitting_sentences(read, self.number, where=where, words=self.words)
         names = ("action_beam", "word_beam", "fast_track", "precision")
         search = SearchConfig(**{name: getattr(self, name) for name in names})
-        return Measured(values=measure_search(str(subject.run), chosen, search, device="auto"))
+        at_once = self.sentences_at_once
+        return Measured(values=measure_search(str(subject.run), chosen, search, at_once=at_once, device="auto"))
 
 
 @dataclass(frozen=True, kw_only=True)
