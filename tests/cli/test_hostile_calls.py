@@ -172,6 +172,7 @@ evaluate {lstm} --data in.tsv --format brackets --summary in.tsv | in.tsv: the o
 evaluate {rnng} --data in.ptb --trees .                      | in.ptb.gold.ptb: the output is the input
 evaluate --gold dir --predicted in.ptb                       | Is a directory
 evaluate --gold no-such-file --predicted no-such-file        | no-such-file
+evaluate --gold in.txt --predicted in.ptb                    | no line begins with a bracket: these are no trees
 evaluate --gold in.ptb --predicted in.ptb --summary s.tsv    | --summary with --gold
 evaluate --gold in.ptb --predicted in.ptb --stream-rows 2    | --stream-rows with --gold
 evaluate --gold in.ptb --predicted in.ptb --on-error skip    | --on-error with --gold

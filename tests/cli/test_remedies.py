@@ -22,15 +22,6 @@ OF_OTHERS = {
     "cli/train.py": {"--nproc-per-node"},
     "corpora/data_packages.py": {"--upgrade"},  # of pip
     "io/workers.py": {"--scheduler-file"},  # of dask
-    "evaluation/comparison/compare.py": {"--threshold", "--action-beam", "--word-beam"},  # of treelm compare
-    "inference/sentence_rows.py": {"--sentence-column"},  # of all subcommands that read tables
-    "papers/metrics/runs.py": {"--set"},  # of treelm train
-    "corpora/readers.py": {"--treebank"},  # of all subcommands that read trees
-    "papers/data.py": {"--data"},  # of treelm reproduce
-    "evaluation/human/natural_stories.py": {"--data"},  # of treelm reading, as that of the next one
-    "evaluation/human/ucl.py": {"--data"},
-    "explorer/server.py": {"--max-seconds", "--port"},  # of treelm explore, as those of the next one
-    "explorer/reading.py": {"--max-seconds", "--max-words"},
     "figures/report/sentences.py": {"--narrowest"},  # properties of a style sheet, also the next ones
     "figures/report/surprisals.py": {"--words", "--most", "--bits"},
 }
@@ -80,8 +71,8 @@ def test_every_option_that_a_text_names_is_one_of_the_subcommand_that_it_is_abou
                     known = options[named[-1]] | OF_OTHERS.get(name, set())
                 elif name in subcommand_of_module:
                     known = options[subcommand_of_module[name]] | OF_OTHERS.get(name, set())
-                else:  # what several subcommands share cannot know which of them speaks
-                    known = (anywhere if in_cli else set()) | OF_OTHERS.get(name, set())
+                else:  # what several subcommands share names options of those that it speaks for
+                    known = anywhere | OF_OTHERS.get(name, set())
                 if match[0] not in known | OF_ALL:
                     wrong.append(f"{name}:{line}: {match[0]}")
     assert not wrong

@@ -340,8 +340,11 @@ def test_show_names_licence_and_origin(treelm: Treelm) -> None:
     assert "parser" in out
 
 
-def test_statistics_of_a_file(treelm: Treelm, project: Path) -> None:
-    outcome = treelm("data", "statistics", project / "train.ptb")
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_statistics_of_a_file(treelm: Treelm, project: Path, tmp_path: Path, is_prepared: bool) -> None:
+    if is_prepared:
+        assert treelm("data", "prepare", project / "train.ptb", "--output", tmp_path / "prepared").code == 0
+    outcome = treelm("data", "statistics", tmp_path / "prepared" if is_prepared else project / "train.ptb")
     assert outcome.code == 0
     cells = (re.split(r"\s{2,}", line.strip()) for line in outcome.out.splitlines())
     figures = {found[0]: found[1] for found in cells if len(found) == 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from treelm.cli import NESTED
 from treelm.cli.arguments import Positional
@@ -15,9 +15,6 @@ from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 from treelm.io.terminal import log
 
-if TYPE_CHECKING:
-    from treelm.corpora.corpus import PreparedCorpus
-
 Action = Literal["list", "show", "statistics", "prepare", "text8", "annotate", "sections", "align"]
 
 
@@ -25,9 +22,9 @@ Action = Literal["list", "show", "statistics", "prepare", "text8", "annotate", "
 class Arguments(TreebankOptions):
     """Corpora: the packaged one, downloads that you name in your catalogue, and your own files.
 
-    list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
-    actions. prepare FILE ... --output FOLDER: a prepared corpus (memory-mapped arrays), from which training starts at
-    once.
+    list: names. show NAME: contents, licence, attribution. statistics NAME|FILE|FOLDER: sentences, tokens, types,
+    depth, actions. prepare FILE ... --output FOLDER: a prepared corpus (memory-mapped arrays), which Python and
+    statistics open at once; training prepares its data itself.
     text8 FILE --output FOLDER: that file's characters as train.txt, dev.txt and test.txt (--parts says how many).
     Three have options of their own (treelm data annotate --help):
     treelm data annotate TEXT --parser RUN --output FILE: trees for raw text.
@@ -86,14 +83,17 @@ def _how(options: Arguments) -> dict[str, Any]:
 
 def _statistics(options: Arguments) -> None:
     from treelm.corpora.catalog import corpus_entry, corpus_names
+    from treelm.corpora.corpus import PreparedCorpus, is_prepared
     from treelm.corpora.data_config import DataConfig, prepared_split
     from treelm.figures.tables import print_table, statistics_table
 
     config = DataConfig(**_how(options), on_error=options.on_error)
-    columns: dict[str, PreparedCorpus] = {}
+    columns = dict[str, PreparedCorpus]()
     with progress_bar("reading", None, unit="thousand sentences") as advance:
         for name in options.names:
-            if name in corpus_names() or Path(name).is_dir():
+            if is_prepared(name):
+                columns[name] = PreparedCorpus.open(name)
+            elif name in corpus_names() or Path(name).is_dir():
                 for split in corpus_entry(name).splits:
                     columns[f"{name} {split}"] = prepared_split(replace(config, corpus=name), split, on_block=advance)
             else:

@@ -227,6 +227,11 @@ def bounds_names(order: Order) -> tuple[str, str]:
     return f"max_open_{suffix}", f"max_consecutive_{suffix}"
 
 
+def is_prepared(directory: str | Path) -> bool:
+    """Tell whether a folder is that of a prepared corpus."""
+    return (Path(directory) / META).is_file()
+
+
 def _read_meta(directory: Path) -> dict[str, Any]:
     path = directory / META
     meta = read_json(path, remedy="check the path, or prepare the corpus again")

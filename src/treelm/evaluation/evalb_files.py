@@ -102,6 +102,9 @@ def read_bracketings(path: Path) -> list[Bracketing]:
     if not text.strip():
         raise InputError("the file has no trees", where=str(path), remedy="give a file with one tree a line")
     lines = text.removesuffix("\n").split("\n")
+    if not any(line.lstrip().startswith("(") for line in lines):
+        remedy = "give a file with one tree a line; CoNLL-U and text have none (treelm evaluate RUN --data reads them)"
+        raise InputError("no line begins with a bracket: these are no trees", where=str(path), remedy=remedy)
     first = next(line for line in lines if line.strip())
     if first.count("(") > first.count(")"):
         try:

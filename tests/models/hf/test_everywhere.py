@@ -83,6 +83,7 @@ def test_without_data_of_its_own_it_asks_for_a_file(run: str, treelm: Treelm) ->
         found = treelm(*arguments)
         assert (found.code, found.err.count("\n")) == (2, 1), found.err
         assert "no test data" in found.err or "no dev data" in found.err
+        assert "--data" in found.err
 
 
 def test_what_it_cannot_do_is_told(run: str, text: Path, treelm: Treelm, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
+from treelm.models.ngram.kneser_ney import find_discounts
 from treelm.models.ngram.network import NGram, NGramConfig
 
 TOKENS = list("abcdefgh")
@@ -88,10 +89,12 @@ def test_beats_shorter_contexts_on_what_repeats() -> None:
     assert nats[0] > 2 * nats[1] > 2 * nats[2]
 
 
-def test_data_that_give_no_discounts_are_named() -> None:
+def test_data_that_give_no_discounts_are_named_with_advice_that_exists() -> None:
     model = NGram(NGramConfig(order=2), vocabulary=WordVocabulary(TOKENS))
-    with pytest.raises(InputError, match=r"n-grams of length 1 .* fallback_discounts"):
+    with pytest.raises(InputError, match=r"n-grams of length 1 .*vocabulary\.min_count=1.*fallback_discounts"):
         model.estimate(encode([["a", "b"]], WordVocabulary(TOKENS)))
+    with pytest.raises(InputError, match=r"n-grams of length 2 .*a lower model\.order"):
+        find_discounts(np.ones(3, np.int64), length=2, fallback=None)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ Record = TypeVar("Record")
 def check_data(run: Path, settings: Settings) -> None:
     """Raise ``InputError`` if a run's recipe has no data of the split that is to be evaluated."""
     if not settings.data and not recipe_of_model(run).data.has_split(settings.split):
-        remedy = "give a file of data, the same for all runs, or another split"
+        remedy = "give --data FILE, the same for all runs, or another --split"
         raise InputError(f"the recipe has no {settings.split} data", where=str(run), remedy=remedy)
 
 
