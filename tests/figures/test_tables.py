@@ -55,7 +55,7 @@ def test_a_comparison_is_in_tables_by_kind_of_metric() -> None:
     trees, syntax, people, speed = (
         part for part in comparison_tables(Comparison(runs=(FULL,))) if isinstance(part, Table)
     )
-    assert list(trees.rows[0]) == ["demo", "≤ 256.0", "≤ 207.9", "73.5", "76.3", "14.4", "80.5", "constituency"]
+    assert list(trees.rows[0]) == ["demo", "≤ 256.0", "≤ 207.9", "73.5", "76.3", "14.4", "80.5"]
     assert list(syntax.rows[0]) == ["demo", "50.0", "60.0"]
     assert list(people.rows[0][:4]) == ["demo", "+10.00", "9.50", "2.25"]
     assert dict(zip(speed.headings, speed.rows[0], strict=True))["parameters"] == "1.30M"

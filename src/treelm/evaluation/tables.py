@@ -120,7 +120,8 @@ class Table:
                 justify: Literal["left", "right"] = "left" if number in (*labels, *self.texts) else "right"
                 part.add_column(Text(headings[number]), justify=justify, overflow="fold", width=sizes[number])
             for number, row in enumerate(self.rows):
-                part.add_row(*(Text(row[one]) for one in (*labels, *group)), end_section=number in self.ends)
+                cells = [Text(row[one], "bold" * isinstance(row[one], Bold)) for one in (*labels, *group)]
+                part.add_row(*cells, end_section=number in self.ends)
             yield part
 
 

@@ -42,7 +42,7 @@ def test_markdown_has_rounded_figures_and_marks_upper_bounds() -> None:
     assert full["blimp"] == "60.0"
     assert bare["parameters"] == "1.00M"
     assert {bare[name] for name in ("perplexity", "labelled F1 evalb", "UF1 plain", "blimp")} == {"-"}
-    assert "F1 is against constituency trees" in ComparisonFrame.of(BOTH).to_markdown()
+    assert "F1 is against trees of constituency" in ComparisonFrame.of(BOTH).to_markdown()
     other = replace(FULL, name="other", gold_trees="dependencies")
     kinds = [row["gold trees"] for row in table(frame(FULL, other, BARE).to_markdown())]
     assert ("gold trees" in full, kinds) == (False, ["constituency", "dependencies", "-"])
@@ -192,7 +192,7 @@ def test_shares_of_words_and_numbers_of_sentences_stand_in_every_form() -> None:
     coverage = Coverage(num_words=8, num_unknown=2, num_unconverged=4)
     few = replace(FULL, coverage=coverage, unlabeled_f1=(replace(FULL.unlabeled_f1[0], num_sentences=2),))
     (row,) = table(frame(few).to_markdown())
-    shown = {"unknown %": "25.0", "not converged %": "50.0", "UF1 plain, n = 2": "76.3"}
+    shown = {"unknown %": "25.0", "not converged %": "50.0", "UF1 plain, n=2": "76.3"}
     assert row.items() >= shown.items()
     assert all(latex_text(heading) in frame(few).to_latex() for heading in shown)
     assert all(f">{heading}<" in report_page(Comparison(runs=(few,))) for heading in shown)

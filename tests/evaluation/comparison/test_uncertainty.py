@@ -14,8 +14,7 @@ from rich.console import Console
 from tests.evaluation.comparison.test_frame import values
 from treelm.evaluation.comparison.compare import compare
 from treelm.evaluation.comparison.frame import ComparisonFrame
-from treelm.evaluation.comparison.measure import FEWEST_DOCUMENTS
-from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, UnitSums
+from treelm.evaluation.comparison.metrics import FEWEST_UNITS, Comparison, RunMetrics, UnitSums
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.comparison.uncertainty import differences
 from treelm.figures.report.page import findings, report_page
@@ -71,6 +70,13 @@ def test_seeds_have_means_and_deviations_in_every_form(tmp_path: Path) -> None:
     assert "standard deviation" not in forms(again(rows[0]))["text"], "of one seed there is none"
 
 
+def test_seeds_of_which_one_holds_a_word_impossible_have_a_mean_without_a_deviation(tmp_path: Path) -> None:
+    rows = [replace(row, recipe="r", weights=row.name, run=str(tmp_path)) for row in values("90.0", "inf")]
+    comparison = again(*rows)
+    assert not [one for one in comparison.seeds if one.metric == "perplexity"]
+    assert "rnng, mean of 2 seeds" in forms(comparison)["text"]
+
+
 def test_differences_from_the_first_model_stand_in_every_form_with_their_interval(tmp_path: Path) -> None:
     first, second, third = (replace(row, run=str(tmp_path)) for row in values("1.0", "2.0", "3.0"))
     bits = [3.0, 9.0, 5.0, 7.0] * 25
@@ -81,7 +87,7 @@ def test_differences_from_the_first_model_stand_in_every_form_with_their_interva
     assert (found.unit, found.num_units, found.difference) == ("sentence", 100, pytest.approx(64 * (2**0.5 - 1)))
     assert 15 < found.low < found.difference < found.high < 40
     for form, text in forms(comparison).items():
-        assert "paired bootstrap by sentence, n = 100" in text, form
+        assert "paired bootstrap by sentence, n=100" in text, form
         shown = f"+26.5 [+{found.low:.1f}, +{found.high:.1f}]"
         assert (shown.replace("[", "{[}") if form == "latex" else shown) in text, form
     row = [*csv.DictReader(ComparisonFrame.of(comparison).to_csv().splitlines())][1]
@@ -94,7 +100,7 @@ def test_differences_from_the_first_model_stand_in_every_form_with_their_interva
     [("1.0", "≤ 2.0", None), ("≤ 1.0", "2.0", "≥"), ("2.0", "≤ 1.0", "≤"), ("≤ 1.0", "≤ 2.0", None)],
 )
 def test_bounds_are_subtracted_where_the_order_is_certain_alone(first: str, second: str, sign: str | None) -> None:
-    rows = [with_units(row, [float(row.name.strip("≤ ")), 3.0]) for row in values(first, second)]
+    rows = [with_units(row, [float(row.name.strip("≤ ")), 3.0] * 5) for row in values(first, second)]
     found = [*differences(ComparisonFrame.of(Comparison(runs=tuple(rows))))]
     assert [one.sign for one in found] == ([] if sign is None else [sign])
 
@@ -113,7 +119,7 @@ def test_a_headline_says_when_the_text_that_was_drawn_leaves_the_order_open() ->
         assert ("paired bootstrap over 100 sentences) includes 0: -" in said) == is_open
 
 
-@pytest.mark.parametrize(("num_documents", "unit"), [(1, "sentence"), (FEWEST_DOCUMENTS, "document")])
+@pytest.mark.parametrize(("num_documents", "unit"), [(1, "sentence"), (FEWEST_UNITS, "document")])
 def test_sums_are_by_document_where_there_are_enough(num_documents: int, unit: str, tmp_path: Path) -> None:
     data = tmp_path / "train.ptb"
     data.write_text("\n\n".join("\n".join(SENTENCES) for _ in range(num_documents)) + "\n", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -159,7 +160,7 @@ def _f1(rows: Sequence[RunMetrics], kind: str, protocol: str, heading: str) -> I
     """F1 by a protocol, and of how many sentences it is, which stands in its heading."""
     value, count = _get(kind, "corpus_f1", protocol=protocol), _get(kind, "num_sentences", protocol=protocol)
     counts = sorted({found for row in rows if (found := count(row)) is not None})
-    heading += f", n = {'/'.join(f'{one:,}' for one in counts)}" if counts else ""
+    heading += f", n={'/'.join(f'{one:,}' for one in counts)}" if counts else ""
     comparable = ("gold_trees", "text")
     yield Column(f"{kind}, {protocol}", value, heading, _TENTHS, METRICS, "higher", comparable_if_equal=comparable)
     yield Column(f"num_sentences_{kind}, {protocol}", count)
@@ -271,8 +272,8 @@ class ComparisonFrame:
     def legend(self) -> list[str]:
         """What the headings mean, then the notes of the comparison."""
         seeds = " ±: standard deviation over seeds." * (len(set(self.seeds)) < len(self.seeds))
-        kinds = " and ".join(sorted({row.gold_trees for row in self.comparison.runs if row.gold_trees is not None}))
-        gold = f" F1 is against {kinds} trees." if kinds else ""
+        kinds = {row.gold_trees for row in self.comparison.runs if row.gold_trees is not None}
+        gold = f" F1 is against trees of {' or '.join(sorted(kinds))}." if kinds else ""
         return [LEGEND + gold + seeds, *self.comparison.notes]
 
     @classmethod
@@ -333,7 +334,7 @@ class ComparisonFrame:
         metrics = {
             column.name: column.heading for column in self.columns if any(column.name in row for row in rows.values())
         }
-        how = f"95% interval of a paired bootstrap by {one.unit}, n = {one.num_units:,}"
+        how = f"95% interval of a paired bootstrap by {one.unit}, n={one.num_units:,}"
         title = f"Difference from {one.other} [{how}]"
         cells = [[found.get(metric, MISSING) for metric in ("", *metrics)] for found in rows.values()]
         return [Table(headings=["model", *metrics.values()], rows=cells, title=title)]
@@ -388,8 +389,9 @@ class ComparisonFrame:
                     self.data[name][model] if name in self.data else None for name in column.comparable_if_equal
                 )
                 is_bound = any(self._is_bound(column, row) for row in rows)
-                deviation = stdev(values) if len(values) > 1 else None
-                standing = Standing(rows, fmean(values), deviation, interval(values), is_bound)
+                varied = values if math.isfinite(sum(values)) else values[:1]  # of infinite ones there is no deviation
+                deviation = stdev(varied) if len(varied) > 1 else None
+                standing = Standing(rows, fmean(values), deviation, interval(varied), is_bound)
                 groups.setdefault(key, []).append(standing)
         is_high = column.better == "higher"
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]

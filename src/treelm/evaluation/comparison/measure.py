@@ -28,6 +28,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.metrics import (
+    FEWEST_UNITS,
     FORMAT_VERSION,
     F1Metric,
     GardenPathMetrics,
@@ -81,9 +82,6 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Advance]]
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
 RULES = 7  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
-FEWEST_DOCUMENTS = (
-    10  # of a text of which documents, not sentences, are drawn in a bootstrap: of fewer, intervals mislead
-)
 Record = TypeVar("Record")
 
 
@@ -321,10 +319,10 @@ class Measurement:
 
 
 def unit_sums(evaluated: Evaluation) -> UnitSums:
-    """Sums of what was evaluated: by document if the text has ``FEWEST_DOCUMENTS``, else by sentence."""
+    """Sums of what was evaluated: by document if the text has ``FEWEST_UNITS``, else by sentence."""
     sentences, result = evaluated.sentences, evaluated.result
     of_documents, units = np.unique([one.document for one in sentences], return_inverse=True)
-    by_document = len(of_documents) >= FEWEST_DOCUMENTS
+    by_document = len(of_documents) >= FEWEST_UNITS
     units = units if by_document else np.arange(len(sentences))
     parsed = units[[one.tree is not None and not is_unparsed(gold_bracketing(one)) for one in sentences]]
 

@@ -33,6 +33,8 @@ _REMEDY = "make it again with `treelm compare`"
 TRIVIAL = ("left-branching", "right-branching", "balanced", "random", "random, uniform over trees")
 """Names of the baselines that every system has, whether its trees come from distances or not."""
 BOUND = (UPPER_BOUND,)
+FEWEST_UNITS = 10
+"""Of fewer documents or sentences, intervals by a bootstrap mislead."""
 GoldTrees = Literal["constituency", "dependencies"]
 
 
@@ -56,10 +58,10 @@ class UnitSums:
     """Matched, gold and predicted spans, by protocol."""
 
     def of(self, column: str) -> NDArray[np.float64] | None:
-        """The sums (U, 2) or (U, 3) that a column of the comparison follows from; None for any other column."""
+        """The sums (U, 2) or (U, 3) that a column follows from; None for others, and of too few units."""
         found = self.bits if column == "perplexity" else self.spans.get(column.partition(", ")[2], ())
         sums = np.array(found, dtype=np.float64)
-        return sums if len(sums) and np.isfinite(sums).all() else None
+        return sums if len(sums) >= FEWEST_UNITS and np.isfinite(sums).all() else None
 
 
 @dataclass(frozen=True, kw_only=True)
