@@ -315,6 +315,7 @@ def test_surprisals_of_texts_become_frames(models: list[NamedModel]) -> None:
             {},
             "data frame:3: sentence '1' is not .*: rows of it come after",
         ),
+        (pandas.DataFrame([["a", "b"]], columns=["word", "word"]), {}, "two columns of the name 'word'"),
         (WORDS, {"punctuation": "apart"}, "'apart', which makes more rows"),
         (WORDS, {"end": True}, "end = True, which makes more rows"),
         (WORDS, {"shape": "plain"}, "shape = 'plain'; choose one of auto, wide, long"),

@@ -162,7 +162,7 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
         left_out = skipped if options.on_error == "skip" else None
         table = stimuli.read_table(file, asked, options.punctuation, skipped=left_out, **how)
         for note in table.notes:
-            log(note)
+            log(f"{file}: {note}")
         names, found = table.columns, table.stimuli
         if table.decimal_commas:
             listed = ", ".join(table.decimal_commas)

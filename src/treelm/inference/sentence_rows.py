@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from difflib import SequenceMatcher
 from itertools import combinations, groupby, pairwise
@@ -103,6 +103,7 @@ def sentence_rows(
     read, wrong, num_unreadable = list[tuple[Key, Row]](), dict[Key, InputError](), 0
     for where, cells in rows:
         key: Key = (cells[columns.document] if columns.document else "1", *(cells[one] for one in columns.sentence))
+        key = tuple(cell if isinstance(cell, Hashable) else str(cell) for cell in key)
         if fill_down and read:
             key = tuple(above if cell in ("", None) else cell for cell, above in zip(key, read[-1][0], strict=True))
         for error in unreadable[num_unreadable:]:
@@ -342,7 +343,8 @@ class _Table:
         told.append(("cells hold several words: a cell has one figure, the sum of its words'", wide))
         for what, found in told:
             if found:
-                yield f"{self.rows[self.places[found[0]][0]][1][0]}: in {len(found)} of {len(keys)} sentences {what}"
+                where = self.rows[self.places[found[0]][0]][1][0]
+                yield f"in {len(found)} of {len(keys)} sentences (first at {where}) {what}"
 
 
 def _are_alike(words: Sequence[str], others: Sequence[str]) -> bool:

@@ -407,6 +407,9 @@ def surprisal_table(
     named_file, given = (frequencies, None) if isinstance(frequencies, str) else ("", frequencies)
     usual = {"shape": "auto" if isinstance(models, LanguageModel) else "wide", "frequencies": named_file}
     asked = TableSettings(**{**usual, **settings})
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise InputError(f"two columns of the name {twice!r}", where=FRAME, remedy="rename or remove one")
     if UNIGRAM in asked.columns and unigrams is None:
         raise InputError(f"the column {UNIGRAM!r} without counts", remedy="give unigrams = Unigrams(counts of words)")
     if punctuation == "apart" or asked.end:
