@@ -109,7 +109,7 @@ def write(folder: Path, header: str, rows: Rows) -> str:
         ("reader;item;word", without(readers_of_each_item, 2), "item", "all its words are repeated", "item reader"),
         ("item;word", without(readers_of_each_item, 0, 2), "item", "all its words are repeated", "no other one here"),
         ("text;nr;word_id;word", two_texts, "nr", "word_id is 1 in 2 of its rows", "nr text"),
-        ("text;nr;word", without(two_texts, 2), "nr", "text changes from 'A' to 'B'", "nr text"),
+        ("text;nr;word", without(two_texts, 2), "nr", "text changes from 'A' to 'B'", "nr text; rename text if it may"),
         ("block;item;word_id;word", practice, "item", "word_id is 1 in 2 of its rows", "item block"),
         ("half;item;word", without(practice, 2), "item", "rows of it come after sentence '2'", "item half"),
         ("list;group;item;word_id;word", two_lists, "item", "word_id is 1 in 4 of its rows", "item list group"),

@@ -287,7 +287,9 @@ class _Table:
     def _remedy(self, places: Sequence[int], source: str) -> str:
         """Say which columns tell the sentences of these rows apart, or that none does."""
         option, separating = "sentence = {}" if source == FRAME else "--sentence-column {}", self._separating(places)
-        wrong = "".join(f"; rename {name} if it does not number words" for name in [*self.numbers][:1])
+        changes = [name for name in self.constant if len(self._parts(name, self.places[self.rows[places[0]][0]])) > 1]
+        wrong = "".join(f"; rename {name} if it may change within a sentence" for name in changes[:1])
+        wrong = "".join(f"; rename {name} if it does not number words" for name in [*self.numbers][:1]) or wrong
         if separating is None:
             said = "put the rows of a sentence together, and name every column that tells it from others"
             return f"{said} ({option.format('...')}): no other one here does{wrong}"

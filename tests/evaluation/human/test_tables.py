@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,13 +84,12 @@ def test_items_as_folds(tmp_path: Path) -> None:
     assert np.isnan(corpus.shifted(corpus.responses["rt"], 1)).sum() == 12
 
 
-def test_readers_as_documents_are_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", [{"document_column": "reader"}, {"sentence_column": ("item", "reader")}])
+def test_sentences_of_several_readers_are_reported(columns: dict[str, Any], tmp_path: Path) -> None:
     rows = "".join(f"{reader},{item},{word},300\n" for reader in range(5) for item in "12" for word in (item, "x", "y"))
     table = write(tmp_path / "t.csv", f"reader,item,word,rt\n{rows}z,3,once,300\n")
-    (found,) = reading_tables.load(table, TableColumns(sentence_column=("item",), document_column="reader")).notes
-    assert found.startswith(
-        "2 of 3 sentences stand in several documents, up to 5: if these are readers, give mean times"
-    )
+    (found,) = reading_tables.load(table, TableColumns(**{"sentence_column": ("item",), **columns})).notes
+    assert found.startswith("2 of 3 sentences occur several times, up to 5: if by several readers, give mean times")
 
 
 def test_decimal_commas_with_semicolons(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_words_without_frequency_are_reported(tmp_path: Path) -> None:
     rows = "".join(f"{number // 5},{word},{300 + number % 7}\n" for number, word in enumerate(words))
     table = write(tmp_path / "t.csv", f"item,word,rt\n{rows}")
     corpus = reading_tables.load(table, TableColumns(sentence_column=("item",), frequencies=str(counts)))
-    assert corpus.notes == ("12 of 60 words have no frequency, such as '-': they and those after are left out",)
+    assert corpus.notes[-1] == "12 of 60 words have no frequency, such as '-': they and those after are left out"
     found = Regression(corpus, Design(lags=1, baseline=("length", "zipf_frequency")), [])
     assert found.left_out == {"without a word before": 12, "no zipf_frequency, here or at a lag": 24}
 

@@ -85,15 +85,14 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
 def _notes(
     words: pd.DataFrame, fold_kind: str, responses: dict[str, Floats], predictors: dict[str, Floats]
 ) -> Iterator[str]:
-    """Yield what must be said of documents that have the same sentences, as those that are readers have, of times that
-    no reader has, and of words without a frequency.
+    """Yield what must be said of sentences of several readers, of times that no reader has, and of words without a
+    frequency.
     """
-    sentences = words.groupby("sentence", sort=False).agg({"word": " ".join, "document": "first"})
-    documents = sentences.groupby("word")["document"].nunique()
-    again = documents[documents > 1]
-    if len(again) > len(documents) / 2:
+    times_read = words.groupby("sentence")["word"].agg(" ".join).value_counts()
+    again = times_read[times_read > 1]
+    if len(again) > len(times_read) / 2:
         yield (
-            f"{len(again)} of {len(documents)} sentences stand in several documents, up to {again.max()}: if these are "
+            f"{len(again)} of {len(times_read)} sentences occur several times, up to {again.max()}: if by several "
             f"readers, give mean times, one row a word; the interval here is over {fold_kind}"
         )
     for name, times in responses.items():
