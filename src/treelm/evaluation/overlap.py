@@ -28,13 +28,13 @@ def training_note(
     file is what training read.
     """
     known = lm.data_identity.get("train")
-    if known is None:
+    train = _training_data(recipe, known)
+    if train is None and known is None:
         return ()
     if not sentences:  # of a stream
         most = recipe.evaluation.max_sentences
         corpus = prepared([path], options=options, on_error="skip", max_sentences=most)
         sentences = [one.words for one in corpus.sentences()]
-    train = _training_data(recipe, known)
     seen = stand_in(train, sentences) if train else [_identity(path, options, recipe) == known] * len(sentences)
     num_words = sum(len(words) for words, is_seen in zip(sentences, seen, strict=True) if is_seen)
     share = num_words / max(1, sum(map(len, sentences)))
@@ -61,14 +61,16 @@ def stand_in(corpus: PreparedCorpus, sentences: Sequence[Sequence[str]]) -> list
     return [one in found for one in coded]
 
 
-def _training_data(recipe: Recipe, identity: str) -> PreparedCorpus | None:
-    """The data that a model was trained on, if they are here as they were."""
+def _training_data(recipe: Recipe, identity: str | None) -> PreparedCorpus | None:
+    """The data that a model was trained on, if they are here as they were; of an older model, which did not note their
+    identity, those that its recipe names.
+    """
     try:
         locate_split(recipe.data, "train", download=False)
         train = prepared_split(recipe.data, "train")
     except InputError:
         return None
-    return train if train.identity == identity else None
+    return train if identity in (None, train.identity) else None
 
 
 def _identity(path: Path, options: ReadOptions, recipe: Recipe) -> str:
