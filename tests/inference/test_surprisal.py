@@ -136,6 +136,9 @@ def test_columns_have_a_figure_for_every_word(system: str) -> None:
         ("I don't", ("I", "do", "n't"), [(0, 1), (2, 4), (4, 7)]),
         ("the the the", ("the", "the", "the"), [(0, 3), (4, 7), (8, 11)]),
         ("al mar", ("a", "el", "mar"), [(0, 1), (None, None), (3, 6)]),
+        ("im Haus bei dem", ("in", "dem", "Haus", "bei", "dem"), [(None, None)] * 2 + [(3, 7), (8, 11), (12, 15)]),
+        ("cái bàn.", ("cái\u00a0bàn", "."), [(0, 7), (7, 8)]),  # one word of CoNLL-U with a blank
+        ("我看他们", ("我", "?", "他", "们"), [(0, 1), (None, None), (2, 3), (3, 4)]),
     ],
 )
 def test_offsets_follow_the_text(text: str | None, words: tuple[str, ...], expected: list[tuple[int, int]]) -> None:

@@ -10,6 +10,7 @@ from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.tokens import words_of
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.inference.stimuli import Stimulus
+from treelm.trees.brackets import unescape
 
 ReadWords = Counter[tuple[str, bool, bool]]
 """How often each word was read, and how: whether it is unknown, and whether as several tokens."""
@@ -49,6 +50,13 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
         yield (
             f"{share} are unknown to {name}, such as {next(iter(unknown))!r}: their bits are those of a class of "
             "words; leave out rows with is_unk 1, or take a model over subwords"
+        )
+    escaped = {word: count for word, count in unknown.items() if unescape(word) != word and knows(unescape(word))}
+    if escaped:
+        first = next(iter(escaped))
+        yield (
+            f"{sum(escaped.values()):,} of them, such as {first!r}, are brackets as treebanks escape them: write "
+            f"{unescape(first)!r} in text, as {name} has it"
         )
     if lowered and not num_known_capitals:  # as models of text in lower case have none
         yield (

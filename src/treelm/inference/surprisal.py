@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -121,16 +122,27 @@ def end_bits(scores: Sequence[SentenceScore]) -> NDArray[np.float64]:
     return np.array([one.log_probs[-1] for one in scores]) / -NATS_PER_BIT + 0.0
 
 
+_SPACE = re.compile(r"\s")
+_MOST_AS_ONE = 5  # words
+
+
 def word_offsets(sentence: Sentence) -> list[tuple[int, int] | tuple[None, None]]:
     """Where each word stands in the sentence's text, or in its words joined by spaces if the source gives no text.
 
-    Characters from 0, end exclusive; None for a word that is not in the text.
+    Characters from 0, end exclusive; None for a word that is not in the text, as those that are written as one (``du``
+    for ``de`` ``le``). Words follow each other: behind such a one, the text goes on with the nearest of the next words.
     """
-    text = " ".join(sentence.words) if sentence.text is None else sentence.text
+    text, *words = (_SPACE.sub(" ", one) for one in (sentence.text or " ".join(sentence.words), *sentence.words))
     offsets: list[tuple[int, int] | tuple[None, None]] = []
     position = 0
-    for word in sentence.words:
-        start = text.find(word, position)
-        position = position if start < 0 else start + len(word)
+    while len(offsets) < len(words):
+        while text.startswith(" ", position):
+            position += 1
+        following = words[len(offsets) : len(offsets) + _MOST_AS_ONE]
+        here = [position] if text.startswith(following[0], position) else []
+        starts = here or [text.find(f" {word}", position) + 1 or text.find(word, position) for word in following]
+        start, number = min(((start, number) for number, start in enumerate(starts) if start >= 0), default=(-1, 0))
+        offsets += [(None, None)] * number
+        position = position if start < 0 else start + len(following[number])
         offsets.append((None, None) if start < 0 else (start, position))
     return offsets
