@@ -169,3 +169,29 @@ def test_bad_pairs_are_left_out_and_readers_told_of(treelm: Treelm, tmp_path: Pa
     assert (outcome.code, json.loads(outcome.out)["overall"]["pairs"]) == (3, 2)
     assert "pairs.csv:3: an empty sentence" in outcome.err
     assert "1 different pairs in 2 rows" in outcome.err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+@pytest.mark.parametrize(
+    ("name", "content", "options"),
+    [
+        ("in.txt", "le café .\n", ()),
+        ("in.csv", "sentence_id,word\n1,le\n1,café\n1,.\n", ()),
+        ("in.txt", "le\ncafé\n.\n", ("--layout", "words")),
+        (
+            "in.conllu",
+            "".join(f"{n}\t{w}\t_\t_\t_\t_\t{n - 1}\t_\t_\t_\n" for n, w in enumerate(["le", "café", "."], 1)),
+            (),
+        ),
+    ],
+    ids=["text", "table", "words", "conllu"],
+)
+def test_input_of_another_encoding_is_named_and_read(
+    name: str, content: str, options: tuple[str, ...], encoding: str, folder: Path, treelm: Treelm
+) -> None:
+    (folder / name).write_bytes(content.encode(encoding))
+    refused = treelm("surprisal", RUNS / "ngram", name, *options)
+    assert (refused.code, "--encoding" in refused.err) == (2, True), refused.err
+    found = treelm("surprisal", RUNS / "ngram", name, *options, "--encoding", encoding)
+    assert found.code == 0, found.err
+    assert [row.split("\t")[2] for row in found.out.splitlines()] == ["word", "le", "café", "."]

@@ -160,7 +160,7 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
         asked = Columns(options.word_column, options.sentence_column, options.document_column)
         how = {"are_texts": bool(options.split_sentences), "fill_down": options.fill_down}
         left_out = skipped if options.on_error == "skip" else None
-        table = stimuli.read_table(file, asked, options.punctuation, skipped=left_out, **how)
+        table = stimuli.read_table(file, asked, options.punctuation, encoding=options.encoding, skipped=left_out, **how)
         for note in table.notes:
             log(f"{file}: {note}")
         names, found = table.columns, table.stimuli
@@ -170,7 +170,7 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
         if options.follows_documents:
             stimuli.check_documents(table.stimuli)
     elif options.layout == "words":
-        found = stimuli.read_words(file, options.punctuation)
+        found = stimuli.read_words(file, options.punctuation, options.encoding)
     else:
         sentences = options.read(file, skipped, empty_lines=options.context == "document")
         found = stimuli.from_sentences(sentences, options.punctuation)

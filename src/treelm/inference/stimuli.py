@@ -97,14 +97,20 @@ class StimulusTable:
 
 
 def read_table(
-    path: str, columns: Columns, punctuation: Punctuation, *, skipped: list[InputError] | None = None, **how: bool
+    path: str,
+    columns: Columns,
+    punctuation: Punctuation,
+    *,
+    encoding: str = "",
+    skipped: list[InputError] | None = None,
+    **how: bool,
 ) -> StimulusTable:
     """Read a CSV or TSV file with a header, quoted as R and pandas do, the header says which; or a sheet of Excel.
 
     ``skipped`` collects the errors of rows and sentences, which are left out. Raises ``InputError`` as
     ``sentence_rows`` and ``read_rows`` do.
     """
-    text = table_text(path)
+    text = table_text(path, encoding)
     if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
     unreadable = list[InputError]()
@@ -147,10 +153,10 @@ def check_documents(stimuli: Iterable[Stimulus]) -> None:
         ended.add(document)
 
 
-def read_words(path: str, punctuation: Punctuation) -> Iterator[Stimulus]:
+def read_words(path: str, punctuation: Punctuation, encoding: str = "") -> Iterator[Stimulus]:
     """One word a line; an empty line ends a sentence, two end a document."""
     document, number, source = 1, 0, name_of(path)
-    lines = enumerate((line.strip(BLANKS) for line in read_text(path).split("\n")), start=1)
+    lines = enumerate((line.strip(BLANKS) for line in read_text(path, encoding=encoding).split("\n")), start=1)
     for has_words, group in groupby(lines, key=lambda line: bool(line[1])):
         (first, *_), words = zip(*group, strict=True)
         if not has_words:

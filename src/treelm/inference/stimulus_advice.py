@@ -22,7 +22,7 @@ LONGEST_SENTENCE = 150
 
 def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{} =") -> Iterator[str]:
     """Say what a model reads otherwise than meant, and what to do; ``option`` is how the caller names one."""
-    unknown, lowered, attached, without, spelled = (Counter[str]() for _ in range(5))
+    unknown, lowered, attached, without, spelled, escaped = (Counter[str]() for _ in range(6))
     num_known_capitals = num_alone = 0
     characters = set[str]()
 
@@ -35,6 +35,8 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
         num_known_capitals += count * (has_capitals and not is_unknown)
         if is_unknown and has_capitals and knows(word.lower()):
             lowered[word] += count
+        if (is_unknown or is_cut) and unescape(word) != word and knows(unescape(word)):
+            escaped[word] += count
         if found := vocabulary.spelled(word):
             spelled[word] += count
             characters.update(found)
@@ -51,12 +53,11 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
             f"{share} are unknown to {name}, such as {next(iter(unknown))!r}: their bits are those of a class of "
             "words; leave out rows with is_unk 1, or take a model over subwords"
         )
-    escaped = {word: count for word, count in unknown.items() if unescape(word) != word and knows(unescape(word))}
     if escaped:
         first = next(iter(escaped))
         yield (
-            f"{sum(escaped.values()):,} of them, such as {first!r}, are brackets as treebanks escape them: write "
-            f"{unescape(first)!r} in text, as {name} has it"
+            f"{escaped.total():,} words, such as {first!r}, have brackets as treebanks escape them; write "
+            f"{unescape(first)!r}, as {name} has it"
         )
     if lowered and not num_known_capitals:  # as models of text in lower case have none
         yield (

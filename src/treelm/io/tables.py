@@ -191,9 +191,12 @@ def read_table(path: str | Path) -> TableRows:
     return read_rows(table_text(path), str(path))
 
 
-def table_text(path: str | Path) -> str:
-    """The text of a file with a table; of a workbook, that of its first sheet with tabs between cells."""
-    return _sheet_text(Path(path)) if Path(path).suffix.lower() == _EXCEL else read_text(path)
+def table_text(path: str | Path, encoding: str | None = None) -> str:
+    """The text of a file with a table; of a workbook, that of its first sheet with tabs between cells.
+
+    ``encoding`` is that of ``read_text``.
+    """
+    return _sheet_text(Path(path)) if Path(path).suffix.lower() == _EXCEL else read_text(path, encoding=encoding)
 
 
 def read_rows(text: str, source: str, unreadable: list[InputError] | None = None) -> TableRows:
