@@ -24,7 +24,7 @@ PRESENT = {
         *("Figure 1", "Figure 2", "Figure 3", "Table 1", "Figure 4", "Figure 5", "Table 2", "Table 3"),
     ],
     "pushdown": ["Table 2"],
-    "questions": ["Table 1", "Table 2", "Table 3", "Table 4"],
+    "questions": ["Table 1", "Table 2", "Table 3", "Table 4", "Table 5"],
     "tg": ["Table 1"],
     "variants": ["Table 1"],
     "som": [

@@ -37,7 +37,8 @@ KEPT = Path(__file__).parents[1] / "legacy"
 
 
 UNTRIED = {
-    SyntaxGym: r"sg_score|circuit, (Agreement|Center Embedding|Garden-Path Effects|Gross Syntactic State|Licensing"
+    SyntaxGym: r"sg_score|sg_accuracy|suites?, \w+"
+    r"|circuit, (Agreement|Center Embedding|Garden-Path Effects|Gross Syntactic State|Licensing"
     r"|Long-Distance Dependencies)",
     MinimalPairs: "accuracy",
     ScoringSpeed: "words_per_cpu_second",
@@ -76,10 +77,10 @@ def _small(measure: Measure) -> Measure:
             widths = {"action_beam": 4, "word_beam": 2, "fast_track": 1}
             return replace(measure, max_sentences=FEW, stream_rows=1, **widths)
         case Splits():
-            settings = ("model.hidden_size=8", "model.embedding_size=8")
+            settings = ("model.hidden_size=8", "model.embedding_size=8") if measure.recipe else ()
             return replace(measure, max_sentences=FEW, seeds=2, settings=settings)
         case SearchSpeed():
-            return replace(measure, action_beam=4, word_beam=2, fast_track=1, sentences_at_once=1)
+            return replace(measure, action_beam=4, word_beam=2, fast_track=1, sentences_at_once=1, number=1)
         case Depth() | Distances():
             return replace(measure, max_sentences=FEW)
     raise AssertionError(measure)

@@ -83,8 +83,8 @@ def _binary_parser(model: LanguageModel, *, where: str) -> Parser:
 class Splits(OnTreebank):
     """Left and right splits of binary trees in percent of all splits, and of those of three words or more.
 
-    Sentences have ``words`` words (fewest, most). Baselines are gold trees made binary, and the trees of a recipe's
-    network as it is drawn, a value for each of ``seeds``.
+    Sentences have ``words`` words (fewest, most). Baselines are gold trees made binary; with a ``recipe`` the trees of
+    its network as it is drawn instead, a value for each of ``seeds``.
     """
 
     words: tuple[int, int] = (3, 40)
@@ -106,19 +106,19 @@ class Splits(OnTreebank):
         return Measured(values=split_shares(parser.parse([tree.words() for tree in trees])))
 
     def of_treebank(self, config: DataConfig) -> Baselines:
-        """Count the splits of gold trees and of networks before training."""
+        """Count the splits of networks before training, with a recipe; without one, those of gold trees."""
         trees = self.trees(config)
-        collapsed = [collapse_unaries(tree) for tree in trees]
-        found = {
-            "gold trees, made binary from the right": [split_shares(map(binarise_right, collapsed))],
-            "gold trees, made binary from the left": [split_shares(map(binarise_left, collapsed))],
-        }
         if self.recipe:
             sentences = [tree.words() for tree in trees]
             build = untrained(load_recipe(self.recipe, self.settings).model, sentences)
-            found["networks before training"] = [
-                split_shares(build(seed).parse(sentences)) for seed in range(self.seeds)
-            ]
+            drawn = [split_shares(build(seed).parse(sentences)) for seed in range(self.seeds)]
+            found = {"networks before training": drawn}
+        else:
+            collapsed = [collapse_unaries(tree) for tree in trees]
+            found = {
+                "gold trees, made binary from the right": [split_shares(map(binarise_right, collapsed))],
+                "gold trees, made binary from the left": [split_shares(map(binarise_left, collapsed))],
+            }
         return {name: {one: tuple(draw[one] for draw in draws) for one in draws[0]} for name, draws in found.items()}
 
 

@@ -1,0 +1,74 @@
+"""``python -m tests.papers.pages`` writes what pages say of the papers, from the declarations and the results kept.
+
+It stands in ``docs/reproduce.md`` and ``docs/reproduced-small.md`` between two comments; the rest of a page is by hand.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from treelm.evaluation.tables import Row, Table
+from treelm.io.files import read_text
+from treelm.papers.data import data_sets
+from treelm.papers.declaration import load_paper, paper_file
+from treelm.papers.results import load_kept
+
+DOCS = Path(__file__).parents[2] / "docs"
+BEGIN, END = "<!-- by tests/papers/pages.py -->\n", "<!-- end -->\n"
+PAPERS = ("rnng", "som", "prpn", "palm")
+KEPT = (*PAPERS, "questions")
+
+
+def source(paper: str) -> str:
+    """Authors and year."""
+    return str(tomllib.loads(read_text(paper_file(paper)))["paper"])
+
+
+def contents() -> str:
+    """The papers with their tables and figures."""
+    rows: list[Row] = [
+        [
+            ("paper", f"`{paper}`: {source(paper)}"),
+            ("in its order", ", ".join(one.name for one in load_paper(paper_file(paper), data_sets()))),
+        ]
+        for paper in PAPERS
+    ]
+    return Table.of(rows).to_markdown()
+
+
+def results() -> str:
+    """What stand-ins gave, beside what is printed."""
+    return "\n".join(part for paper in KEPT for part in _of_paper(paper))
+
+
+def _of_paper(paper: str) -> Iterator[str]:
+    yield f"## `{paper}`: {source(paper)}\n"
+    kept = load_kept(paper_file(paper))
+    for table in load_paper(paper_file(paper), data_sets()):
+        if table.name not in kept:
+            continue
+        found = kept[table.name]
+        rows: list[Row] = []
+        for row in table.rows:
+            texts, printed = table.texts(found.rows.get(row.name, "")), table.printed(row)
+            if texts:
+                shown = {name: f"{text} ({printed[name]})" if name in printed else text for name, text in texts.items()}
+                label = f"{row.name}, not in the paper" if row.added else row.name
+                rows.append([("", label), *((one.name, shown.get(one.name, "")) for one in table.columns)])
+        columns = [n for n, (name, _) in enumerate(rows[0]) if not name or any(row[n][1] for row in rows)]
+        text = Table.of([[row[n] for n in columns] for row in rows]).to_markdown()
+        yield f"**{table.name}: {table.title}** ({found.setting}; {found.made})\n\n{text}"
+
+
+PAGES = {"reproduce.md": contents, "reproduced-small.md": results}
+
+
+def page(name: str) -> str:
+    """A page as it should be."""
+    before, _, rest = (DOCS / name).read_text(encoding="utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n{PAGES[name]()}\n{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        (DOCS / name).write_text(page(name), encoding="utf-8")
