@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -284,13 +285,14 @@ def score_pairs(
         sentences.append(Sentence(words=words, text=text, identifier=line, source=source, line=int(line)))
     log_probs: dict[str | None, float] = {}
     has_unknown: dict[str | None, bool] = {}
-    is_lower_bound = False
+    is_lower_bound, flags = False, list[bool]()
     compute = compute or in_process(lm.score)
     for sentence, score in in_batches(sentences, compute, batch_size=batch_size, skipped=skipped):
         if score is None:
             continue
         log_probs[sentence.text] = float(score.log_probs.sum())
         is_lower_bound |= score.is_lower_bound
+        flags += score.converged.tolist()
         known = (lm.vocabulary.unknown_class(w, sentence_initial=i == 0) for i, w in enumerate(sentence.words))
         has_unknown[sentence.text] = any(one is not None for one in known)
         on_sentence()
@@ -315,4 +317,6 @@ def score_pairs(
         "has_unk": [int(has_unknown[pair.good] or has_unknown[pair.bad]) for pair in pairs],
     }
     items = pd.DataFrame(found)
+    if flags:
+        notes = (*notes, f"{1 - fmean(flags):.1%} of the words have not converged")
     return MinimalPairResult(items=items, groupings=columns, is_lower_bound=is_lower_bound, notes=tuple(notes))
