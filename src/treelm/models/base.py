@@ -20,7 +20,7 @@ from treelm.corpora.tokens import check_have_words, check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.io.atomic import hold_folder
-from treelm.models.capabilities import Parser, TreeConditioned, has, require
+from treelm.models.capabilities import Parser, TreeConditioned, check_available, has, require
 from treelm.models.measures import chosen_measures, read_word_by_word, score_with_measures
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import is_shipped_name
@@ -74,6 +74,14 @@ class LanguageModel(nn.Module, ABC):
         """Hashes of the words and trees of each split that it was trained on. Empty if that was not noted."""
         self.unavailable: dict[type, str] = {}
         """Capabilities of its class that its config switches off, each with the reason."""
+
+    def __getattr__(self, name: str) -> Tensor | nn.Module:
+        """Parameters and parts, as of any network; what its system cannot do is an error that says so."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            check_available(self, name)
+            raise
 
     # What a system implements.
 
@@ -233,8 +241,8 @@ class LanguageModel(nn.Module, ABC):
     @final
     def start(self, num_sentences: int = 1) -> IncrementalState:
         """The state before the first word of sentences side by side. Raises ``InputError`` for a number below 0."""
-        if num_sentences < 0:
-            raise InputError(f"num_sentences = {num_sentences}", remedy="give 0 or more")
+        if not isinstance(num_sentences, int) or num_sentences < 0:
+            raise InputError(f"num_sentences = {num_sentences!r}", remedy="give a whole number, 0 or more")
         return self._start(num_sentences)
 
     @final
@@ -337,8 +345,12 @@ def naming_sentence(find: Callable[[Sequence[Sequence[str]]], Found], sentences:
 
 def _check_a_word_each(state: IncrementalState, words: Sequence[str]) -> None:
     """Raise ``InputError`` for what is not a word for each sentence, such as a text."""
+    if not isinstance(state, IncrementalState):
+        raise InputError(f"{type(state).__name__} where a state was expected", remedy="give one of lm.start()")
     if isinstance(words, str):
         raise InputError("one text where a list of words was expected", remedy=f"give [{words!r}]")
+    if not isinstance(words, Sequence):
+        raise InputError(f"{type(words).__name__} where a list of words was expected", remedy="give a word a sentence")
     if len(words) != len(state.num_tokens_read):
         found = f"{len(words)} words for {len(state.num_tokens_read)} sentences"
         raise InputError(found, remedy="give one word for each sentence")

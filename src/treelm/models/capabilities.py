@@ -229,6 +229,7 @@ _LACKS: dict[type, str] = {
     Grammar: "has no rules to list",
     BackoffNGrams: "has no n-grams",
     Searching: "scores without a search",
+    ConfidentParser: "says nothing of tags, nor of how sure it is of trees",
 }
 _REMEDIES: dict[type, str] = {
     Parser: "take a run with structure, such as one of prpn, on-lstm or rnng",
@@ -236,6 +237,18 @@ _REMEDIES: dict[type, str] = {
     Grammar: "take a run of an induced grammar",
     BackoffNGrams: "take a run of ngram",
 }
+
+
+class UnavailableError(InputError, AttributeError):
+    """What a model of another system could do was asked of this one; ``hasattr`` is False."""
+
+
+def check_available(lm: LanguageModel, name: str) -> None:
+    """Raise ``UnavailableError`` for a name that is of a capability which the system of a model lacks."""
+    for capability, lacks in _LACKS.items():
+        if not name.startswith("_") and (name in vars(capability) or name in capability.__annotations__):
+            remedy = _REMEDIES.get(capability, "take a run of another system")
+            raise UnavailableError(f"{lm.system} {lacks}, so it has no {name!r}", remedy=remedy)
 
 
 def set_search(lm: LanguageModel, config: SearchConfig) -> None:

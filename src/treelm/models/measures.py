@@ -74,6 +74,8 @@ def measure(name: str, *, at: Literal["before", "after"], is_whole: bool = False
 
 def chosen_measures(names: Sequence[str]) -> list[Measure]:
     """The measures of these names. Raises ``InputError`` for a name that none has."""
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise InputError(f"measures = {names!r}", remedy=f"give a list, such as [{ENTROPY!r}]")
     for name in names:
         if name not in MEASURES:
             raise InputError(f"no measure {name!r}", remedy=choose_from(name, MEASURES))

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
 
 DeviceName = Literal["auto", "cuda", "cpu"]
 Plan = TypeVar("Plan")
@@ -28,13 +28,14 @@ def allow_determinism() -> None:
 
 def find_device(name: DeviceName, *, where: str | None = None) -> Literal["cuda", "cpu"]:
     """``auto`` is a GPU if torch finds one. Raises ``InputError``, with ``where``, if ``cuda`` is not there."""
+    check_choice("device", name, get_args(DeviceName))
     if name == "cpu":
         return "cpu"
     if torch.cuda.is_available():
         allow_determinism()
         return "cuda"
     if name == "cuda":
-        raise InputError('device = "cuda" but torch finds no GPU', where=where, remedy='give device "cpu" or "auto"')
+        raise InputError('device = "cuda" but torch finds no GPU', where=where, remedy='give device = "cpu"')
     return "cpu"
 
 

@@ -57,7 +57,7 @@ def _folders() -> dict[str, Path]:
 
 def check_given(run: str | Path) -> None:
     """Raise ``InputError`` for the empty text, such as an unset variable of a shell: as a path, it is this folder."""
-    if not str(run):
+    if not isinstance(run, (str, Path)) or not str(run):
         raise InputError("no run given", remedy="give the folder of a run, or the name of a model (treelm models)")
 
 

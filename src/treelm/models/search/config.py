@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
-from treelm.errors import InputError, check_choice
+from pydantic import Field
+
+from treelm.configs import configuration
+from treelm.errors import InputError
 
 SearchMethod = Literal["beam", "particles", "released"]
 SearchPrecision = Literal["full", "fp16", "bf16"]
@@ -28,7 +31,7 @@ FIXED = BeamSizes(100, 10, 1, math.inf)
 """The beam whose other sizes stand beside a width that is asked for."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class SearchConfig:
     """The config of word-synchronous search (Stern et al. 2017) and of the particle filter (Crabbé et al. 2019)."""
 
@@ -41,7 +44,7 @@ class SearchConfig:
     """k_w: the most partial analyses kept after every token."""
     fast_track: int | None = None
     """k_s: the best SHIFTs of every step that reach the word beam even from below the action beam."""
-    threshold: float | None = None
+    threshold: Annotated[float, Field(allow_inf_nan=True)] | None = None
     """Nats below all analyses of the sentence that are in play at which one is dropped: an adaptive beam, which widens
     where the doubt is large. If neither it nor a width is given the beam is ``ADAPTIVE``, which converges for most
     words; a width without a threshold asks for a fixed beam, always filled, with the other widths of ``FIXED``."""
@@ -65,8 +68,6 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         """Check ranges; raises ``InputError`` naming the field."""
-        check_choice("search.method", self.method, get_args(SearchMethod))
-        check_choice("search.precision", self.precision, get_args(SearchPrecision))
         values = {**vars(self), **self.beam._asdict()}
         for name in ("action_beam", "word_beam", "num_particles", "batch_size", "heavy_words", "max_rows"):
             if values[name] < 1:

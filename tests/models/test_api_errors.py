@@ -1,0 +1,55 @@
+"""What cannot be asked of a model is one line, in Python too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import treelm
+from tests.legacy.make import HERE as RUNS
+from treelm.errors import InputError
+from treelm.models.base import LanguageModel
+
+
+@pytest.fixture(scope="module")
+def lm() -> LanguageModel:
+    return treelm.load(RUNS / "lstm")
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda lm: lm.parse(["a b"]), "lstm is a language model without trees, so it has no 'parse'; take a run with"),
+        (lambda lm: lm.partial_trees(lm.start()), "lstm is a language model without trees"),
+        (lambda lm: lm.annotate(["a b"]), "lstm says nothing of tags"),
+        (lambda lm: lm.parse_nbest(["a b"], 2), "lstm scores without a search, so it has no 'parse_nbest'"),
+        (lambda lm: lm.search, "lstm scores without a search"),
+        (lambda lm: lm.used_rules(["a b"]), "lstm has no rules to list"),
+        (lambda lm: lm.write_arpa("x"), "lstm has no n-grams"),
+        (lambda lm: lm.start("x"), "num_sentences = 'x'; give a whole number"),
+        (lambda lm: lm.start(None), "num_sentences = None; give a whole number"),
+        (lambda lm: lm.extend(None, ["a"]), "NoneType where a state was expected"),
+        (lambda lm: lm.extend(lm.start(), None), "NoneType where a list of words was expected"),
+        (lambda lm: lm.surprisal(["a"], measures=None), "measures = None; give a list"),
+        (lambda lm: treelm.load(None), "no run given"),
+        (lambda lm: treelm.load(RUNS / "lstm", device="tpu"), "device = 'tpu'; choose one of auto, cuda, cpu"),
+        (lambda lm: treelm.SearchConfig(typo=1), "unknown field 'typo'; known fields are method, action_beam"),
+        (lambda lm: treelm.SearchConfig(word_bem=1), "unknown field 'word_bem'; did you mean word_beam?"),
+        (lambda lm: treelm.SearchConfig(action_beam="x"), "action_beam = 'x'; give a whole number"),
+        (lambda lm: treelm.SearchConfig(method="best"), "method = 'best'; give 'beam', 'particles' or 'released'"),
+    ],
+)
+def test_calls_that_cannot_be_answered_are_refused_in_one_line(
+    lm: LanguageModel, call: Callable[[Any], object], expected: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        call(lm)
+    assert str(caught.value).startswith(expected)
+
+
+def test_a_model_does_not_seem_to_have_what_it_lacks(lm: LanguageModel) -> None:
+    assert not hasattr(lm, "parse")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        lm.nothing  # noqa: B018
