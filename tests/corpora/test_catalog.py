@@ -57,7 +57,7 @@ def test_a_directory_is_a_corpus(tmp_path: Path) -> None:
     assert [config.has_split(split) for split in ("train", "dev", "test")] == [True, True, False]
     with pytest.raises(InputError, match="no test split"):
         locate_split(config, "test")
-    with pytest.raises(InputError, match="set format to brackets or text"):
+    with pytest.raises(InputError, match='give format = "brackets"'):
         locate_split(DataConfig(corpus=str(tmp_path), format="conllu"), "train")
 
 

@@ -86,7 +86,7 @@ def locate_split(config: DataConfig, split: Split, *, download: bool = True) -> 
         return corpus_entry(config.corpus).locate(split, config.format, download=download)
     path = config._path(split)
     if path is None:
-        remedy = f"give --data FILE to evaluate, or data.corpus (such as gum-open) or data.{split} to train"
+        remedy = f'give data = "FILE" to evaluate, or data.corpus = "gum-open" or data.{split} to train'
         raise InputError(f"no {split} data", remedy=remedy)
     return Path(path), config.format
 

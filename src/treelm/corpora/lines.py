@@ -143,9 +143,9 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
         damage.append(broken)
     except OSError as error:
         raise unreadable(error, name) from error
-    except UnicodeDecodeError as error:  # half a character of UTF-16 or the like, where nothing can be skipped
+    except UnicodeError as error:  # half a character of UTF-16 or the like, where nothing can be skipped
         remedy = 'give the encoding of the file, such as encoding = "latin-1"'
-        raise InputError(f"not in {encoding} ({error.reason})", where=f"{name}:{number + 1}", remedy=remedy) from None
+        raise InputError(f"not in {encoding} ({error})", where=f"{name}:{number + 1}", remedy=remedy) from None
 
 
 def _only_text(lines: _Lines, name: str) -> _Lines:

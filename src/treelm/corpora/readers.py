@@ -125,12 +125,12 @@ def read_items(
 def _notes(left_out: Counter[str], found: Treebank) -> Iterator[str]:
     """Lines about what was read otherwise than it stands, or was left out although nobody has named the treebank."""
     if count := left_out.pop(_LIKE_TRACES, 0):
-        yield f"{count:,} words look like traces (*T*-1 and the like): give --treebank ppche to leave them out, or penn"
+        yield f"{count:,} words look like traces, such as *T*-1: treebank = ppche leaves them out, penn keeps them"
     if count := left_out.pop(REPAIRED, 0):
         yield f"{count:,} unescaped brackets were read as parts of words"
     if found is not PENN and left_out:
         listed = ", ".join(f"{what} {count:,}" for what, count in left_out.most_common())
-        yield f"has signs of {found.name}: left out {listed}; --treebank penn would keep them as words"
+        yield f"has signs of {found.name}: left out {listed}; treebank = penn would keep them as words"
 
 
 def no_sentences(name: str, skipped: list[InputError]) -> InputError:

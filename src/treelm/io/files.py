@@ -178,8 +178,8 @@ def in_utf8(content: bytes, encoding: str) -> bytes:
     """
     try:
         return content.decode(encoding, "surrogateescape").encode(errors="surrogatepass")
-    except UnicodeDecodeError as error:  # half a character of UTF-16 or the like, behind which nothing can be read
-        raise InputError(f"not in {encoding} ({error.reason})", remedy=_ENCODING) from None
+    except UnicodeError as error:  # half a character of UTF-16 or the like, behind which nothing can be read
+        raise InputError(f"not in {encoding} ({error})", remedy=_ENCODING) from None
     except LookupError as error:
         raise _no_encoding(encoding) from error
 
@@ -201,7 +201,8 @@ def lines_in_utf8(stream: IO[bytes], encoding: str) -> Iterator[Callable[[int], 
     try:
         yield lambda most: text.readline(most).encode(errors="surrogatepass")
     finally:
-        text.detach()  # else the stream is closed with it
+        with suppress(ValueError):  # of a stream that is closed already
+            text.detach()  # else the stream is closed with it
 
 
 def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = False) -> str:

@@ -147,7 +147,7 @@ def find_discounts(counts: Ints, *, length: int, fallback: Discounts | None) -> 
     if fallback is None:
         found_counts = f"{once}, {twice}, {thrice} and {four} n-grams of length {length} occur 1, 2, 3 and 4 times"
         other = "a lower model.order" if length > 1 else "vocabulary.min_count=1, as rarer words are not counted here"
-        remedy = f"take more data or {other}, or give discounts: --set 'model.fallback_discounts=[0.5, 1.0, 1.5]'"
+        remedy = f"take more data or {other}, or give model.fallback_discounts = [0.5, 1.0, 1.5]"
         raise InputError(f"{found_counts}, which gives no discounts", remedy=remedy)
     return fallback
 
