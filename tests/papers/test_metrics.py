@@ -119,6 +119,13 @@ def test_trivial_trees_are_computed_for_their_own_rows_alone(monkeypatch: pytest
     assert "unlabeled_f1_corpus, plain" in measure.of_run(subject).values
 
 
+def test_gold_splits_draw_no_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row shows one of them: 25 networks take minutes, and trees of a run need neither."""
+    monkeypatch.setattr("treelm.papers.metrics.shapes.untrained", None)
+    found = Splits(split="dev", max_sentences=FEW).of_data(DataRoot(None, data_sets()), "gum-open").baselines
+    assert {*found} == {"gold trees, made binary from the right", "gold trees, made binary from the left"}
+
+
 def test_trees_without_scores_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """F1 needs no perplexity, which takes many times as long as PRPN's trees."""
     subject = Subject(KEPT / "prpn", DataRoot(None, data_sets(Path())), "gum-open")
