@@ -93,6 +93,7 @@ def test_no_setting_of_a_folder_brings_code_and_its_words_keep_their_bits(
     ("values", "message"),
     [
         ({"num_hidden_layers": 10**9}, "num_hidden_layers = 1000000000, with weights of at most 256"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers = -1, with weights of"),
         ({"vocab_size": 10**12}, ""),
         ({"hidden_size": 10**9}, ""),
         ({"quantization_config": {"quant_method": "gptq"}}, r"quantised weights \(quantization_config\)"),

@@ -355,8 +355,8 @@ _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length
 """Fields of configs that bound the places of tokens."""
 
 
-_REPEATED = re.compile(r".*(layer|expert|block|stage)s?|.*depth")
-"""Numbers of a config that say how often something with weights is there."""
+_REPEATED = re.compile(r".*(layer|expert|block|stage|head)s?|.*depth")
+"""Numbers of a config that say how often something is there."""
 _MOST_REPEATED = 256  # where a tensor holds the weights of all
 _ROOM = 1 << 23  # elements beside those of the weights: masks of a long context above all
 
@@ -403,7 +403,7 @@ def load_parts(folder: Path) -> tuple[Any, Any, CausalConfig]:
 def _check_repeated(values: Any, most: int, where: str) -> None:
     """Raise ``InputError`` for a config that says of more parts of a network than can have weights."""
     for key, value in values.items() if isinstance(values, dict) else ():
-        if isinstance(value, int) and value > most and _REPEATED.fullmatch(key):
+        if isinstance(value, int) and not 0 <= value <= most and _REPEATED.fullmatch(key):
             raise InputError(f"{key} = {value}, with weights of at most {most}", where=where, remedy=HUB_FOLDER)
         _check_repeated(value, most, where)
 

@@ -149,7 +149,7 @@ def quiet() -> Iterator[None]:
     os.environ.setdefault("USE_HUB_KERNELS", "0")  # kernels of the hub are code that some models would download
     logger = logging.getLogger("transformers")
     level = logger.level
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(logging.CRITICAL)  # its errors print whole configs
     from transformers.utils import logging as bars
 
     shown = bars.is_progress_bar_enabled()
