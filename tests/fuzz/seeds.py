@@ -157,7 +157,7 @@ TOKENIZER = json.dumps(
 
 def declarations() -> tuple[bytes, ...]:
     """Tables of papers that come with the package."""
-    names = ("tg", "pushdown")
+    names = ("unsupervised", "variants")
     return tuple((FOLDER / f"{name}.toml").read_bytes() for name in names)
 
 
