@@ -136,17 +136,20 @@ def test_rows_of_a_kept_comparison_stand_beside_new_ones(treelm: Treelm, runs: l
     assert [row["run"] for row in csv.DictReader(outcome.out.splitlines())] == ["counts", "parser"]
 
 
-def test_a_run_without_data_of_the_split_is_named_before_anything_is_measured(
+def test_what_cannot_be_compared_is_named_before_anything_is_measured(
     treelm: Treelm, runs: list[str], tmp_path: Path
 ) -> None:
     shutil.copytree(runs[1], tmp_path / "unseen")
     recipe = tmp_path / "unseen" / "recipe.toml"
     lines = recipe.read_text(encoding="utf-8").splitlines(keepends=True)
     recipe.write_text("".join(line for line in lines if not line.startswith("test =")), encoding="utf-8")
-    outcome = treelm("compare", runs[0], str(tmp_path / "unseen"))
-    assert outcome.code == 2
-    assert f"{tmp_path / 'unseen'}: the recipe has no test data" in outcome.err
-    assert "done in" not in outcome.err
+    (tmp_path / "trees.ptb").write_text("(S (NP a) (VP b))\n", encoding="utf-8")
+    for name, found in (("unseen", "the recipe has no test data"), ("trees.ptb", "not valid JSON")):
+        outcome = treelm("compare", runs[0], str(tmp_path / name))
+        assert outcome.code == 2
+        assert f"{tmp_path / name}" in outcome.err
+        assert found in outcome.err
+        assert "done in" not in outcome.err
 
 
 def test_a_report_is_written_and_drawn_again_without_models(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -43,17 +43,15 @@ def compare(
         raise InputError("not a folder", where=str(keep_in), remedy="give the name of a folder")
     settings.check()
     sources = [_found(source) for source in sources]
-    for source in sources:
-        if not _is_comparison(source):
-            check_data(source, settings)
+    kept_ones = {source: Comparison.load(source) for source in sources if _is_comparison(source)}
+    runs = [source for source in sources if source not in kept_ones]
+    for run in runs:
+        check_data(run, settings)
     rows: list[RunMetrics] = []
-    made: Mapping[str, str] = {}
-    names = row_names([source for source in sources if not _is_comparison(source)])
+    names = row_names(runs)
     for source in sources:
-        if _is_comparison(source):
-            kept_one = Comparison.load(source)
-            rows += kept_one.runs
-            made = kept_one.made if len(sources) == 1 else {}
+        if source in kept_ones:
+            rows += kept_ones[source].runs
         else:
             is_ours = not shipped.is_shipped_folder(source) and not is_foreign(source)
             folder = keep_in or (source if is_ours else None)
@@ -65,6 +63,7 @@ def compare(
         name = next(one for one in tries if one not in taken)
         taken.add(name)
         rows[number] = replace(row, name=name)
+    made = kept_ones[sources[0]].made if len(sources) == len(kept_ones) == 1 else {}
     found = Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)), made=made)
     frame = ComparisonFrame.of(found)
     return replace(found, seeds=tuple(seed_means(frame)), differences=tuple(differences(frame)))
