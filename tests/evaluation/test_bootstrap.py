@@ -1,17 +1,14 @@
-"""The paired bootstrap against a plain loop, and what follows from it by hand."""
+"""The paired bootstrap by its definition, and what follows from it by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from treelm.evaluation import bootstrap
 from treelm.evaluation.bootstrap import RESAMPLES, metric, paired_interval, resampled
 
 
-@pytest.mark.parametrize("at_once", [1, 100, 10**6])
-def test_resampled_sums_are_those_of_a_plain_loop(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "_AT_ONCE", at_once)
+def test_resampled_sums_are_those_of_units_drawn_with_replacement() -> None:
     sums = np.random.default_rng(1).integers(0, 9, size=(7, 3)).astype(float)
     generator = np.random.default_rng(0)
     expected = [sums[generator.integers(7, size=7)].sum(0) for _ in range(RESAMPLES)]

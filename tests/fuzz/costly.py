@@ -1,7 +1,6 @@
 """Files that are to cost time and memory: every reader by every way of growing, each in a process of its own.
 
-``python -m tests.fuzz.costly`` tries all of them under limits of 10 seconds of processor time and 500 MB, and prints
-those that fall through; ``test_costly.py`` tries some.
+Limits are 10 seconds of processor time and 500 MB.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ import os
 import re
 import resource
 import signal
-import sys
-import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -155,24 +152,3 @@ def in_limits(read: Callable[[], object]) -> str:
         said = stream.read().decode("utf-8", "replace")
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     return said or (f"ended by {signal.Signals(-status).name}" if status < 0 else "")
-
-
-def main() -> int:
-    """Try all, or those whose reader or way has one of the words given."""
-    faults = 0
-    for reader, how in cases():
-        if all(word in f"{reader.name}: {how}" for word in sys.argv[1:]):
-            with tempfile.TemporaryDirectory(prefix="costly-") as folder:
-                begin = os.times()
-                fault = fault_of(reader, how, Path(folder))
-                end = os.times()
-                seconds = end.children_user + end.children_system - begin.children_user - begin.children_system
-            if fault or seconds > 3:
-                print(f"{reader.name}: {how}: {seconds:.1f} s {fault}", flush=True)
-            faults += bool(fault)
-    print(f"{faults} fall through")
-    return bool(faults)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

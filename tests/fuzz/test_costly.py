@@ -1,4 +1,4 @@
-"""Some of the files that are to cost time and memory; ``python -m tests.fuzz.costly`` tries all."""
+"""Some of the files that are to cost time and memory; with ``TREELM_COSTLY=all`` in the environment, all of them."""
 
 import os
 from pathlib import Path
@@ -27,17 +27,14 @@ TRIED = {
     *(f"weights: {how}" for how in ("a word of 2 MB", "a number of a million digits", "deep objects")),
     *(f"workbook: {how}" for how in WORKBOOKS if how not in SLOW),
 }
-CHOSEN = [case for case in cases() if f"{case[0].name}: {case[1]}" in TRIED]
+ALL = {f"{reader.name}: {how}": (reader, how) for reader, how in cases()}
+CHOSEN = ALL if os.environ.get("TREELM_COSTLY") == "all" else {name: ALL[name] for name in sorted(TRIED)}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="limits are those of a process of its own")
-@pytest.mark.parametrize(("reader", "how"), CHOSEN, ids=[f"{reader.name}: {how}" for reader, how in CHOSEN])
+@pytest.mark.parametrize(("reader", "how"), CHOSEN.values(), ids=CHOSEN)
 def test_a_file_that_is_to_cost_much_is_read_or_refused_in_one_line(reader: Reader, how: str, tmp_path: Path) -> None:
     assert not fault_of(reader, how, tmp_path)
-
-
-def test_all_that_are_named_are_there() -> None:
-    assert len(CHOSEN) == len(TRIED)
 
 
 @pytest.mark.parametrize(

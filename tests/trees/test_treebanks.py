@@ -130,7 +130,7 @@ def test_labels_are_cut_at_the_characters_that_are_named(options: dict[str, Any]
         ("", "(S (X é))".encode("latin-1"), "2: byte 0xe9 is not UTF-8; convert the file to UTF-8, or .*encoding = "),
         ("ascii", "(S (X é))".encode(), "2: byte 0xc3 is not in the encoding of the file; .*encoding = "),
         ("gb18030", b"(S (X \x81 ))", "2: byte 0x81 is not in the encoding"),
-        ("utf-16", b"(S (X a))", "not in utf-16 .*BOM"),
+        ("utf-16", b"(S (X ab))", "not in utf-16 .*BOM"),
         ("utf-32", b"(S (X a))", "not in utf-32"),
         ("hex", b"(S (X a))", "no encoding 'hex'; give one that Python knows"),
         ("klingon", b"(S (X a))", "no encoding 'klingon'"),

@@ -7,6 +7,7 @@ process. So a bad sentence cannot harm its neighbours, and the result does not d
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import zlib
 from collections import Counter
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from treelm.errors import InputError
-from treelm.io.files import BYTE_ORDER_MARK, STDIN, check_is_file, in_utf8, is_utf8, lines_in_utf8, unreadable
+from treelm.io.files import BYTE_ORDER_MARK, STDIN, check_is_file, in_utf8, unreadable
 from treelm.trees.treebanks import AUTO, PENN, Treebank, repair_brackets, treebank_of
 
 Format = Literal["brackets", "conllu", "text"]
@@ -99,8 +100,8 @@ def stretches(
         head = list(islice(lines, _LINES_WITH_SIGNS))
         begin = b"\n".join(line for _, line in head)
         known, lines = treebank_of(treebank, begin), chain(head, lines)
-        if known.encoding and not encoding and not is_utf8(begin):
-            lines = ((number, in_utf8(line, known.encoding)) for number, line in lines)
+        if known.encoding and not encoding and "\ufffd" in begin.decode(errors="replace"):
+            lines = ((number, in_utf8(line, known.encoding, name=name)) for number, line in lines)
         if repairs_brackets:
             lines = _repaired(lines, counts)
         pieces = _brackets(lines, known, counts, blank_lines=blank_lines)
@@ -127,15 +128,15 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
     """Lines from 1 without their ends (LF or CRLF) and without a byte order mark at the start of the file."""
     number = 0
     try:
-        with lines_in_utf8(stream, encoding) as read:
-            while line := read(_SHORT_LINE):
-                number += 1
-                if number == 1:
-                    line = line.removeprefix(BYTE_ORDER_MARK)
-                if len(line) >= _SHORT_LINE:
-                    found = "a line of 64 MiB or more"
-                    raise InputError(found, where=f"{name}:{number}", remedy="is this a text file?")
-                yield number, line.rstrip(b"\r\n")
+        if encoding:
+            stream = io.BytesIO(in_utf8(stream.read(), encoding, name=name))
+        while line := stream.readline(_SHORT_LINE):
+            number += 1
+            if number == 1:
+                line = line.removeprefix(BYTE_ORDER_MARK)
+            if len(line) == _SHORT_LINE:
+                raise InputError("a line of 64 MiB or more", where=f"{name}:{number}", remedy="is this a text file?")
+            yield number, line.rstrip(b"\r\n")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         broken = InputError(REST_LOST, where=f"{name}:{number + 1}", remedy="fetch or compress the file again")
         if damage is None:
@@ -143,9 +144,6 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
         damage.append(broken)
     except OSError as error:
         raise unreadable(error, name) from error
-    except UnicodeError as error:  # half a character of UTF-16 or the like, where nothing can be skipped
-        remedy = 'give the encoding of the file, such as encoding = "latin-1"'
-        raise InputError(f"not in {encoding} ({error})", where=f"{name}:{number + 1}", remedy=remedy) from None
 
 
 def _only_text(lines: _Lines, name: str) -> _Lines:

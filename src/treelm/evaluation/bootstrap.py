@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from treelm.evaluation.intervals import CONFIDENCE
 
 RESAMPLES = 1000
-_AT_ONCE = 2_000_000  # units drawn at a time; memory only
 Floats = NDArray[np.float64]
 
 
@@ -23,14 +22,9 @@ def resampled(sums: Floats) -> Floats:
 
     Whichever sums are given, the draws are the same ones.
     """
-    generator, num_units, totals = np.random.default_rng(0), len(sums), []
-    rows = max(1, _AT_ONCE // num_units)
-    for start in range(0, RESAMPLES, rows):
-        count = min(rows, RESAMPLES - start)
-        drawn = generator.integers(num_units, size=(count, num_units)) + num_units * np.arange(count)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=count * num_units).reshape(count, num_units)
-        totals.append(times @ sums)
-    return np.concatenate(totals)
+    generator, num_units = np.random.default_rng(0), len(sums)
+    draws = (generator.integers(num_units, size=num_units) for _ in range(RESAMPLES))
+    return np.stack([np.bincount(drawn, minlength=num_units) @ sums for drawn in draws])
 
 
 def metric(totals: Floats) -> Floats:

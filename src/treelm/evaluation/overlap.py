@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,15 +29,25 @@ def training_note(
     A part is known where the training data of the recipe are here and have not changed since; else whether the whole
     file is what training read.
     """
-    known = lm.data_identity.get("train")
-    train = _training_data(recipe, known)
-    if train is None and known is None:
+    identity, train = lm.data_identity.get("train"), None
+    with suppress(InputError):  # of data that are not here
+        locate_split(recipe.data, "train", download=False)
+        train = prepared_split(recipe.data, "train")
+        if identity not in (None, train.identity):  # older models did not note it
+            train = None
+    if train is None and identity is None:
         return ()
     if not sentences:  # of a stream
         most = recipe.evaluation.max_sentences
         corpus = prepared([path], options=options, on_error="skip", max_sentences=most)
         sentences = [one.words for one in corpus.sentences()]
-    seen = stand_in(train, sentences) if train else [_identity(path, options, recipe) == known] * len(sentences)
+    if train is None:
+        seen = [False] * len(sentences)
+        with suppress(InputError):  # of what can be read once only, or not be kept
+            corpus = prepared([path], options=options, on_error="skip", max_sentences=recipe.data.max_sentences)
+            seen = [corpus.identity == identity] * len(sentences)
+    else:
+        seen = stand_in(train, sentences)
     num_words = sum(len(words) for words, is_seen in zip(sentences, seen, strict=True) if is_seen)
     share = num_words / max(1, sum(map(len, sentences)))
     if share < LEAST_SHARE:
@@ -49,32 +61,7 @@ def training_note(
 def stand_in(corpus: PreparedCorpus, sentences: Sequence[Sequence[str]]) -> list[bool]:
     """Tell of each sentence whether its words are a sentence of the corpus."""
     numbers = {form: number for number, form in enumerate(corpus.forms.to_list())}
-    coded = [np.array([numbers.get(word, -1) for word in words], dtype=np.int32).tobytes() for words in sentences]
-    begins, lengths = corpus.word_offsets[:-1], np.diff(corpus.word_offsets)
-    wanted = {(len(words), numbers.get(words[0], -1)) for words in sentences if words}
-    keys = lengths * len(numbers) + corpus.words[np.minimum(begins, corpus.num_tokens - 1)]  # length and first word
-    alike = np.isin(keys, [length * len(numbers) + first for length, first in wanted if first >= 0])
-    found = {
-        corpus.words[start : start + length].tobytes()
-        for start, length in zip(begins[alike], lengths[alike], strict=True)
-    }
+    coded = [np.array([numbers.get(word, -1) for word in words], corpus.words.dtype).tobytes() for words in sentences]
+    own = np.asarray(corpus.words)
+    found = {*coded}.intersection(own[start:end].tobytes() for start, end in pairwise(corpus.word_offsets.tolist()))
     return [one in found for one in coded]
-
-
-def _training_data(recipe: Recipe, identity: str | None) -> PreparedCorpus | None:
-    """The data that a model was trained on, if they are here as they were; of an older model, which did not note their
-    identity, those that its recipe names.
-    """
-    try:
-        locate_split(recipe.data, "train", download=False)
-        train = prepared_split(recipe.data, "train")
-    except InputError:
-        return None
-    return train if identity in (None, train.identity) else None
-
-
-def _identity(path: Path, options: ReadOptions, recipe: Recipe) -> str:
-    try:
-        return prepared([path], options=options, on_error="skip", max_sentences=recipe.data.max_sentences).identity
-    except InputError:
-        return ""  # what can be read once only, or not be kept

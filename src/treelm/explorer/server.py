@@ -233,30 +233,20 @@ def _guarded(app: ASGIApp, token: str) -> ASGIApp:
 class _Impatient(H11Protocol):
     """A connection that is closed if the head of a request does not arrive within some seconds."""
 
-    _closing: asyncio.TimerHandle | None = None
-
-    def data_received(self, data: bytes) -> None:
-        """Take what has come, and begin to wait if that is the first part of a head, or of nothing."""
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_waiting()
-        elif self._closing is None:
-            self._closing = self.loop.call_later(_MAX_WAIT, self.transport.close)
-
     def connection_made(self, transport: Any) -> None:
         """Wait for the first head."""
         super().connection_made(transport)
-        self._closing = self.loop.call_later(_MAX_WAIT, transport.close)
+        self.loop.call_later(_MAX_WAIT, self._close_if_idle)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
-        self._stop_waiting()
-        super().connection_lost(exc)
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, and wait for the rest of a head."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self.loop.call_later(_MAX_WAIT, self._close_if_idle)
 
-    def _stop_waiting(self) -> None:
-        if self._closing is not None:
-            self._closing.cancel()
-            self._closing = None
+    def _close_if_idle(self) -> None:
+        if self.conn.their_state is h11.IDLE:
+            self.transport.close()
 
 
 def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, ready: Callable[[str], None]) -> None:

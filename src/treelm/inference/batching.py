@@ -52,7 +52,7 @@ def in_batches(
 ) -> Iterator[tuple[Sentence, Result | None]]:
     """Pair every sentence with its result, in input order.
 
-    The same words, as of many readers, are computed once, unless ``_REMEMBERED`` other sentences came between. Up to
+    The same words, as of many readers, are computed once, unless ``_REMEMBERED`` other sentences came since. Up to
     ``window`` batches are read ahead (more, if other processes compute) and sorted by length, so that batch-mates
     are alike; the first results come after one batch, and then the number of batches read ahead doubles. An
     ``InputError`` about a batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected
@@ -70,9 +70,7 @@ def in_batches(
             for group in chunks(sentences, sizes):
                 words = dict.fromkeys(one.words for one in group)
                 new = [one for one in words if one not in asked] or [group[0].words]  # something, so that it goes on
-                for one in words:
-                    asked.pop(one, None)
-                    asked[one] = None  # as the latest
+                asked.update(dict.fromkeys(new))
                 forgotten = list(islice(asked, max(0, len(asked) - _REMEMBERED)))
                 for one in forgotten:
                     del asked[one]

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from difflib import SequenceMatcher
 from itertools import combinations, groupby, pairwise
+from math import nan
 from numbers import Number
-from operator import ne
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +28,7 @@ from numpy.typing import NDArray
 from treelm.corpora.running_text import normalise
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, choose_from
+from treelm.io.numbers import number
 from treelm.io.tables import Cell, cell_text
 
 FRAME = "data frame"
@@ -67,6 +71,10 @@ class Columns(NamedTuple):
         """The names of those that matter."""
         return (self.word, *self.sentence, *([self.document] if self.document else []))
 
+    def shown(self, key: Key) -> str:
+        """What names a sentence, for messages."""
+        return repr(", ".join(map(str, key if self.document else key[1:])))
+
 
 class SentenceRows(NamedTuple):
     """Sentences, and what is to be said of them."""
@@ -100,23 +108,26 @@ def sentence_rows(
         if name not in names:
             choice = f"name the column by an option; {choose_from(name, names)}"
             raise InputError(f"no column {name!r}", where=f"{source}:1", remedy=choice)
-    read, wrong, num_unreadable = list[tuple[Key, Row]](), dict[Key, InputError](), 0
+    read, wrong = list[tuple[Key, Row]](), dict[Key, InputError]()
     for where, cells in rows:
-        key: Key = (cells[columns.document] if columns.document else "1", *(cells[one] for one in columns.sentence))
-        key = tuple(cell if isinstance(cell, Hashable) else str(cell) for cell in key)
+        named = (cells[columns.document] if columns.document else "1", *(cells[one] for one in columns.sentence))
+        key: Key = tuple(map(_hashable, named))
         if fill_down and read:
-            key = tuple(above if cell in ("", None) else cell for cell, above in zip(key, read[-1][0], strict=True))
-        for error in unreadable[num_unreadable:]:
-            wrong |= {one: _beside(error, _shown(one, columns)) for one in (read[-1][0] if read else key, key)}
-        num_unreadable = len(unreadable)
-        word = _word(cells[columns.word], where)
-        if isinstance(word, InputError):
-            wrong.setdefault(key, word)
-        read.append((key, (where, cells if word is cells[columns.word] else {**cells, columns.word: str(word)})))
+            key = tuple(above if cell in _EMPTY else cell for cell, above in zip(key, read[-1][0], strict=True))
+        word = ""
+        try:
+            word = _word(cells[columns.word], where)
+        except InputError as error:
+            wrong.setdefault(key, error)
+        read.append((key, (where, {**cells, columns.word: word})))
     if not read:
         raise InputError("a table without rows", where=source, remedy="give a row for every word")
-    for error in unreadable[num_unreadable:]:
-        wrong[read[-1][0]] = _beside(error, _shown(read[-1][0], columns))
+    lines = [_line(where) for _, (where, _) in read]
+    for row in unreadable:
+        place = bisect(lines, _line(str(row.where)))
+        for key, _ in read[max(place - 1, 0) : place + 1]:
+            found = f"{row.found}, in or beside sentence {columns.shown(key)}"
+            wrong[key] = InputError(found, where=row.where, remedy=row.remedy)
     table = _Table(names, read, columns, are_texts=are_texts)
     for key in _without_name(table.places):
         where = read[table.places[key][0]][1][0]
@@ -133,32 +144,27 @@ def sentence_rows(
     return SentenceRows(good, () if are_texts else tuple(table.notes([*good])))
 
 
-def _word(cell: Any, where: str) -> str | InputError:
-    """The word of a cell, or what is wrong with it."""
+def _hashable(cell: Cell) -> Cell:
+    return cell if isinstance(cell, Hashable) else str(cell)
+
+
+def _line(where: str) -> int:
+    return int(where.rpartition(":")[2])
+
+
+def _word(cell: Any, where: str) -> str:
+    """The word of a cell. Raises ``InputError`` for a cell that holds none."""
     if cell is None:
         remedy = "give a word in every row; pandas takes NA, null, nan and None for missing: read_csv(FILE, {})"
-        return InputError("a missing word", where=where, remedy=remedy.format("keep_default_na=False"))
-    try:
+        raise InputError("a missing word", where=where, remedy=remedy.format("keep_default_na=False"))
+    with suppress(UnicodeDecodeError):  # such bytes are refused as any other type is
         cell = cell.decode() if isinstance(cell, bytes) else cell.item() if isinstance(cell, np.generic) else cell
-        if not isinstance(cell, str | Number | date):
-            raise TypeError
-        word = cell if isinstance(cell, str) else cell_text(cell)
-        if words_of(word, where=where) and (word.isascii() or normalise(word)):
-            return word
-    except InputError as error:
-        return error
-    except (TypeError, UnicodeDecodeError):
-        return InputError(f"{type(cell).__name__} where a word was expected", where=where, remedy="give words as texts")
-    return InputError("an empty word", where=where, remedy="give a word in every row")
-
-
-def _beside(error: InputError, sentence: str) -> InputError:
-    """The error of a sentence before or after a row that could not be read."""
-    return InputError(f"{error.found}, in or beside sentence {sentence}", where=error.where, remedy=error.remedy)
-
-
-def _shown(key: Key, columns: Columns) -> str:
-    return repr(", ".join(map(str, key if columns.document else key[1:])))
+    if not isinstance(cell, str | Number | date):
+        raise InputError(f"{type(cell).__name__} where a word was expected", where=where, remedy="give words as texts")
+    word = cell if isinstance(cell, str) else cell_text(cell)
+    if words_of(word, where=where) and (word.isascii() or normalise(word)):
+        return word
+    raise InputError("an empty word", where=where, remedy="give a word in every row")
 
 
 def _without_name(keys: Iterable[Key]) -> list[Key]:
@@ -195,14 +201,11 @@ class _Table:
         """The places in ``rows`` of the rows of each sentence."""
         for place, (key, _) in enumerate(read):
             self.places.setdefault(key, []).append(place)
-        self.cells = {name: [cells[name] for _, (_, cells) in read] for name in names}
+        self.cells = {name: [_hashable(cells[name]) for _, (_, cells) in read] for name in names}
         self.others = [name for name in names if name not in columns.all]
         self.numbers = {} if are_texts else self._word_numbers()
         self.constant = [] if are_texts else [name for name in self.others if self._is_constant(name)]
         """Columns that do not change within a sentence."""
-
-    def _cells(self, name: str, places: Iterable[int]) -> list[Cell]:
-        return [self.cells[name][place] for place in places]
 
     def _words(self, places: Iterable[int]) -> list[str]:
         return [word for place in places for word in self.words[place]]
@@ -214,14 +217,13 @@ class _Table:
         """
         found = dict[str, Numbers]()
         for name in self.others:
-            some, cells = self.cells[name][:_MOST_TRIED], self.cells[name]
-            if _whole_numbers(some) is not None and (numbers := _whole_numbers(cells)) is not None:
-                own = [numbers[places] for places in self.places.values()]
-                count_on = all((np.diff(each) == 1).all() for each in own)
-                if count_on and len({each[0] for each in own}) == 1 < len(own):
-                    return {name: numbers}
-                if (_is_named(_WORD_NUMBER, name) and _are_dense(own)) or _counts_anew(numbers):
-                    found[name] = numbers
+            if (numbers := _whole_numbers(self.cells[name])) is None:
+                continue
+            own = [numbers[places] for places in self.places.values()]
+            if len({each[0] for each in own}) == 1 < len(own) and all((np.diff(each) == 1).all() for each in own):
+                return {name: numbers}
+            if (_is_named(_WORD_NUMBER, name) and _are_dense(own)) or _counts_anew(numbers):
+                found[name] = numbers
         return found
 
     def _is_constant(self, name: str) -> bool:
@@ -229,128 +231,125 @@ class _Table:
 
         It has to be several, and not alike: "the more you know the more you see" is one sentence.
         """
-        cut, cells = set[tuple[str, ...]](), self.cells[name]
-        if sum(map(ne, cells, cells[1:])) * _FEWEST > sum(map(len, self.words)):  # too short to be parts
-            return False
+        if _is_named(_DESIGN, name):
+            return True
+        cut = set[tuple[str, ...]]()
         for places in self.places.values():
-            first, *others = [words for _, words in self._parts(name, places)] or [[]]
-            if others and all(_are_alike(first[:_MOST_ROWS], own[:_MOST_ROWS]) for own in others):
+            first, *others = [words[:_MOST_ROWS] for _, words in self._parts(name, places)] or [[]]
+            if others and all(SequenceMatcher(None, first, own, autojunk=False).ratio() >= _ALIKE for own in others):
                 cut.add(tuple(first))
-        return len(cut) > 1 or _is_named(_DESIGN, name)
+                if len(cut) > 1:
+                    return True
+        return False
 
     def _parts(self, name: str, places: Sequence[int]) -> list[tuple[Cell, list[str]]]:
         """The cells of a column that each occur in one stretch of several words, with these words; else nothing."""
-        parts = [(cell, list(own)) for cell, own in groupby(places, self.cells[name].__getitem__)]
-        if len({cell for cell, _ in parts}) < len(parts):
-            return []
-        found = [(cell, self._words(own)) for cell, own in parts]
-        return found if all(len(words) >= _FEWEST for _, words in found) else []
+        parts = [(cell, self._words(own)) for cell, own in groupby(places, self.cells[name].__getitem__)]
+        is_cut = len({cell for cell, _ in parts}) == len(parts) and all(len(words) >= _FEWEST for _, words in parts)
+        return parts if is_cut else []
 
     def errors(self, source: str, more: str) -> dict[Key, InputError]:
         """What is wrong with sentences whose rows are not one sentence; ``more`` ends what to do about it."""
-        found: dict[Key, tuple[str, int]] = {}
+        found: dict[Key, tuple[str, str, int]] = {}
         for key, places in self.places.items():
-            if told := self._sign(places):
-                found[key] = (told, places[0])
+            if sign := self._sign(places):
+                found[key] = (*sign, places[0])
             elif apart := next((after for before, after in pairwise(places) if after - before > 1), None):
-                found[key] = (f"rows of it come after sentence {_shown(self.rows[apart - 1][0], self.columns)}", apart)
+                before = self.columns.shown(self.rows[apart - 1][0])
+                found[key] = (f"rows of it come after sentence {before}", "", apart)
         tried = [place for key in [*found][:_MOST_TRIED] for place in self.places[key]][:_MOST_ROWS]
-        remedy = self._remedy(tried, source) + more if found else ""
+        remedy = self._remedy(tried, source) if found else ""
         return {
             key: InputError(
-                f"sentence {_shown(key, self.columns)} is not one sentence: {told}; its rows: {self._listed(key)}",
+                f"sentence {self.columns.shown(key)} is not one sentence: {told}; its rows: {self._listed(key)}",
                 where=self.rows[place][1][0],
-                remedy=remedy,
+                remedy=remedy + rename + more,
             )
-            for key, (told, place) in found.items()
+            for key, (told, rename, place) in found.items()
         }
 
-    def _sign(self, places: Sequence[int]) -> str:
-        """Say what shows that rows are not one sentence, if anything does."""
+    def _sign(self, places: Sequence[int]) -> tuple[str, str] | None:
+        """Say what shows that rows are not one sentence, if anything does, and what to do if it shows another thing."""
         if told := _repetition(self._words(places)):
-            return told
+            return told, ""
         for name, numbers in self.numbers.items():
             own, counts = np.unique(numbers[places], return_counts=True, equal_nan=False)
             if counts.max() > 1:
-                return f"{name} is {own[counts.argmax()]:g} in {counts.max()} of its rows"
+                told = f"{name} is {own[counts.argmax()]:g} in {counts.max()} of its rows"
+                return told, f"; rename {name} if it does not number words"
         for name in self.constant:
             if len(parts := self._parts(name, places)) > 1:
-                return f"{name} changes from {parts[0][0]!r} to {parts[1][0]!r}"
-        return ""
+                told = f"{name} changes from {parts[0][0]!r} to {parts[1][0]!r}"
+                return told, f"; rename {name} if it may change within a sentence"
+        return None
 
     def _listed(self, key: Key) -> str:
         """The first rows as they were read: the number of the word if there is one, and the word."""
         names, places = [*[*self.numbers][:1], self.columns.word], self.places[key]
-        rows = zip(*(self._cells(name, places[:_MOST_SHOWN]) for name in names), strict=True)
-        return ", ".join(" ".join(map(str, row)) for row in rows) + ", ..." * (len(places) > _MOST_SHOWN)
+        rows = (" ".join(str(self.cells[name][place]) for name in names) for place in places[:_MOST_SHOWN])
+        return ", ".join(rows) + ", ..." * (len(places) > _MOST_SHOWN)
 
     def _remedy(self, places: Sequence[int], source: str) -> str:
         """Say which columns tell the sentences of these rows apart, or that none does."""
         option, separating = "sentence = {}" if source == FRAME else "--sentence-column {}", self._separating(places)
-        changes = [name for name in self.constant if len(self._parts(name, self.places[self.rows[places[0]][0]])) > 1]
-        wrong = "".join(f"; rename {name} if it may change within a sentence" for name in changes[:1])
-        wrong = "".join(f"; rename {name} if it does not number words" for name in [*self.numbers][:1]) or wrong
         if separating is None:
             said = "put the rows of a sentence together, and name every column that tells it from others"
-            return f"{said} ({option.format('...')}): no other one here does{wrong}"
+            return f"{said} ({option.format('...')}): no other one here does"
         names, are_together = separating
         named = [*self.columns.sentence, *names]
         said = f"name every column that tells sentences apart: {option}" if names else "put its rows in order"
         said = said.format(named if source == FRAME else shlex.join(named))
-        return said + ("" if are_together else ": sort them by sentence and word") + wrong
+        return said + ("" if are_together else ": sort them by sentence and word")
 
     def _separating(self, places: Sequence[int]) -> tuple[tuple[str, ...], bool] | None:
         """The fewest columns that leave no sign in these rows, and whether the rows of a sentence are together then.
 
-        None of them if it is enough to sort the rows.
+        None of them if it is enough to sort the rows. Of several, those that make the fewest sentences.
         """
-        sizes = {name: len(set(self._cells(name, places))) for name in self.others if name not in self.numbers}
-        candidates = sorted((name for name, size in sizes.items() if size <= len(places) / 2), key=sizes.__getitem__)
-        keys, num_words = {self.rows[place][0] for place in places}, len(self._words(places))
-        may_be_apart = self.numbers or any(self._sign(self.places[key]) for key in keys)
+        cells = {name: [self.cells[name][place] for place in places] for name in self.others}
+        sizes = {name: len({*own}) for name, own in cells.items() if name not in self.numbers}
+        few = (name for name, size in sizes.items() if size <= len(places) / 2)
+        candidates = sorted(few, key=lambda name: (not _is_named(_DESIGN, name), sizes[name]))[:_MOST_TRIED]
+        keys, num_words = [self.rows[place][0] for place in places], len(self._words(places))
+        may_be_apart = self.numbers or any(self._sign(self.places[key]) for key in {*keys})
         for size in range(0 if self.numbers else 1, 3):
             found = []
-            for names in combinations(candidates[:_MOST_TRIED], size):
+            for names in combinations(candidates, size):
                 groups = defaultdict[Key, list[int]](list)
-                for place, *cells in zip(places, *(self._cells(name, places) for name in names), strict=True):
-                    groups[*self.rows[place][0], *cells].append(place)
-                parts = list(groups.values())
-                are_together = all(own[-1] - own[0] == len(own) - 1 for own in parts)
-                is_split = len(parts) > len(keys) * bool(names) and num_words >= 2 * len(parts)
-                if not is_split or not (are_together or may_be_apart):
+                for place, *key in zip(places, keys, *(cells[name] for name in names), strict=True):
+                    groups[tuple(key)].append(place)
+                are_apart = any(own[-1] - own[0] >= len(own) for own in groups.values())
+                is_split = len(groups) > len({*keys}) * bool(names) and num_words >= 2 * len(groups)
+                if not is_split or (are_apart and not may_be_apart):
                     continue
-                if not any(self._sign(own) or len({*self._words(own)}) < min(len(own), 2) for own in parts):
-                    others = sum(not _is_named(_DESIGN, name) for name in names)
-                    found.append((not are_together, others, len(parts), names))
+                if not any(self._sign(own) or len({*self._words(own)}) < min(len(own), 2) for own in groups.values()):
+                    found.append((are_apart, len(groups), names))
             if found:
-                return min(found)[-1], not min(found)[0]
+                are_apart, _, names = min(found, key=itemgetter(0, 1))
+                return names, not are_apart
         return None
 
     def notes(self, keys: Sequence[Key]) -> Iterator[str]:
         """Yield what is to be said of sentences that are read, perhaps otherwise than meant."""
-        told = list[tuple[str, list[Key]]]()
+        told = defaultdict[str, list[Key]](list)
         for name, numbers in self.numbers.items():
-            every = {key: numbers[self.places[key]] for key in keys}
-            own = {key: found[~np.isnan(found)] for key, found in every.items() if not np.isnan(found).all()}
+            every = ((key, numbers[self.places[key]]) for key in keys)
+            own = {key: found[~np.isnan(found)] for key, found in every if not np.isnan(found).all()}
             usual, count = Counter(found[0] for found in own.values()).most_common(1)[0] if own else (0, 0)
-            starts = usual if count > len(own) / 2 else np.inf
-            falls = [key for key, found in own.items() if (np.diff(found) < 0).any()]
-            lacks = [key for key, found in own.items() if found[0] > starts or (np.diff(found) > 1).any()]
-            lacks = [key for key in lacks if key not in falls]
-            told.append((f"{name} decreases: the words are read in the order of the rows", falls))
-            told.append((f"{name} skips numbers: words that are not there are not read", lacks))
-        ends = [key for key in keys if any(map(_SENTENCE_END.search, self._words(self.places[key])[:-1]))]
-        told.append(("one ends before the last word: several are read as one sentence", ends))
-        wide = [key for key in keys if len(self._words(self.places[key])) > _FEWEST * len(self.places[key])]
-        told.append(("cells hold several words: a cell has one figure, the sum of its words'", wide))
-        for what, found in told:
-            if found:
-                where = self.rows[self.places[found[0]][0]][1][0]
-                yield f"in {len(found)} of {len(keys)} sentences (first at {where}) {what}"
-
-
-def _are_alike(words: Sequence[str], others: Sequence[str]) -> bool:
-    return SequenceMatcher(None, words, others, autojunk=False).ratio() >= _ALIKE
+            for key, found in own.items():
+                if (np.diff(found) < 0).any():
+                    told[f"{name} decreases: the words are read in the order of the rows"].append(key)
+                elif (np.diff(found) > 1).any() or (found[0] > usual and 2 * count > len(own)):
+                    told[f"{name} skips numbers: words that are not there are not read"].append(key)
+        for key in keys:
+            words = self._words(self.places[key])
+            if any(map(_SENTENCE_END.search, words[:-1])):
+                told["one ends before the last word: several are read as one sentence"].append(key)
+            if len(words) > _FEWEST * len(self.places[key]):
+                told["cells hold several words: a cell has one figure, the sum of its words'"].append(key)
+        for what, those in told.items():
+            where = self.rows[self.places[those[0]][0]][1][0]
+            yield f"in {len(those)} of {len(keys)} sentences (first at {where}) {what}"
 
 
 def _is_named(pattern: re.Pattern[str], name: str) -> bool:
@@ -360,7 +359,7 @@ def _is_named(pattern: re.Pattern[str], name: str) -> bool:
 def _whole_numbers(cells: Iterable[Cell]) -> Numbers | None:
     """The numbers of a column, NaN for a missing one; None if it has other cells, or no number."""
     try:
-        found = np.array(["nan" if cell in (*_EMPTY, "NA") else str(cell) for cell in cells], dtype=np.float64)
+        found = np.array([nan if cell in (*_EMPTY, "NA") else number(str(cell)) for cell in cells])
     except ValueError:
         return None
     missing = np.isnan(found)
@@ -382,6 +381,5 @@ def _counts_anew(numbers: Numbers) -> bool:
 
 def _are_dense(groups: Iterable[Numbers]) -> bool:
     """Tell whether the numbers of most groups lie close together, as numbers of words do and identifiers do not."""
-    spans = [np.unique(own[~np.isnan(own)]) for own in groups if len(own) > 1]
-    dense = [len(own) > 1 and own[-1] - own[0] < 2 * len(own) for own in spans]
-    return bool(2 * sum(dense) > len(dense))
+    known = [np.unique(own[~np.isnan(own)]) for own in groups if len(own) > 1]
+    return 2 * sum(len(own) > 1 and bool(np.ptp(own) < 2 * len(own)) for own in known) > len(known)

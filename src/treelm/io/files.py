@@ -14,7 +14,7 @@ import stat
 import sys
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -162,47 +162,19 @@ def unpacked(content: bytes, *, name: str) -> bytes:
         raise InputError(found, where=name, remedy="fetch or compress the file again") from error
 
 
-def is_utf8(content: bytes) -> bool:
-    """Tell whether these bytes are UTF-8."""
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def in_utf8(content: bytes, encoding: str) -> bytes:
+def in_utf8(content: bytes, encoding: str, *, name: str) -> bytes:
     """Text of another encoding in UTF-8; bytes that are not of that encoding become what ``decoded`` refuses.
 
     Raises ``InputError`` for an unknown encoding.
     """
     try:
-        return content.decode(encoding, "surrogateescape").encode(errors="surrogatepass")
+        text = io.TextIOWrapper(io.BytesIO(content), encoding, "surrogateescape", newline="").read()
+        return text.encode(errors="surrogatepass")
     except UnicodeError as error:  # half a character of UTF-16 or the like, behind which nothing can be read
-        raise InputError(f"not in {encoding} ({error})", remedy=_ENCODING) from None
+        raise InputError(f"not in {encoding} ({error})", where=name, remedy=_ENCODING) from None
     except LookupError as error:
-        raise _no_encoding(encoding) from error
-
-
-def _no_encoding(name: str) -> InputError:
-    return InputError(f"no encoding {name!r}", remedy="give one that Python knows: gb18030, latin-1, cp1252, utf-16")
-
-
-@contextmanager
-def lines_in_utf8(stream: IO[bytes], encoding: str) -> Iterator[Callable[[int], bytes]]:
-    """Give what reads a line of a stream, or so many characters of it, in UTF-8; an encoding of "" is UTF-8."""
-    if not encoding:
-        yield stream.readline
-        return
-    try:
-        text = io.TextIOWrapper(cast(io.BufferedReader, stream), encoding, "surrogateescape", newline="\n")
-    except LookupError as error:
-        raise _no_encoding(encoding) from error
-    try:
-        yield lambda most: text.readline(most).encode(errors="surrogatepass")
-    finally:
-        with suppress(ValueError):  # of a stream that is closed already
-            text.detach()  # else the stream is closed with it
+        remedy = "give one that Python knows: gb18030, latin-1, cp1252, utf-16"
+        raise InputError(f"no encoding {encoding!r}", remedy=remedy) from error
 
 
 def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = False) -> str:
@@ -265,7 +237,7 @@ def read_text(path: str | Path, *, remedy: str = _CHECK, may_be_pipe: bool = Tru
         content = read_bytes(Path(path), remedy=remedy, may_be_pipe=may_be_pipe)
     name = name_of(path)
     content = unpacked(content, name=name)
-    content = in_utf8(content, encoding) if encoding else content
+    content = in_utf8(content, encoding, name=name) if encoding else content
     return decoded(content.removeprefix(BYTE_ORDER_MARK), name=name, has_option=encoding is not None)
 
 
