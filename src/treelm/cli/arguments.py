@@ -88,21 +88,20 @@ def in_options(error: InputError) -> InputError:
     """
     if not _asked or (error.where or "").endswith("]"):
         return error
-    named = {field.name: names[0] for field, _, positional, names in arguments_of(_asked[0]) if not positional}
-    switches = {field.name for field, annotation, *_ in arguments_of(_asked[0]) if annotation is bool}
+    options = (one for one in arguments_of(_asked[0]) if not one[2])
+    known = {field.name: (names[0], kind is bool) for field, kind, _, names in options}
 
     def typed(match: re.Match[str]) -> str:
         name, value = match["name"] or match["bare"], (match["value"] or "").replace('"', "").replace("'", "")
-        if name in named:
-            return named[name] if name in switches else f"{named[name]} {value}".rstrip()
-        if name and value and "set" in named and (path := _in_recipe(name)):
-            return f"{named['set']} {path}={value}"
+        if name in known:
+            option, is_switch = known[name]
+            return option if is_switch else f"{option} {value}".rstrip()
+        if name and value and "set" in known and (path := _in_recipe(name)):
+            return f"{known['set'][0]} {path}={value}"
         return match[0]
 
     found, remedy = (_SETTINGS.sub(typed, text) for text in (error.found, error.remedy))
-    return (
-        error if (found, remedy) == (error.found, error.remedy) else InputError(found, remedy=remedy, where=error.where)
-    )
+    return InputError(found, remedy=remedy, where=error.where)
 
 
 def _in_recipe(name: str) -> str:

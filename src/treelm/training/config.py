@@ -12,6 +12,7 @@ from treelm.configs import Number, Positive, Size, Weight, configuration, requir
 Precision = Literal["fp32", "fp32-fast", "bf16"]
 Schedule = Literal["constant", "plateau", "warmup"]
 Decay = Literal["none", "inverse-sqrt", "linear", "cosine"]
+_TO_ZERO = ("linear", "cosine")
 OptimizerName = Literal["adam", "sgd", "asgd", "nt-asgd", "adam-then-asgd"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
@@ -170,11 +171,10 @@ class TrainingConfig:
         for name, default in (("decay", "none"), ("warmup", 0.0), ("warmup_steps", 0)):
             is_used = getattr(self, name) != default
             require(self, name, self.schedule == "warmup" or not is_used, f'{default!r}, or schedule = "warmup"')
-        steps = self.decay_steps
-        is_right = self.decay in ("linear", "cosine") or steps is None
-        require(self, "decay_steps", is_right, '"none", or decay = "linear" or "cosine"')
-        is_right = steps is None or steps > self.warmup_steps
-        require(self, "decay_steps", is_right, f"a step above warmup_steps = {self.warmup_steps}")
+        if self.decay_steps is not None:
+            require(self, "decay_steps", self.decay in _TO_ZERO, '"none", or decay = "linear" or "cosine"')
+            is_above = self.decay_steps > self.warmup_steps
+            require(self, "decay_steps", is_above, f"a step above warmup_steps = {self.warmup_steps}")
         ends = self.epochs is not None or self.max_steps is not None or not self.has_shares
         require(self, "epochs", ends, "epochs or max_steps, or the schedule in steps: warmup_steps and decay_steps")
 
@@ -182,7 +182,7 @@ class TrainingConfig:
     def has_shares(self) -> bool:
         """Tell whether the schedule depends on the length of the run."""
         rises = self.warmup > 0 and not self.warmup_steps
-        return self.decay_steps is None and (rises or self.decay in ("linear", "cosine"))
+        return self.decay_steps is None and (rises or self.decay in _TO_ZERO)
 
     @property
     def extendable(self) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ class TrainingConfig:
         """This config with its schedule in steps, for a run of so many; None where nothing depends on that."""
         length = self.decay_steps or num_steps or 0
         warmup, decay = self.warmup_steps or int(self.warmup * length), self.decay_steps
-        if self.has_shares and self.decay in ("linear", "cosine"):
+        if self.has_shares and self.decay in _TO_ZERO:
             decay = max(length, warmup + 2)  # so that a run of a step or two learns something too
         return replace(self, warmup_steps=warmup, decay_steps=decay)
 

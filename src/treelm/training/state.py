@@ -81,7 +81,7 @@ def warmup_factor(step: int, config: TrainingConfig) -> float:
         return step / warmup
     if config.decay == "inverse-sqrt":  # Vaswani et al. 2017, section 5.3, scaled to a peak of 1
         return math.sqrt(max(warmup, 1) / step)
-    if config.decay in ("linear", "cosine") and config.decay_steps is not None:
+    if config.decay_steps is not None:
         left = max(0.0, (config.decay_steps - step) / (config.decay_steps - warmup))
         return left if config.decay == "linear" else 0.5 * (1 - math.cos(math.pi * left))
     return 1.0

@@ -41,8 +41,8 @@ SHARES = {
     "words spelled by bytes": "by bytes %",
     UNCONVERGED: "not converged %",
 }
-SEEDS = ("mean", "deviation", "half_interval")
 """Headings of what must be known of the words beside a perplexity."""
+SEEDS = ("mean", "deviation", "half_interval")
 _TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
 Value = Callable[[RunMetrics], Any]
 
@@ -242,8 +242,12 @@ def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
 class Standing(NamedTuple):
     """A model's place by a metric."""
 
+    name: str
+    """Of the run; of several seeds, that of their system."""
     rows: Sequence[int]
     """Numbers of its rows: its seeds."""
+    runs: tuple[str, ...]
+    """Their names."""
     mean: float
     deviation: float | None
     """Standard deviation over seeds; None for one seed."""
@@ -391,7 +395,8 @@ class ComparisonFrame:
                 is_bound = any(self._is_bound(column, row) for row in rows)
                 varied = values if math.isfinite(sum(values)) else values[:1]  # of infinite ones there is no deviation
                 deviation = stdev(varied) if len(varied) > 1 else None
-                standing = Standing(rows, fmean(values), deviation, interval(varied), is_bound)
+                name, runs = self.data["run" if len(rows) == 1 else "system"][model], (*self.data["run"][rows],)
+                standing = Standing(name, rows, runs, fmean(values), deviation, interval(varied), is_bound)
                 groups.setdefault(key, []).append(standing)
         is_high = column.better == "higher"
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]
@@ -407,15 +412,6 @@ class ComparisonFrame:
         bound = next((row for row in one.rows if self._is_bound(column, row)), one.rows[0])
         deviation = "" if one.deviation is None else f" ± {column.text(one.deviation)}"
         return f"{self.text(column, bound, one.mean)}{deviation}"
-
-    def name_of(self, one: Standing) -> str:
-        """The name of a run; of several seeds, that of their system."""
-        name: str = self.data["run" if len(one.rows) == 1 else "system"][one.rows[0]]
-        return name
-
-    def runs_of(self, one: Standing) -> tuple[str, ...]:
-        """Names of the runs of a model: its seeds."""
-        return tuple(self.data["run"][row] for row in one.rows)
 
 
 def _plain(value: Any) -> Any:

@@ -15,8 +15,8 @@ def seed_means(frame: ComparisonFrame) -> Iterator[SeedMean]:
         for one in (one for group in frame.standings(column) for one in group) if column.better else ():
             if one.deviation is not None and one.spread is not None:
                 yield SeedMean(
-                    model=frame.name_of(one),
-                    runs=frame.runs_of(one),
+                    model=one.name,
+                    runs=one.runs,
                     metric=column.name,
                     mean=one.mean,
                     deviation=one.deviation,
@@ -49,9 +49,9 @@ def difference(frame: ComparisonFrame, column: Column, one: Standing, other: Sta
         return None
     low, high = paired_interval(*sums)
     return Difference(
-        model=frame.name_of(one),
-        runs=frame.runs_of(one),
-        other=frame.name_of(other),
+        model=one.name,
+        runs=one.runs,
+        other=other.name,
         metric=column.name,
         sign="≤" if one.is_bound else "≥" if other.is_bound else "",
         difference=one.mean - other.mean,

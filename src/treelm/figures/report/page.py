@@ -94,7 +94,7 @@ def findings(frame: ComparisonFrame) -> list[str]:
         column = next((columns[key] for name in names for key in columns if key.partition(",")[0] == name), None)
         rivals = [] if column is None else max(frame.standings(column), key=len, default=[])  # whose values compare
         if column is not None and len(rivals) > 1:
-            best, count, told = frame.name_of(rivals[0]), len(rivals), _first_and_second(frame, column, rivals)
+            best, count, told = rivals[0].name, len(rivals), _first_and_second(frame, column, rivals)
             if not frame.leaders(column, rivals):
                 said[what] = f"of {count} models, {_open(frame, column, rivals)}"
                 continue
@@ -111,7 +111,7 @@ def findings(frame: ComparisonFrame) -> list[str]:
 def _open(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
     """Between which models it is open which one is first, since a search has found bounds alone."""
     first = [one for one in found if not any(other.is_before(one, column.better) for other in found)]
-    values = [f"{frame.name_of(one)} with {frame.in_words(column, one)}" for one in first]
+    values = [f"{one.name} with {frame.in_words(column, one)}" for one in first]
     names = f"{', '.join(values[:-1])} or {values[-1]}"
     todo = f"values with ≤ are upper bounds, which {WIDER} may lower"
     return f"it is open which has the lowest perplexity, {names}: {todo}"
@@ -124,7 +124,7 @@ def _first_and_second(frame: ComparisonFrame, column: Column, found: Sequence[St
     for number, one in enumerate((first, second)):
         if one.deviation is not None:
             values[number] += f" over {len(one.rows)} seeds"
-    text = f"{values[0]}, before {frame.name_of(second)} with {values[1]}"
+    text = f"{values[0]}, before {second.name} with {values[1]}"
     if first.spread is not None and second.spread is not None:
         overlap = abs(first.mean - second.mean) <= first.spread + second.spread
         return text + f"; the {CONFIDENCE:.0%} intervals of the means over seeds overlap" * overlap
