@@ -144,7 +144,7 @@ def test_what_cannot_be_compared_is_named_before_anything_is_measured(
     lines = recipe.read_text(encoding="utf-8").splitlines(keepends=True)
     recipe.write_text("".join(line for line in lines if not line.startswith("test =")), encoding="utf-8")
     (tmp_path / "trees.ptb").write_text("(S (NP a) (VP b))\n", encoding="utf-8")
-    for name, found in (("unseen", "the recipe has no test data"), ("trees.ptb", "not valid JSON")):
+    for name, found in (("unseen", "the recipe has no test data"), ("trees.ptb", "neither a run nor a comparison")):
         outcome = treelm("compare", runs[0], str(tmp_path / name))
         assert outcome.code == 2
         assert f"{tmp_path / name}" in outcome.err

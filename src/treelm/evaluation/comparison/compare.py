@@ -77,6 +77,9 @@ def _is_comparison(source: Path) -> bool:
 def _found(source: Path) -> Path:
     """The file or folder of a source. Raises ``InputError`` for what is neither a model nor a comparison."""
     if _is_comparison(source):
+        if source.suffix != ".json":
+            remedy = 'give runs, or comparison.json of treelm compare; data = "FILE" is what runs are evaluated on'
+            raise InputError("neither a run nor a comparison", where=str(source), remedy=remedy)
         return source
     run = shipped.find_run(source)
     if not weight_files(run):
