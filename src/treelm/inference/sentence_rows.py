@@ -76,13 +76,6 @@ class Columns(NamedTuple):
         return repr(", ".join(map(str, key if self.document else key[1:])))
 
 
-class SentenceRows(NamedTuple):
-    """Sentences, and what is to be said of them."""
-
-    sentences: dict[Key, list[Row]]
-    notes: tuple[str, ...]
-
-
 def sentence_rows(
     names: Sequence[str],
     rows: Iterable[Row],
@@ -94,8 +87,8 @@ def sentence_rows(
     skipped: list[InputError] | None = None,
     unreadable: Sequence[InputError] = (),
     remedy: str = "",
-) -> SentenceRows:
-    """Put the rows of each sentence together; the words are texts then, as a workbook gives them.
+) -> tuple[dict[Key, list[Row]], tuple[str, ...]]:
+    """The rows of each sentence, whose words are texts then, as a workbook gives them; and what is to be said of them.
 
     With ``fill_down`` an empty cell that names a sentence or a document is that of the row above. Of texts
     (``are_texts``), which are split later, numbers of words may begin anew. ``unreadable`` grows while rows are read:
@@ -141,7 +134,7 @@ def sentence_rows(
     if skipped is not None:
         skipped += errors
     good = {key: [read[place][1] for place in own] for key, own in table.places.items() if key not in wrong}
-    return SentenceRows(good, () if are_texts else tuple(table.notes([*good])))
+    return good, () if are_texts else tuple(table.notes([*good]))
 
 
 def _hashable(cell: Cell) -> Cell:
@@ -231,16 +224,12 @@ class _Table:
 
         It has to be several, and not alike: "the more you know the more you see" is one sentence.
         """
-        if _is_named(_DESIGN, name):
-            return True
         cut = set[tuple[str, ...]]()
         for places in self.places.values():
             first, *others = [words[:_MOST_ROWS] for _, words in self._parts(name, places)] or [[]]
             if others and all(SequenceMatcher(None, first, own, autojunk=False).ratio() >= _ALIKE for own in others):
                 cut.add(tuple(first))
-                if len(cut) > 1:
-                    return True
-        return False
+        return _is_named(_DESIGN, name) or len(cut) > 1
 
     def _parts(self, name: str, places: Sequence[int]) -> list[tuple[Cell, list[str]]]:
         """The cells of a column that each occur in one stretch of several words, with these words; else nothing."""

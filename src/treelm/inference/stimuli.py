@@ -129,17 +129,17 @@ def table_stimuli(
 
     Raises ``InputError`` as it does.
     """
-    read = sentence_rows(names, rows, columns, **how)
+    sentences, notes = sentence_rows(names, rows, columns, **how)
     columns = columns._replace(kept=tuple(name for name in names if name not in columns.all))
     stimuli = []
-    for (document, *keys), group in read.sentences.items():
+    for (document, *keys), group in sentences.items():
         source, _, line = group[0][0].rpartition(":")
         words = tuple(str(cells[columns.word]) for _, cells in group)
         kept = tuple(tuple(cells[name] for name in columns.kept) for _, cells in group)
         sentence = Sentence(words=words, identifier=" ".join(map(str, keys)), source=source, line=int(line))
         own = stimulus(sentence, punctuation, document=str(document), keys=tuple(keys), kept=kept, split_words=True)
         stimuli.append(own)
-    return StimulusTable(columns=columns, stimuli=tuple(stimuli), notes=read.notes)
+    return StimulusTable(columns=columns, stimuli=tuple(stimuli), notes=notes)
 
 
 def check_documents(stimuli: Iterable[Stimulus]) -> None:

@@ -23,7 +23,7 @@ from typing import IO, Any, cast
 import platformdirs
 
 from treelm.errors import InputError
-from treelm.io.limits import MOST_SETTINGS, most_unpacked
+from treelm.io.limits import MOST_SETTINGS, UNPACKED_BYTES, UNPACKED_RATIO
 
 CACHE_VARIABLE = "TREELM_CACHE"
 STDIN = "-"
@@ -133,7 +133,7 @@ class _Unpacking(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Unpack some more. Raises ``InputError`` where it becomes more than ``most_unpacked``."""
+        """Unpack some more. Raises ``InputError`` where it becomes more than ``check_unpacked`` lets."""
         content = self._gzip.read1(len(buffer))
         self._num_unpacked += len(content)
         check_unpacked(self._num_unpacked, self._num_packed, name=self.name)
@@ -143,7 +143,7 @@ class _Unpacking(io.RawIOBase):
 
 def check_unpacked(size: int, packed: int, *, name: str) -> None:
     """Raise ``InputError`` for packed data that become far more than data of their size can be meant to hold."""
-    if size > most_unpacked(packed):
+    if size > UNPACKED_BYTES + UNPACKED_RATIO * packed:
         found = f"{packed:,} bytes that become {size:,} or more when unpacked"
         raise InputError(found, where=name, remedy="unpack it first, if it is meant so")
 

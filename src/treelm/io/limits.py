@@ -11,9 +11,5 @@ MOST_HEADER = 1 << 24
 """Bytes of the header of a safetensors file, some hundred for each tensor."""
 MOST_ROWS = 1 << 20
 """Rows of a sheet: as many as Excel has."""
-_ROOM, _RATIO = 1 << 20, 100
-
-
-def most_unpacked(packed: int) -> int:
-    """Bytes that packed data may become: 1 MiB, and 100 for each byte, more than ten times what text is packed by."""
-    return _ROOM + _RATIO * packed
+UNPACKED_BYTES, UNPACKED_RATIO = 1 << 20, 100
+"""Packed data may become so many bytes, and so many for each byte: ten times more than what text is packed by."""
