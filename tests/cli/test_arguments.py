@@ -1,8 +1,9 @@
+import logging
 from collections.abc import Sequence
 
 import pytest
 
-from treelm.cli.arguments import in_options, parse, written
+from treelm.cli.arguments import in_options, name_options_in_warnings, parse, written
 from treelm.cli.parse import Arguments as Parse
 from treelm.cli.reproduce import Arguments as Reproduce
 from treelm.cli.train import Arguments
@@ -63,3 +64,14 @@ def test_settings_in_messages_are_named_as_they_are_typed(
     parse(call[0], "treelm x", call[1])
     for error in (InputError(text, remedy="y", where=where), InputError("y", remedy=text, where=where)):
         assert str(in_options(error)) == str(error).replace(text, expected)
+
+
+@pytest.mark.parametrize(
+    ("logger", "text"), [("treelm.corpora", "--set data.treebank=penn"), ("other", "treebank = penn")]
+)
+def test_settings_in_warnings_too(logger: str, text: str) -> None:
+    parse(Arguments, "treelm train", ["demo"])
+    name_options_in_warnings()
+    assert logging.lastResort is not None
+    record = logging.LogRecord(logger, logging.WARNING, __file__, 1, "a.psd: treebank = penn", None, None)
+    assert logging.lastResort.format(record) == f"a.psd: {text}"

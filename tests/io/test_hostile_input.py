@@ -71,6 +71,8 @@ CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
     (sentences, "a.txt.gz", gzip.compress(b"a b\n" * 999, mtime=0)[:-9], ": gzip data is truncated or damaged"),
     (sentences, "a.txt", TREE, ":1: looks like brackets, not like text; give format ="),
     (sentences, "a.txt", b"# c\n" + TOKEN, ":2: looks like conllu, not like text"),
+    (sentences, "a.ptb", TOKEN, ":1: looks like conllu, not like brackets"),
+    (lambda path: sentences(path, format="conllu"), "a.psd", TREE, ":1: looks like brackets, not like conllu"),
     (sentences, "a.ptb", TREE + b"(S (N a)\n", ":2: "),
     (sentences, "a.ptb", TREE + b"no tree\n", ":2: "),
     (sentences, "a.conllu", TOKEN + b"\n1\ta\n", ":3: "),

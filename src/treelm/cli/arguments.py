@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import logging
 import re
 import shutil
 import sys
@@ -82,12 +83,19 @@ def refuse(options: Any, names: Iterable[str], why: str) -> None:
 
 
 def in_options(error: InputError) -> InputError:
-    """The error with settings as they are typed in the present call: of ``on_error = "skip"``, ``--on-error skip``.
-
-    Messages name settings as in Python and in recipes. What is wrong in a section of a recipe keeps its name there.
-    """
-    if not _asked or (error.where or "").endswith("]"):
+    """The error with settings as they are typed in the present call, unless it is of a section of a recipe."""
+    if (error.where or "").endswith("]"):
         return error
+    return InputError(as_typed(error.found), remedy=as_typed(error.remedy), where=error.where)
+
+
+def as_typed(text: str) -> str:
+    """The text with settings as they are typed in the present call: of ``on_error = "skip"``, ``--on-error skip``.
+
+    Messages name settings as in Python and in recipes.
+    """
+    if not _asked:
+        return text
     options = (one for one in arguments_of(_asked[0]) if not one[2])
     known = {field.name: (names[0], kind is bool) for field, kind, _, names in options}
 
@@ -100,8 +108,19 @@ def in_options(error: InputError) -> InputError:
             return f"{known['set'][0]} {path}={value}"
         return match[0]
 
-    found, remedy = (_SETTINGS.sub(typed, text) for text in (error.found, error.remedy))
-    return InputError(found, remedy=remedy, where=error.where)
+    return _SETTINGS.sub(typed, text)
+
+
+class _AsTyped(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        message = super().format(record)
+        return as_typed(message) if record.name.startswith("treelm.") else message
+
+
+def name_options_in_warnings() -> None:
+    """Let warnings that go to standard error, as they do where nobody has set up logging, name settings as typed."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_AsTyped())
 
 
 def _in_recipe(name: str) -> str:

@@ -84,16 +84,18 @@ def stretches(
     """Cut a file into stretches of one sentence each; blank lines between sentences of trees are left out.
 
     Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. With ``blank_lines``, each
-    is a stretch, and all is one document. A file that nobody has said to be text (``is_guess``) must not begin like
-    trees. Contents are UTF-8, whatever the ``encoding`` of the file ("" is UTF-8). ``treebank`` is the name of one, or
-    ``auto``: the one of which the first lines have signs. ``left_out`` counts lines of markup, which are left out, and
-    brackets that are repaired. Raises ``InputError`` for that, for a line of 64 MiB or more, and for damaged gzip data,
-    unless there is a list for their error, ``damage``.
+    is a stretch, and all is one document. A file must not begin like one of another format, unless somebody has said
+    (no ``is_guess``) that it is text. Contents are UTF-8, whatever the ``encoding`` of the file ("" is UTF-8).
+    ``treebank`` is the name of one, or ``auto``: the one of which the first lines have signs. ``left_out`` counts lines
+    of markup, which are left out, and brackets that are repaired. Raises ``InputError`` for a file of another format,
+    for a line of 64 MiB or more, and for damaged gzip data, unless there is a list for their error, ``damage``.
     """
     lines, known = _numbered_lines(stream, name, damage, encoding), PENN
     counts = Counter[str]() if left_out is None else left_out
+    if format != "text" or is_guess:
+        lines = _of_format(format, lines, name)
     if format == "text":
-        pieces = _text(_only_text(lines, name) if is_guess else lines)
+        pieces = _text(lines)
     elif format == "conllu":
         pieces = _conllu(lines)
     else:
@@ -146,10 +148,11 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
         raise unreadable(error, name) from error
 
 
-def _only_text(lines: _Lines, name: str) -> _Lines:
-    """Lines whose first one that is neither blank nor a comment is not that of a tree or of CoNLL-U.
+def _of_format(expected: Format, lines: _Lines, name: str) -> _Lines:
+    """Lines whose first one that is neither blank nor a comment is not that of trees, or CoNLL-U, in another format.
 
-    Their brackets and columns would be taken for words. Trees whose labels are not in capitals are not known as such.
+    Of text, their brackets and columns would be taken for words. Trees whose labels are not in capitals are not known
+    as such.
     """
     held: list[tuple[int, bytes]] = []
     for number, line in islice(lines, _MAX_LINES_OF_COMMENTS):
@@ -157,9 +160,11 @@ def _only_text(lines: _Lines, name: str) -> _Lines:
         content = line.strip()
         if content and not content.startswith(b"#"):
             for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
-                if pattern.match(content):
-                    remedy = f'give format = "{format}", or format = "text" if it is meant so'
-                    raise InputError(f"looks like {format}, not like text", where=f"{name}:{number}", remedy=remedy)
+                if format != expected and pattern.match(content):
+                    or_text = ', or format = "text" if it is meant so' if expected == "text" else ""
+                    found = f"looks like {format}, not like {expected}"
+                    remedy = f'give format = "{format}"{or_text}'
+                    raise InputError(found, where=f"{name}:{number}", remedy=remedy)
             break
     yield from held
     yield from lines
