@@ -1,9 +1,10 @@
+import io
 import logging
 from collections.abc import Sequence
 
 import pytest
 
-from treelm.cli.arguments import in_options, name_options_in_warnings, parse, written
+from treelm.cli.arguments import in_options, parse, show_warnings, written
 from treelm.cli.parse import Arguments as Parse
 from treelm.cli.reproduce import Arguments as Reproduce
 from treelm.cli.train import Arguments
@@ -67,11 +68,18 @@ def test_settings_in_messages_are_named_as_they_are_typed(
 
 
 @pytest.mark.parametrize(
-    ("logger", "text"), [("treelm.corpora", "--set data.treebank=penn"), ("other", "treebank = penn")]
+    ("logger", "expected"),
+    [("treelm.corpora.readers", ["a.psd: --set data.treebank=penn"]), ("other", ["a.psd: treebank = penn"] * 2)],
 )
-def test_settings_in_warnings_too(logger: str, text: str) -> None:
-    parse(Arguments, "treelm train", ["demo"])
-    name_options_in_warnings()
-    assert logging.lastResort is not None
-    record = logging.LogRecord(logger, logging.WARNING, __file__, 1, "a.psd: treebank = penn", None, None)
-    assert logging.lastResort.format(record) == f"a.psd: {text}"
+def test_warnings_name_settings_as_they_are_typed_and_tell_of_data_once(
+    logger: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(logging, "lastResort", logging.StreamHandler(stream))
+    for _ in range(2):  # as for two models that read the same file
+        parse(Arguments, "treelm train", ["demo"])
+        show_warnings()
+        record = logging.LogRecord(logger, logging.WARNING, __file__, 1, "a.psd: treebank = penn", None, None)
+        assert logging.lastResort is not None
+        logging.lastResort.handle(record)
+    assert stream.getvalue().splitlines() == expected

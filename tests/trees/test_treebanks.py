@@ -92,6 +92,13 @@ def test_a_treebank_is_known_by_its_signs_and_gives_its_text_alone(
     assert not caplog.messages  # what was asked for needs no telling
 
 
+@pytest.mark.parametrize(("treebank", "documents"), [("icepahc", [0, 0]), ("switchboard", [0, 1])])
+def test_blank_lines_between_numbered_trees_divide_no_documents(treebank: str, documents: list[int]) -> None:
+    content = b"( (IP (N dogs)))\n\n( (IP (N cats)))\n"
+    found = read_sentences(io.BytesIO(content), format="brackets", treebank=treebank)
+    assert [one.document for one in found] == documents
+
+
 def test_annotation_is_text_where_it_is_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
     assert trees_of(FILES["keyaki"].encode(), treebank="penn") == [
         "(ROOT (IP *speaker* (PP (NP;*OB1* 犬) を) *を* 見 る 。) 1_made_up;JP)"

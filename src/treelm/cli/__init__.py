@@ -170,9 +170,9 @@ def _call(subcommand: str, arguments: list[str]) -> int:
         return EXIT_OK
     if subcommand not in SUBCOMMANDS and subcommand not in NESTED:
         raise InputError(f"no subcommand {subcommand!r}", remedy=choose_from(subcommand, SUBCOMMANDS))
-    from treelm.cli.arguments import name_options_in_warnings, parse
+    from treelm.cli.arguments import parse, show_warnings
 
-    name_options_in_warnings()
+    show_warnings()
     module = import_module(f"treelm.cli.{NESTED.get(subcommand, subcommand)}")
     return int(module.main(parse(module.Arguments, f"treelm {subcommand}", arguments)))
 

@@ -111,16 +111,32 @@ def as_typed(text: str) -> str:
     return _SETTINGS.sub(typed, text)
 
 
-class _AsTyped(logging.Formatter):
+class _Warnings(logging.Formatter):
+    """Warnings of the library with settings as they are typed, and those on data once, however often they are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = set[str]()
+
+    def is_news(self, record: logging.LogRecord) -> bool:
+        """Tell whether this has not been said of the data before; all else is."""
+        message = record.getMessage()
+        is_known = record.name.startswith("treelm.corpora.") and message in self._told
+        self._told.add(message)
+        return not is_known
+
     def format(self, record: logging.LogRecord) -> str:
         message = super().format(record)
         return as_typed(message) if record.name.startswith("treelm.") else message
 
 
-def name_options_in_warnings() -> None:
-    """Let warnings that go to standard error, as they do where nobody has set up logging, name settings as typed."""
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(_AsTyped())
+def show_warnings() -> None:
+    """Have warnings written for the command line where they go to standard error: where nobody has set up logging."""
+    handler = logging.lastResort
+    if handler is not None and not isinstance(handler.formatter, _Warnings):
+        warnings = _Warnings()
+        handler.setFormatter(warnings)
+        handler.addFilter(warnings.is_news)
 
 
 def _in_recipe(name: str) -> str:

@@ -83,12 +83,13 @@ def stretches(
 ) -> Iterator[Stretch]:
     """Cut a file into stretches of one sentence each; blank lines between sentences of trees are left out.
 
-    Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. With ``blank_lines``, each
-    is a stretch, and all is one document. A file must not begin like one of another format, unless somebody has said
-    (no ``is_guess``) that it is text. Contents are UTF-8, whatever the ``encoding`` of the file ("" is UTF-8).
-    ``treebank`` is the name of one, or ``auto``: the one of which the first lines have signs. ``left_out`` counts lines
-    of markup, which are left out, and brackets that are repaired. Raises ``InputError`` for a file of another format,
-    for a line of 64 MiB or more, and for damaged gzip data, unless there is a list for their error, ``damage``.
+    Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. Where trees have numbers,
+    and with ``blank_lines``, which makes each a stretch, all is one document. A file must not begin like one of another
+    format, unless somebody has said (no ``is_guess``) that it is text. Contents are UTF-8, whatever the ``encoding`` of
+    the file ("" is UTF-8). ``treebank`` is the name of one, or ``auto``: the one of which the first lines have signs.
+    ``left_out`` counts lines of markup, which are left out, and brackets that are repaired. Raises ``InputError`` for a
+    file of another format, for a line of 64 MiB or more, and for damaged gzip data, unless there is a list for their
+    error, ``damage``.
     """
     lines, known = _numbered_lines(stream, name, damage, encoding), PENN
     counts = Counter[str]() if left_out is None else left_out
@@ -109,7 +110,7 @@ def stretches(
         pieces = _brackets(lines, known, counts, blank_lines=blank_lines)
     document, is_begun = 0, False
     for line, content, is_divided in pieces:
-        document += is_begun and is_divided and not blank_lines
+        document += is_begun and is_divided and not (blank_lines or known.divides_trees)
         is_begun = is_begun or bool(content.strip())
         yield Stretch(line, content, document, known)
 

@@ -40,6 +40,11 @@ class Treebank:
         """Tell whether every word with a tag is a word of the text, but for those tagged ``-NONE-``."""
         return not (self.has_bare_traces or self.metadata or self.lemma)
 
+    @property
+    def divides_trees(self) -> bool:
+        """Tell whether blank lines divide trees, which have numbers of their own, and not documents."""
+        return "ID" in self.metadata
+
     def text_of(self, tag: str, word: str, left_out: Counter[str]) -> str | None:
         """The word of the text that stands under a tag, or None where that is annotation; counts what is left out."""
         is_bare = word.startswith("*") or (word == "0" and not tag.startswith("NUM"))

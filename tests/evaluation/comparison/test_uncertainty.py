@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -119,16 +120,26 @@ def test_a_headline_says_when_the_text_that_was_drawn_leaves_the_order_open() ->
         assert ("paired bootstrap over 100 sentences) includes 0: -" in said) == is_open
 
 
-@pytest.mark.parametrize(("num_documents", "unit"), [(1, "sentence"), (FEWEST_UNITS, "document")])
-def test_sums_are_by_document_where_there_are_enough(num_documents: int, unit: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("num_documents", "sentences", "unit"),
+    [
+        (1, SENTENCES, "sentence"),
+        (FEWEST_UNITS, SENTENCES, "document"),
+        (FEWEST_UNITS, SENTENCES[:1], "sentence"),  # blank lines between all trees
+    ],
+)
+def test_sums_are_by_document_where_there_are_enough(
+    num_documents: int, sentences: Sequence[str], unit: str, tmp_path: Path
+) -> None:
     data = tmp_path / "train.ptb"
-    data.write_text("\n\n".join("\n".join(SENTENCES) for _ in range(num_documents)) + "\n", encoding="utf-8")
+    data.write_text("\n\n".join("\n".join(sentences) for _ in range(num_documents)) + "\n", encoding="utf-8")
     small = ["data.corpus=none", f"data.train={data}", f"data.test={data}", "vocabulary.min_count=1"]
     settings = [*small, "data.tags=absent", "model.order=2", "model.fallback_discounts=[0.5, 1.0, 1.5]"]
     train(load_recipe("ngram-demo", settings), tmp_path / "run", on_terminal=False)
     (row,) = compare([tmp_path / "run"], Settings(), lambda what, total: nullcontext(lambda: None)).runs
     assert row.units is not None
     assert row.perplexity is not None
-    assert (row.units.unit, len(row.units.bits)) == (unit, num_documents if unit == "document" else len(SENTENCES))
+    num_units = num_documents * (1 if unit == "document" else len(sentences))
+    assert (row.units.unit, len(row.units.bits)) == (unit, num_units)
     totals = [sum(column) for column in zip(*row.units.bits, strict=True)]
     assert totals == [pytest.approx(row.perplexity.total_bits), row.perplexity.num_units]

@@ -319,10 +319,10 @@ class Measurement:
 
 
 def unit_sums(evaluated: Evaluation) -> UnitSums:
-    """Sums of what was evaluated: by document if the text has ``FEWEST_UNITS``, else by sentence."""
+    """Sums of what was evaluated: by document if there are ``FEWEST_UNITS`` (not a sentence each), else by sentence."""
     sentences, result = evaluated.sentences, evaluated.result
     of_documents, units = np.unique([one.document for one in sentences], return_inverse=True)
-    by_document = len(of_documents) >= FEWEST_UNITS
+    by_document = FEWEST_UNITS <= len(of_documents) < len(sentences)
     units = units if by_document else np.arange(len(sentences))
     parsed = units[[one.tree is not None and not is_unparsed(gold_bracketing(one)) for one in sentences]]
 
