@@ -38,6 +38,7 @@ _REMEDIES = {
 }
 """By pydantic's names of what is wrong."""
 NONE = "none"  # how TOML, which has no null, writes the absence of a value that is there by default
+_PARTS: dict[type[Any], tuple[TypeAdapter[Any], frozenset[str]]] = {}
 _LARGEST = 2**63 - 1  # of whole numbers, as torch and NumPy hold them
 
 Size = Annotated[int, Field(ge=1, le=_LARGEST)]
@@ -111,14 +112,15 @@ def from_plain(
     one must be: JSON has none for infinity and for what is not a number. Raises ``InputError`` for an unknown field, a
     missing one, a wrong type, and for what the dataclass itself refuses.
     """
-    optional = _optional(config_class)
+    adapter, optional = _parts(config_class)
     given = {name: None if value == NONE and name in optional else value for name, value in values.items()}
     text = json.dumps(given, default=str)
     if "\\u0000" in text:
         name = next(name for name, value in given.items() if "\\u0000" in json.dumps(value, default=str))
         raise InputError(f"{name} = {given[name]!r} holds a NUL character", where=where, remedy="remove it")
     try:
-        return TypeAdapter(config_class).validate_json(text, strict=True, extra="forbid")
+        built: Config = adapter.validate_json(text, strict=True, extra="forbid")
+        return built
     except ValidationError as error:
         errors = error.errors(include_url=False)
         nulls = [one["loc"] for one in errors if one["type"] == "float_type" and one["input"] is None]
@@ -130,9 +132,13 @@ def from_plain(
     return from_plain(config_class, given, where=where)
 
 
-def _optional(config_class: type[Any]) -> frozenset[str]:
-    """Names of the fields that may be None."""
-    return frozenset(name for name, hint in get_type_hints(config_class).items() if NoneType in get_args(hint))
+def _parts(config_class: type[Any]) -> tuple[TypeAdapter[Any], frozenset[str]]:
+    """What validates it, and the names of the fields that may be None: built once, since that takes milliseconds."""
+    if config_class not in _PARTS:
+        hints = get_type_hints(config_class).items()
+        optional = frozenset(name for name, hint in hints if NoneType in get_args(hint))
+        _PARTS[config_class] = TypeAdapter(config_class), optional
+    return _PARTS[config_class]
 
 
 def input_error(error: ValidationError, config_class: type[Any], where: str | None = None) -> InputError:
@@ -155,7 +161,7 @@ def input_error(error: ValidationError, config_class: type[Any], where: str | No
     if isinstance(own, InputError):
         return InputError(own.found, where=own.where or where, remedy=own.remedy)
     remedy = _REMEDIES.get(first["type"], first["msg"]).format(**first.get("ctx", {}))
-    if name in _optional(config_class):
+    if name in _parts(config_class)[1]:
         remedy += f', or "{NONE}"'
     return InputError(f"{name} = {value!r}", where=where, remedy=remedy)
 

@@ -8,8 +8,8 @@ import torch
 from tests.models.rnng.worlds import Tokens
 from treelm.models import system_class
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.papers.data import data_sets
-from treelm.papers.declaration import load_paper, paper_file, split_arguments
+from treelm.papers.data import data_sets, paper_file
+from treelm.papers.declaration import load_paper, split_arguments
 from treelm.training.recipe import load_recipe
 
 GUM_OPEN = 5541  # words of its vocabulary

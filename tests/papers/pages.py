@@ -3,14 +3,12 @@
 It stands in ``docs/reproduce.md`` and ``docs/reproduced-small.md`` between two comments; the rest of a page is by hand.
 """
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from treelm.evaluation.tables import Row, Table
-from treelm.io.files import read_text
-from treelm.papers.data import data_sets
-from treelm.papers.declaration import load_paper, paper_file
+from treelm.papers.data import data_sets, paper_file, paper_title
+from treelm.papers.declaration import Column, load_paper
 from treelm.papers.results import load_kept
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,16 +17,11 @@ PAPERS = ("rnng", "som", "prpn", "palm")
 KEPT = (*PAPERS, "questions")
 
 
-def source(paper: str) -> str:
-    """Authors and year."""
-    return str(tomllib.loads(read_text(paper_file(paper)))["paper"])
-
-
 def contents() -> str:
     """The papers with their tables and figures."""
     rows: list[Row] = [
         [
-            ("paper", f"`{paper}`: {source(paper)}"),
+            ("paper", f"`{paper}`: {paper_title(paper_file(paper))}"),
             ("in its order", ", ".join(one.name for one in load_paper(paper_file(paper), data_sets()))),
         ]
         for paper in PAPERS
@@ -41,8 +34,13 @@ def results() -> str:
     return "\n".join(part for paper in KEPT for part in _of_paper(paper))
 
 
+def heading(column: Column) -> str:
+    """The name of a column, marked where the paper has none."""
+    return f"{column.name}, not in the paper" if column.added else column.name
+
+
 def _of_paper(paper: str) -> Iterator[str]:
-    yield f"## `{paper}`: {source(paper)}\n"
+    yield f"## `{paper}`: {paper_title(paper_file(paper))}\n"
     kept = load_kept(paper_file(paper))
     for table in load_paper(paper_file(paper), data_sets()):
         if table.name not in kept:
@@ -54,7 +52,7 @@ def _of_paper(paper: str) -> Iterator[str]:
             if texts:
                 shown = {name: f"{text} ({printed[name]})" if name in printed else text for name, text in texts.items()}
                 label = f"{row.name}, not in the paper" if row.added else row.name
-                rows.append([("", label), *((one.name, shown.get(one.name, "")) for one in table.columns)])
+                rows.append([("", label), *((heading(one), shown.get(one.name, "")) for one in table.columns)])
         columns = [n for n, (name, _) in enumerate(rows[0]) if not name or any(row[n][1] for row in rows)]
         text = Table.of([[row[n] for n in columns] for row in rows]).to_markdown()
         yield f"**{table.name}: {table.title}** ({found.setting}; {found.made})\n\n{text}"

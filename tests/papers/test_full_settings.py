@@ -15,8 +15,8 @@ from tests.models.rnng.worlds import Tokens
 from treelm.cli import run
 from treelm.corpora.catalog import SPLITS
 from treelm.models import system_class
-from treelm.papers.data import DataRoot, DataSet, data_sets
-from treelm.papers.declaration import load_paper, paper_file
+from treelm.papers.data import DataRoot, DataSet, data_sets, paper_file
+from treelm.papers.declaration import load_paper
 from treelm.papers.metrics.shapes import Splits
 from treelm.papers.metrics.trees import Evaluate
 from treelm.papers.plan import Job, make_plan

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.papers.pages import DOCS, KEPT, PAGES, page
-from treelm.papers.data import data_sets
-from treelm.papers.declaration import load_paper, paper_file
+from treelm.papers.data import data_sets, paper_file
+from treelm.papers.declaration import load_paper
 from treelm.papers.results import load_kept
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import StandIn, Table
+from treelm.papers.output import missing_data
 from treelm.papers.plan import make_plan
 
 
@@ -38,10 +39,22 @@ def test_run_name_depends_on_recipe_not_paths(table: Table, root: DataRoot, pape
 
 def test_row_without_data_names_source(table: Table, root: DataRoot) -> None:
     plan = make_plan([table], root, small=False, seeds=None)
-    needed = "needs large (many sentences): the publisher; as large in the folder of --data"
+    needed = "needs large"
     missing = {cell.row.name: cell.missing for cell in plan.tables[0].cells}
     assert [*missing.values()] == [needed, needed, needed, "not a system of treelm"]
     assert plan.jobs == {}
+    (line,) = missing_data(plan, root.sets)
+    assert line == "missing: large (many sentences): the publisher; as large in the folder of --data; for Table 1"
+
+
+def test_all_that_is_missing_is_named(table: Table, root: DataRoot) -> None:
+    """What is trained on and what is measured on, each once, with the tables that need it."""
+    other = replace(table, name="Figure 2", measures={**table.measures, "words": {"kind": "evaluate", "data": "large"}})
+    small = replace(other, data="tiny")
+    unknown = DataRoot(None, root.sets)
+    assert make_plan([table, other], root, small=False, seeds=1).lacks == {"large": ["Table 1", "Figure 2"]}
+    assert make_plan([small], root, small=False, seeds=1).lacks == {"large": ["Figure 2"]}
+    assert make_plan([small], unknown, small=False, seeds=1).lacks == {"tiny": ["Figure 2"], "large": ["Figure 2"]}
 
 
 def test_first_stand_in_with_data_is_used(table: Table, root: DataRoot) -> None:

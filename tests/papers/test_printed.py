@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from treelm.papers.data import data_sets
-from treelm.papers.declaration import Number, load_paper, paper_file
+from treelm.papers.data import data_sets, paper_file
+from treelm.papers.declaration import Number, load_paper
 
 TEXTS = Path(__file__).parents[2].parent / "shared" / "papers"
 LISTED: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("printed.toml").read_text("utf-8"))["tables"]

@@ -8,8 +8,8 @@ import torch
 from tests.models.rnng.worlds import Tokens
 from treelm.models import system_class
 from treelm.models.prpn.config import VARIANTS
-from treelm.papers.data import data_sets
-from treelm.papers.declaration import Row, Table, load_paper, paper_file
+from treelm.papers.data import data_sets, paper_file
+from treelm.papers.declaration import Row, Table, load_paper
 from treelm.training.recipe import load_recipe
 
 TABLES = {table.name: table for table in load_paper(paper_file("questions"), data_sets())}

@@ -16,6 +16,7 @@ from treelm.errors import InputError, check_positive
 from treelm.io.terminal import log
 
 if TYPE_CHECKING:
+    from treelm.papers.data import DataRoot
     from treelm.papers.plan import Plan
 
 
@@ -64,14 +65,17 @@ def main(options: Arguments) -> int:
         raise InputError(f"budget = {options.budget}", remedy="give 0 or more minutes")
     if options.data and not Path(options.data).is_dir():
         raise InputError("no such folder", where=options.data, remedy="give the folder in which the corpora lie")
-    from treelm.papers.data import DataRoot, data_sets
-    from treelm.papers.declaration import load_paper, paper_file
+    from treelm.papers.data import DataRoot, chosen, data_sets, paper_file, paper_tables
+
+    paper, output = paper_file(options.paper), Path(options.output)
+    names = (*options.which, *(f"table {one}" if one[:1].isdigit() else one for one in options.table))
+    chosen(paper_tables(paper), names, paper.stem)  # what is wrong is told before PyTorch is loaded
+    from treelm.papers.declaration import load_paper
     from treelm.papers.plan import make_plan
     from treelm.papers.work import do_job
 
-    paper, output = paper_file(options.paper), Path(options.output)
     root = DataRoot(Path(options.data) if options.data else None, data_sets(paper.parent))
-    tables = load_paper(paper, root.sets, (*options.which, *options.table))
+    tables = load_paper(paper, root.sets, names)
     plan = make_plan(tables, root, small=options.small, seeds=options.seeds)
     if options.only:
         if options.only not in plan.jobs:
@@ -87,7 +91,7 @@ def main(options: Arguments) -> int:
     if is_stopped or (is_over and options.budget):
         not_yet = f"stopped after {(perf_counter() - begin) / 60:.1f} minutes; go on with {command}"
         log(not_yet)
-    _show(plan, options, failed, not_yet)
+    _show(plan, options, failed, not_yet, root)
     return next(iter(failed.values()), EXIT_STOPPED if is_stopped and not is_over else 0)
 
 
@@ -117,19 +121,21 @@ def _run(options: Arguments, plan: Plan) -> dict[str, int]:
     return {name: code for name, code in codes.items() if code}
 
 
-def _show(plan: Plan, options: Arguments, failed: dict[str, int], not_yet: str) -> None:
+def _show(plan: Plan, options: Arguments, failed: dict[str, int], not_yet: str, root: DataRoot) -> None:
     """Print all tables and write their files."""
     from treelm.io.terminal import stdout_console
-    from treelm.papers.declaration import paper_file
-    from treelm.papers.output import LEGEND, as_text, write_files
+    from treelm.papers.data import paper_file, paper_title
+    from treelm.papers.output import LEGEND, as_text, missing_data, write_files
     from treelm.papers.results import gather, load_kept
 
     console, paper, output = stdout_console(), paper_file(options.paper), Path(options.output)
     kept = load_kept(paper)
+    console.print(paper_title(paper), style="bold", markup=False, highlight=False)
     folder = output / (paper.stem + ("-small" if options.small else ""))
     for planned in plan.tables:
         result = gather(planned, output, failed, not_yet=not_yet, results=kept.get(planned.table.name))
         console.print(as_text(result), markup=False, highlight=False)
         write_files(result, folder, output)
-    console.print(LEGEND, markup=False, highlight=False)
+    for line in (LEGEND, "", *missing_data(plan, root.sets)):
+        console.print(line, markup=False, highlight=False)
     log(f"wrote TSV and LaTeX of {len(plan.tables)} tables and figures, SVG of those with values, into {folder}")

@@ -18,7 +18,7 @@ MISSING = "-"
 Row = Sequence[tuple[str, str | None]]
 """Cells with their headings."""
 _GAP = 2  # cells between columns of the terminal
-_BREAK = re.compile(r"(?<=[\s/_-])(?!\s)")
+_BREAK = re.compile(r"(?<=[\s/-])(?!\s)")
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -126,7 +126,7 @@ class Table:
 
 
 def _lines(heading: str, most: int) -> list[str]:
-    """A heading in lines about as wide as its cells, broken after spaces, slashes, hyphens and underscores."""
+    """A heading in lines about as wide as its cells, broken after spaces, slashes and hyphens."""
     parts = _BREAK.split(heading)
     most = max(most, *(cell_len(part.strip()) for part in parts))
     lines = [""]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,11 @@ from treelm.training.recipe import parse_toml
 
 FOLDER = Path(str(files("treelm"))) / "papers"
 FILE = "data.toml"
+SHARED = ("paper", "measures", "stand_ins")
+"""What a declaration has besides tables and figures."""
+_CHOICE = re.compile(
+    r"(?P<kind>tables?|tabs?\.?|figures?|figs?\.?)|(?P<first>\d{1,4})(?:\s*[-–]\s*(?P<last>\d{1,4}))?|and|[\s,;]+"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +84,9 @@ class DataRoot:
                 return DataConfig(corpus=str((self.folder / entry.folder).resolve()))
         return DataConfig(corpus=name) if name in corpus_names() else None
 
-    def missing(self, *names: str) -> str:
-        """What is needed for the first of these data that are missing, in a line; nothing if all are there."""
-        for name in names:
-            if name and self.find(name) is None:
-                return f"needs {self.sets[name].describe()}"
-        return ""
+    def missing(self, *names: str) -> list[str]:
+        """Which of these data are missing, each once."""
+        return [name for name in dict.fromkeys(names) if name and self.find(name) is None]
 
     def locate(self, name: str) -> DataConfig:
         """Give what ``find`` finds. Raises ``InputError`` where the data are missing."""
@@ -91,3 +94,61 @@ class DataRoot:
         if found is None:
             raise InputError(f"no {name} data", remedy=self.sets[name].describe())
         return found
+
+
+def paper_names() -> list[str]:
+    """The papers that come with the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.name != FILE)
+
+
+def paper_file(paper: str) -> Path:
+    """The file of a paper's declarations: of a name of the package, or a path.
+
+    Raises ``InputError`` for neither.
+    """
+    known = paper.lower() in paper_names()
+    path = FOLDER / f"{paper.lower()}.toml" if known else Path(paper)
+    if not path.is_file():
+        remedy = f"choose one of {', '.join(paper_names())}, or give a file of declarations"
+        raise InputError(f"no paper {paper!r}" if paper else "no paper is named", remedy=remedy)
+    return path
+
+
+def paper_title(path: Path) -> str:
+    """Whose paper a file declares."""
+    return str(parse_toml(read_text(path), str(path)).get("paper", path.stem))
+
+
+def paper_tables(path: Path) -> list[str]:
+    """The names of its tables and figures, in order, unchecked."""
+    return [name for name in parse_toml(read_text(path), str(path)) if name not in SHARED]
+
+
+def chosen(tables: Collection[str], names: Collection[str], paper: str) -> list[str]:
+    """The tables and figures that are named, in the paper's order; all without names.
+
+    Read are ``table 2``, ``Fig. 4``, ``tables 1, 3-5``, also word by word, and a kind alone. Raises ``InputError`` for
+    other words and for what the paper does not have.
+    """
+    remedy = f"choose of {', '.join(tables)}"
+    kind, numbers, wanted = "Table", True, set[str]()
+    for text in names:
+        words = [*_CHOICE.finditer(text.lower())]
+        if not text.strip() or "".join(word[0] for word in words) != text.lower():
+            raise InputError(f"no table or figure {text!r} of {paper}", remedy=remedy)
+        for word in words:
+            if word["kind"]:
+                wanted |= set() if numbers else _of_kind(tables, kind)
+                kind, numbers = "Table" if word["kind"].startswith("t") else "Figure", False
+            elif word["first"]:
+                numbers = True
+                for number in range(int(word["first"]), int(word["last"] or word["first"]) + 1):
+                    wanted.add(name := f"{kind} {number}")
+                    if name not in tables:
+                        raise InputError(f"no {name} of {paper}", remedy=remedy)
+    wanted |= set() if numbers else _of_kind(tables, kind)
+    return [name for name in tables if not names or name in wanted]
+
+
+def _of_kind(tables: Collection[str], kind: str) -> set[str]:
+    return {name for name in tables if name.startswith(kind)}

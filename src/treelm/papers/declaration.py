@@ -12,7 +12,7 @@ from typing import Any, Literal
 from treelm.configs import from_plain
 from treelm.errors import InputError
 from treelm.io.files import read_text
-from treelm.papers.data import FILE, FOLDER, DataSet
+from treelm.papers.data import SHARED, DataSet, chosen
 from treelm.papers.metrics import KINDS, Measure
 from treelm.training.recipe import load_recipe, parse_toml
 
@@ -172,6 +172,15 @@ class Table:
         beside = os.path.join(self.folder, recipe)
         return beside if os.path.isfile(beside) else recipe, settings
 
+    def command(self, row: Row, stand_in: StandIn | None, column: Column) -> str:
+        """What trains a row in a column, without data and seed, or the baseline that it is; nothing for neither."""
+        if not row.train:
+            return row.baseline
+        recipe, settings = self.train(row, stand_in, column)
+        then = f"; then {row.finetune}" if row.finetune and stand_in is None else ""
+        begin = "as drawn, " if row.untrained else ""
+        return f"{begin}treelm train {recipe}{' --set ' * bool(settings)}{' '.join(settings)}{then}"
+
     def reference(self, row: Row) -> str:
         """The row whose seeds are paired with those of a trained row; none, for a row that is its own."""
         other = row.paired_with or self.paired_with
@@ -199,59 +208,25 @@ def split_arguments(text: str) -> Arguments:
     return recipe.strip(), tuple(settings.split())
 
 
-def paper_names() -> list[str]:
-    """The papers that come with the package."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.name != FILE)
-
-
-def paper_file(paper: str) -> Path:
-    """The file of a paper's declarations: of a name of the package, or a path.
-
-    Raises ``InputError`` for neither.
-    """
-    path = FOLDER / f"{paper}.toml" if paper in paper_names() else Path(paper)
-    if not path.is_file():
-        remedy = f"choose one of {', '.join(paper_names())}, or give a file of declarations"
-        raise InputError(f"no paper {paper!r}" if paper else "no paper is named", remedy=remedy)
-    return path
-
-
-def load_paper(path: Path, sets: Mapping[str, DataSet], names: Iterable[str] = ()) -> list[Table]:
+def load_paper(path: Path, sets: Mapping[str, DataSet], names: Collection[str] = ()) -> list[Table]:
     """Read all tables and figures of a file in its order, or those that are named (``table 3``, ``figure4``, ``3``).
 
     Raises ``InputError`` for what is not there, and with file and block for a declaration that is wrong.
     """
     values = parse_toml(read_text(path), str(path))
     paper = str(values.pop("paper", path.stem))
-    shared = {name: values.pop(name, {}) for name in ("measures", "stand_ins")}
+    shared = {name: values.pop(name, {}) for name in SHARED[1:]}
+    wanted = chosen(values, names, path.stem)
     tables = []
-    for name, block in values.items():
-        where = f"{path} [{name}]"
+    for name in wanted:
+        where, block = f"{path} [{name}]", values[name]
         try:
             if not _NAME.fullmatch(name) or not isinstance(block, dict):
                 raise InputError(f"unknown field {name!r}", remedy='name tables as papers do: ["Table 2"]')
             tables.append(_table(name, block, shared, paper, path, sets))
         except InputError as error:
             raise InputError(error.found, where=f"{where} {error.where or ''}".strip(), remedy=error.remedy) from None
-    return [*chosen(tables, names, str(path.stem))]
-
-
-def chosen(tables: Iterable[Table], names: Iterable[str], paper: str) -> Iterator[Table]:
-    """The tables that are named, in the paper's order; all without names. Raises ``InputError`` for unknown names."""
-    known = {table.stem: table for table in tables}
-    text = " ".join(names).lower()
-    kind, wanted = "table", set[str]()
-    for word in re.findall(r"table|figure|\d+|[^\s\d]+", text):
-        if word.isdigit():
-            wanted.add(kind + word)
-        elif word in ("table", "figure"):
-            kind = word
-        else:
-            wanted.add(word)
-    for name in sorted(wanted - set(known)):
-        found = re.sub(r"(?<=\D)(?=\d)", " ", name).capitalize()
-        raise InputError(f"no {found} of {paper}", remedy=f"choose of {', '.join(one.name for one in known.values())}")
-    return (table for stem, table in known.items() if not wanted or stem in wanted)
+    return tables
 
 
 def _table(
@@ -322,9 +297,10 @@ def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
         _check_known("metrics", row.metrics, columns, where)
         _check_known("measures", row.measures, table.measures, where)
         _check_known("paired_with", [row.paired_with], [name for name in trained if name != row.name], where)
+        measured = tuple(column for column in table.columns if column.metric) or (None,)
         for setting in (None, *table.stand_ins):
             _check_known("data", [measure.own_data for _, measure, _ in table.measured(row, setting)], sets, where)
-            for recipe, settings in {table.train(row, setting, column) for column in table.columns or (None,)}:
+            for recipe, settings in {table.train(row, setting, column) for column in measured}:
                 if row.train:
                     load_recipe(recipe, settings)
                 if row.finetune and setting is None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from treelm.evaluation.intervals import CONFIDENCE, spread_text
 from treelm.evaluation.tables import Row, Table, latex_text
 from treelm.figures.charts import Dot, dot_panels, line_panel
 from treelm.io.atomic import write_atomically
-from treelm.papers.declaration import Number
+from treelm.papers.data import DataSet
+from treelm.papers.declaration import Column, Number
 from treelm.papers.metrics import PICTURE
-from treelm.papers.plan import PAPER
+from treelm.papers.plan import PAPER, RECIPE, Plan
 from treelm.papers.results import Result, Sample, Value
 from treelm.papers.work import FOLDER
 from treelm.training.metrics import FILE_NAME as LOG
@@ -26,13 +28,14 @@ TSV = (
     *("row", "column", "setting", "ours", "interval", "deviation", "n", "published", "difference", "by_seed"),
     *("cpu_seconds", "wall_seconds", "why"),
     *("paired_with", "paired_difference", "paired_interval", "pairs", "paired_by_seed"),
-    *("kept", "kept_setting", "not_in_paper"),
+    *("kept", "kept_setting", "not_in_paper", "recipe", "printed", "elsewhere"),
 )
 LEGEND = (
-    f"ours, kept: mean over seeds, ± half of its {CONFIDENCE:.0%} interval (Student's t), or standard deviation"
-    " where that is printed; difference: ours less printed"
+    f"ours: mean over seeds, ± half of its {CONFIDENCE:.0%} interval (Student's t), or standard deviation where that is"
+    " printed; difference: ours less printed; {column}: the column's name"
 )
-PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT = "printed", "elsewhere", "ours", "difference", "kept"
+PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT = "printed", "elsewhere", "ours", "difference", "ours, stand-in"
+_WIDEST = 28  # cells of a row's name
 
 
 def write_files(result: Result, folder: Path, out: Path) -> list[Path]:
@@ -58,6 +61,7 @@ def as_tsv(result: Result) -> str:
             [None] * 5 if paired is None else [one.other, paired.mean, paired.interval, len(paired), _listed(paired)]
         )
         cells += [one.kept, result.kept.setting if one.kept and result.kept else None, int(one.cell.added)]
+        cells += [one.cell.recipe, *(("", one.printed) if one.is_elsewhere else (one.printed, ""))]
         lines.append(cells)
     notes = (f"# {note}\n" for note in (result.planned.table.source, *result.notes))
     return "".join(["\t".join("" if cell is None else str(cell) for cell in line) + "\n" for line in lines] + [*notes])
@@ -98,20 +102,28 @@ def _rounded(value: Value, mean: float, spread: float | None, *, sign: str = "")
 
 
 def _tables(result: Result) -> Iterator[Table]:
-    """The rows and columns of the paper, and those that are ours: a line for each kind of value of a row."""
-    table = result.planned.table
-    for is_ours in (False, True):
-        rows = [
-            (name, kind, texts)
-            for name, cells in groupby((one for one in result.values if one.cell.added == is_ours), lambda one: one.row)
-            for kind, texts in _kinds(cells).items()
-        ]
-        columns = [one.name for one in table.columns if any(texts.get(one.name) for _, _, texts in rows)]
-        lines: list[Row] = [
-            [("", name), ("", kind), *((one, texts.get(one)) for one in columns)] for name, kind, texts in rows
-        ]
-        if rows:
-            yield Table.of(_first_named(lines), title="not in the paper" if is_ours else "", num_labels=2)
+    """The paper's rows and columns, all of them, then the rows and the columns that are ours, where they have values: a
+    line for each kind of value of a row.
+    """
+    table, is_first = result.planned.table, True
+    for title, of_rows, is_ours in (
+        ("", (False,), False),
+        ("added rows, not in the paper", (True,), False),
+        ("added columns, not in the paper", (False, True), True),
+    ):
+        columns = [column.name for column in table.columns if column.added == is_ours]
+        rows = []
+        for row in (row for row in table.rows if row.added in of_rows):
+            cells = [one for one in result.values if one.cell.row == row and one.cell.column.name in columns]
+            stays = {PRINTED if row.absent else OURS: dict[str, str]()} if is_first and not row.added else {}
+            rows += [(row.name, kind, texts) for kind, texts in (_kinds(cells) or stays).items()]
+        shown = [name for name in columns if not title or any(name in texts for _, _, texts in rows)]
+        if rows and (shown := shown or columns):
+            is_first = False
+            lines: list[Row] = [
+                [("", name), ("", kind), *((one, texts.get(one)) for one in shown)] for name, kind, texts in rows
+            ]
+            yield Table.of(_first_named(lines), title=title, num_labels=2)
 
 
 def _kinds(cells: Iterable[Value]) -> dict[str, dict[str, str]]:
@@ -132,7 +144,22 @@ def _settings(result: Result) -> Iterator[str]:
     for label, rows in labels.items():
         yield f"{OURS}: {label}" if len(labels) == 1 else f"{OURS} of {'; '.join(rows)}: {label}"
     if result.kept and any(shown(one)[KEPT] for one in result.values):
-        yield f"{KEPT}: stand-in: {result.kept.setting} ({result.kept.made})"
+        yield f"{KEPT} data: {result.kept.setting} ({result.kept.made})"
+
+
+def _recipes(result: Result) -> Iterator[str]:
+    """How the rows are trained: those that are trained alike, and the command."""
+    rows: dict[str, dict[str, None]] = {}
+    for one in result.values:
+        cell, name = one.cell, one.row
+        command, has_several = cell.recipe, "{column}" in cell.row.train and bool(cell.measure)
+        if has_several and cell.label.startswith((PAPER, RECIPE)):
+            command = result.planned.table.command(cell.row, None, Column(name="{column}"))
+        elif has_several:
+            name = f"{name}, {cell.column.name}"
+        if cell.row.train and command:
+            rows.setdefault(command, {})[name] = None
+    return (f"{'; '.join(names)}: {command}" for command, names in rows.items())
 
 
 def as_text(result: Result) -> RenderableType:
@@ -143,20 +170,33 @@ def as_text(result: Result) -> RenderableType:
     table = result.planned.table
     reasons: dict[str, dict[str, None]] = {}
     for one in result.values:
-        reasons.setdefault(one.why, {})[one.row] = None
-    lines = [*_settings(result)]
+        if one.why and not one.cell.lacks:
+            reasons.setdefault(one.why, {})[one.row] = None
+    lines = [*_settings(result), *_recipes(result)]
     lines += [
         f"{one.row}, {one.cell.label}: drawn in {table.stem}.svg"
         for one in result.values
         if one.cell.column.name == PICTURE and not one.why
     ]
-    lines += [f"{'; '.join(rows)}: {why}" for why, rows in reasons.items() if why]
+    lines += [f"{'; '.join(rows)}: {why}" for why, rows in reasons.items()]
     if result.seconds:
         times = (f"{row} {cpu:.0f} / {wall:.0f}" for row, (cpu, wall) in result.seconds.items())
         lines.append(f"training, mean CPU seconds / wall seconds of a run: {'; '.join(times)}")
     lines += [f"note: {note}" for note in result.notes]
-    tables = [part for one in (*_tables(result), *_differences(result.values)) for part in (one, Text())]
-    return Group(Text(f"{table.source}: {table.title}", style="bold"), *tables, *map(Text, lines), Text())
+    tables = [part for one in (*_tables(result), *_differences(result.values)) for part in (_narrowed(one), Text())]
+    name = table.name if table.source.startswith(f"{table.name}, ") else table.source  # the paper is named once, above
+    return Group(Text(f"{name}: {table.title}", style="bold"), *tables, *map(Text, lines), Text())
+
+
+def missing_data(plan: Plan, sets: Mapping[str, DataSet]) -> list[str]:
+    """The data that are missing, a line each: what they are, where they come from, which tables need them."""
+    return [f"missing: {sets[name].describe()}; for {', '.join(tables)}" for name, tables in plan.lacks.items()]
+
+
+def _narrowed(table: Table) -> Table:
+    """The table with long names of rows over several lines, which leaves columns their room."""
+    rows = [[fill(name, _WIDEST, break_on_hyphens=False), *cells] for name, *cells in table.rows]
+    return replace(table, rows=rows)
 
 
 def _first_named(rows: Sequence[Row]) -> list[Row]:
@@ -206,7 +246,9 @@ def _as_svg(result: Result, out: Path) -> str | None:
     for column in table.columns:
         values = [value for value in result.values if value.cell.column == column]
         if any(value.ours or value.number for value in values):
-            panels[column.name] = [_dot(one, one.ours, one.cell.label, one.number) for one in values]
+            panels[column.name + ", added" * column.added] = [
+                _dot(one, one.ours, one.cell.label, one.number) for one in values
+            ]
     for other, pairs in _by_reference(result.values).items():
         for value, paired in pairs:
             label = f"{value.cell.label}; less {other}, {len(paired)} pairs"

@@ -56,6 +56,10 @@ class Cell:
     given: float | None = None
     """The value, where it is known without a run."""
     missing: str = ""
+    lacks: Sequence[str] = ()
+    """Names of the data that are missing for it."""
+    recipe: str = ""
+    """The command that trains its runs, without data and seed."""
 
     @property
     def added(self) -> bool:
@@ -79,6 +83,15 @@ class Plan:
 
     tables: Sequence[PlannedTable]
     jobs: dict[str, Job]
+
+    @property
+    def lacks(self) -> dict[str, list[str]]:
+        """The data that are missing, with the tables that need them."""
+        found: dict[str, dict[str, None]] = {}
+        for planned in self.tables:
+            for name in (name for cell in planned.cells for name in cell.lacks):
+                found.setdefault(name, {})[planned.table.name] = None
+        return {name: [*tables] for name, tables in found.items()}
 
 
 def make_plan(tables: Sequence[Table], root: DataRoot, *, small: bool, seeds: int | None) -> Plan:
@@ -117,7 +130,7 @@ class _Planner:
         """The cells of a row that are measured or have a value to stand beside, one at least; adds the row's runs."""
         measured = {column.name: (measure, metric) for column, measure, metric in table.measured(row, stand_in)}
         known = {*measured, *table.printed(row), *table.elsewhere(row)}
-        shown = [column for column in table.columns if column.name in known]
+        shown = [one for one in table.columns if one.name in known or (row.train and not one.metric)]
         for column in shown or [next(iter(table.columns), _PICTURE)]:
             measure, metric = measured.get(column.name, (None, ""))
             cell = Cell(row=row, column=column, label=PAPER, measure=measure, metric=metric)
@@ -126,13 +139,17 @@ class _Planner:
                 yield replace(cell, label="", missing=row.absent)
             elif measure is not None and isinstance(measure, Setting):
                 recipe = load_recipe(*table.train(row, None, column))
-                yield replace(cell, label=RECIPE, given=measure.of_recipe(recipe, metric))
+                command = table.command(row, None, column)
+                yield replace(cell, label=RECIPE, given=measure.of_recipe(recipe, metric), recipe=command)
             elif self.small and stand_in is None:
                 yield replace(cell, label="stand-in", missing="no stand-in is declared")
             else:
                 label = f"stand-in: {stand_in.label}" if stand_in else PAPER
-                found = list[Job]()
-                if missing := self.root.missing(*((data,) if row.train else ()), measure.own_data if measure else ""):
+                found, own = list[Job](), measure.own_data if measure else ""
+                lacks = self.root.missing(data if row.train or (measure and not own) else "", own)
+                is_run = bool(column.metric) or column is _PICTURE  # other columns have printed and kept values alone
+                command = table.command(row, stand_in, column) if is_run or "{column}" not in row.train else ""
+                if lacks or not is_run:
                     pass
                 elif row.train:
                     made = self._runs(table, row, column, stand_in, data)
@@ -140,11 +157,12 @@ class _Planner:
                     found = [job for job in made if not row.finetune or stand_in or job.start]
                     number = len({job.seed for job in made})
                     label += f", {number} seed{'s' * (number != 1)}"
-                elif measure and not (missing := self.root.missing(measure.own_data or data)):
-                    found = [self._of_data(measure, measure.own_data or data)]
+                elif measure:
+                    found = [self._of_data(measure, own or data)]
                 for job in found:
                     job.measures += [measure] if measure and measure not in job.measures else []
-                yield replace(cell, label=label, jobs=found, missing=missing)
+                missing = f"needs {', '.join(lacks)}" if lacks else ""
+                yield replace(cell, label=label, jobs=found, missing=missing, lacks=lacks, recipe=command)
 
     def _runs(self, table: Table, row: Row, column: Column, stand_in: StandIn | None, data: str) -> list[Job]:
         """The runs of a row in a column, a seed each, and before each the one that it goes on from."""

@@ -122,7 +122,6 @@ def gather(
     """
     notes = dict.fromkeys(planned.table.notes)
     for cell in planned.cells:
-        notes |= {f"{cell.row.name}: {cell.row.note}": None} if cell.row.note else {}
         for job in cell.jobs:
             found = kept(out / FOLDER / job.name, cell.measure) if cell.measure else None
             notes |= dict.fromkeys(found.notes if found else ())
@@ -142,6 +141,8 @@ def gather(
             is_elsewhere=name in table.elsewhere(row),
             kept=table.texts(rows.get(row.name, "")).get(name, ""),
         )
+        if row.note and (not row.added or values[number].ours or values[number].kept):
+            notes[f"{row.name}: {row.note}"] = None
     return Result(planned=planned, values=_paired(table, values), kept=results, seconds=seconds, notes=[*notes])
 
 
