@@ -32,6 +32,13 @@ def table(markdown: str) -> list[dict[str, str]]:
     return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
 
 
+def test_the_legend_explains_what_is_shown() -> None:
+    whole, bare = (ComparisonFrame.of(Comparison(runs=rows)).legend[0] for rows in ((FULL, BARE), (BARE,)))
+    for text in ("labelled F1: EVALB", "trivial: the best of", "Syntax tests in percent", "UF1: unlabelled"):
+        assert (text in whole, text in bare) == (True, False)
+    assert "Bold: the best" in bare
+
+
 def test_markdown_has_rounded_figures_and_marks_upper_bounds() -> None:
     full, bare = table(ComparisonFrame.of(BOTH).to_markdown())
     assert full["perplexity"] == "≤ 256.0"

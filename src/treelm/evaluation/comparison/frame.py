@@ -25,17 +25,25 @@ TABLES = (METRICS, SYNTAX, HUMAN, SPEED)
 """Titles of the tables in which the columns are shown."""
 NAMES, DATA_ONLY, HIDDEN = "names", "data only", "hidden"
 """Other groups: shown beside every table; only in files; never shown, used only to decide which rows compare."""
-LEGEND = (
-    "perplexity: per word, each sentence by itself, ends included; ≤: an upper bound, which a wider search may lower. "
-    "In percent of the words: unknown ones; those that bytes spell; those whose search has not converged. labelled F1: "
-    "EVALB with COLLINS.prm. UF1: unlabelled, corpus level, by the protocol named; n: sentences scored; trivial: the "
-    "best of left-, right-branching, balanced and random trees against the same gold trees; bound: the highest F1 that "
-    "binary trees can reach, beside such alone. Bold: the best of its column for certain, among rows that compare. "
-    "Syntax tests in percent. delta: gain in held-out log-likelihood of reading times when surprisal joins the "
-    "regression, 10^-3 nats a word; garden paths and the like: bits at the critical word, difference hard - easy "
-    "sentence."
-)
-"""What the headings mean."""
+LEGEND = {
+    "perplexity": "perplexity: per word, each sentence by itself, ends included.",
+    "is_upper_bound": "≤: an upper bound, which a wider search may lower.",
+    "unknown_words": "unknown %: words that are not in the vocabulary.",
+    "words_spelled_by_bytes": "by bytes %: words that bytes spell.",
+    UNCONVERGED.replace(" ", "_"): "not converged %: words whose search has not converged.",
+    "labeled_f1": "labelled F1: EVALB with COLLINS.prm.",
+    "unlabeled_f1": "UF1: unlabelled, corpus level, by the protocol named.",
+    "gold_trees": "n: sentences scored.",
+    "trivial_f1": "trivial: the best of left-, right-branching, balanced and random trees against the same gold trees.",
+    "binary_upper_bound_f1": "bound: the highest F1 that binary trees can reach, beside such alone.",
+    SYNTAX: "Syntax tests in percent.",
+    HUMAN: (
+        "delta: gain in held-out log-likelihood of reading times when surprisal joins the regression, 10^-3 nats a "
+        "word; garden paths and the like: bits at the critical word, difference hard - easy sentence."
+    ),
+    NAMES: "Bold: the best of its column for certain, among rows that compare.",
+}
+"""What the headings of columns mean, by name of the metric or group."""
 SHARES = {
     "unknown words": "unknown %",
     "words spelled by bytes": "by bytes %",
@@ -278,7 +286,8 @@ class ComparisonFrame:
         seeds = " ±: standard deviation over seeds." * (len(set(self.seeds)) < len(self.seeds))
         kinds = {row.gold_trees for row in self.comparison.runs if row.gold_trees is not None}
         gold = f" F1 is against trees of {' or '.join(sorted(kinds))}." if kinds else ""
-        return [LEGEND + gold + seeds, *self.comparison.notes]
+        shown = {part for one in self.columns for part in (one.name.partition(",")[0], one.group)}
+        return [" ".join(text for of, text in LEGEND.items() if of in shown) + gold + seeds, *self.comparison.notes]
 
     @classmethod
     def of(cls, comparison: Comparison) -> ComparisonFrame:
