@@ -99,6 +99,30 @@ def test_decimal_commas_with_semicolons(tmp_path: Path) -> None:
     assert corpus.words == ("The", "3,5", "dogs")
 
 
+@pytest.mark.parametrize(
+    ("separator", "times", "expected"),
+    [
+        (";", "534 1.169 NA", "t.csv:3: '1.169' beside whole numbers in column 'rt'"),
+        (";", "845 218 1,022", "t.csv:4: '1,022' beside whole numbers in column 'rt'"),
+        ("\t", "1.082 564 12.082", "t.csv:2: '1.082' beside whole numbers in column 'rt'"),
+        ("\t", "534 1,169 836", "t.csv:3: '1,169' beside whole numbers in column 'rt'"),
+        (";", "1.169 1.218 1.022", [1.169, 1.218, 1.022]),
+        (",", "534 301.125 301.5", [534, 301.125, 301.5]),
+        (",", "1 0.534 1.169", [1, 0.534, 1.169]),
+    ],
+)
+def test_marks_between_thousands_are_no_decimal_points(
+    separator: str, times: str, expected: str | list[float], tmp_path: Path
+) -> None:
+    rows = "".join(separator.join(("1", f"w{n}", time)) + "\n" for n, time in enumerate(times.split()))
+    table = write(tmp_path / "t.csv", separator.join(("sentence_id", "word", "rt")) + "\n" + rows)
+    if isinstance(expected, list):
+        assert reading_tables.load(table, TableColumns()).responses["rt"].tolist() == expected
+    else:
+        with pytest.raises(InputError, match=expected):
+            reading_tables.load(table, TableColumns())
+
+
 def test_sentence_key_of_several_columns(tmp_path: Path) -> None:
     text = "item,condition,word,rt\na b,c,x,1\na b,c,y,1\na,b c,x,1\na,b c,y,1\n"
     corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence_column=("item", "condition")))

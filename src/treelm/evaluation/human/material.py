@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -29,6 +30,8 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 MISSING = ("", "NA", "nan", "NaN")
 """Cells without a value, as R and pandas write them."""
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
+"""A number such as 1.169, whose mark may stand between thousands."""
 _UNKNOWN = "is_unk"
 _TRUE = ("1", "1.0", "True", "TRUE", "true")
 
@@ -179,10 +182,20 @@ def read_frame(path: Path) -> pd.DataFrame:
 def numbers(table: pd.DataFrame, name: str) -> Floats:
     """The numbers in a column of a table of ``read_frame``, NaN for missing values.
 
-    Raises ``InputError`` for other text, and for a column with decimal commas and decimal points: commas could be
-    between thousands.
+    Raises ``InputError`` for other text, for a column with decimal commas and decimal points: commas could be
+    between thousands; and where a mark stands before exactly three digits in all numbers from 1000 on, as 1.169
+    beside 534.
     """
     cells = [(str(where), cell) for where, cell in table[name].items()]
+    given = [(where, cell) for where, cell in cells if cell not in MISSING]
+    marked = [(where, cell) for where, cell in given if not cell.isdecimal()]
+    is_small = any(len(cell) <= 3 and cell != "0" for _, cell in given if cell.isdecimal())
+    if marked and is_small and all(_THOUSANDS.fullmatch(cell) for _, cell in marked):
+        where, cell = marked[0]
+        plain = re.sub("[.,]", "", cell)
+        remedy = f"write {plain}; if it is no thousands mark, write all with decimals, such as 534.000"
+        found = f"{cell!r} beside whole numbers in column {name!r}: its mark may stand between thousands"
+        raise InputError(found, where=where, remedy=remedy)
     if table.attrs["has_decimal_commas"] and any(DECIMAL_COMMA.fullmatch(cell) for _, cell in cells):
         for where, cell in cells:
             if "." in cell and cell not in MISSING:
