@@ -181,3 +181,21 @@ def test_repair_leaves_sound_trees_alone(line: str, caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING):
         assert trees_of(line.encode(), repair_brackets=True) == trees_of(line.encode())
     assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("( (IP (N Jón-jón) (V fór-fara) (N lá-liggja) (P hann-hann)) (ID A,.1))", "Jón fór lá hann"),
+        ("( (IP (N E-mail-e-mail) (N saga-saga) (V kom-koma) (X --) (. .-.)) (ID A,.1))", "E-mail saga kom -- ."),
+        ("( (IP (ADV til-og-frá-til-og-frá) (N a-a) (V kom-koma) (N b-b)))", "til-og-frá a kom b"),
+        (
+            "( (IP (J well-known) (N decision-making) (N dogs) (V bark)) (ID A,.1))",
+            "well-known decision-making dogs bark",
+        ),
+        ("(S (J well-known) (N decision-making))", "well-known decision-making"),
+    ],
+)
+def test_lemmas_are_known_by_what_stands_behind_most_words(content: str, expected: str) -> None:
+    (found,) = read_sentences(io.BytesIO(content.encode()), format="brackets")
+    assert " ".join(found.words) == expected

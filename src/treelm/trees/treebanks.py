@@ -13,6 +13,7 @@ TreebankName = Literal["auto", "icepahc", "keyaki", "ppche", "switchboard", "ctb
 EMPTY_TAG: Final = "-NONE-"
 """Tag of traces and other empty elements in the style of the Penn Treebank."""
 AUTO: Final = "auto"
+_LEAF = re.compile(rb"\((?!ID\b|-NONE-)[^\s()]+ ([^\s()]+)\)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +36,17 @@ class Treebank:
     encoding: str = ""
     """Encoding of files that are not in UTF-8."""
 
+    def is_of(self, head: bytes) -> bool:
+        """Tell whether the first lines of a file have the sign of this treebank, or lemmas behind most of their words.
+
+        Lemmas are in lower case. A few words say nothing: they may have hyphens of their own.
+        """
+        if self.sign is not None and self.sign.search(head):
+            return True
+        leaves = _LEAF.findall(head) if self.lemma else []
+        words = [leaf.decode(errors="replace").rpartition(self.lemma) for leaf in leaves]
+        return len(words) > 3 and 2 * sum(bool(form) and lemma.islower() for form, _, lemma in words) > len(words)
+
     @property
     def is_plain(self) -> bool:
         """Tell whether every word with a tag is a word of the text, but for those tagged ``-NONE-``."""
@@ -54,6 +66,10 @@ class Treebank:
         if tag in self.metadata:
             left_out[f"({tag} ...)"] += 1
             return None
+        half = word[: len(word) // 2]
+        if self.lemma and half and word.casefold() == f"{half}{self.lemma}{half}".casefold():  # e-mail-e-mail
+            left_out["lemmas"] += 1
+            return half
         form, separator, lemma = word.rpartition(self.lemma) if self.lemma else (word, "", "")
         if separator and not lemma:  # of punctuation that is the separator: --- is a dash and its lemma
             form, separator, lemma = word[:-1].rpartition(self.lemma)
@@ -114,7 +130,7 @@ def treebank_of(name: str, head: bytes) -> Treebank:
     check_choice("treebank", name, (AUTO, *TREEBANKS))
     if name != AUTO:
         return TREEBANKS[name]
-    return next((one for one in TREEBANKS.values() if one.sign is not None and one.sign.search(head)), PENN)
+    return next((one for one in TREEBANKS.values() if one.is_of(head)), PENN)
 
 
 TRACE_LIKE: Final = re.compile(r"\*(?:T|ICH|RNR|EXP|PRO|OP|U|PPA|\?|pro|con|exp|arb)\*(?:-\d+)?|\*-\d+", re.ASCII)
