@@ -231,7 +231,7 @@ def test_surprisals_of_a_table_are_found_by_key_in_any_order(tmp_path: Path) -> 
 
 
 def test_words_that_a_table_lacks_have_no_surprisal(tmp_path: Path) -> None:
-    table = write(tmp_path / "bits.csv", "story,position,own,is_unk\n0,1,NA,0\n0,2,4.5,1\n7,7,1,0\n")
+    table = write(tmp_path / "bits.csv", "story,position,own,is_unk\n0,1,NA,0\n0,2,4.5,1\n1,0,NA,0\n7,7,1,0\n")
     found = read_surprisals(table, made_up(2, 3), column="own")
     assert found.name == "own"
     assert np.isfinite(found.bits).tolist() == [False, False, True, False, False, False]
@@ -253,7 +253,15 @@ def test_rows_without_keys_must_be_the_words_in_order(tmp_path: Path) -> None:
     [
         ("story,position,bits\n0,1,2\n", "no column 'surprisal_bits'"),
         ("story,position,surprisal_bits\n0,1,2\n0,1,3\n", "a second row of the same word"),
-        ("story,position,surprisal_bits\n8,1,2\n", "no surprisal of a word"),
+        ("story,position,surprisal_bits\n0,1,NA\n", "no surprisal of a word"),
+        (
+            "story,position,surprisal_bits\n0,1,2\n0,2,2\n0,3,2\n",
+            r":4: .* position 3.*story 0, position 0 \(w0",
+        ),
+        (
+            "story,position,surprisal_bits\n1,0,2\n2,0,2\n",
+            r":3: a row of story 2.*; story 0.* \(w0\) has none",
+        ),
         ("word,surprisal_bits\nw0,2\n", "1 rows without the columns story, position"),
     ],
 )

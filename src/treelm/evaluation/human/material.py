@@ -110,7 +110,8 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     """Read the surprisals of a material from a table of any program: TSV or CSV with a header, in bits.
 
     Its rows have the key columns of the material, or are the words in order, in a column ``word``. Words that it lacks,
-    and cells that are empty or NA, have none. Beside ``surprisal_bits_NAME`` stands ``is_unk_NAME``. Raises
+    and cells that are empty or NA, have none; a row of no word of it is an error, but for more documents than it has.
+    Beside ``surprisal_bits_NAME`` stands ``is_unk_NAME``. Raises
     ``InputError`` with file and line, also where its keys and its words name different words.
     """
     table = read_frame(path)
@@ -149,6 +150,15 @@ def _places(material: Material, table: pd.DataFrame, path: Path) -> NDArray[np.i
         again = places.duplicated() & (places >= 0)
         if again.any():
             raise InputError("a second row of the same word", where=again.idxmax(), remedy="give each word once")
+        documents, is_stray = {key[0] for key in known}, places < 0
+        if documents == {material.keys[place][0] for place in places if place >= 0}:  # others may stand beside them
+            is_stray &= table[names[0]].isin(documents)
+        if is_stray.any():
+            where = str(is_stray.idxmax())
+            first, without = tuple(table.loc[where, names]), sorted({*range(len(material))} - {*places})
+            missing = f"; {_shown(names, material.keys[without[0]])} ({material.words[without[0]]}) has none"
+            found = f"a row of {_shown(names, first)}, which is no word of {material.name}{missing if without else ''}"
+            raise InputError(found, where=where, remedy=f"number sentences and words as {material.name} does")
         remedy = "number them as it does, or remove the column word"
     elif "word" in table and len(table) == len(material):
         places, remedy = pd.Series(range(len(table)), table.index), f"give the columns {needed}, or the words in order"
@@ -161,6 +171,10 @@ def _places(material: Material, table: pd.DataFrame, path: Path) -> NDArray[np.i
             raise InputError(found, where=str(where), remedy=remedy)
     found_places: NDArray[np.int_] = places.to_numpy()
     return found_places
+
+
+def _shown(names: Sequence[str], key: Sequence[str]) -> str:
+    return ", ".join(f"{name} {cell}" for name, cell in zip(names, key, strict=True))
 
 
 def _letters(word: str) -> str:
