@@ -109,7 +109,10 @@ def test_tables_are_chosen_by_the_papers_numbers_and_stand_in_its_order(
         ("7", "no Table 7"),
         ("figure 1", "no Figure 1"),
         ("table 1-9999", "no Table 2"),
-        *((text, f"no table or figure '{text}'") for text in ("tabel 1", "Table II", "", " ", "Table 1, x")),
+        *(
+            (text, f"no table or figure '{text}'")
+            for text in ("tabel 1", "Table II", "", " ", "Table 1, x", "and", "figure", "3-1")
+        ),
     ],
 )
 def test_unknown_tables_are_refused(paper: Path, root: DataRoot, name: str, found: str) -> None:

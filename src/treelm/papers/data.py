@@ -147,6 +147,8 @@ def chosen(tables: Collection[str], names: Collection[str], paper: str) -> list[
                     if name not in tables:
                         raise InputError(f"no {name} of {paper}", remedy=remedy)
     wanted |= set() if numbers else _of_kind(tables, kind)
+    if names and not wanted:
+        raise InputError(f"no table or figure {' '.join(names)!r} of {paper}", remedy=remedy)
     return [name for name in tables if not names or name in wanted]
 
 
