@@ -1,6 +1,7 @@
 import gzip
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,22 @@ def test_bad_file_is_one_line(tmp_path: Path, content: str, part: str) -> None:
         list(read_pairs(path))
     assert part in str(error.value)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("mark", ["*", "* ", "?? ", "#", "1. ", "(2a) ", "2b) ", "| "])
+@pytest.mark.parametrize("side", ["sentence_good", "sentence_bad"])
+def test_what_linguists_write_before_examples_is_not_read(side: str, mark: str, tmp_path: Path) -> None:
+    path = tmp_path / "marked"
+    path.write_text("\n".join(json.dumps({**BLIMP_LINE, side: f"{start}the man came ."}) for start in ("", mark)))
+    with pytest.raises(InputError, match=re.escape(f"{path}:2: {mark.strip()!r} before the sentence in {side!r}")):
+        list(read_pairs(path))
+
+
+@pytest.mark.parametrize("sentence", ["1984 is a book .", "... and so on", "2.5 men came .", "'s is a clitic", "* ."])
+def test_numbers_and_marks_of_sentences_are_read(sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "pairs"
+    path.write_text(json.dumps({**BLIMP_LINE, "sentence_bad": sentence}))
+    assert [pair.bad for pair in read_pairs(path)] == [sentence]
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,27 @@ def test_an_empty_sentence_ends_a_document() -> None:
     assert found == [(("a",), "1"), (("b",), "1"), (("c",), "2")]
 
 
+@pytest.mark.parametrize(
+    ("texts", "is_told"),
+    [
+        (["1 It slept", "2 It ran"], True),
+        (["1. It slept", "2. It ran"], True),
+        (["( 1 ) It slept", "( 2 ) It ran"], True),
+        (["1 It slept", "It ran"], False),
+        (["1 man slept"], False),
+        (["1", "2"], False),
+        (["1984 was bad", "1985 was not"], False),
+    ],
+)
+def test_numbers_of_sentences_that_are_read_are_told(
+    texts: list[str], is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = [sentence(*text.split(), line=line) for line, text in enumerate(texts, 5)]
+    assert len(list(from_sentences(given, "as-given"))) == len(texts)
+    told = "in.txt:5: every sentence begins with its number, which is read as a word"
+    assert (told in caplog.text, bool(caplog.text)) == (is_told, is_told)
+
+
 def test_one_word_a_line(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("\n\nThe\ndog\r\n\nIt\nNew York\n\n\n\u00a0x\n", encoding="utf-8")

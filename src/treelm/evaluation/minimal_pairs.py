@@ -7,6 +7,7 @@ columns of sentences and columns to group by. gzip too.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ PAIR_COLUMNS = (
 )
 """Columns of the table of pairs; those of groups stand after the first one."""
 _MOST_SHOWN = 8  # rows in a message
+_MARK = re.compile(r"\s*([*?#%]+(?=\s*\w)|\||\(\d+[a-z]?['.]*\)|\d+[a-z]?[.)]+(?=\s))")
+"""What linguists write before an example, and no sentence has: its judgement, its number, a bar."""
 _TEST_CASE = "test case"  # Marvin & Linzen: construction--details
 
 
@@ -158,7 +161,8 @@ def read_pairs(
     """Read the pairs of a file; its first line tells the format.
 
     For a table that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
-    those to group by. Raises ``InputError`` with file and line; ``skipped`` collects those of single pairs instead.
+    those to group by. Raises ``InputError`` with file and line, also for a sentence with a judgement or the number of
+    an example before it, such as ``*The man come.``; ``skipped`` collects those of single pairs instead.
     """
     text = table_text(path)
     if not text.strip():
@@ -184,6 +188,9 @@ def _pair(row: _Row | InputError, sides: Sequence[str], group_by: Sequence[str])
                 raise InputError(f"{name!r} is not text", where=where, remedy="correct this pair")
             if not words_of(cells[name], where=where):
                 raise InputError("an empty sentence", where=where, remedy="remove this pair")
+            if mark := _MARK.match(cells[name]):
+                found = f"{mark[1]!r} before the sentence in {name!r}, which the model would read"
+                raise InputError(found, where=where, remedy="give the sentences without judgements and numbers")
             if any("\ud800" <= character <= "\udfff" for character in cells[name]):
                 raise InputError(f"{name!r} holds half a character", where=where, remedy="write it in UTF-8")
     except InputError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -15,6 +16,7 @@ from treelm.inference.sentence_rows import Columns, Row, sentence_rows
 from treelm.io.files import name_of, read_text
 from treelm.io.tables import DECIMAL_COMMA, Cell, read_rows, table_text
 
+_logger = logging.getLogger(__name__)
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
 """Treatment of punctuation and clitics that are written together with a word, as in ``dog,``."""
 
@@ -73,15 +75,29 @@ def stimulus(
 
 
 def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> Iterator[Stimulus]:
-    """Stimuli from text or trees; an empty sentence ends a document."""
+    """Stimuli from text or trees; an empty sentence ends a document.
+
+    Warns at the end if every sentence of text begins with its running number.
+    """
     document, is_new = 1, False
+    first, count, is_numbered = "", 0, True
     for sentence in sentences:
         if not sentence.words:
             is_new = True
             continue
+        first, count = first or sentence.where, count + 1
+        is_numbered = is_numbered and sentence.tree is None and _number_of(sentence) == str(count)
         if is_new:
             document, is_new = document + 1, False
         yield stimulus(sentence, punctuation, document=str(document))
+    if is_numbered and count > 1:
+        _logger.warning("%s: every sentence begins with its number, which is read as a word: remove the numbers", first)
+
+
+def _number_of(sentence: Sentence) -> str:
+    """The number that a sentence of several words begins with, without its brackets and points; else nothing."""
+    start = next(filter(None, (word.strip("().:") for word in sentence.words[:2])), "")
+    return start if start.isdecimal() and len(sentence.words) > 1 else ""
 
 
 @dataclass(frozen=True, kw_only=True)
