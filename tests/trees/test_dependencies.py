@@ -142,6 +142,7 @@ def test_constituents_are_the_subtrees_of_heads(heads: list[int]) -> None:
         (row(1, 0) + row(3, 1), "file.conllu:5: word id '3' where 2 was expected"),
         (row(1, 0) + "2 bark 1", "file.conllu:5: 1 columns"),
         (row(1, 0, " "), "file.conllu:4: a word without a form"),
+        (row(1, 0, form="_") + row(2, 1, form="_"), "file.conllu:4: every form is _: the text is not supplied"),
         (row("1.1", "_"), "file.conllu:4: a sentence without words"),
     ],
 )

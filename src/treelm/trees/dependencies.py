@@ -74,6 +74,10 @@ def read_dependencies(text: str, *, source: str = "<text>", first_line: int = 1)
         if all(line.startswith("#") for line in text.split("\n")):
             return None
         raise error("a sentence without words", "give it words", first_line)
+    if all(row[1] == "_" for row in rows):
+        raise error(
+            "every form is _: the text is not supplied", "merge it in as the treebank's README says", numbers[0]
+        )
     heads = tuple(int(row[6]) for row in rows)
     for number, head, place in zip(numbers, heads, range(len(heads)), strict=True):
         if head > len(heads):
