@@ -84,6 +84,39 @@ def test_brackets_give_words_tree_and_line() -> None:
     assert sentence.identifier == "3"
 
 
+def test_trees_on_one_line_have_names_of_their_own() -> None:
+    found = read_sentences(io.BytesIO(GOOD.strip() * 3 + b"\n" + GOOD), format="brackets")
+    assert [(one.identifier, one.line) for one in found] == [("1", 1), ("1.2", 1), ("1.3", 1), ("2", 2)]
+
+
+_BARE, _PHRASES, _INSIDE = (
+    "2: a tag and its word alone",
+    " 2 of 3 trees are phrases",
+    "2: inside this tree a line begins",
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"(NP (D the) (N dog))\n(. .)\n(VP (V barks))\n", _BARE),
+        (b"(NP (D the) (N dog))\n(VP (V barks))\n" + GOOD, _PHRASES),
+        (b"( (NP (D the) (N dog)))\n(ROOT (VP (V barks)))\n(NP (N a))\n", ""),  # fragments in their outer brackets
+        (b"(NP (D the) (N dog))\n", ""),
+        (b"\n(S (NP (D the))\n(S (X a)))\n" + GOOD, _INSIDE),
+        (b"\n( (S (NP (D the)))\n( (S (X a))))\n", _INSIDE),
+        (b"(S\n(S (X a))\n(S (X b)))\n", ""),  # all lines at the margin
+        (b"(S (NP (D the)\n(N dog)))\n", ""),
+        (b"(S (S (X a))\n  (S (X b)))\n", ""),
+    ],
+)
+def test_trees_that_seem_to_be_parts_of_one_or_two_in_one_are_told_of(
+    content: bytes, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    words(content, format="brackets")
+    assert [line.partition(":")[2].startswith(message) for line in caplog.messages] == [True] * bool(message)
+
+
 def test_conllu_gives_words_tree_and_identifier() -> None:
     (sentence,) = read_sentences(io.BytesIO(CONLLU), format="conllu")
     assert sentence == Sentence(

@@ -35,6 +35,8 @@ SUFFIXES: dict[str, Format] = {
 REST_LOST = "gzip data is truncated or damaged: what follows is lost"
 """The finding of the error of a damaged file, which is about any number of sentences, not one."""
 REPAIRED = "unescaped brackets"
+UNBALANCED = "line of the first tree that seems to be in another one"
+"""A key whose value is no number of brackets, but a line."""
 _SHORT_LINE = 1 << 26  # bytes; a line beyond it is a binary file or a mistake
 _MAX_LINES_OF_FIRST_TREE = 10_000
 _MAX_LINES_OF_COMMENTS = 1000
@@ -42,6 +44,7 @@ _LINES_WITH_SIGNS = 300  # at the begin of a file, which tell the treebank
 # A bracket, and a label in capitals right behind it, in another one or alone on its line: not "(see (Smith 1990)".
 _TREE = re.compile(rb"\(\s*(?:[A-Z][!-'*-`{-~]*\s*)?(?:\([!-'*-`{-~]+(?:[\s(]|$)|$)")
 _TOKEN = re.compile(rb"\d+([-.]\d+)?(\t[^\t]+){9}$")  # of CoNLL-U
+_OPENED = re.compile(rb"\s*(\(\s*[^\s()]*[\s(]).*\)\s*$")
 _NEW_DOCUMENT = re.compile(rb"#\s*newdoc\b")  # of CoNLL-U
 
 
@@ -206,6 +209,9 @@ def _brackets(lines: _Lines, treebank: Treebank, left_out: Counter[str], *, blan
 
     def take() -> tuple[int, bytes, bool]:
         nonlocal held, depth, is_after_blank
+        begin = _OPENED.match(held[0][1]) if held[1:] else None  # of a tree with words on its first line
+        if begin is not None and any(is_at_margin(line) and line.lstrip().startswith(begin[1]) for _, line in held[1:]):
+            left_out.setdefault(UNBALANCED, held[0][0])
         piece = held[0][0], b"\n".join(line for _, line in held), is_after_blank
         is_after_blank = not held[-1][1].strip()
         held, depth = [], 0

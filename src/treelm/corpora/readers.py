@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from treelm.configs import configuration
-from treelm.corpora.lines import REPAIRED, Format, Stretch, format_of, stretches
+from treelm.corpora.lines import REPAIRED, UNBALANCED, Format, Stretch, format_of, stretches
 from treelm.corpora.sentence import Preprocessing, Sentence, preprocess
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_on_error, without_errors
 from treelm.io.files import decoded, name_of, open_bytes
-from treelm.trees.brackets import read_trees
+from treelm.trees.brackets import BARE_TAG, PHRASES, read_trees
 from treelm.trees.dependencies import read_dependencies, to_constituency
 from treelm.trees.treebanks import AUTO, PENN, TRACE_LIKE, Treebank, TreebankName
 
@@ -92,7 +92,7 @@ def read_items(
     """
     name = name_of(source)
     format = options.format_for(str(source) if isinstance(source, str | Path) else name)
-    damage, errors, found_any, left_out = list[InputError](), list[InputError](), False, Counter[str]()
+    damage, errors, number, left_out = list[InputError](), list[InputError](), 0, Counter[str]()
     treebank = PENN
     with open_bytes(source) as stream:
         pieces = stretches(
@@ -112,25 +112,35 @@ def read_items(
             treebank = treebank if piece is None else piece.treebank
             for item in items:
                 if isinstance(item, Sentence):
-                    found_any = True
-                elif not found_any:
+                    number += 1
+                elif not number:
                     errors.append(item)
                 yield item
-    if not found_any:
+    if not number:
         raise no_sentences(name, errors)
-    for line in _notes(left_out, treebank if options.treebank == AUTO else PENN):
-        _logger.warning("%s: %s", name, line)
+    for line in _notes(left_out, treebank if options.treebank == AUTO else PENN, number):
+        _logger.warning("%s:%s", name, line)
 
 
-def _notes(left_out: Counter[str], found: Treebank) -> Iterator[str]:
-    """Lines about what was read otherwise than it stands, or was left out although nobody has named the treebank."""
+def _notes(left_out: Counter[str], found: Treebank, number: int) -> Iterator[str]:
+    """Lines about what was read otherwise than it stands, or was left out although nobody has named the treebank.
+
+    ``number`` is that of sentences.
+    """
+    first, num_phrases = left_out.pop(BARE_TAG, 0), left_out.pop(PHRASES, 0)
+    if first:
+        yield f"{first}: a tag and its word alone are read as a sentence: is the bracket around the tree missing?"
+    elif 2 * num_phrases > number > 1:
+        yield f" {num_phrases:,} of {number:,} trees are phrases, not clauses: is the bracket around each tree missing?"
+    if first := left_out.pop(UNBALANCED, 0):
+        yield f"{first}: inside this tree a line begins like a tree of its own: is a closing bracket missing before it?"
     if count := left_out.pop(_LIKE_TRACES, 0):
-        yield f"{count:,} words look like traces, such as *T*-1: treebank = ppche leaves them out, penn keeps them"
+        yield f" {count:,} words look like traces, such as *T*-1: treebank = ppche leaves them out, penn keeps them"
     if count := left_out.pop(REPAIRED, 0):
-        yield f"{count:,} unescaped brackets were read as parts of words"
+        yield f" {count:,} unescaped brackets were read as parts of words"
     if found is not PENN and left_out:
         listed = ", ".join(f"{what} {count:,}" for what, count in left_out.most_common())
-        yield f"has signs of {found.name}: left out {listed}; treebank = penn would keep them as words"
+        yield f" has signs of {found.name}: left out {listed}; treebank = penn would keep them as words"
 
 
 def no_sentences(name: str, skipped: list[InputError]) -> InputError:
@@ -181,12 +191,15 @@ def read_stretch(
                 separators=(options.label_separators or None) if options.strip_functions else "",
                 left_out=left_out,
             )
-            items += [
-                one
-                if isinstance(one, InputError)
-                else sentence(one.line, words=tuple(one.tree.words()), tree=one.tree, tags=one.tags)
-                for one in read
-            ]
+            on_line = Counter[int]()  # trees, which need names of their own
+            for one in read:
+                if isinstance(one, InputError):
+                    items.append(one)
+                    continue
+                on_line[one.line] += 1
+                own_name = f"{one.line}.{on_line[one.line]}" if on_line[one.line] > 1 else None
+                words = tuple(one.tree.words())
+                items.append(sentence(one.line, own_name, words=words, tree=one.tree, tags=one.tags))
             if stretch.treebank is PENN and options.treebank == AUTO and "*" in text:
                 read_words = (word for item in items if isinstance(item, Sentence) for word in item.words)
                 left_out[_LIKE_TRACES] += sum(TRACE_LIKE.fullmatch(word) is not None for word in read_words)

@@ -14,6 +14,11 @@ from treelm.trees.treebanks import EMPTY_TAG, PENN, Treebank, repair_brackets
 
 TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
 """Labels of outer brackets, which hold a tree and are no constituent."""
+BARE_TAG: Final = "line of the first tag alone"
+PHRASES: Final = "phrases"
+"""Keys of ``left_out`` of trees that may be parts of one: that of the line of the first word with a tag alone, and
+that of the number of trees that are a phrase, neither a clause nor in an outer bracket."""
+_PHRASE_LABELS: Final = frozenset({"NP", "VP", "PP", "ADJP", "ADVP"})
 UNKNOWN_TAG: Final = "X"
 """Part-of-speech tag that is written when none is known."""
 
@@ -109,6 +114,10 @@ def read_trees(
         elif problem is not None or node is None:
             found.append(problem or error("a tree without words", "remove it or give it words", start))
         else:
+            if isinstance(node, str):
+                left_out.setdefault(BARE_TAG, line)
+            elif node.label in _PHRASE_LABELS:
+                left_out[PHRASES] += 1
             found.append(BracketedTree(_top(node, unwrap=unwrap), tuple(tags) if has_tags else None, line))
 
     for number, (label, word, closes, bare) in enumerate(TOKEN.findall(text)):
