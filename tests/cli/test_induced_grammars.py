@@ -45,4 +45,4 @@ def test_trees_are_built_as_is_asked(treelm: Treelm, run: Path) -> None:  # noqa
     assert "Viterbi" in str(notes["viterbi"])
     refused = treelm("evaluate", run, "--split", "dev", "--tree-builder", "biased")
     assert refused.code == 2
-    assert "'biased' with neural-pcfg, which has mbr or viterbi" in refused.err
+    assert "--tree-builder biased with neural-pcfg, which has mbr or viterbi" in refused.err

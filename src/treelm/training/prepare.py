@@ -116,11 +116,11 @@ def _encode(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe, *, tra
 
     Raises ``InputError`` if the model cannot be trained or evaluated on it.
     """
-    config = model.config
+    config, others = model.config, sorted(set(corpus.labels) - set(model.labels))
     encoded = EncodedCorpus(
         corpus,
         model.vocabulary,
-        model.labels if has(model, Parser) and model.predicts_labels else corpus.labels,  # else any will do
+        model.labels if has(model, Parser) and model.predicts_labels else (*model.labels, *others),  # any will do
         tags=model.tags,
         unknown_labels="raise" if trains else "drop",
         leave_out=slice(0) if trains or not isinstance(config, BoundedConfig) else config.beyond_bounds(corpus),
@@ -129,6 +129,9 @@ def _encode(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe, *, tra
     model.check_corpus(encoded, trains=trains)
     if encoded.num_dropped:
         why = "their trees have labels that training lacks, or are beyond the bounds of [model]"
+        if not len(encoded):
+            found = f"all dev sentences would be left out: {why}"
+            raise InputError(found, where=corpus.where(0), remedy="give dev data like those of training, or none")
         _logger.warning("the dev loss is without %d of %d sentences: %s", encoded.num_dropped, len(corpus), why)
     return encoded
 
