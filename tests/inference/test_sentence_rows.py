@@ -172,6 +172,33 @@ def test_what_may_be_read_otherwise_than_meant_is_told(rows: list, note: str, tm
     assert note.format(path) in found
 
 
+BLOCKS = [
+    (item, typ, word)
+    for item, texts in (("1", ("the dog raced fell", "a cat slept")), ("2", ("the man sent fell", "one boy came")))
+    for typ, text in zip(("gp", "kontrolle"), texts, strict=True)
+    for word in text.split()
+]
+READERS = [("1", *cells.split()) for cells in ("k3 The", "k7 The", "k3 people", "k3 want", "k7 want", "k7 peace")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "note"),
+    [
+        (BLOCKS, "in 2 of 2 sentences (first at {}:2) typ changes and stays so: if it tells sentences apart, give "),
+        (READERS, "in 1 of 1 sentences (first at {}:2) typ differs where a word is repeated: if it tells sentences"),
+        ([(item, {"gp": "TRUE"}.get(typ, "FALSE"), word) for item, typ, word in BLOCKS], ""),
+        ([(item, {"gp": 1}.get(typ, 2), word) for item, typ, word in BLOCKS], ""),  # lines of a screen
+        ([("1", tag, "that") for tag in ("IN", "DT")] + [(n, "NN", "dog") for n in range(2, 5)], ""),
+        ([("1", *cells.split()) for cells in ("DT the", "NN dog", "VB saw", "DT the", "NN cat")], ""),
+    ],
+)
+def test_a_column_that_may_tell_sentences_apart_is_told(rows: Rows, note: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "item;typ;word", rows)
+    found = read_table(path, Columns(sentence=("item",)), "as-given").notes
+    assert len(found) == bool(note)
+    assert all(note.format(path) in one and one.endswith("--sentence-column item typ") for one in found)
+
+
 def test_texts_that_are_split_may_number_their_words_anew(tmp_path: Path) -> None:
     rows = [("A", n, word) for text in ("The dog barked.", "It slept.") for n, word in enumerate(text.split())]
     path = write(tmp_path, "text;word_id;word", rows)

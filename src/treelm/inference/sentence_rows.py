@@ -48,6 +48,7 @@ _DESIGN = re.compile(
     r"(?:id|no|nr|num|number|name|code)?"
 )
 """Names of columns of a design, which do not change within a sentence."""
+_YES_OR_NO = {"true", "false", "yes", "no", "na", ""}
 _EMPTY = ("", None)
 _SENTENCE_END = re.compile(r"(?:[^\W\d_]{4,}|^)[.?!]+['\")\]]*$")  # not Mr. or etc.
 _FEWEST = 3  # words of what may be a sentence of its own
@@ -134,7 +135,7 @@ def sentence_rows(
     if skipped is not None:
         skipped += errors
     good = {key: [read[place][1] for place in own] for key, own in table.places.items() if key not in wrong}
-    return good, () if are_texts else tuple(table.notes([*good]))
+    return good, () if are_texts else tuple(table.notes([*good], source))
 
 
 def _hashable(cell: Cell) -> Cell:
@@ -280,15 +281,20 @@ class _Table:
 
     def _remedy(self, places: Sequence[int], source: str) -> str:
         """Say which columns tell the sentences of these rows apart, or that none does."""
-        option, separating = "sentence = {}" if source == FRAME else "--sentence-column {}", self._separating(places)
-        if separating is None:
+        if (separating := self._separating(places)) is None:
+            option = "sentence = ..." if source == FRAME else "--sentence-column ..."
             said = "put the rows of a sentence together, and name every column that tells it from others"
-            return f"{said} ({option.format('...')}): no other one here does"
+            return f"{said} ({option}): no other one here does"
         names, are_together = separating
+        told = f"name every column that tells sentences apart: {self._option(names, source)}"
+        return (told if names else "put its rows in order") + (
+            "" if are_together else ": sort them by sentence and word"
+        )
+
+    def _option(self, names: Sequence[str], source: str) -> str:
+        """The option that names these columns, too."""
         named = [*self.columns.sentence, *names]
-        said = f"name every column that tells sentences apart: {option}" if names else "put its rows in order"
-        said = said.format(named if source == FRAME else shlex.join(named))
-        return said + ("" if are_together else ": sort them by sentence and word")
+        return f"sentence = {named}" if source == FRAME else f"--sentence-column {shlex.join(named)}"
 
     def _separating(self, places: Sequence[int]) -> tuple[tuple[str, ...], bool] | None:
         """The fewest columns that leave no sign in these rows, and whether the rows of a sentence are together then.
@@ -318,9 +324,34 @@ class _Table:
                 return names, not are_apart
         return None
 
-    def notes(self, keys: Sequence[Key]) -> Iterator[str]:
+    def _changes(self, name: str, keys: Sequence[Key]) -> Iterator[tuple[str, Key]]:
+        """Yield how a column of texts may tell apart what is read as one sentence.
+
+        Numbers may count lines or regions.
+        """
+        cells = self.cells[name]
+        for key in keys:
+            places = self.places[key]
+            again = [(a, b) for a, b in pairwise(places) if self.words[a] == self.words[b]]
+            if len(self._parts(name, places)) > 1:
+                yield "changes and stays so", key
+            elif again and all(cells[a] != cells[b] for a, b in again):
+                yield "differs where a word is repeated", key
+
+    def notes(self, keys: Sequence[Key], source: str) -> Iterator[str]:
         """Yield what is to be said of sentences that are read, perhaps otherwise than meant."""
         told = defaultdict[str, list[Key]](list)
+        for name in self.others:
+            kinds = {str(cell).casefold() for cell in self.cells[name]}
+            if (
+                2 * len(kinds) <= len(self.rows)
+                and not kinds <= _YES_OR_NO
+                and _whole_numbers(self.cells[name]) is None
+            ):
+                changes = [*self._changes(name, keys)]
+                for how, key in changes if 2 * len(changes) > len(keys) else ():
+                    option = self._option([name], source)
+                    told[f"{name} {how}: if it tells sentences apart, give {option}"].append(key)
         for name, numbers in self.numbers.items():
             every = ((key, numbers[self.places[key]]) for key in keys)
             own = {key: found[~np.isnan(found)] for key, found in every if not np.isnan(found).all()}
