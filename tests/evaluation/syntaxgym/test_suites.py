@@ -207,6 +207,21 @@ def test_bad_suite_is_one_line(tmp_path: Path, changes: dict[str, Any], part: st
     assert "tiny.json" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ([0, 1], r"item 1: no region 3 in condition 'bad'; .*\"content\": \"\""),
+        ([1, 0, 2], "item 1: regions in the order 2, 1, 3 in condition 'bad'"),
+    ],
+)
+def test_every_condition_has_all_regions_in_order(tmp_path: Path, order: list[int], message: str) -> None:
+    values = suite_values()
+    condition = values["items"][0]["conditions"][1]
+    condition["regions"] = [condition["regions"][place] for place in order]
+    with pytest.raises(InputError, match=message):
+        load(tmp_path, values)
+
+
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"\x1f\x8bxx", b"[1]", gzip.compress(b"{}", mtime=0)[:-4]])
 def test_invalid_suite_files(tmp_path: Path, content: str) -> None:
     path = tmp_path / "odd.json"

@@ -150,16 +150,23 @@ def _read_condition(values: Mapping[str, Any]) -> Condition:
 
 
 def _check(item: Item, suite: Suite, where: str) -> None:
-    """Raise ``InputError`` unless an item has all that the formulas name, a sentence in every condition, and no number
-    or name stands twice: one of the two would be lost.
+    """Raise ``InputError`` unless an item has all that the formulas name, a sentence in every condition with the same
+    regions in order, and no number or name stands twice: one of the two would be lost.
     """
     regions = {condition.name: condition.spans for condition in item.conditions}
     if len(regions) < len(item.conditions):
         raise InputError("two conditions of one name", where=where, remedy="rename one")
+    numbers = sorted({number for spans in regions.values() for number in spans})
     for condition in item.conditions:
         found = f"in condition {condition.name!r}"
         if len(condition.spans) < len(condition.regions):
             raise InputError(f"two regions of one number {found}", where=where, remedy="number them anew")
+        if missing := [number for number in numbers if number not in condition.spans]:
+            remedy = 'every condition has all regions: give it one with "content": "" if nothing stands there'
+            raise InputError(f"no region {missing[0]} {found}", where=where, remedy=remedy)
+        if list(condition.spans) != numbers:
+            listed = ", ".join(map(str, condition.spans))
+            raise InputError(f"regions in the order {listed} {found}", where=where, remedy="put them in order")
         if not condition.text.strip():
             raise InputError(f"no words {found}", where=where, remedy="remove it")
         if any("\ud800" <= character <= "\udfff" for character in condition.text):
