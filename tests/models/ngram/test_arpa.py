@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +115,16 @@ def test_a_file_stands_wherever_a_run_can(treelm: Treelm, tmp_path: Path) -> Non
         ("ngram 2=3", f"ngram 2={'9' * 5000}", "no ARPA file", ""),
         ("-0.5\tdog dog", "-1_2\tdog dog", "is not an n-gram of length 2", ":13"),
         ("-0.5\tdog dog", "-\u0661\tdog dog", "is not an n-gram of length 2", ":13"),
-        ("-0.4\tdog", "-0.4\t<UNK>", "a word twice", ""),
+        ("-0.4\tdog", "-0.4\t<UNK>", "'<unk>' stands twice", ":8"),
         ("ngram 2=3", "ngram 3=3", "n-grams of length 3", ":3"),
         ("-0.5\tdog dog", "-0.5\tdog", "is not an n-gram of length 2", ":13"),
         ("-0.5\tdog dog", "x\tdog dog", "is not an n-gram of length 2", ":13"),
         ("-0.5\tdog dog", "0.5\tdog dog", "is not an n-gram of length 2", ":13"),
         ("-0.5\tdog dog", "-0.5\tcat dog", "without 'cat'", ":13"),
-        ("-0.5\tdog dog", "-0.5\tdog </s>", "twice", ""),
-        ("-0.6\t</s>", "-0.6\tend", "no <s> or </s>", ""),
+        ("-0.5\tdog dog", "-0.5\tdog </s>", "'dog </s>' stands twice", ":14"),
+        ("-0.6\t</s>", "-0.6\tend", "no </s> among its words", ""),
         ("-0.7\tdog </s>\n", "", "is not an n-gram", ":14"),
-        ("\n\\end\\\n", "", "no .end. behind", ""),
+        ("\n\\end\\\n", "", "no .end. behind", ":15"),
     ],
 )
 def test_a_damaged_file_is_told_with_its_line(before: str, after: str, found: str, line: str, tmp_path: Path) -> None:
@@ -134,3 +135,22 @@ def test_a_damaged_file_is_told_with_its_line(before: str, after: str, found: st
         load(path)
     assert error.value.where is not None
     assert error.value.where.startswith(f"{path}{line}")
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (math.log10, ""),
+        (math.log, ":6: .* sum to 0.28, not 1: .* natural"),
+        (lambda p: math.log10(p / 2), "sum to 0.50, not 1$"),
+    ],
+)
+def test_words_whose_probabilities_are_no_distribution_are_told_of(
+    log: Any, message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    half, quarter = log(0.5), log(0.25)
+    rows = f"-99\t<s>\n{half}\t</s>\n{quarter}\t<unk>\n{quarter}\tdog"
+    (tmp_path / "own.arpa").write_text(f"\\data\\\nngram 1=4\n\n\n\\1-grams:\n{rows}\n\n\\end\\\n")
+    load(tmp_path / "own.arpa")
+    assert len(caplog.messages) == bool(message)
+    assert all(re.search(message, line) for line in caplog.messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from treelm.io.files import read_text
 from treelm.io.numbers import number
 from treelm.models.ngram.kneser_ney import Floats, Ints
 
+_logger = logging.getLogger(__name__)
 BEGIN, END = "<s>", "</s>"
 _NEVER = -99.0  # how ARPA files write log 0
 _BASE = math.log(10)
@@ -55,19 +57,24 @@ def write_levels(path: Path, levels: list[Level], vocabulary: Vocabulary) -> Non
 
 def read_levels(path: Path) -> tuple[list[Level], WordVocabulary]:
     """The n-grams of a file, and the vocabulary of its words. Raises ``InputError`` with file and line."""
-    lines = iter(enumerate(read_text(path).split("\n"), start=1))
+    texts = read_text(path).split("\n")
+    lines, last_line = iter(enumerate(texts, start=1)), len(texts)
     counts = _read_counts(lines, path)
     vocabulary, levels, numbers = WordVocabulary([]), list[Level](), dict[str, int]()
     for length, count in enumerate(counts, start=1):
-        rows = list(_read_section(lines, path, length, count))
+        rows = list(_read_section(lines, path, length, count, last_line))
         if length == 1:
-            forms = [text for _, text, _, _ in rows if text not in (BEGIN, END, SINGLE)]
-            vocabulary = WordVocabulary(forms)
+            given = dict[str, tuple[float, float]]()
+            for log_prob, text, weight, line in rows:
+                if text in given:
+                    raise InputError(f"{text!r} stands twice", where=f"{path}:{line}", remedy=_REMEDY)
+                given[text] = log_prob, weight
+            if missing := [name for name in (BEGIN, END) if name not in given]:
+                raise InputError(f"no {missing[0]} among its words", where=str(path), remedy=_REMEDY)
+            _warn_of_base([log_prob for text, (log_prob, _) in given.items() if text != BEGIN], f"{path}:{rows[0][3]}")
+            vocabulary = WordVocabulary([text for text in given if text not in (BEGIN, END, SINGLE)])
             names = [*(vocabulary.token(index) for index in range(len(vocabulary))), END, BEGIN]
             numbers = {name: index for index, name in enumerate(names)}
-            given = {text: (log_prob, weight) for log_prob, text, weight, _ in rows}
-            if len(given) < len(rows) or not {BEGIN, END} <= given.keys():
-                raise InputError(f"a word twice, or no {BEGIN} or {END}", where=str(path), remedy=_REMEDY)
             found = np.array([given.get(name, (-math.inf, 0.0)) for name in names])
             found[-1, 0] = -math.inf  # the begin is given, whatever the file says
             keys, tokens, texts = np.arange(len(names)), numbers, names
@@ -81,15 +88,24 @@ def read_levels(path: Path) -> tuple[list[Level], WordVocabulary]:
                 keys[number] = numbers[prefix] * len(tokens) + tokens[last]
             order = np.argsort(keys)
             keys, found, texts = keys[order], found[order], [rows[number][1] for number in order]
-            if (np.diff(keys) == 0).any():
-                raise InputError(f"an n-gram of length {length} twice", where=str(path), remedy=_REMEDY)
+            if len(twice := np.flatnonzero(np.diff(keys) == 0)):
+                where = f"{path}:{rows[max(order[twice[0]], order[twice[0] + 1])][3]}"
+                raise InputError(f"{texts[twice[0]]!r} stands twice", where=where, remedy=_REMEDY)
             numbers = {text: number for number, text in enumerate(texts)}
         weights = found[:, 1] if length < len(counts) else np.zeros(0)
         levels.append((keys, found[:, 0].copy(), weights.copy()))
-    line, text = next(((line, text) for line, text in lines if text.strip()), (0, ""))
+    line, text = next(((line, text) for line, text in lines if text.strip()), (last_line, ""))
     if text.strip() != "\\end\\":
         raise InputError("no \\end\\ behind the last n-gram", where=f"{path}:{line}", remedy=_REMEDY)
     return levels, vocabulary
+
+
+def _warn_of_base(log_probs: list[float], where: str) -> None:
+    """Warn of probabilities of all words (log, nats, if the file's have base 10) that are no distribution."""
+    total, natural = sum(map(math.exp, log_probs)), sum(math.exp(one / _BASE) for one in log_probs)
+    if not 0.9 < total < 1.1:
+        likely = ": it seems to have natural logarithms, where ARPA files have base 10" if 0.9 < natural < 1.1 else ""
+        _logger.warning("%s: the probabilities of single words sum to %.2f, not 1%s", where, total, likely)
 
 
 def _read_counts(lines: Iterator[tuple[int, str]], path: Path) -> list[int]:
@@ -110,15 +126,15 @@ def _read_counts(lines: Iterator[tuple[int, str]], path: Path) -> list[int]:
 
 
 def _read_section(
-    lines: Iterator[tuple[int, str]], path: Path, length: int, count: int
+    lines: Iterator[tuple[int, str]], path: Path, length: int, count: int, last_line: int
 ) -> Iterator[tuple[float, str, float, int]]:
     """log p, words joined by blanks, log of the back-off weight, and line, of each n-gram of a length; nats."""
-    header = next(((line, text.strip()) for line, text in lines if text.strip()), (0, "the end of the file"))
+    header = next(((line, text.strip()) for line, text in lines if text.strip()), (last_line, "the end of the file"))
     if header[1] != f"\\{length}-grams:":
         found = f"{header[1]!r} where \\{length}-grams: was expected"
         raise InputError(found, where=f"{path}:{header[0]}", remedy=_REMEDY)
     for _ in range(count):
-        line, text = next(lines, (0, ""))
+        line, text = next(lines, (last_line, ""))
         parts = _UNKNOWN.sub(SINGLE, text).split()
         try:
             numbers = [number(parts[0]), *map(number, parts[length + 1 :])]
