@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,39 @@ def test_surprisals_of_a_table_are_found_by_key_in_any_order(tmp_path: Path) -> 
     found = read_surprisals(table, corpus)
     assert (found.name, found.kind) == ("bits", "table")
     assert found.bits.tolist() == [0.0, 0.1, 0.2, 1.0, 1.1, 1.2]
+
+
+def bits_of_corpus(path: Path) -> None:
+    columns = TableColumns(response_columns=("x",), surprisal_columns=("bits",))
+    reading_tables.load(path, columns)
+
+
+def bits_of_another_program(path: Path) -> None:
+    read_surprisals(path, made_up(1, 5), column="bits")
+
+
+@pytest.mark.parametrize("read", [bits_of_corpus, bits_of_another_program])
+@pytest.mark.parametrize(
+    ("bits", "told"),
+    [
+        ("NA -7.25 -11 2", "bits.csv:3: -7.25 in column 'bits': log probabilities, not surprisals; give surprisals"),
+        ("0 0.25 0.5 0.0625", "bits.csv:3: all values of column 'bits' lie between 0 and 1: if they are probabilities"),
+        ("NA 7.25 0.5 -0.001", ""),
+    ],
+)
+def test_probabilities_are_no_surprisals(
+    bits: str, told: str, read: Callable[[Path], None], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    rows = [f"0,0,{n},w{n},{n},{cell}" for n, cell in enumerate(bits.split())]
+    table = write(tmp_path / "bits.csv", "\n".join(["sentence_id,story,position,word,x,bits", *rows]))
+    try:
+        read(table)
+        found = caplog.text
+    except InputError as error:
+        found = str(error)
+        assert told.startswith("bits.csv:3: -")
+    assert told in found
+    assert bool(told) == bool(found)
 
 
 def test_words_that_a_table_lacks_have_no_surprisal(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from treelm.models.scores import SentenceScore
 if TYPE_CHECKING:
     import pandas as pd
 
+_logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 MISSING = ("", "NA", "nan", "NaN")
@@ -122,7 +124,7 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     unknown = f"{_UNKNOWN}{column.removeprefix(BITS)}" if column.startswith(BITS) else _UNKNOWN
     bits, is_unknown = np.full(len(material), np.nan), np.zeros(len(material), dtype=bool)
     there = places >= 0
-    bits[places[there]] = numbers(table, column)[there]
+    bits[places[there]] = surprisals_of(table, column)[there]
     if unknown in table:
         is_unknown[places[there]] = table[unknown].isin(_TRUE).to_numpy()[there]
     if not np.isfinite(bits).any():
@@ -217,6 +219,26 @@ def numbers(table: pd.DataFrame, name: str) -> Floats:
                 raise InputError(found, where=where, remedy="write its numbers alike, without marks between thousands")
         cells = [(where, with_point(cell)) for where, cell in cells]
     return np.array([_number(cell, where) for where, cell in cells], dtype=np.float64)
+
+
+def surprisals_of(table: pd.DataFrame, name: str) -> Floats:
+    """The surprisals in a column of a table of ``read_frame``, in bits; warns of what may be probabilities.
+
+    Raises ``InputError`` as ``numbers`` does, and where most values are negative: they are log probabilities. A few may
+    be, of a search that widens.
+    """
+    bits = numbers(table, name)
+    given = np.flatnonzero(np.isfinite(bits) & (bits != 0))
+    negative = given[bits[given] < 0]
+    where = str(table.index[given[0]]) if len(given) else ""
+    if 2 * len(negative) > len(given):
+        where, cell = str(table.index[negative[0]]), table[name].iloc[negative[0]]
+        remedy = "give surprisals, -log2 p"
+        raise InputError(f"{cell} in column {name!r}: log probabilities, not surprisals", where=where, remedy=remedy)
+    if len(given) > 1 and (bits[given] < 1).all() and not len(negative):
+        told = "%s: all values of column %r lie between 0 and 1: if they are probabilities, give surprisals, -log2 p"
+        _logger.warning(told, where, name)
+    return bits
 
 
 def _number(cell: str, where: str) -> float:

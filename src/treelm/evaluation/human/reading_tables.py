@@ -11,7 +11,7 @@ import numpy as np
 from treelm.errors import InputError
 from treelm.evaluation.human.columns import TableColumns
 from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, published_surprisals
-from treelm.evaluation.human.material import Floats, numbers, read_frame
+from treelm.evaluation.human.material import Floats, numbers, read_frame, surprisals_of
 from treelm.inference.predictors import ZIPF_FREQUENCY, Frequencies, bare, word_length
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.stimuli import check_documents, table_stimuli
@@ -76,7 +76,7 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         folds=tuple(folds),
         fold_kind=fold_kind,
         classes=tuple(table[columns.class_column].replace("", "NA")) if columns.class_column else (),
-        published=published_surprisals({name: numbers(table, name) for name in columns.surprisal_columns}),
+        published=published_surprisals({name: surprisals_of(table, name) for name in columns.surprisal_columns}),
         references=columns.surprisal_columns,
         notes=(*read.notes, *_notes(words, fold_kind, responses, predictors)),
     )
