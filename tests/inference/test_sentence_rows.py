@@ -105,7 +105,13 @@ def write(folder: Path, header: str, rows: Rows) -> str:
         ("half;item;word", without(practice, 2), "item", "rows of it come after sentence '2'", "item half"),
         ("list;group;item;word_id;word", two_lists, "item", "word_id is 1 in 4 of its rows", "item list group"),
         ("item;cond;word_id;word", sorted_by(two_conditions, 2, 0, 1), "item cond", "rows of it come", "order: sort"),
-        ("item;cond;rt;word", sorted_by(two_conditions, 3), "item cond", "rows of it come after", "sentence together"),
+        (
+            "item;cond;word",
+            without(sorted_by(two_conditions, 3), 2),
+            "item cond",
+            "rows of it come",
+            "sentence together",
+        ),
     ],
 )
 def test_rows_of_several_sentences_are_refused_with_the_columns_that_tell_them_apart(
@@ -197,6 +203,29 @@ def test_a_column_that_may_tell_sentences_apart_is_told(rows: Rows, note: str, t
     found = read_table(path, Columns(sentence=("item",)), "as-given").notes
     assert len(found) == bool(note)
     assert all(note.format(path) in one and one.endswith("--sentence-column item typ") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "is_told"),
+    [
+        ("nr", "321 132", True),
+        ("k", "012 210", True),
+        ("Wortnr", "1X23 12", True),  # X: 10, after 1 by its letters
+        ("k", "1X23 12", False),
+        ("rank", "321 322", False),
+        ("k", "123 12", False),
+        ("k", "21 12", False),  # of two words, not much
+    ],
+)
+def test_words_in_another_order_than_their_numbers_are_told(
+    name: str, numbers: str, is_told: bool, tmp_path: Path
+) -> None:
+    rows = [(item, n.replace("X", "10"), f"w{item}{n}") for item, own in enumerate(numbers.split()) for n in own]
+    path = write(tmp_path, f"item;{name};word", rows)
+    found = read_table(path, Columns(sentence=("item",)), "as-given").notes
+    assert [f"{name} decreases: the words are read in the order of the rows" in note for note in found] == [
+        True
+    ] * is_told
 
 
 def test_texts_that_are_split_may_number_their_words_anew(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ class _Table:
         return [word for place in places for word in self.words[place]]
 
     def _word_numbers(self) -> dict[str, Numbers]:
-        """The columns that number words, and their numbers: known by name, or because they count from row to row.
+        """The columns that number words, and their numbers: known by name, or because they count the rows.
 
         If one of them counts from the same number in every sentence, it alone: each is one sentence.
         """
@@ -216,7 +216,8 @@ class _Table:
             own = [numbers[places] for places in self.places.values()]
             if len({each[0] for each in own}) == 1 < len(own) and all((np.diff(each) == 1).all() for each in own):
                 return {name: numbers}
-            if (_is_named(_WORD_NUMBER, name) and _are_dense(own)) or _counts_anew(numbers):
+            is_named = _is_named(_WORD_NUMBER, name)
+            if (is_named and (_are_dense(own) or _are_distinct(own))) or _counts_anew(numbers) or _are_counts(own):
                 found[name] = numbers
         return found
 
@@ -397,6 +398,18 @@ def _counts_anew(numbers: Numbers) -> bool:
     again = numbers[1:][np.diff(numbers) != 1]
     is_base = {*again.tolist()} == {numbers[0]} <= {0, 1}
     return is_base and len(numbers) >= _FEWEST * (len(again) + 1)
+
+
+def _are_distinct(groups: Sequence[Numbers]) -> bool:
+    """Tell whether no number occurs twice in a group, and each has the first one, 0 or 1."""
+    firsts = {own.min() for own in groups}
+    return len(firsts) == 1 and firsts <= {0, 1} and all(len(np.unique(own)) == len(own) for own in groups)
+
+
+def _are_counts(groups: Sequence[Numbers]) -> bool:
+    """Tell whether the numbers of every group are those of its words from 0 or 1 on, in any order."""
+    most = max(map(len, groups))
+    return most >= _FEWEST and _are_distinct(groups) and all(np.ptp(own) == len(own) - 1 for own in groups)
 
 
 def _are_dense(groups: Iterable[Numbers]) -> bool:
