@@ -134,7 +134,14 @@ def test_labels_are_cut_at_the_characters_that_are_named(options: dict[str, Any]
 @pytest.mark.parametrize(
     ("encoding", "content", "message"),
     [
-        ("", "(S (X é))".encode("latin-1"), "2: byte 0xe9 is not UTF-8; convert the file to UTF-8, or .*encoding = "),
+        (
+            "",
+            "(S (X é))".encode("latin-1"),
+            "2: byte 0xe9 is not UTF-8; convert the file to UTF-8, or .*encoding = .latin-1",
+        ),
+        ("", b"(S (X \x93\xe9\x94))", '2: byte 0x93 is not UTF-8; .*encoding = "cp1252"'),
+        ("", "\ufeff(S (X ab))".encode("utf-16-le"), '2: looks like UTF-16; .*encoding = "utf-16"'),
+        ("", "(S (X ab))".encode("utf-16-le"), '2: looks like UTF-16; .*encoding = "utf-16-le"'),
         ("ascii", "(S (X é))".encode(), "2: byte 0xc3 is not in the encoding of the file; .*encoding = "),
         ("gb18030", b"(S (X \x81 ))", "2: byte 0x81 is not in the encoding"),
         ("utf-16", b"(S (X ab))", "not in utf-16 .*BOM"),
