@@ -140,6 +140,31 @@ def test_cells_of_a_sheet_are_as_they_would_stand_in_a_text(tmp_path: Path) -> N
         rows_of(["word", "rt"], ["a", 1], ["b\nc", 1])
 
 
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        (["visible", "hidden"], ""),
+        (["hidden", "visible"], ""),
+        (["veryHidden", "visible"], ""),
+        (["visible", "visible empty"], ""),
+        (["hidden", "visible", "visible"], "x.xlsx: the sheet 's1' is read, not 's2': move"),
+    ],
+)
+def test_the_first_visible_sheet_is_read(
+    states: list[str], told: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    book = openpyxl.Workbook()
+    book.remove(book.worksheets[0])
+    for number, state in enumerate(states):
+        sheet = book.create_sheet(f"s{number}")
+        sheet.append([state] if " " not in state else [])
+        sheet.sheet_state = state.partition(" ")[0]
+    book.save(tmp_path / "x.xlsx")
+    assert read_table(tmp_path / "x.xlsx").names == ("visible",)
+    assert told in caplog.text
+    assert bool(told) == bool(caplog.text)
+
+
 def test_damage_to_a_workbook_is_a_user_error_wherever_it_is(tmp_path: Path) -> None:
     with binary_table(str(tmp_path / "x.xlsx"), NAMES) as write:
         write(frame(ROWS))

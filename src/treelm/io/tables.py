@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import math
 import re
 import warnings
@@ -25,6 +26,7 @@ from treelm.io.limits import MOST_ROWS
 if TYPE_CHECKING:
     import pandas as pd
 
+_logger = logging.getLogger(__name__)
 Cell = str | int | float | None
 Write = Callable[["pd.DataFrame"], None]
 """Appends the rows of a frame to a table."""
@@ -184,7 +186,7 @@ class TableRows(NamedTuple):
 
 
 def read_table(path: str | Path) -> TableRows:
-    """Read a table from a file: text as ``read_rows`` does, of a workbook of Excel the first sheet.
+    """Read a table from a file: text as ``read_rows`` does, of a workbook of Excel the first visible sheet.
 
     Raises ``InputError`` as ``read_rows`` does, and for a file that cannot be read.
     """
@@ -192,7 +194,7 @@ def read_table(path: str | Path) -> TableRows:
 
 
 def table_text(path: str | Path, encoding: str | None = None) -> str:
-    """The text of a file with a table; of a workbook, that of its first sheet with tabs between cells.
+    """The text of a file with a table; of a workbook, that of its first visible sheet with tabs between cells.
 
     ``encoding`` is that of ``read_text``.
     """
@@ -258,7 +260,10 @@ def with_point(cell: str) -> str:
 
 
 def _sheet_text(path: Path) -> str:
-    """The first sheet of a workbook with tabs between its cells, a line a row; of formulas the saved values."""
+    """The first visible sheet of a workbook with tabs between its cells, a line a row; of formulas the saved values.
+
+    Warns where others that are not empty are visible.
+    """
     content = read_bytes(path, remedy="check the path", most=math.inf)
     openpyxl = _import_extra("openpyxl")
     rows, num_cells = list[list[str]](), 0
@@ -267,7 +272,12 @@ def _sheet_text(path: Path) -> str:
             warnings.simplefilter("ignore")  # of styles and validations, which say nothing about cells
             size = sum(one.file_size for one in ZipFile(io.BytesIO(content)).infolist())
             check_unpacked(size, len(content), name=str(path))
-            sheet = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets[0]
+            book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+            visible = [one for one in book.worksheets if one.sheet_state == "visible"]
+            if not visible:
+                raise InputError("no visible sheet", where=str(path), remedy="unhide the one to read")
+            sheet, *others = visible
+            others = [one for one in others if any(map(any, one.iter_rows(max_row=9, values_only=True)))]
             sheet.reset_dimensions()  # which some programs write wrongly
             for cells in sheet.iter_rows(values_only=True):
                 num_cells += len(cells)
@@ -287,6 +297,9 @@ def _sheet_text(path: Path) -> str:
         if broken := next((cell for cell in row if _LINE_BREAK.search(cell)), None):
             remedy = "write it on one line"
             raise InputError(f"a cell with a line break: {broken[:40]!r}", where=f"{path}:{line}", remedy=remedy)
+    if others:
+        titles = ", ".join(repr(one.title) for one in others)
+        _logger.warning("%s: the sheet %r is read, not %s: move what you want to the front", path, sheet.title, titles)
     num_columns = next(filter(None, map(len, rows)), 0)  # of the header
     text = io.StringIO(newline="")
     write = csv.writer(text, delimiter="\t", lineterminator="\n").writerow
