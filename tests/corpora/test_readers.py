@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,50 @@ def test_trees_that_seem_to_be_parts_of_one_or_two_in_one_are_told_of(
 ) -> None:
     words(content, format="brackets")
     assert [line.partition(":")[2].startswith(message) for line in caplog.messages] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        (b"item\tword\trt\n1\tThe\t310\n1\tdog\t320\n", 3),
+        (b"1\tThe dog barks .\n2\tIt sleeps .\n3\tYes .\n", 2),
+        (b"item word rt\n1 The 310\n1 dog 320\n\n", 3),
+        (b"The dog barks .\nit saw 3 .\nit saw 4 .\n", None),
+        (b"the dog\tbarks\nit\tsleeps\nyes\n", None),
+        (b"the dog barks\nit saw us\nwe saw it\n", None),
+        (b"\tThe dog barks .\n\tIt sleeps .\n\tYes .\n", None),
+        (b"2 dogs\n3 cats\n4 cows\n", None),
+    ],
+)
+def test_a_table_is_no_text_unless_somebody_says_so(content: bytes, columns: int | None) -> None:
+    kept = words(content)
+    assert len(kept) == 3
+    if columns is None:
+        assert words(content, is_guess=True) == kept
+        return
+    with pytest.raises(InputError, match=rf":1: looks like a table of {columns} columns.*--layout table.*format = "):
+        words(content, is_guess=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"The\ndog\nbarks\n\nYes\n", ":1: each line has one word .* --layout words"),
+        (
+            b"The dog barks at\nthe cat . It sleeps in\nthe house .\n",
+            ":1: lines seem to end within .* --split-sentences",
+        ),
+        (b"dog\ncat\ncow\nhen\n", ""),
+        (b"the dog barks\nit sleeps\nyes\n", ""),  # in lower case, without marks
+        (b"The dog barks .\n\nIt sleeps . Yes .\nMr. Dog barks\n", ""),
+    ],
+)
+def test_text_that_is_not_one_sentence_a_line_is_told_of(
+    content: bytes, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    words(content)
+    assert len(caplog.messages) == bool(message)
+    assert all(re.search(message, line) for line in caplog.messages)
 
 
 def test_conllu_gives_words_tree_and_identifier() -> None:

@@ -43,6 +43,8 @@ _MAX_LINES_OF_COMMENTS = 1000
 _LINES_WITH_SIGNS = 300  # at the begin of a file, which tell the treebank
 # A bracket, and a label in capitals right behind it, in another one or alone on its line: not "(see (Smith 1990)".
 _TREE = re.compile(rb"\(\s*(?:[A-Z][!-'*-`{-~]*\s*)?(?:\([!-'*-`{-~]+(?:[\s(]|$)|$)")
+_NAME = re.compile(rb"[A-Za-z_]\w*$")  # of a column
+_NUMBER = re.compile(rb"[-+]?\d+(?:[.,]\d+)?$")
 _TOKEN = re.compile(rb"\d+([-.]\d+)?(\t[^\t]+){9}$")  # of CoNLL-U
 _OPENED = re.compile(rb"\s*(\(\s*[^\s()]*[\s(]).*\)\s*$")
 _NEW_DOCUMENT = re.compile(rb"#\s*newdoc\b")  # of CoNLL-U
@@ -91,14 +93,15 @@ def stretches(
     format, unless somebody has said (no ``is_guess``) that it is text. Contents are UTF-8, whatever the ``encoding`` of
     the file ("" is UTF-8). ``treebank`` is the name of one, or ``auto``: the one of which the first lines have signs.
     ``left_out`` counts lines of markup, which are left out, and brackets that are repaired. Raises ``InputError`` for a
-    file of another format, for a line of 64 MiB or more, and for damaged gzip data, unless there is a list for their
-    error, ``damage``.
+    file of another format, for a table that nobody has called text, for a line of 64 MiB or more, and for damaged gzip
+    data, unless there is a list for their error, ``damage``.
     """
     lines, known = _numbered_lines(stream, name, damage, encoding), PENN
     counts = Counter[str]() if left_out is None else left_out
     if format != "text" or is_guess:
         lines = _of_format(format, lines, name)
     if format == "text":
+        lines = _of_no_table(lines, name) if is_guess else lines
         pieces = _text(lines)
     elif format == "conllu":
         pieces = _conllu(lines)
@@ -170,6 +173,39 @@ def _of_format(expected: Format, lines: _Lines, name: str) -> _Lines:
                     remedy = f'give format = "{format}"{or_text}'
                     raise InputError(found, where=f"{name}:{number}", remedy=remedy)
             break
+    yield from held
+    yield from lines
+
+
+def _of_no_table(lines: _Lines, name: str) -> _Lines:
+    """Lines of which the first ones are no rows of a table, whose cells would be taken for words.
+
+    Such have the same number of tabs in each, or of blanks below a line of names, one at least over numbers alone.
+    Looks no further than to the first line that is no row.
+    """
+    held: list[tuple[int, bytes]] = []
+    names, num_rows, separator, columns, is_row = list[bytes](), 0, None, set[int](), False
+    for number, line in islice(lines, _LINES_WITH_SIGNS):
+        held.append((number, line))
+        content = line.lstrip()
+        if not content:
+            continue
+        if not names:
+            separator = b"\t" if b"\t" in content else None
+            names = content.split(separator)
+            columns, is_row = set(range(len(names))), bool(separator) or all(map(_NAME.match, names))
+        else:
+            cells = content.split(separator)
+            columns = {place for place in columns if _NUMBER.match((*cells, *names)[place])}
+            is_row = len(cells) == len(names) and bool(separator or columns)
+        num_rows += 1
+        if not is_row or len(names) == 1:
+            is_row = False
+            break
+    if is_row and num_rows > 2:
+        remedy = "if it is a table with tabs or commas, treelm surprisal reads it with --layout table"
+        found = f"looks like a table of {len(names)} columns, not like text"
+        raise InputError(found, where=f"{name}:{held[0][0]}", remedy=f'{remedy}; or give format = "text"')
     yield from held
     yield from lines
 

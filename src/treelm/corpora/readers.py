@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -21,6 +21,8 @@ from treelm.trees.treebanks import AUTO, PENN, TRACE_LIKE, Treebank, TreebankNam
 
 _logger = logging.getLogger(__name__)
 Tags = Literal["present", "absent"]
+_LINES_WITH_SIGNS = 1000  # of text that is not one sentence a line
+_FINAL = ".?!"  # marks that end sentences
 _LIKE_TRACES = "words that look like traces"
 DependencyLabels = Literal["plain", "upos"]
 
@@ -93,7 +95,7 @@ def read_items(
     name = name_of(source)
     format = options.format_for(str(source) if isinstance(source, str | Path) else name)
     damage, errors, number, left_out = list[InputError](), list[InputError](), 0, Counter[str]()
-    treebank = PENN
+    treebank, first = PENN, list[Sentence]()
     with open_bytes(source) as stream:
         pieces = stretches(
             stream,
@@ -113,12 +115,16 @@ def read_items(
             for item in items:
                 if isinstance(item, Sentence):
                     number += 1
+                    if format == "text" and item.words and len(first) < _LINES_WITH_SIGNS:
+                        first.append(item)
                 elif not number:
                     errors.append(item)
                 yield item
     if not number:
         raise no_sentences(name, errors)
     for line in _notes(left_out, treebank if options.treebank == AUTO else PENN, number):
+        _logger.warning("%s:%s", name, line)
+    for line in _notes_of_text(first):
         _logger.warning("%s:%s", name, line)
 
 
@@ -141,6 +147,27 @@ def _notes(left_out: Counter[str], found: Treebank, number: int) -> Iterator[str
     if found is not PENN and left_out:
         listed = ", ".join(f"{what} {count:,}" for what, count in left_out.most_common())
         yield f" has signs of {found.name}: left out {listed}; treebank = penn would keep them as words"
+
+
+def _notes_of_text(first: list[Sentence]) -> Iterator[str]:
+    """Lines about text that seems not to be one sentence a line, by its first lines that are not blank."""
+    neighbours = list(pairwise(first))
+    if len(neighbours) > 2 and all(len(one.words) == 1 for one in first):
+        if any(after.line > before.line + 1 for before, after in neighbours):
+            remedy = "treelm surprisal reads one word a line with --layout words"
+            yield f"{first[0].line}: each line has one word and is read as a sentence: {remedy}"
+        return
+    broken = [  # within a sentence
+        before.line
+        for before, after in neighbours
+        if after.line == before.line + 1 and before.words[-1][-1] not in _FINAL and after.words[0][0].islower()
+    ]
+    has_ends_inside = any(
+        word[-1] in _FINAL and after[0].isupper() for one in first for word, after in pairwise(one.words)
+    )
+    if has_ends_inside and 3 * len(broken) >= len(neighbours):
+        remedy = "put each paragraph on a line of its own and give treelm surprisal --split-sentences en"
+        yield f"{broken[0]}: lines seem to end within sentences, but each is read as one: {remedy}"
 
 
 def no_sentences(name: str, skipped: list[InputError]) -> InputError:
