@@ -163,7 +163,9 @@ def _notes_of_text(first: list[Sentence]) -> Iterator[str]:
         if after.line == before.line + 1 and before.words[-1][-1] not in _FINAL and after.words[0][0].islower()
     ]
     has_ends_inside = any(
-        word[-1] in _FINAL and after[0].isupper() for one in first for word, after in pairwise(one.words)
+        word[-1] in _FINAL and after[0].isupper() and after[1:].islower()
+        for one in first
+        for word, after in pairwise(one.words)
     )
     if has_ends_inside and 3 * len(broken) >= len(neighbours):
         remedy = "put each paragraph on a line of its own and give treelm surprisal --split-sentences en"
