@@ -21,10 +21,11 @@ from treelm.evaluation.span_protocols import PLAIN
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, read_json
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import Counted
+from treelm.models.capabilities import Counted, set_search
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.storage import WEIGHTS, load_model, read_overrides, save_model
 from treelm.models.persistence.tensors import NARROWED, encode_tensors, read_tensors
+from treelm.models.search.config import SearchConfig
 from treelm.training.config import TrainingConfig
 from treelm.training.distributed import ProcessGroup
 from treelm.training.metrics import FILE_NAME as METRICS
@@ -171,7 +172,11 @@ def _sentences(data: DataConfig) -> list[Words]:
 
 
 def expected_scores(lm: LanguageModel, sentences_in_words: Sequence[Words]) -> dict[str, Any]:
-    """Log probabilities of all tokens and trees of a few sentences, each by itself, as plain values."""
+    """Log probabilities of all tokens and trees of a few sentences, each by itself, as plain values.
+
+    By a beam of one size, which a change of the default search leaves as it is.
+    """
+    set_search(lm, SearchConfig(action_beam=100, word_beam=10))
     sentences = []
     for words in sentences_in_words:
         (found,) = lm.analyse([words])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,8 +160,9 @@ SPACES = "\t\v\f \x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2003\u2009\u200b\u2028\u2
 CHARACTERS = st.one_of(
     st.sampled_from(SPACES), st.sampled_from("ab.,'\"(é"), st.characters(exclude_characters="\0\r\n", codec="utf-8")
 )
-LINES = st.text(CHARACTERS, min_size=1, max_size=30).filter(lambda text: not text.startswith("\ufeff"))
-"""Lines of a file; a byte order mark at its start would not be text."""
+NOT_READ = re.compile(r"\ufeff|\s*([*?#%|(]|\d+[a-z]?[.)])")
+LINES = st.text(CHARACTERS, min_size=1, max_size=30).filter(lambda text: not NOT_READ.match(text))
+"""Lines of a file; a byte order mark at its start would not be text, nor what linguists write before examples."""
 
 
 @pytest.fixture(scope="module")

@@ -167,7 +167,7 @@ def _notes_of_text(first: list[Sentence]) -> Iterator[str]:
         for one in first
         for word, after in pairwise(one.words)
     )
-    if has_ends_inside and 3 * len(broken) >= len(neighbours):
+    if broken and has_ends_inside and 3 * len(broken) >= len(neighbours):
         remedy = "put each paragraph on a line of its own and give treelm surprisal --split-sentences en"
         yield f"{broken[0]}: lines seem to end within sentences, but each is read as one: {remedy}"
 
