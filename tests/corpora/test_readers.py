@@ -150,6 +150,7 @@ def test_a_table_is_no_text_unless_somebody_says_so(content: bytes, columns: int
             ":1: lines seem to end within .* --split-sentences",
         ),
         (b"dog\ncat\ncow\nhen\n", ""),
+        (b"The dog barks . It sleeps .\n", ""),  # one line alone
         (b"it cost $ N\nsays mr. N\nyes\n", ""),  # of Mikolov's Penn Treebank
         (b"the dog barks\nit sleeps\nyes\n", ""),  # in lower case, without marks
         (b"The dog barks .\n\nIt sleeps . Yes .\nMr. Dog barks\n", ""),

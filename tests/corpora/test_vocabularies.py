@@ -153,10 +153,12 @@ def test_half_a_character_is_spelt_in_bytes(subwords: Vocabulary) -> None:
 def test_required_characters_and_single_digits_are_pieces() -> None:
     """Of characters that no form has, and of numbers that the text has often, a number of which it has none."""
     counts = counts_of([["1984"] * 9 + ["19"] * 9 + ["words", "word", "wording", "sword"] * 3])
-    vocabulary = SubwordVocabulary.build(counts, max_size=276, characters="{&é6", split_digits=True)
+    settings: dict[str, Any] = {"max_size": 276, "characters": "{&é6", "split_digits": True}
+    vocabulary = build_vocabulary(VocabularyConfig(kind="subword", min_count=1, **settings), counts)
     assert tokens(vocabulary, "{&é") == ["{", "&", "é", "▁"]
     assert tokens(vocabulary, "1984") == ["1", "9", "8", "4", "▁"]
     assert tokens(vocabulary, "16") == ["1", "6", "▁"]
+    assert isinstance(vocabulary, SubwordVocabulary)
     assert vocabulary.spelled("a{6}") == "a}"
 
 

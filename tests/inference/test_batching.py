@@ -104,3 +104,13 @@ def test_reads_one_batch_ahead_then_more_but_no_more_than_a_window() -> None:
     next(pairs)
     next(pairs)
     assert read == [1, 2, 3, 4, 5, 6]
+
+
+def test_sentences_that_occur_again_have_their_own_results() -> None:
+    """Of as many words as others, so that a result of another sentence would be told apart."""
+    joined = in_process(lambda batch: [" ".join(words) for words in batch])
+    assert [found for _, found in in_batches(sentences("a b", "c d", "a b"), joined, batch_size=2)] == [
+        "a b",
+        "c d",
+        "a b",
+    ]

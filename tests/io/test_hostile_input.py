@@ -187,3 +187,10 @@ def test_a_pipe_that_a_shell_has_opened_is_read() -> None:
 def test_folders_and_missing_files_are_left_to_whoever_opens_them(tmp_path: Path) -> None:
     require_regular(tmp_path, remedy="")
     require_regular(tmp_path / "missing", remedy="")
+
+
+def test_settings_of_any_size_are_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "config.json").open("wb") as file:
+        file.truncate((1 << 25) + 1)
+    with pytest.raises(InputError, match="33,554,433 bytes, where settings have at most 33,554,432"):
+        read_bytes(tmp_path / "config.json", remedy="give another")

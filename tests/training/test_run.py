@@ -294,6 +294,7 @@ def test_dev_trees_that_a_model_cannot_build_are_left_out_of_its_loss_and_counte
     setup = set_up(load_recipe(path))
     assert setup.dev is not None
     assert sum(len(batch) for batch in setup.dev) == kept
+    assert setup.encoded.labels[: len(setup.model.labels)] == setup.model.labels  # numbers of labels are the model's
     assert (f"the dev loss is without {10 - kept} of 10 sentences" in caplog.text) == (kept < 10)
 
 

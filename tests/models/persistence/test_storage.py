@@ -90,7 +90,7 @@ def flip_a_weight(run: Path) -> None:
 
 
 def write_huge_header(run: Path) -> None:
-    (run / "model.safetensors").write_bytes((2**62).to_bytes(8, "little") + b"{}")
+    (run / "model.safetensors").write_bytes(((1 << 24) + 1).to_bytes(8, "little") + b"{}")
 
 
 def write_pickle(run: Path) -> None:
@@ -139,7 +139,7 @@ DAMAGE = {
     "weights missing": (drop("model.safetensors"), r"model\.safetensors: no such file"),
     "weights truncated": (cut("model.safetensors"), r"not a complete safetensors file"),
     "weights altered": (flip_a_weight, r"does not match its hash"),
-    "weights with a huge header": (write_huge_header, r"not a complete safetensors file"),
+    "weights with a huge header": (write_huge_header, r"\(a header of 16,777,217 bytes\)"),
     "weights pickled": (write_pickle, r"not a complete safetensors file"),
     "weights without hash": (write_foreign_safetensors, r"does not match its hash"),
 }
