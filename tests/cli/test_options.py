@@ -16,7 +16,8 @@ from treelm.cli.options import described
 from treelm.errors import InputError
 from treelm.inference.loading import run_search
 from treelm.models.capabilities import set_search
-from treelm.models.search.config import SearchConfig, SearchOptions
+from treelm.models.search.config import SearchConfig
+from treelm.models.search.options import SearchOptions
 
 LEGACY = Path(__file__).parents[1] / "legacy"
 CHART, GRAMMAR = LEGACY / "chart", LEGACY / "transformer-grammar"

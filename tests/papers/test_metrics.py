@@ -19,7 +19,7 @@ from treelm.errors import InputError
 from treelm.models.persistence.shipped import shipped_folder
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.prpn.network import PRPN
-from treelm.models.search.config import SearchOptions
+from treelm.models.search.options import SearchOptions
 from treelm.papers.data import DataRoot, data_sets, paper_file, paper_names
 from treelm.papers.declaration import load_paper
 from treelm.papers.metrics import Subject, Training

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from treelm.cli.files import check_items, write_items
 from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError
-from treelm.models.search.config import SearchConfig
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.garden_paths import GardenPaths
@@ -58,6 +57,8 @@ def main(options: Arguments) -> int:
         _write_stimuli(material)
         return 0
     if options.beam_sweep:
+        from treelm.models.search.config import SearchConfig
+
         if min(options.beam_sweep) < 1 or not options.runs:
             raise InputError("a sweep without runs or of a beam below 1", remedy="give RUN, and sizes from 1 on")
 

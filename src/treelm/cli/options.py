@@ -16,7 +16,7 @@ from treelm.errors import InputError, choose_from
 from treelm.io.files import STDIN
 from treelm.io.terminal import log
 from treelm.models.capabilities import Searching, set_search
-from treelm.models.search.config import BeamSizes, SearchConfig, SearchOptions
+from treelm.models.search.options import BeamSizes, SearchOptions
 from treelm.trees.treebanks import TreebankName
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class TreebankOptions:
     """Options of what is text in files of treebanks, as ``ReadOptions`` has them."""
 
     treebank: TreebankName = "auto"
-    """Treebank whose annotation (traces, numbers of sentences, lemmas, markup) is left out of brackets. auto: the one
-    whose signs a file has; penn: none but what is tagged -NONE-."""
+    """Treebank whose annotation (traces, numbers of sentences, lemmas, markup) is left out of brackets. auto:
+    detected from the first lines; penn: drop only words tagged -NONE-."""
     encoding: str = ""
     """Encoding of text, treebanks and tables, such as gb18030, latin-1, utf-16; without it UTF-8."""
     label_separators: str = ""
@@ -99,6 +99,7 @@ class ModelOptions(SearchOptions):
         Raises ``InputError`` that names the run, also for one that gives words no probabilities if it has to.
         """
         from treelm.inference.loading import load
+        from treelm.models.search.config import SearchConfig  # here, as help needs no checks of a config
 
         lm = load(run, device="cpu" if self.cluster else self.device)
         self.note_lost_widths(run, type(lm))

@@ -36,8 +36,8 @@ class ReadOptions:
     tags: Tags = "present"
     """Presence of a part-of-speech tag over each word of bracket files."""
     treebank: TreebankName = "auto"
-    """Treebank whose annotation (traces, numbers of sentences, lemmas, markup) is left out of bracket files. auto: the
-    one whose signs a file has; penn: none but what is tagged -NONE-."""
+    """Treebank whose annotation (traces, numbers of sentences, lemmas, markup) is left out of bracket files. auto:
+    detected from the first lines; penn: drop only words tagged -NONE-."""
     encoding: str = ""
     """Encoding of the files, such as gb18030, latin-1, utf-16; without it UTF-8, or what the treebank has."""
     strip_functions: bool = True

@@ -26,8 +26,8 @@ def training_note(
 ) -> tuple[str, ...]:
     """A note if sentences of a file are those that a model was trained on, all of them or a part.
 
-    A part is known where the training data of the recipe are here and have not changed since; else whether the whole
-    file is what training read.
+    A part is known where the data of ``recipe``, those of the run, are here and have not changed since; else
+    whether the whole file is what training read.
     """
     identity, train = lm.data_identity.get("train"), None
     with suppress(InputError):  # of data that are not here
@@ -53,9 +53,7 @@ def training_note(
     if share < LEAST_SHARE:
         return ()
     part = "all sentences" if all(seen) else f"{sum(seen):,} of {len(seen):,} sentences, {share:.0%} of the words,"
-    return (
-        f"{part} were in the training data: the figures say what was learned by heart, not what new text would give",
-    )
+    return (f"{part} were in the training data: these figures measure memorisation, not performance on new text",)
 
 
 def stand_in(corpus: PreparedCorpus, sentences: Sequence[Sequence[str]]) -> list[bool]:

@@ -1,9 +1,9 @@
 """Rows of a table as sentences, for every command and call that reads one word a row.
 
-What the named columns put together has to be one sentence. Where a column is missing among them (an item has two
-conditions, a trial has three readers), the rows show it: a word number occurs twice, the words are repeated, the
-condition changes on the way, or rows of a sentence come after another one. Then the sentence is
-refused, and the columns that tell its parts apart are found by trying which of them leave no such sign.
+Rows with equal values in the named columns must form one sentence. Where a column is missing among them (an item has
+two conditions, a trial has three readers), the rows show it: a word number occurs twice, the words are repeated, the
+condition changes within the sentence, or its rows are not adjacent. Then the sentence is refused, and the columns that
+separate its parts are found by trying which of them leave no such sign.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class _Table:
         }
 
     def _sign(self, places: Sequence[int]) -> tuple[str, str] | None:
-        """Say what shows that rows are not one sentence, if anything does, and what to do if it shows another thing."""
+        """Return the sign that rows are not one sentence, with the remedy for a false alarm, or None."""
         if told := _repetition(self._words(places)):
             return told, ""
         for name, numbers in self.numbers.items():

@@ -149,18 +149,17 @@ class _Planner:
                 lacks = self.root.missing(data if row.train or (measure and not own) else "", own)
                 is_run = bool(column.metric) or column is _PICTURE  # other columns have printed and kept values alone
                 command = table.command(row, stand_in, column) if is_run or "{column}" not in row.train else ""
-                if lacks or not is_run:
-                    pass
-                elif row.train:
+                if row.train and is_run and not lacks:
                     made = self._runs(table, row, column, stand_in, data)
                     runs.setdefault(row.name, []).extend(job for job in made if job not in runs.get(row.name, ()))
                     found = [job for job in made if not row.finetune or stand_in or job.start]
                     number = len({job.seed for job in made})
                     label += f", {number} seed{'s' * (number != 1)}"
-                elif measure:
+                elif measure and is_run and not lacks:
                     found = [self._of_data(measure, own or data)]
-                for job in found:
-                    job.measures += [measure] if measure and measure not in job.measures else []
+                if measure:
+                    for job in found:
+                        job.add(measure)
                 missing = f"needs {', '.join(lacks)}" if lacks else ""
                 yield replace(cell, label=label, jobs=found, missing=missing, lacks=lacks, recipe=command)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.errors import InputError
-from treelm.models.search.config import SearchOptions
+from treelm.models.search.options import SearchOptions
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.corpora import ReadingCorpus

@@ -30,9 +30,9 @@ from treelm.models.rnng.kernels import compose, compose_by_height, stack_lstm
 from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
-from treelm.models.search.config import SearchMethod
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
+from treelm.models.search.options import SearchMethod
 from treelm.models.search.rows import Affine, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax

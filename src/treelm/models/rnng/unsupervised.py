@@ -38,8 +38,8 @@ from treelm.models.layers.span_scores import (
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, UnsupervisedRNNGConfig
 from treelm.models.rnng.network import RNNG
 from treelm.models.scores import Loss, Losses
-from treelm.models.search.config import SearchMethod
 from treelm.models.search.joint import joint_log_probs, joint_losses
+from treelm.models.search.options import SearchMethod
 from treelm.trees.span_counts import mean_inner_f1
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 from treelm.trees.tree import Tree, from_spans

@@ -213,6 +213,7 @@ class Beam:
     def __init__(self, machine: Machine, head: WordHead, settings: SearchConfig, num_sentences: int) -> None:
         """Begin before the first token, on a machine of its own."""
         self.settings, self.machine, self.head = settings, machine, head
+        self._sizes = settings.beam
         self.num_sentences = num_sentences
         self.analyses = machine.start(num_sentences)
         self.pruning = PruningStatistics(settings, num_sentences)
@@ -221,11 +222,11 @@ class Beam:
         """Read one token in each sentence, ``WAITS`` for none."""
         reads = (tokens != WAITS)[self.analyses.sentence]
         reading, self.analyses = self.analyses.take(reads), self.analyses.take(~reads)
-        candidates = self._search(Goal(tokens), reading, self.settings.beam.word_beam)
+        candidates = self._search(Goal(tokens), reading, self._sizes.word_beam)
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
         candidates = replace(candidates, deficit=np.maximum(candidates.deficit, deficit))
-        kept = self._best_of(candidates.take(deficit < self.settings.beam.threshold))
+        kept = self._best_of(candidates.take(deficit < self._sizes.threshold))
         num_open = self.machine.num_open(kept.top)
         since = self.machine.histories.count_since(kept.history, SHIFT, self.machine.num_closed)
         metrics = token_metrics(kept.sentence, kept.score, num_open, since, self.num_sentences)
@@ -242,7 +243,7 @@ class Beam:
     def _best_of(self, candidates: Arrivals) -> Arrivals:
         """As many candidates as the word beam holds, of each group."""
         order, layout = by_groups(self.machine, candidates, self.num_sentences)
-        return candidates.take(np.sort(order[layout.column < self.settings.beam.word_beam]))
+        return candidates.take(np.sort(order[layout.column < self._sizes.word_beam]))
 
     def next_token_log_mass(self) -> Tensor:
         """log p(words so far, next token), a lower bound: float64 (sentences, V + 1); the end last.
@@ -251,7 +252,7 @@ class Beam:
         """
         endings = self.endings(np.ones(self.num_sentences, np.bool_))
         analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
-        candidates = self._search(Goal(), analyses, self.settings.beam.action_beam)
+        candidates = self._search(Goal(), analyses, self._sizes.action_beam)
         outputs = self.machine.outputs(candidates.top)
         mass = outputs.new_full((self.num_sentences, self.head.vocabulary_size + 1), -np.inf, dtype=torch.float64)
         for sentence in np.unique(candidates.sentence).tolist():
@@ -300,7 +301,7 @@ class Beam:
 
     def _finish(self, analyses: Analyses) -> Endings:
         """Search for the best ways to FINISH."""
-        candidates = self._search(Goal(finish=True), analyses, self.settings.beam.word_beam)
+        candidates = self._search(Goal(finish=True), analyses, self._sizes.word_beam)
         candidates = self._best_of(candidates)
         finish = np.full(len(candidates), self.machine.num_actions - 1)
         history = self.machine.histories.append(candidates.history, finish)

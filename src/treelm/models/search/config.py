@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from treelm.configs import configuration
 from treelm.errors import InputError
-
-SearchMethod = Literal["beam", "particles", "released"]
-SearchPrecision = Literal["full", "fp16", "bf16"]
-
-
-class BeamSizes(NamedTuple):
-    """What a beam keeps; see the fields of ``SearchConfig`` with these names."""
-
-    action_beam: int
-    word_beam: int
-    fast_track: int
-    threshold: float  # inf: none, a fixed beam
-
+from treelm.models.search.options import OPTIONS, BeamSizes, SearchMethod, SearchPrecision
 
 ADAPTIVE = BeamSizes(1000, 100, 1, 10.0)
 """The beam unless a width is asked for; docs/models/rnng-search.md has what it costs."""
@@ -114,52 +101,6 @@ class SearchConfig:
     def gives_bounds(self) -> bool:
         """Whether what is found are lower bounds of probabilities: not by sampling, nor with rounded weights."""
         return self.method != "particles" and self.precision == "full"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    """Fields of ``SearchConfig`` that are given in the place of those of a run's recipe; None: as the recipe says."""
-
-    action_beam: int | None = None
-    """Hypotheses kept between actions. Any width asks for a fixed beam, with the recipe's other widths or those of
-    100/10/1; without, the search is the recipe's, as a rule an adaptive beam: --threshold 10, at most 1000/100/1."""
-    word_beam: int | None = None
-    """Hypotheses kept between words."""
-    fast_track: int | None = None
-    """Best SHIFTs that enter the word beam past the action beam."""
-    threshold: float | None = None
-    """Nats below all analyses together at which one is dropped: an adaptive beam, in the place of the recipe's. Larger
-    ones take longer, and more words converge."""
-    search: SearchMethod | None = None
-    """beam: word-synchronous beam search. particles: a particle filter. released: the scores of the RNNG's public code.
-    Without it (so also the next three) as in the recipe."""
-    num_particles: int | None = None
-    """Particles of each sentence."""
-    search_seed: int | None = None
-    """Seed of the particles."""
-    search_precision: SearchPrecision | None = None
-    """Precision in which the network computes while searching; full: that of its weights."""
-
-    def given_search(self) -> dict[str, Any]:
-        """The fields of ``SearchConfig`` that are given, a legal 0 too."""
-        return {own: value for name, own in OPTIONS.items() if (value := getattr(self, name)) is not None}
-
-    def changed(self, config: SearchConfig) -> SearchConfig:
-        """The config with what is given. Raises ``InputError`` for settings of particles without particles."""
-        if self.threshold is not None:
-            config = replace(config, action_beam=None, word_beam=None, fast_track=None)
-        elif self.search not in (None, "beam"):
-            config = replace(config, threshold=None)
-        found = replace(config, **self.given_search())
-        for name in ("num_particles", "search_seed"):
-            if getattr(self, name) is not None and found.method != "particles":
-                remedy = 'add search = "particles", or remove this option'
-                raise InputError(f"{name} with search by {found.method!r}", remedy=remedy)
-        return found
-
-
-OPTIONS = {one.name: one.name.removeprefix("search_") for one in fields(SearchOptions)} | {"search": "method"}
-"""Names of options of the command line, and of fields of ``[evaluation]`` in older recipes: fields of the config."""
 
 
 def with_search_section(recipe: Mapping[str, Any]) -> dict[str, Any]:

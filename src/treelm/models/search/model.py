@@ -23,9 +23,10 @@ from treelm.models.layers.precision import warn_of_half_precision
 from treelm.models.scores import CONVERGED, NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation
 from treelm.models.search.analyses import log_sums
 from treelm.models.search.beam import WAITS, Beam
-from treelm.models.search.config import SearchConfig, SearchMethod
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.enumeration import enumerate_mass
 from treelm.models.search.metrics import WORD_COLUMNS, converged, gaps, log_ratio
+from treelm.models.search.options import SearchMethod
 from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
 from treelm.models.search.sentences import Searchable, SentenceResult, search_all
 from treelm.models.search.state import BeamState

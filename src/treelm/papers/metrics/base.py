@@ -16,7 +16,7 @@ from treelm.errors import check_positive
 from treelm.inference.loading import load
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import set_search
-from treelm.models.search.config import SearchOptions
+from treelm.models.search.options import SearchOptions
 from treelm.papers.data import DataRoot
 from treelm.training.recipe import Recipe
 from treelm.training.run_folder import load_run_recipe

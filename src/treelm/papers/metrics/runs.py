@@ -15,7 +15,7 @@ from treelm.figures.structures import figure_of
 from treelm.inference.loading import load
 from treelm.io.atomic import write_atomically
 from treelm.models.capabilities import Parser, require
-from treelm.models.search.config import SearchOptions
+from treelm.models.search.options import SearchOptions
 from treelm.papers.metrics.base import Measure, Measured, Subject
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
@@ -72,10 +72,10 @@ class SyntaxGym(SearchOptions, Measure):
         values = {} if score is None else {"sg_score": 100 * score, "sg_accuracy": score}
         values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
         values |= {f"suite, {name}": 100 * value for name, value in found.items()}
-        for kind in {name.partition("_")[0] for name in found}:  # such as fgd, of fgd_object, fgd_pp and others
-            values[f"suites, {kind}"] = 100 * fmean(
-                value for name, value in found.items() if name.split("_")[0] == kind
-            )
+        kinds: dict[str, list[float]] = {}  # such as fgd, of fgd_object, fgd_pp and others
+        for name, value in found.items():
+            kinds.setdefault(name.partition("_")[0], []).append(value)
+        values |= {f"suites, {kind}": 100 * fmean(own) for kind, own in kinds.items()}
         return Measured(values=values)
 
 

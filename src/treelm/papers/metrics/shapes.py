@@ -18,7 +18,7 @@ from treelm.evaluation.evalb_files import gold_tree
 from treelm.models import system_class
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Parser, has
-from treelm.models.search.config import SearchOptions
+from treelm.models.search.options import SearchOptions
 from treelm.models.streams import StreamLM
 from treelm.papers.metrics.base import Baselines, Measured, OnTreebank, Subject
 from treelm.training.recipe import ModelConfig, load_recipe
@@ -143,11 +143,6 @@ def slots_needed(tree: Tree) -> int:
     return max(depth, default=0)
 
 
-def depth(tree: Tree) -> int:
-    """How many constituents are nested in each other, the tree among them."""
-    return 1 + max((depth(child) for child in tree.children if isinstance(child, Tree)), default=0)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Depth(OnTreebank):
     """Depth of gold trees, unary chains as one constituent, and slots that a memory needs for them, of the data alone;
@@ -159,7 +154,7 @@ class Depth(OnTreebank):
     def of_treebank(self, config: DataConfig) -> Baselines:
         """Measure all trees."""
         trees = [collapse_unaries(gold_tree(one)) for one in self.sentences(config)]
-        needed, depths = [*map(slots_needed, trees)], [*map(depth, trees)]
+        needed, depths = [*map(slots_needed, trees)], [tree.height for tree in trees]
         values = {
             "depth_max": float(max(depths)),
             "depth_median": float(median(depths)),

@@ -20,7 +20,8 @@ from treelm.io.workers import end_with_parent
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import score_with_trees, set_search
 from treelm.models.layers.devices import DeviceName, process_peak_mb, restart_peak
-from treelm.models.search.config import SearchConfig, SearchOptions, SearchPrecision
+from treelm.models.search.config import SearchConfig
+from treelm.models.search.options import SearchOptions, SearchPrecision
 from treelm.papers.metrics.base import Measure, Measured, OnTreebank, Subject
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch

@@ -32,7 +32,7 @@ from treelm.evaluation.structure import (
 from treelm.evaluation.trivial_baselines import BUILDERS, TreeBuilder, trivial_baselines
 from treelm.io.atomic import write_atomically
 from treelm.io.json import json_hash
-from treelm.models.search.config import SearchOptions
+from treelm.models.search.options import SearchOptions
 from treelm.papers.metrics.base import Baselines, Measured, OnTreebank, Subject
 from treelm.training.recipe import EvaluationConfig
 
