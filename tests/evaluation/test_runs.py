@@ -96,6 +96,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> Evaluate:
             data=DataConfig(corpus="toy", **(data or {})),
             training=SimpleNamespace(sentence_ends=True),
         )
+        monkeypatch.setattr(evaluate, "recipe_of_model", lambda run: recipe)
         return evaluate_run(Path(), cast(Any, recipe), files=files, **options)
 
     return call

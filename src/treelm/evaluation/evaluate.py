@@ -245,7 +245,7 @@ def evaluate_run(
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
     by_what = type(lm).analyse if scores else parse
-    trained = replace(recipe, data=recipe_of_model(run).data)  # those of ``recipe`` may be read with other options
+    trained_on = recipe_of_model(run).data  # those of ``recipe`` may be read with other options
     found = []
     with model_workers(by_what, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
         for name in names:
@@ -276,7 +276,8 @@ def evaluate_run(
                 evaluation = replace(evaluation or Evaluation(result=stream, sentences=(), analyses=()), result=result)
             assert evaluation is not None
             searched = str(lm.search) if isinstance(lm, Searching) else ""
-            learned = training_note(lm, trained, path, options, [one.words for one in evaluation.sentences])
+            words = [one.words for one in evaluation.sentences]
+            learned = training_note(lm, trained_on, path, options, words, max_sentences=config.max_sentences)
             for note in learned:
                 _logger.warning("%s: %s", name, note)
             all_notes = (*learned, *evaluation.result.notes)

@@ -10,41 +10,44 @@ from pathlib import Path
 import numpy as np
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.data_config import locate_split, prepared_split
+from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
 from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import ReadOptions
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
-from treelm.training.recipe import Recipe
 
 LEAST_SHARE = 0.01
 """Below this share of the words, sentences that stand in both are those that stand everywhere, such as ``Yes .``."""
 
 
 def training_note(
-    lm: LanguageModel, recipe: Recipe, path: Path, options: ReadOptions, sentences: Sequence[Sequence[str]]
+    lm: LanguageModel,
+    data: DataConfig,
+    path: Path,
+    options: ReadOptions,
+    sentences: Sequence[Sequence[str]],
+    max_sentences: int | None = None,
 ) -> tuple[str, ...]:
     """A note if sentences of a file are those that a model was trained on, all of them or a part.
 
-    A part is known where the data of ``recipe``, those of the run, are here and have not changed since; else
-    whether the whole file is what training read.
+    A part is known where ``data``, those of the run, are here and have not changed since; else whether the whole
+    file is what training read. Without ``sentences``, for a stream, at most ``max_sentences`` of the file are read.
     """
     identity, train = lm.data_identity.get("train"), None
     with suppress(InputError):  # of data that are not here
-        locate_split(recipe.data, "train", download=False)
-        train = prepared_split(recipe.data, "train")
+        locate_split(data, "train", download=False)
+        train = prepared_split(data, "train")
         if identity not in (None, train.identity):  # older models did not note it
             train = None
     if train is None and identity is None:
         return ()
     if not sentences:  # of a stream
-        most = recipe.evaluation.max_sentences
-        corpus = prepared([path], options=options, on_error="skip", max_sentences=most)
+        corpus = prepared([path], options=options, on_error="skip", max_sentences=max_sentences)
         sentences = [one.words for one in corpus.sentences()]
     if train is None:
         seen = [False] * len(sentences)
         with suppress(InputError):  # of what can be read once only, or not be kept
-            corpus = prepared([path], options=options, on_error="skip", max_sentences=recipe.data.max_sentences)
+            corpus = prepared([path], options=options, on_error="skip", max_sentences=data.max_sentences)
             seen = [corpus.identity == identity] * len(sentences)
     else:
         seen = stand_in(train, sentences)
