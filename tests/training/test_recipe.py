@@ -81,6 +81,11 @@ def test_schedules_in_shares_have_the_steps_that_trained_the_published_figures(
     assert (training.warmup_steps, training.decay_steps) == (warmup_steps, num_steps)
 
 
+def test_the_left_corner_rnng_differs_from_the_top_down_one_in_the_place_of_its_brackets_alone() -> None:
+    in_order = load_recipe("rnng-gum-open", ["model.order=in-order"])
+    assert load_recipe("rnng-left-corner-gum-open") == in_order != load_recipe("rnng-gum-open")
+
+
 def test_overrides_replace_fields(tmp_path: Path) -> None:
     settings = ["training.epochs=7", "model.order=in-order", "evaluation.splits=['test']", "training.max_actions=none"]
     settings += ["batches.scheme=sample-in-groups", "batches.length_difference=none"]

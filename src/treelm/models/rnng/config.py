@@ -50,7 +50,7 @@ class RNNGConfig(BoundedConfig, DocumentConfig):
     """Draw one dropout mask of each word, label and action vector a batch ("type"), or one each push ("token")."""
 
     order: Order = "top-down"
-    """Place of NT(X): before its constituent ("top-down"), or after its first child ("in-order")."""
+    """Place of NT(X): before its constituent ("top-down"), or after its first child ("in-order", left-corner)."""
 
     composition: CompositionKind = "lstm"
     """Composition of a closed constituent into one vector; ``none`` is the action LSTM, which never composes."""
