@@ -68,11 +68,37 @@ def test_what_is_not_there_lists_what_is(package: Path, treelm: Treelm) -> None:
 
 
 def test_models_are_listed_and_shown(package: Path, treelm: Treelm) -> None:
-    name, system, size = treelm("models").out.rstrip("\n").split("\t")
-    assert (name, system) == ("tiny", "rnng")
+    name, system, size, purpose = treelm("models").out.rstrip("\n").split("\t")
+    assert (name, system, purpose) == ("tiny", "rnng", "")
     assert size.endswith(" MB")
     assert treelm("models", "tiny").out == "# tiny\n"
     assert "no model 'x' in the package; it has tiny" in treelm("models", "x").err
+
+
+def test_every_model_says_what_to_take_it_for() -> None:
+    names = [*shipped.shipped_names(), *shipped.missing_models()]
+    assert set(names) == set(shipped.PURPOSES)
+    assert {one.name: one.purpose for one in shipped.shipped_models()}.items() <= shipped.PURPOSES.items()
+
+
+@pytest.mark.parametrize("arguments", [["models"], ["recipes"], ["data"]], ids=" ".join)
+def test_a_list_is_tsv_for_programs_and_a_table_in_a_terminal(
+    arguments: list[str], treelm: Treelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [line.split("\t") for line in treelm(*arguments).out.splitlines()]
+    assert len({len(row) for row in rows}) == 1
+    monkeypatch.setenv("COLUMNS", "130")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    shown = treelm(*arguments).out
+    assert "\t" not in shown
+    assert all(cell in shown for row in rows for cell in row[:2])
+    assert set(" ".join(cell for row in rows for cell in row).split()) <= set(shown.split())
+
+
+def test_a_recipe_is_shown_as_it_is(treelm: Treelm, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(treelm("recipes", "demo").out)
+    assert load_recipe(tmp_path / "mine.toml") == load_recipe("demo")
+    assert "did you mean demo" in treelm("recipes", "demos").err
 
 
 def test_a_shipped_model_is_not_resumed_but_finetuned(package: Path, project: Path, treelm: Treelm) -> None:

@@ -13,7 +13,7 @@ from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.search.config import ADAPTIVE
-from treelm.training.recipe import load_recipe, recipe_names, save_recipe
+from treelm.training.recipe import load_recipe, packaged_recipes, recipe_names, save_recipe
 
 GOOD = """
 [data]
@@ -68,6 +68,18 @@ def test_packaged_recipes_load(name: str) -> None:
     recipe = load_recipe(name)
     assert recipe.model.system == (max(named, key=len) if named else "rnng")
     assert recipe.training.decay_steps in (None, recipe.training.max_steps)  # a schedule ends with its run
+
+
+def test_a_recipe_says_what_it_is_for_how_long_it_takes_and_whose_data_it_needs() -> None:
+    found = {one.name: one for one in packaged_recipes()}
+    assert set(found) == set(recipe_names())
+    assert all(one.purpose and len(one.purpose) < 250 for one in found.values())
+    one = found["lstm-demo"]
+    assert one[1:4] == ("lstm", "gum-open", "2 min (2 cores)")
+    assert one.purpose == "A small LSTM on the sentences of the packaged treebank: RNNG's baseline"
+    assert found["rnng-ptb"][1:4] == ("rnng", "yours", "")
+    corpora = [one.corpus for one in packaged_recipes()]
+    assert corpora.index("yours") == len(corpora) - corpora.count("yours"), "what can be had by name comes first"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ SUBCOMMANDS = {
     "explore": "a page on this machine: type a sentence and watch models read it word by word",
     "data": "list, show, count and prepare corpora; parse raw text; splits of treebanks; trees put on a text",
     "models": "list the trained models that are installed, or show the card of one",
+    "recipes": "list the recipes that come with the package, or show one",
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
     "reproduce": "the tables and figures of the papers: run what is missing, beside the published values",

@@ -192,8 +192,8 @@ def parser_of(kind: type[Any], program: str) -> argparse.ArgumentParser:
         options = {"help": text.replace("%", "%%"), **_type_options(field, annotation)}
         is_required = field.default is MISSING
         if positional:
-            if not is_required:
-                options.setdefault("nargs", "?")
+            if not is_required and "nargs" not in options:
+                options |= {"nargs": "?", "default": field.default}  # argparse takes no SUPPRESS for one of its choices
             parser.add_argument(field.name, metavar=positional.metavar, **options)
             several = " ..." if options.get("nargs") in ("*", "+") and " " not in positional.metavar else ""
             usage.append(f"{positional.metavar}{several}" if is_required else f"[{positional.metavar}{several}]")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from treelm.cli import NESTED
 from treelm.cli.arguments import Positional
-from treelm.cli.files import check_not_input, progress_bar
+from treelm.cli.files import check_not_input, print_list, progress_bar
 from treelm.cli.options import Output, TreebankOptions
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
@@ -63,9 +63,9 @@ def main(options: Arguments) -> int:
     if f"data {options.action}" in NESTED:  # else this subcommand was not asked
         raise InputError(f"options before {options.action}", remedy=f"begin with treelm data {options.action}")
     if options.action == "list":
-        for name in corpus_names():
-            entry = corpus_entry(name)
-            print(name, entry.licence, entry.description, sep="\t")
+        entries = [(name, corpus_entry(name)) for name in corpus_names()]
+        rows = [(name, entry.licence, entry.description) for name, entry in entries]
+        print_list(("corpus", "licence", "contents"), rows)
     elif not options.names:
         raise InputError(f"nothing to {options.action}", remedy=f"treelm data {options.action} NAME, such as gum-open")
     elif options.action == "show":

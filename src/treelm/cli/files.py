@@ -114,6 +114,18 @@ def print_json(values: Any) -> None:
     print(json_text(values, ascii_only=True))
 
 
+def print_list(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of texts: as a table in a terminal, else as TSV without headings, for programs."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        from treelm.evaluation.tables import Table
+        from treelm.figures.tables import print_table
+
+        print_table(Table(headings=headings, rows=rows, texts=frozenset(range(len(headings)))))
+    else:
+        for row in rows:
+            print(*row, sep="\t")
+
+
 def write_metadata(path: str, metadata: dict[str, Any]) -> None:
     """Write a JSON file beside an output file (``out.tsv`` -> ``out.tsv.json``); nothing for streams and devices."""
     if path != "-" and (Path(path).is_file() or not Path(path).exists()):

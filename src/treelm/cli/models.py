@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from treelm.cli.arguments import Positional
+from treelm.cli.files import print_list
 from treelm.io.terminal import log
 
 
@@ -13,8 +14,8 @@ from treelm.io.terminal import log
 class Arguments:
     """Trained models that come with treelm and treelm-english. Their names can stand wherever a run folder can.
 
-    Without NAME: name, system and size of each, as TSV. With NAME: its card, with data, licence, recipe, metrics, and
-    what its surprisals are worth.
+    Without NAME: name, system, size and purpose of each, where no terminal reads them as TSV. With NAME: its card, with
+    data, licence, recipe, metrics, and what its surprisals are worth.
 
     Example: treelm models
     Example: treelm models rnng-gum-open
@@ -26,18 +27,13 @@ class Arguments:
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    from treelm.io.json import read_json
-    from treelm.models.persistence.hub import CONFIG
-    from treelm.models.persistence.shipped import missing_models, shipped_folder, shipped_names
+    from treelm.models.persistence.shipped import missing_models, shipped_folder, shipped_models
 
     if options.name:
         print((shipped_folder(options.name) / "README.md").read_text(encoding="utf-8"), end="")
         return 0
-    for name in shipped_names():
-        folder = shipped_folder(name)
-        system = read_json(folder / CONFIG, remedy="install the package again")["system"]
-        size = sum(path.stat().st_size for path in folder.iterdir())
-        print(folder.name, system, f"{size / 1e6:.1f} MB", sep="\t")
+    rows = [(one.name, one.system, f"{one.megabytes:.1f} MB", one.purpose) for one in shipped_models()]
+    print_list(("model", "system", "size", "take it for"), rows)
     missing = missing_models()
     for remedy in dict.fromkeys(missing.values()):
         log(f"not installed: {', '.join(name for name in missing if missing[name] == remedy)}; {remedy}")

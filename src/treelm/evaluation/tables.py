@@ -18,6 +18,7 @@ MISSING = "-"
 Row = Sequence[tuple[str, str | None]]
 """Cells with their headings."""
 _GAP = 2  # cells between columns of the terminal
+_NARROWEST = 20  # cells of a column of text
 _BREAK = re.compile(r"(?<=[\s/-])(?!\s)")
 _LATEX = str.maketrans(
     {
@@ -92,7 +93,7 @@ class Table:
     def parts(self, width: int) -> Iterator[RichTable]:
         """Parts of the table that are at most ``width`` cells wide: labels with as many columns as fit beside them.
 
-        A label that leaves no room for a column goes over several lines.
+        A label that leaves no room for a column goes over several lines, and so does a last column of text.
         """
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
@@ -104,6 +105,9 @@ class Table:
             headings.append("\n".join(lines))
             sizes.append(max(widest, *map(cell_len, lines)))
         labels = range(self.num_labels)
+        last, room = len(sizes) - 1, width - sum(size + _GAP for size in sizes[:-1])
+        if last in self.texts and sizes[last] > _NARROWEST:
+            sizes[last] = min(sizes[last], room if room >= _NARROWEST else width - sizes[0] - _GAP)
         surplus = sum(sizes[one] + _GAP for one in labels) + max(sizes[self.num_labels :], default=0) - width
         if surplus > 0 and sizes:
             longest = max(labels, key=sizes.__getitem__)

@@ -8,8 +8,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import tomli_w
 from pydantic import Field
@@ -112,6 +113,42 @@ def recipe_names() -> list[str]:
     """Recipes that come with the package."""
     names = [item.name for item in files("treelm.recipes").iterdir()]
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+class PackagedRecipe(NamedTuple):
+    """What a packaged recipe trains, as it says itself."""
+
+    name: str
+    system: str
+    corpus: str
+    """Name of the corpus; "yours" where the data are not in a package: ``data.corpus=FOLDER``."""
+    time: str
+    """How long it trains, on one core unless it says otherwise; empty where that is not known."""
+    purpose: str
+    """The first sentence of the comment that it begins with."""
+
+
+def packaged_recipes() -> list[PackagedRecipe]:
+    """The recipes that come with the package, those first whose corpus can be had by name."""
+    found = []
+    for name in recipe_names():
+        text, where, _ = _find(name)
+        values = parse_toml(text, where)
+        lines = takewhile(lambda line: line.startswith("#"), text.splitlines())
+        comment = " ".join(line.removeprefix("#").strip() for line in lines)
+        purpose, *more = (one.removesuffix(".") for one in re.split(r"(?<=\.)\s(?=[A-Z])", comment))
+        time = next((one.removeprefix("Time: ") for one in more if one.startswith("Time: ")), "")
+        corpus = values["data"].get("corpus", "")
+        corpus = corpus if is_corpus_name(corpus) else "yours"
+        found.append(PackagedRecipe(name, values["model"]["system"], corpus, time, purpose))
+    return sorted(found, key=lambda one: one.corpus == "yours")
+
+
+def recipe_text(name: str) -> str:
+    """The file of a packaged recipe. Raises ``InputError`` for another name."""
+    if name not in recipe_names():
+        raise InputError(f"no recipe {name!r} in the package", remedy=choose_from(name, recipe_names()))
+    return _find(name)[0]
 
 
 def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:

@@ -5,14 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from treelm.corpora.data_packages import DATA_PACKAGES
 from treelm.errors import InputError, nearest
+from treelm.io.json import read_json
 from treelm.models import system_of_file
 from treelm.models.persistence.hub import CONFIG, PREFIX, hub_folder
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
 """One folder a model, with the files of a run folder, a model card and expected scores."""
+_FOR_TRIALS = "trying out, teaching, tests: many words are unknown to it"
+PURPOSES = {
+    "rnng-open-english": "reading and syntax, with trees: the first to take; searches, which takes time",
+    "lstm-open-english": "reading, without trees: fast",
+    "transformer-open-english": "reading, without trees: predicts words best of all",
+    "tg-open-english": "syntax in a model of attention; searches, which takes time",
+    "som-open-english": "trees with exact probabilities of words: fast",
+    "prpn-open-english": "trees that nobody has shown it",
+    "on-lstm-open-english": "trees that nobody has shown it; predicts words better than prpn-open-english",
+    "ngram-pruned-open-english": "a baseline of few words, without syntax",
+    "chart-gum-open": "parsing: the best trees and tags; no surprisals",
+    "pushdown-open-english": "comparisons: attention that knows a stack; searches, which takes time",
+    "palm-open-english": "comparisons: an LSTM with attention over spans",
+    **dict.fromkeys(("rnng-gum-open", "lstm-gum-open", "ngram-gum-open"), _FOR_TRIALS),
+}
+"""What each model is to be taken for (docs/pretrained.md has the figures behind it)."""
+
+
+class ShippedModel(NamedTuple):
+    """What is said of a model in a list."""
+
+    name: str
+    system: str
+    megabytes: float
+    """Size of its folder."""
+    purpose: str
+    """What to take it for."""
+
+
+def shipped_models() -> list[ShippedModel]:
+    """The models that are installed, by name."""
+    found = []
+    for name, folder in sorted(_folders().items()):
+        system = read_json(folder / CONFIG, remedy="install the package again")["system"]
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        found.append(ShippedModel(name, system, size / 1e6, PURPOSES.get(name, "")))
+    return found
 
 
 def shipped_names() -> list[str]:
