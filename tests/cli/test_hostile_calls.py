@@ -211,7 +211,7 @@ structure {neural-pcfg} --rules 3 --json                     | --rules with --js
 
 pairs '' pairs.tsv                                           | no run given
 pairs {lstm}                                                 | no file, but a run
-pairs {lstm} cut.tsv.gz                                      | cut.tsv.gz: gzip data is truncated or damaged
+pairs {lstm} cut.tsv.gz                                      | cut.tsv.gz: packed data is truncated or damaged
 pairs run pairs.tsv --items pairs.tsv                        | pairs.tsv: the output is the input
 syntaxgym --surprisals bits.tsv --action-beam 10             | --action-beam with --surprisals; remove one of them
 syntaxgym --surprisals bits.tsv                              | bits.tsv:2: 'many' is not a number

@@ -103,7 +103,7 @@ def test_users_name_files_and_downloads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("train", "dev"),
-    [("ptb.train.txt", "ptb.valid.txt"), ("wiki.train.tokens", "wiki.valid.tokens"), ("train.txt.gz", "valid.txt.gz")],
+    [("ptb.train.txt", "ptb.valid.txt"), ("wiki.train.tokens", "wiki.valid.tokens"), ("train.txt.xz", "valid.txt.gz")],
 )
 def test_a_directory_may_name_its_files_as_language_modelling_corpora_do(tmp_path: Path, train: str, dev: str) -> None:
     for name in (train, dev):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import re
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ def words(content: bytes, *, format: str = "text", **options: object) -> list[tu
         (b"the dog\nbarks", {}, ["the dog", "barks"]),
         (b"\xef\xbb\xbfthe dog\r\nbarks\r\n", {}, ["the dog", "barks"]),
         (gzip.compress(b"a b\n", mtime=0), {}, ["a b"]),
+        (lzma.compress(b"a b\n"), {}, ["a b"]),
         (b"a\n\n \nb\n", {}, ["a", "b"]),
         (b"a\n\n \nb\n", {"empty_lines": True}, ["a", "", "", "b"]),
         (b"(S (NP the dog) barks)", {"format": "brackets", "tags": "absent"}, ["the dog barks"]),
@@ -296,11 +298,11 @@ def test_a_truncated_gzip_file_keeps_what_stands_before_the_damage(tmp_path: Pat
     skipped: list[InputError] = []
     kept = list(read_sentences(path, on_error="skip", skipped=skipped))
     assert len(kept) > 100
-    assert "gzip data is truncated" in skipped[-1].found
+    assert "packed data is truncated" in skipped[-1].found
     corpus = prepare([path], tmp_path / "corpus", on_error="skip")
     assert len(corpus) == len([one for one in kept if one.words])
-    assert "gzip data is truncated" in corpus.skipped[-1].found
-    with pytest.raises(InputError, match="gzip data"):
+    assert "packed data is truncated" in corpus.skipped[-1].found
+    with pytest.raises(InputError, match="packed data"):
         prepare([path], tmp_path / "other")
 
 

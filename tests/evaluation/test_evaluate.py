@@ -118,5 +118,5 @@ def test_damaged_gzip_is_a_user_error(tmp_path: Path) -> None:
     content[10] = 0xFF  # the first bytes of the deflate stream: no such block type
     path = tmp_path / "g.ptb.gz"
     path.write_bytes(bytes(content))
-    with pytest.raises(InputError, match="gzip data is truncated or damaged"):
+    with pytest.raises(InputError, match="packed data is truncated or damaged"):
         score_bracketings(read_bracketings(path), read_bracketings(path))

@@ -218,7 +218,7 @@ def test_damaged_gzip_is_refused_by_whoever_reads_a_file_whole(tmp_path: Path, p
         lambda: load_suites([str(path)]),
         lambda: read_bracketings(path),
     ):
-        with pytest.raises(InputError, match=r"file\.gz: gzip data is truncated or damaged"):
+        with pytest.raises(InputError, match=r"file\.gz: packed data is truncated or damaged"):
             read()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import os
 import shutil
 import zipfile
@@ -68,7 +69,10 @@ CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
     (sentences, "a.txt", b"a b\rc d\n", ":1: a line end that is CR alone"),
     (sentences, "a.txt", "a b\n".encode("utf-16"), ":1: looks like UTF-16"),
     (sentences, "a.txt", ZIP.getvalue(), ": a zip archive"),
-    (sentences, "a.txt.gz", gzip.compress(b"a b\n" * 999, mtime=0)[:-9], ": gzip data is truncated or damaged"),
+    (sentences, "a.txt.gz", gzip.compress(b"a b\n" * 999, mtime=0)[:-9], ": packed data is truncated or damaged"),
+    (sentences, "a.txt.xz", lzma.compress(b"a b\n" * 999)[:-9], ": packed data is truncated or damaged"),
+    (sentences, "a.txt.xz", lzma.compress(b"\n"), ": no sentences"),
+    (sentences, "a.txt.xz", lzma.compress(b"a" * (1 << 24)), "bytes that become"),
     (sentences, "a.txt", TREE, ":1: looks like brackets, not like text; give format ="),
     (sentences, "a.txt", b"# c\n" + TOKEN, ":2: looks like conllu, not like text"),
     (sentences, "a.ptb", TOKEN, ":1: looks like conllu, not like brackets"),

@@ -151,8 +151,9 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
     """The names of the source's columns, the stimuli, and their number if it is known."""
     from treelm.inference import stimuli
     from treelm.inference.sentence_rows import Columns
+    from treelm.io.files import unpacked_name
 
-    is_named_so = Path(file.removesuffix(".gz")).suffix.lower() in TABLES and options.format == "auto"
+    is_named_so = Path(unpacked_name(file)).suffix.lower() in TABLES and options.format == "auto"
     is_table = options.layout == "table" or (options.layout == "auto" and is_named_so)
     found: Iterable[Stimulus]
     names = Columns()

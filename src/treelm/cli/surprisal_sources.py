@@ -12,6 +12,7 @@ from treelm.cli.files import progress_bar
 from treelm.cli.options import Runs, TableOptions, WorkerOptions, described, reference_names
 from treelm.errors import InputError
 from treelm.inference.settings import Context
+from treelm.io.files import unpacked_name
 from treelm.io.tables import TABLES
 from treelm.io.terminal import log
 from treelm.models.capabilities import DocumentContext, Searching, has, require, why_not
@@ -65,7 +66,7 @@ class SourceOptions(WorkerOptions, TableOptions):
             if path.is_file():
                 read = partial(read_surprisals, path, material, column=column or BITS)
                 others.append((table_name(path, column), read))
-            elif Path(source.partition(":")[0].removesuffix(".gz")).suffix.lower() in TABLES:
+            elif Path(unpacked_name(source.partition(":")[0])).suffix.lower() in TABLES:
                 raise InputError("no such table", where=source, remedy="check the path")
             elif source in published and not Path(source).is_dir():
                 names += [source] if source not in names else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import os
 import tomllib
 from collections import Counter
@@ -20,7 +19,7 @@ from treelm.corpora.data_packages import DATA_PACKAGES, package_of
 from treelm.corpora.lines import SUFFIXES, Format
 from treelm.errors import InputError, nearest
 from treelm.io.downloads import Download, fetch
-from treelm.io.files import cache_directory, read_bytes
+from treelm.io.files import PACKED_SUFFIXES, cache_directory, read_bytes, read_text
 
 CATALOG_VARIABLE = "TREELM_CATALOG"
 Split = Literal["train", "dev", "test"]
@@ -164,9 +163,7 @@ def _packaged_entry(name: str, folder: Path, told: str, documents: str) -> Corpu
 
 def _count_documents(table: Path) -> list[str]:
     """Sentences and tokens by split, documents by genre (or, where texts have none, by source) and licence."""
-    opened = gzip.open if table.suffix == ".gz" else open
-    with opened(table, "rt", encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+    rows = list(csv.DictReader(read_text(table).split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE))
     lines = []
     for split in SPLITS:
         chosen = [row for row in rows if row["split"] == split]
@@ -180,7 +177,9 @@ def _directory_entry(directory: Path) -> CorpusEntry:
     splits = _find_splits(directory)
     if not splits:
         names = ", ".join(f"train{suffix}" for suffix in SUFFIXES)
-        raise InputError("no corpus files", where=str(directory), remedy=f"name them {names} (.gz too), dev, test")
+        raise InputError(
+            "no corpus files", where=str(directory), remedy=f"name them {names} (.gz and .xz too), dev, test"
+        )
     return CorpusEntry(name=str(directory), licence="not stated", splits=splits)
 
 
@@ -203,7 +202,12 @@ def _find_splits(directory: Path) -> dict[Split, Mapping[Format, Path | Download
 
 def _names(split: Split, format: Format) -> Iterator[str]:
     names = (split, "valid") if split == "dev" else (split,)
-    suffixes = [f"{suffix}{packed}" for suffix, known in SUFFIXES.items() if known == format for packed in ("", ".gz")]
+    suffixes = [
+        f"{suffix}{packed}"
+        for suffix, known in SUFFIXES.items()
+        if known == format
+        for packed in ("", *PACKED_SUFFIXES)
+    ]
     return (f"{prefix}{name}{suffix}" for suffix in suffixes for prefix in _PREFIXES for name in names)
 
 

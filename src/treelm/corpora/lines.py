@@ -6,10 +6,8 @@ process. So a bad sentence cannot harm its neighbours, and the result does not d
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, groupby, islice
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from treelm.errors import InputError
-from treelm.io.files import BYTE_ORDER_MARK, STDIN, check_is_file, in_utf8, unreadable
+from treelm.io.files import BYTE_ORDER_MARK, DAMAGED, STDIN, check_is_file, in_utf8, unpacked_name, unreadable
 from treelm.trees.treebanks import AUTO, PENN, Treebank, repair_brackets, treebank_of
 
 Format = Literal["brackets", "conllu", "text"]
@@ -32,7 +30,7 @@ SUFFIXES: dict[str, Format] = {
     ".txt": "text",
     ".tokens": "text",
 }
-REST_LOST = "gzip data is truncated or damaged: what follows is lost"
+REST_LOST = "packed data is truncated or damaged: what follows is lost"
 """The finding of the error of a damaged file, which is about any number of sentences, not one."""
 REPAIRED = "unescaped brackets"
 UNBALANCED = "line of the first tree that seems to be in another one"
@@ -63,7 +61,7 @@ class Stretch(NamedTuple):
 
 def format_of(path: str) -> Format:
     """The format that the name of a file tells; raises InputError when it tells none, or is that of no file."""
-    name = path.removesuffix(".gz")
+    name = unpacked_name(path)
     suffix = Path(name).suffix.lower()
     if path == STDIN or suffix not in SUFFIXES:
         check_is_file(path)
@@ -93,8 +91,8 @@ def stretches(
     format, unless somebody has said (no ``is_guess``) that it is text. Contents are UTF-8, whatever the ``encoding`` of
     the file ("" is UTF-8). ``treebank`` is the name of one, or ``auto``: the one of which the first lines have signs.
     ``left_out`` counts lines of markup, which are left out, and brackets that are repaired. Raises ``InputError`` for a
-    file of another format, for a table that nobody has called text, for a line of 64 MiB or more, and for damaged gzip
-    data, unless there is a list for their error, ``damage``.
+    file of another format, for a table that nobody has called text, for a line of 64 MiB or more, and for damaged
+    packed data, unless there is a list for their error, ``damage``.
     """
     lines, known = _numbered_lines(stream, name, damage, encoding), PENN
     counts = Counter[str]() if left_out is None else left_out
@@ -146,7 +144,7 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
             if len(line) == _SHORT_LINE:
                 raise InputError("a line of 64 MiB or more", where=f"{name}:{number}", remedy="is this a text file?")
             yield number, line.rstrip(b"\r\n")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         broken = InputError(REST_LOST, where=f"{name}:{number + 1}", remedy="fetch or compress the file again")
         if damage is None:
             raise broken from error

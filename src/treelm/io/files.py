@@ -1,6 +1,6 @@
 """Input files: opened, unpacked, decoded, and read whole.
 
-Files of runs and settings are regular files; inputs may be pipes, standard input and gzip too.
+Files of runs and settings are regular files; inputs may be pipes, standard input, gzip and xz too.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import lzma
 import os
 import re
 import stat
@@ -36,11 +37,15 @@ _ENCODING = "give the encoding of the file, such as encoding = "
 _LATIN = f'{_ENCODING}"latin-1"'
 _NOT_IN_LATIN = re.compile(rb"[\x80-\x9f]")  # control characters there, curly marks in Windows
 _CR_ALONE = re.compile(rb"\r(?![\r\n]|\Z)")
-_GZIP_MAGIC = b"\x1f\x8b"
+_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open}
+"""What unpacks data that begin with these bytes."""
+_LONGEST_SIGN = max(map(len, _OPENERS))
+PACKED_SUFFIXES = (".gz", ".xz")
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
+"""Errors of packed data that are truncated or damaged."""
 _BUFFER = 1 << 17  # bytes
 _PACKED = {
     b"PK\x03\x04": "a zip archive, or a document that is one",  # also a workbook, or a document of a text program
-    b"\xfd7zXZ": "packed by xz",
     b"BZh": "packed by bzip2",
     b"\x28\xb5\x2f\xfd": "packed by zstd",
 }
@@ -70,14 +75,23 @@ def name_of(source: str | Path | IO[bytes]) -> str:
     return str(getattr(source, "name", "<stream>"))
 
 
+def unpacked_name(name: str) -> str:
+    """The name of a file without the suffix that says how it is packed.
+
+    >>> unpacked_name("train.txt.xz")
+    'train.txt'
+    """
+    return next((name.removesuffix(one) for one in PACKED_SUFFIXES if name.endswith(one)), name)
+
+
 @contextmanager
 def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open a file, ``-`` for standard input, or a binary stream; unpacks gzip, which it knows by its first bytes.
+    """Open a file, ``-`` for standard input, or a binary stream; unpacks gzip and xz, known by their first bytes.
 
     Raises ``InputError`` if it cannot be opened, and for standard input that is closed.
     """
     if not isinstance(source, str | Path):
-        yield source if isinstance(source, gzip.GzipFile) else _unpacked(source)
+        yield source if isinstance(source, gzip.GzipFile | lzma.LZMAFile) else _unpacked(source)
     elif str(source) == STDIN:
         if sys.stdin is None:
             raise InputError("standard input is closed", where=name_of(source), remedy="open it, or give a file")
@@ -111,19 +125,23 @@ def _unpacked(stream: IO[bytes]) -> IO[bytes]:
     if not hasattr(stream, "peek"):
         stream = io.BufferedReader(cast(io.RawIOBase, stream))
     peekable = cast(io.BufferedReader, stream)
-    if peekable.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] == _GZIP_MAGIC:
-        return io.BufferedReader(_Unpacking(peekable, name_of(stream)), _BUFFER)
-    return peekable
+    opener = _opener_of(peekable.peek(_LONGEST_SIGN))
+    return io.BufferedReader(_Unpacking(peekable, opener, name_of(stream)), _BUFFER) if opener else peekable
+
+
+def _opener_of(content: bytes) -> Any:
+    """What unpacks data, by their first bytes; None for data that are not packed."""
+    return next((opener for sign, opener in _OPENERS.items() if content.startswith(sign)), None)
 
 
 class _Unpacking(io.RawIOBase):
-    """The content of gzip data, as long as it is not far longer than these: a few kilobytes could be anything."""
+    """The content of packed data, as long as it is not far longer than these: a few kilobytes could be anything."""
 
-    def __init__(self, packed: IO[bytes], name: str) -> None:
+    def __init__(self, packed: IO[bytes], opener: Any, name: str) -> None:
         """Read from a stream; ``name`` is for messages."""
         self.name = name
         self._packed, self._num_packed, self._num_unpacked = packed, 0, 0
-        self._gzip = gzip.GzipFile(fileobj=cast(Any, SimpleNamespace(read=self._take)), mode="rb")
+        self._file = opener(SimpleNamespace(read=self._take))
 
     def _take(self, size: int) -> bytes:
         content = self._packed.read(size)
@@ -136,7 +154,7 @@ class _Unpacking(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Unpack some more. Raises ``InputError`` where it becomes more than ``check_unpacked`` lets."""
-        content = self._gzip.read1(len(buffer))
+        content = self._file.read1(len(buffer))
         self._num_unpacked += len(content)
         check_unpacked(self._num_unpacked, self._num_packed, name=self.name)
         buffer[: len(content)] = content
@@ -151,16 +169,17 @@ def check_unpacked(size: int, packed: int, *, name: str) -> None:
 
 
 def unpacked(content: bytes, *, name: str) -> bytes:
-    """The content of a file that is read whole, unpacked if it is gzip; ``name`` is for messages.
+    """The content of a file that is read whole, unpacked if it is gzip or xz; ``name`` is for messages.
 
-    Raises ``InputError`` for gzip data that are damaged or would fill the memory.
+    Raises ``InputError`` for packed data that are damaged or would fill the memory.
     """
-    if not content.startswith(_GZIP_MAGIC):
+    opener = _opener_of(content)
+    if opener is None:
         return content
     try:
-        return _Unpacking(io.BytesIO(content), name).readall()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        found = "gzip data is truncated or damaged"
+        return _Unpacking(io.BytesIO(content), opener, name).readall()
+    except DAMAGED as error:
+        found = "packed data is truncated or damaged"
         raise InputError(found, where=name, remedy="fetch or compress the file again") from error
 
 
@@ -209,7 +228,7 @@ def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = Fals
         else:
             return text
     if packed := next((kind for magic, kind in _PACKED.items() if content.startswith(magic)), None):
-        remedy = "unpack it (gzip alone is read as it is), or save what is in it as text in UTF-8"
+        remedy = "unpack it (gzip and xz are read as they are), or save what is in it as text in UTF-8"
         raise InputError(packed, where=name, remedy=remedy)
     if _is_utf16(content):
         found, place, remedy = "looks like UTF-16", 0, convert()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from treelm.errors import InputError
+from treelm.io.files import unpacked_name
 
 if TYPE_CHECKING:
     from treelm.models.base import LanguageModel as LanguageModel
@@ -32,7 +33,7 @@ SYSTEMS: dict[str, str] = {
 FOREIGN: dict[str, str] = {"hf": "treelm.models.hf.network:CausalLM"}
 """Systems of other programs, read from these programs' folders and never trained: name -> ``module:Class``."""
 FILES: dict[str, str] = {".arpa": "ngram"}
-"""Endings of other programs' files that hold a model, packed by gzip or not -> the system that reads them."""
+"""Endings of other programs' files that hold a model, packed or not -> the system that reads them."""
 
 
 def system_of_file(path: Path) -> str | None:
@@ -41,7 +42,7 @@ def system_of_file(path: Path) -> str | None:
     >>> system_of_file(Path("lm.arpa.gz"))
     'ngram'
     """
-    return FILES.get(Path(path.name.removesuffix(".gz")).suffix)
+    return FILES.get(Path(unpacked_name(path.name)).suffix)
 
 
 def system_class(name: str, *, where: str | None = None) -> type[LanguageModel]:
