@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from treelm.inference.surprisal_table import surprisal_table as surprisal_table
     from treelm.models.base import LanguageModel as LanguageModel
     from treelm.models.search.config import SearchConfig as SearchConfig
+    from treelm.training.prepare import set_up as set_up
+    from treelm.training.trainer import train as train
     from treelm.trees.tree import Tree as Tree
 
 __version__ = "0.1.0"
@@ -19,9 +21,11 @@ _HOMES = {
     "SearchConfig": "treelm.models.search.config",
     "Tree": "treelm.trees.tree",
     "load": "treelm.inference.loading",
+    "set_up": "treelm.training.prepare",
     "surprisal_table": "treelm.inference.surprisal_table",
+    "train": "treelm.training.trainer",
 }
-__all__ = ["InputError", "LanguageModel", "SearchConfig", "Tree", "load", "surprisal_table"]
+__all__ = ["InputError", "LanguageModel", "SearchConfig", "Tree", "load", "set_up", "surprisal_table", "train"]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,3 +33,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'treelm' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Public names too that have not been imported yet."""
+    return sorted({*globals(), *__all__})

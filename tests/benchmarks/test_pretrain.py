@@ -47,7 +47,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_corpus(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CATALOG_VARIABLE, str(folder / "catalog.toml"))
-        train(load_recipe(NAME, CHANGES), folder / "runs" / NAME, on_terminal=False)
+        train(load_recipe(NAME, CHANGES), folder / "runs" / NAME, quiet=True)
     recipe = folder / "runs" / NAME / "recipe.toml"
     recipe.write_text(recipe.read_text().replace('device = "auto"', 'device = "cuda"'))
     shutil.rmtree(folder / "runs" / NAME / "checkpoints")

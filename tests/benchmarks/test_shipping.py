@@ -36,7 +36,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "train.ptb").write_text(TREES)
     (folder / "recipe.toml").write_text(RECIPE)
-    train(load_recipe(folder / "recipe.toml"), folder / "run", on_terminal=False)
+    train(load_recipe(folder / "recipe.toml"), folder / "run", quiet=True)
     return folder
 
 
@@ -123,7 +123,7 @@ def test_a_model_whose_log_is_gone_has_no_curve_and_its_card_says_nothing_of_it(
 
 def test_a_run_with_other_weights_lends_no_curve(project: Path, shipped: Path, tmp_path: Path) -> None:
     recipe = load_recipe(project / "recipe.toml", ["training.seed=2"])
-    train(recipe, tmp_path / "run", on_terminal=False)
+    train(recipe, tmp_path / "run", quiet=True)
     before = (shipped / "figures.json").read_bytes()
     with pytest.raises(InputError, match="other weights than those of toy-gum-open"):
         add_curve(tmp_path / "run", shipped)
@@ -136,7 +136,7 @@ def test_an_estimated_model_still_adds_up_to_one(project: Path, tmp_path: Path) 
         f'[data]\ntrain = "{project}/train.ptb"\ndev = "{project}/train.ptb"\ntest = "{project}/train.ptb"\n'
         '[vocabulary]\nmin_count = 1\n[model]\nsystem = "ngram"\n'
     )
-    train(load_recipe(tmp_path / "ngram.toml", changes), tmp_path / "run", on_terminal=False)
+    train(load_recipe(tmp_path / "ngram.toml", changes), tmp_path / "run", quiet=True)
     ship(tmp_path / "run", tmp_path / "bigrams", ORIGIN)
     lm = load_model(tmp_path / "bigrams")
     mass = lm.next_word_log_probs(lm.extend(lm.start(), ["the"])).exp().sum()
@@ -153,7 +153,7 @@ def test_a_transformer_made_again_is_read_as_the_one_before_and_its_card_says_ho
         f"[data]\ntrain = {split}\ndev = {split}\ntest = {split}\n[vocabulary]\nmin_count = 1\n[training]\nepochs = 1\n"
         '[model]\nsystem = "transformer"\nsize = 4\nnum_layers = 1\nnum_heads = 1\nmemory_length = 9\n'
     )
-    train(load_recipe(tmp_path / "transformer.toml"), tmp_path / "run", on_terminal=False)
+    train(load_recipe(tmp_path / "transformer.toml"), tmp_path / "run", quiet=True)
     ship(tmp_path / "run", tmp_path / "toy", ORIGIN)
     assert "read with" not in (tmp_path / "toy" / "README.md").read_text()
     config = json.loads((tmp_path / "toy" / "config.json").read_text())

@@ -128,8 +128,8 @@ data align --text in.txt --output o                          | required: TREES
 data align in.txt --text in.txt --output o                   | in.txt:1: a sentence without a tree
 data align in.ptb --text in.txt --output in.txt              | the output is the input
 
-train                                                        | neither a recipe nor --resume
-train r.toml --resume run                                    | both a recipe and --resume
+train                                                        | no recipe; give one and --output RUN, or --resume RUN
+train r.toml --resume run                                    | a recipe beside --resume run; remove one of them
 train r.toml                                                 | no run folder; add --output RUN
 train --resume run --output run                              | --output with --resume
 train no-such-recipe --output somewhere                      | no such recipe, and no file; choose from: awd-lstm-demo,

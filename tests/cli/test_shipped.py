@@ -111,7 +111,7 @@ def test_a_shipped_model_is_not_resumed_but_finetuned(package: Path, project: Pa
     recipe = load_recipe(project / "recipe.toml", changes)
     assert recipe.training.start_from == "tiny"
     assert load_run_recipe("tiny").model.system == "rnng"
-    tuned = train(recipe, "tuned", on_terminal=False)
+    tuned = train(recipe, "tuned", quiet=True)
     assert torch.allclose(tuned.state_dict()["word_bias"], python_load("tiny").state_dict()["word_bias"], atol=1e-6)
     assert {path: path.read_bytes() for path in package.rglob("*") if path.is_file()} == before
 

@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Path:
     """A model of counts, whose training data stand beside it."""
     data = write(tmp_path / "train.txt", TRAIN)
     settings = [f"data.train={data}", "data.corpus=none", *SMALL]
-    train(load_recipe("ngram-demo", settings), tmp_path / "run", on_terminal=False)
+    train(load_recipe("ngram-demo", settings), tmp_path / "run", quiet=True)
     return tmp_path / "run"
 
 
@@ -84,7 +84,7 @@ def test_of_an_older_model_the_data_that_its_recipe_names_are_those_that_it_was_
 
 def test_a_comparison_names_the_rows_whose_training_data_it_is(run: Path, tmp_path: Path) -> None:
     settings = [f"data.train={write(tmp_path / 'x.txt', FRESH)}", "data.corpus=none", *SMALL]
-    train(load_recipe("ngram-demo", settings), tmp_path / "other", on_terminal=False)
+    train(load_recipe("ngram-demo", settings), tmp_path / "other", quiet=True)
     asked = Settings(data=str(tmp_path / "train.txt"))
     found = compare([run, tmp_path / "other"], asked, lambda what, total: nullcontext(lambda: None))
     assert [note.endswith(": run") for note in found.notes if note.startswith(ALL)] == [True]

@@ -129,7 +129,7 @@ def test_the_command_line_shows_both_figures_by_name(
         '[data]\ntrain = "train.txt"\ndev = "dev.txt"\n[model]\nsystem = "lstm"\nembedding_size = 4\nhidden_size = 4\n'
         '[training]\nbatches = "stream"\nbatch_size = 2\nmax_steps = 2\n[evaluation]\nsplits = ["dev"]\n'
     )
-    train(load_recipe(tmp_path / "r.toml"), tmp_path / "run", on_terminal=False)
+    train(load_recipe(tmp_path / "r.toml"), tmp_path / "run", quiet=True)
     assert (
         run(["evaluate", str(tmp_path / "run"), "--stream", "beside", "--stream-rows", "1", "--cache-weight", "0.1"])
         == 0

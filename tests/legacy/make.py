@@ -114,7 +114,7 @@ def make(name: str) -> None:
 
     run = HERE / name
     shutil.rmtree(run, ignore_errors=True)
-    train(build_recipe(recipe_values(name), where=name), run, on_terminal=False)
+    train(build_recipe(recipe_values(name), where=name), run, quiet=True)
     if name not in RESUMABLE:
         shutil.rmtree(run / "checkpoints", ignore_errors=True)
     (run / EXPECTED).write_text(json.dumps(describe(run), indent=1) + "\n", encoding="utf-8")

@@ -215,7 +215,7 @@ def _keys_of_runs(folder: Path) -> Iterator[str]:
         if values["training"]:
             values["training"] |= {"max_steps": 2, "log_every_steps": 1}
         run = folder / f"run-{name}"
-        train(build_recipe(values, where=name), run, on_terminal=False)
+        train(build_recipe(values, where=name), run, quiet=True)
         yield from _paths(f"config.json {name}", (run / "config.json").read_text())
         yield from _paths("vocabulary.json", (run / "vocabulary.json").read_text())
         for line in (run / "metrics.jsonl").read_text().splitlines():

@@ -55,7 +55,7 @@ def train_system(name: str, directory: Path) -> None:
     recipe = recipe_of(name, directory.parent.parent, noisy=True)
     changes = {"epochs": 6, "shards": None, "checkpoint_every_steps": 1, "batch_size": 5, "bptt": 5}
     recipe = replace(recipe, training=replace(recipe.training, **changes))
-    train_recipe(recipe, directory, resume=has_run(directory, recipe), on_terminal=False)
+    train_recipe(recipe, directory, resume=has_run(directory, recipe), quiet=True)
 
 
 def fork(work: Callable[[], None]) -> int:

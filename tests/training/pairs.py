@@ -100,7 +100,7 @@ def train_all(folder: Path, runs: Path, group: ProcessGroup) -> dict[str, list[l
 
 
 def train_ngram(folder: Path, run: Path) -> None:
-    train(small_recipe("ngram", folder, {}), run, on_terminal=False)
+    train(small_recipe("ngram", folder, {}), run, quiet=True)
 
 
 def torchrun(*arguments: str | Path, devices: int = 2) -> list[str]:

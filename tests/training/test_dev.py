@@ -62,22 +62,20 @@ def test_the_model_with_the_best_f1_is_kept_though_another_has_the_best_loss(
     figures = iter([10.0, 30.0, 20.0])
     monkeypatch.setattr(trainer, "dev_f1", lambda model, trees, group: next(figures))
     recipe = load_recipe(write_treebank(tmp_path), ["training.select_by=unlabeled_f1"])
-    model = train(recipe, tmp_path / "run", on_terminal=False)
+    model = train(recipe, tmp_path / "run", quiet=True)
     lines = metrics(tmp_path / "run", "dev")
     assert [line["is_best"] for line in lines] == [True, True, False]
     assert [line["unlabeled_f1"] for line in lines] == [10.0, 30.0, 20.0]
     assert lines[2]["loss_nats_per_word"] < lines[1]["loss_nats_per_word"]
-    kept = train(load_recipe(tmp_path / "my.toml", ["training.epochs=2"]), tmp_path / "two", on_terminal=False)
+    kept = train(load_recipe(tmp_path / "my.toml", ["training.epochs=2"]), tmp_path / "two", quiet=True)
     assert_same_weights(kept, model)
 
 
 def test_real_trees_are_parsed_on_dev_and_training_is_the_same(tmp_path: Path) -> None:
     path = write_treebank(tmp_path)
     settings = ["training.epochs=1"]
-    plain = train(load_recipe(path, settings), tmp_path / "by-loss", on_terminal=False)
-    chosen = train(
-        load_recipe(path, [*settings, "training.select_by=unlabeled_f1"]), tmp_path / "by-f1", on_terminal=False
-    )
+    plain = train(load_recipe(path, settings), tmp_path / "by-loss", quiet=True)
+    chosen = train(load_recipe(path, [*settings, "training.select_by=unlabeled_f1"]), tmp_path / "by-f1", quiet=True)
     (line,) = metrics(tmp_path / "by-f1", "dev")
     expected = dev_f1(
         load_model(tmp_path / "by-f1"),
@@ -91,7 +89,7 @@ def test_real_trees_are_parsed_on_dev_and_training_is_the_same(tmp_path: Path) -
 def test_systems_and_data_without_trees_are_refused(tmp_path: Path) -> None:
     setting = "training.select_by=unlabeled_f1"
     with pytest.raises(InputError, match="ngram is a language model without trees"):
-        train(load_recipe("ngram-demo", [setting, "data.max_sentences=50"]), tmp_path / "run", on_terminal=False)
+        train(load_recipe("ngram-demo", [setting, "data.max_sentences=50"]), tmp_path / "run", quiet=True)
     (tmp_path / "dev.txt").write_text("a b\n")
     with pytest.raises(InputError, match=r"dev.txt:1: .*without a tree"):
         read_dev_trees(DataConfig(dev=str(tmp_path / "dev.txt")))

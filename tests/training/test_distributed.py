@@ -102,7 +102,7 @@ def newest_step(run: Path) -> int:
 def train_alone(folder: Path, name: str) -> dict[str, Any]:
     """The weights of a run that one process makes, or goes on with."""
     recipe, run = load_recipe(folder / "tiny.toml"), folder / name
-    train(recipe, run, resume=has_run(run, recipe), on_terminal=False)
+    train(recipe, run, resume=has_run(run, recipe), quiet=True)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = {f"{line['kind']} {line['step']}": torch.tensor(line["loss_nats_per_word"]) for line in lines}
     return {**losses, **load_file(run / "model.safetensors")}

@@ -19,7 +19,7 @@ SMALL = ["data.max_sentences=400", "model.order=3"]
 
 def test_the_packaged_recipe_gives_a_run_that_is_evaluated_like_any_other(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    model = train(load_recipe("ngram-demo", SMALL), run, on_terminal=False)
+    model = train(load_recipe("ngram-demo", SMALL), run, quiet=True)
     names = {path.name for path in run.iterdir()}
     assert names == {"config.json", "model.safetensors", "vocabulary.json", "recipe.toml", "metrics.jsonl"}
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -38,15 +38,15 @@ def test_the_packaged_recipe_gives_a_run_that_is_evaluated_like_any_other(tmp_pa
 @pytest.mark.parametrize("setting", ["training.epochs=3", "training.learning_rate=0.1", "training.batches=stream"])
 def test_fields_of_optimisation_are_refused(tmp_path: Path, setting: str) -> None:
     with pytest.raises(InputError, match=r"\[training\]|stream"):
-        train(load_recipe("ngram-demo", [*SMALL, setting]), tmp_path / "run", on_terminal=False)
+        train(load_recipe("ngram-demo", [*SMALL, setting]), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_there_is_nothing_to_resume(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train(load_recipe("ngram-demo", SMALL), run, on_terminal=False)
+    train(load_recipe("ngram-demo", SMALL), run, quiet=True)
     with pytest.raises(InputError, match="nothing to resume"):
-        train(load_run_recipe(run), run, resume=True, on_terminal=False)
+        train(load_run_recipe(run), run, resume=True, quiet=True)
 
 
 def test_without_dev_it_is_estimated_all_the_same(tmp_path: Path) -> None:
@@ -55,5 +55,5 @@ def test_without_dev_it_is_estimated_all_the_same(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     fallback = "fallback_discounts = [0.5, 1.0, 1.5]"
     recipe.write_text(f'[data]\ntrain = "train.txt"\n[model]\nsystem = "ngram"\norder = 2\n{fallback}\n')
-    model = train(load_recipe(recipe), tmp_path / "run", on_terminal=False)
+    model = train(load_recipe(recipe), tmp_path / "run", quiet=True)
     assert model.score([["a", "b", "c"]])[0].log_probs.sum() > -3

@@ -45,7 +45,7 @@ def transformer_recipe(folder: Path, *settings: str) -> Recipe:
 
 def test_a_run_folder_holds_model_recipe_metrics_and_checkpoints(tmp_path: Path) -> None:
     recipe = load_recipe(write_treebank(tmp_path))
-    train(recipe, tmp_path / "run", on_terminal=False)
+    train(recipe, tmp_path / "run", quiet=True)
     names = {path.name for path in (tmp_path / "run").iterdir()}
     files = {"config.json", "model.safetensors", "vocabulary.json", "recipe.toml", "metrics.jsonl", "checkpoints"}
     assert names == files
@@ -74,7 +74,7 @@ def depth(brackets: str) -> int:
 
 def test_the_recipe_of_a_run_names_the_bounds_that_the_data_gave(tmp_path: Path) -> None:
     recipe = load_recipe(write_treebank(tmp_path))
-    model = train(recipe, tmp_path / "run", on_terminal=False)
+    model = train(recipe, tmp_path / "run", quiet=True)
     config = load_run_recipe(tmp_path / "run").model.config
     assert config == model.config
     assert config.max_open == depth((tmp_path / "train.ptb").read_text()) - 1 + 2  # without tags, with the margin
@@ -110,7 +110,7 @@ def test_two_runs_of_a_recipe_are_equal_and_another_seed_is_not(tmp_path: Path) 
     path = write_treebank(tmp_path)
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         settings = [f"training.seed={seed}", "training.epochs=1"]
-        train(load_recipe(path, settings), tmp_path / name, on_terminal=False)
+        train(load_recipe(path, settings), tmp_path / name, quiet=True)
     a, b, c = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
     assert a == b
     assert a != c
@@ -121,7 +121,7 @@ def test_lower_precision_trains_too(tmp_path: Path, precision: str) -> None:
     source, losses, weights = write_treebank(tmp_path), {}, {}
     for one in ("fp32", precision):
         recipe = load_recipe(source, [f"training.precision={one}", "training.max_steps=3"])
-        weights[one] = train(recipe, tmp_path / one, on_terminal=False).state_dict()
+        weights[one] = train(recipe, tmp_path / one, quiet=True).state_dict()
         lines = [json.loads(line) for line in (tmp_path / one / "metrics.jsonl").read_text().splitlines()]
         losses[one] = next(line["loss_nats_per_word"] for line in lines if line["kind"] == "dev")
     assert all(tensor.dtype == torch.float32 for tensor in weights[precision].values())
@@ -132,10 +132,10 @@ def test_lower_precision_trains_too(tmp_path: Path, precision: str) -> None:
 
 def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
     recipe = load_recipe(write_treebank(tmp_path))
-    train(recipe, tmp_path / "run", on_terminal=False)
+    train(recipe, tmp_path / "run", quiet=True)
     before = (tmp_path / "run" / "recipe.toml").read_bytes()
     with pytest.raises(InputError, match="already holds a run; resume it"):
-        train(load_recipe(tmp_path / "my.toml", ["training.epochs=9"]), tmp_path / "run", on_terminal=False)
+        train(load_recipe(tmp_path / "my.toml", ["training.epochs=9"]), tmp_path / "run", quiet=True)
     assert (tmp_path / "run" / "recipe.toml").read_bytes() == before
 
 
@@ -145,10 +145,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_folder_with_a_model_that_no_recipe_made_is_not_overwritten(tmp_path: Path) -> None:
     recipe = load_recipe(write_treebank(tmp_path), ["training.epochs=1"])
-    train(recipe, tmp_path / "first", on_terminal=False).save_pretrained(tmp_path / "saved")
+    train(recipe, tmp_path / "first", quiet=True).save_pretrained(tmp_path / "saved")
     before = contents(tmp_path / "saved")
     with pytest.raises(InputError, match="already holds a model; give another run folder"):
-        train(recipe, tmp_path / "saved", on_terminal=False)
+        train(recipe, tmp_path / "saved", quiet=True)
     assert contents(tmp_path / "saved") == before
 
 
@@ -162,16 +162,16 @@ def test_a_run_without_a_model_yet_is_not_overwritten_by_a_system_that_is_estima
     before = contents(tmp_path / "run")
     assert "model.safetensors" not in before
     with pytest.raises(InputError, match="already holds a run"):
-        train(load_recipe("ngram-demo", ["data.max_sentences=50"]), tmp_path / "run", on_terminal=False)
+        train(load_recipe("ngram-demo", ["data.max_sentences=50"]), tmp_path / "run", quiet=True)
     assert contents(tmp_path / "run") == before
 
 
 def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew_by_resuming_it(tmp_path: Path) -> None:
-    train(load_recipe(write_treebank(tmp_path), ["training.epochs=1"]), tmp_path / "run", on_terminal=False)
+    train(load_recipe(write_treebank(tmp_path), ["training.epochs=1"]), tmp_path / "run", quiet=True)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     before = contents(tmp_path / "run")
     with pytest.raises(InputError, match=r"a model, but no checkpoints to resume from; .*training\.start_from=.*run"):
-        train(load_run_recipe(tmp_path / "run"), tmp_path / "run", resume=True, on_terminal=False)
+        train(load_run_recipe(tmp_path / "run"), tmp_path / "run", resume=True, quiet=True)
     assert contents(tmp_path / "run") == before
 
 
@@ -181,13 +181,13 @@ def test_a_folder_in_which_another_process_trains_is_not_even_looked_at(
     recipe = load_recipe(write_treebank(tmp_path))
     monkeypatch.setattr("treelm.training.trainer.set_up", lambda *_, **__: pytest.fail("prepared data for nothing"))
     with lock_folder(tmp_path / "run"), pytest.raises(InputError, match="another process is training in this folder"):
-        train(recipe, tmp_path / "run", on_terminal=False)
+        train(recipe, tmp_path / "run", quiet=True)
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[31mb"])
 def test_a_name_that_no_table_can_hold_is_refused_before_anything_is_prepared(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="a name with a line end or another control character"):
-        train(load_recipe(write_treebank(tmp_path)), tmp_path / name, on_terminal=False)
+        train(load_recipe(write_treebank(tmp_path)), tmp_path / name, quiet=True)
     assert not (tmp_path / name).exists()
 
 
@@ -215,14 +215,14 @@ CHANGES = {
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
     """Data, and a run of one step on them."""
-    train(load_recipe(write_treebank(tmp_path), ["training.max_steps=1"]), tmp_path / "run", on_terminal=False)
+    train(load_recipe(write_treebank(tmp_path), ["training.max_steps=1"]), tmp_path / "run", quiet=True)
     return tmp_path
 
 
 def go_on(folder: Path) -> None:
     """One more step."""
     recipe = load_run_recipe(folder / "run", ("training.max_steps=2",))
-    train(recipe, folder / "run", resume=True, on_terminal=False)
+    train(recipe, folder / "run", resume=True, quiet=True)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -264,7 +264,7 @@ def test_what_data_a_model_saw_is_in_its_config_and_stays_with_it(begun: Path) -
 
 
 def test_vocabulary_of_another_run_is_refused_on_resume(begun: Path) -> None:
-    train(load_recipe(begun / "my.toml", ["vocabulary.max_size=5"]), begun / "other", on_terminal=False)
+    train(load_recipe(begun / "my.toml", ["vocabulary.max_size=5"]), begun / "other", quiet=True)
     shutil.copyfile(begun / "other" / "vocabulary.json", begun / "run" / "vocabulary.json")
     with pytest.raises(InputError, match=r"run/vocabulary\.json: not the vocabulary that this run was begun with"):
         go_on(begun)
@@ -300,7 +300,7 @@ def test_dev_trees_that_a_model_cannot_build_are_left_out_of_its_loss_and_counte
 
 def test_unknown_labels_at_evaluation_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_treebank(tmp_path)
-    train(load_recipe(path, ["training.max_steps=1"]), tmp_path / "run", on_terminal=False)
+    train(load_recipe(path, ["training.max_steps=1"]), tmp_path / "run", quiet=True)
     (tmp_path / "new.ptb").write_text("(S (QP (X two)) (NP (QP (X the)) (X cat)))\n")
     assert cli.run(["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "new.ptb"), "--json"]) == 0
     (result,) = json.loads(capsys.readouterr().out)
@@ -317,7 +317,7 @@ def test_unknown_labels_at_evaluation_are_counted(tmp_path: Path, capsys: pytest
 )
 def test_other_data_vocabulary_or_batches_are_refused_on_resume(tmp_path: Path, override: str, found: str) -> None:
     path = write_treebank(tmp_path)
-    train(load_recipe(path, ["training.max_steps=2"]), tmp_path / "run", on_terminal=False)
+    train(load_recipe(path, ["training.max_steps=2"]), tmp_path / "run", quiet=True)
     with pytest.raises(InputError, match=rf"recipe\.toml: {found}, but the run was started with"):
         load_run_recipe(tmp_path / "run", (override,))
 
@@ -347,7 +347,7 @@ def test_what_cannot_be_trained_is_refused_before_there_is_a_run_folder(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain.txt").write_text("no trees here\n")
     with pytest.raises(InputError, match=found):
-        train(load_recipe(write_treebank(tmp_path), settings), tmp_path / "run", on_terminal=False)
+        train(load_recipe(write_treebank(tmp_path), settings), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
@@ -357,25 +357,23 @@ def test_a_memory_that_no_machine_has_is_named_before_a_run_begins(tmp_path: Pat
     settings = ("model.memory_length=1000000000000", f"training.batches={batches}", *fixed)
     recipe = transformer_recipe(tmp_path, *settings)
     with pytest.raises(InputError, match=r"\[model\]: memory_length = 1000000000000, which takes"):
-        train(recipe, tmp_path / "run", on_terminal=False)
+        train(recipe, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_goes_on_to_be_read_as_its_config_says(tmp_path: Path) -> None:
     """Training that goes on saves its model anew, and must not undo what somebody wrote there."""
     recipe = transformer_recipe(tmp_path, "training.epochs=1")
-    train(recipe, tmp_path / "run", on_terminal=False)
+    train(recipe, tmp_path / "run", quiet=True)
     path = tmp_path / "run" / "config.json"
     reading = {"memory_length": 2, "sink_tokens": 1}
     path.write_text(json.dumps({**json.loads(path.read_text()), "reading": reading}))
     before = (tmp_path / "run" / "model.safetensors").read_bytes()
     longer = replace(recipe, training=replace(recipe.training, epochs=4))
-    train(longer, tmp_path / "run", resume=True, on_terminal=False)
+    train(longer, tmp_path / "run", resume=True, quiet=True)
     assert (tmp_path / "run" / "model.safetensors").read_bytes() != before
     assert json.loads(path.read_text())["reading"] == reading
     assert load_model(tmp_path / "run").config.sink_tokens == 1  # type: ignore[attr-defined]
     path.write_text('{"damaged')  # as before, training writes it anew
-    train(
-        replace(recipe, training=replace(recipe.training, epochs=8)), tmp_path / "run", resume=True, on_terminal=False
-    )
+    train(replace(recipe, training=replace(recipe.training, epochs=8)), tmp_path / "run", resume=True, quiet=True)
     assert load_model(tmp_path / "run").config == recipe.model.config

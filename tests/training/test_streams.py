@@ -249,7 +249,7 @@ def test_adam_hands_over_to_asgd_with_its_own_learning_rate(tmp_path: Path) -> N
 
 def test_finetuning_starts_from_the_weights_and_the_vocabulary_of_a_run(tmp_path: Path) -> None:
     first = load_recipe(write_text(tmp_path), ["training.epochs=1"])
-    train(first, tmp_path / "first", on_terminal=False)
+    train(first, tmp_path / "first", quiet=True)
     changes = [f"training.start_from={tmp_path / 'first'}", "vocabulary.min_count=50", "model.layer_dropout=0.0"]
     recipe = load_recipe(tmp_path / "my.toml", [*changes, "training.optimizer=asgd", "training.learning_rate=0.1"])
     assert recipe.training.start_from == str(tmp_path / "first")
@@ -257,14 +257,14 @@ def test_finetuning_starts_from_the_weights_and_the_vocabulary_of_a_run(tmp_path
     start = load_model(tmp_path / "first")
     assert setup.model.vocabulary.fingerprint() == start.vocabulary.fingerprint()
     assert_same_weights(start, setup.model)
-    train(recipe, tmp_path / "second", on_terminal=False)
+    train(recipe, tmp_path / "second", quiet=True)
     assert load_model(tmp_path / "second").config.layer_dropout == 0.0
     save_recipe(recipe, tmp_path / "kept.toml")
     assert load_recipe(tmp_path / "kept.toml") == recipe
 
 
 def test_finetuning_with_other_sizes_is_a_user_error(tmp_path: Path) -> None:
-    train(load_recipe(write_text(tmp_path), ["training.max_steps=1"]), tmp_path / "first", on_terminal=False)
+    train(load_recipe(write_text(tmp_path), ["training.max_steps=1"]), tmp_path / "first", quiet=True)
     recipe = load_recipe(tmp_path / "my.toml", [f"training.start_from={tmp_path / 'first'}", "model.hidden_size=9"])
     with pytest.raises(InputError, match=r"give the \[model\] of"):
         set_up(recipe)

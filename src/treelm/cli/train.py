@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from shlex import quote
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from treelm import cli
 from treelm.cli.arguments import Positional
@@ -45,27 +44,16 @@ class Arguments:
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    if bool(options.resume) == bool(options.recipe):
-        raise InputError(
-            "both a recipe and --resume" if options.recipe else "neither a recipe nor --resume",
-            remedy="give treelm train RECIPE --output RUN, or treelm train --resume RUN",
-        )
-    if options.recipe and not options.output:
-        raise InputError("no run folder", remedy="add --output RUN")
     from treelm.training.distributed import rank_and_size
     from treelm.training.outcomes import NonFiniteError, ProcessLost, TrainingInterrupted
-    from treelm.training.recipe import load_recipe
-    from treelm.training.run_folder import check_run, has_run, is_estimated, load_run_recipe
+    from treelm.training.recipe import read_settings
     from treelm.training.trainer import train
 
     is_main, run = rank_and_size()[0] == 0, options.resume or options.output
+    how: dict[str, Any] = {name: getattr(options, name) for name in ("resume", "resume_if_present", "quiet")}
     try:
-        if options.resume:
-            check_run(Path(run))
-        recipe = load_run_recipe(run, options.set) if options.resume else load_recipe(options.recipe, options.set)
-        if not (options.resume_if_present and is_estimated(run, recipe)):
-            resume = bool(options.resume) or (options.resume_if_present and has_run(run, recipe))
-            train(recipe, run, resume=resume, on_terminal=not options.quiet)
+        how |= read_settings(options.set)
+        train(options.recipe, options.output, **how)
     except (InputError, OSError):
         if is_main:
             raise

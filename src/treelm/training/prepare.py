@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -26,7 +26,7 @@ from treelm.models.persistence.storage import load_model
 from treelm.models.persistence.tensors import check_same_tensors
 from treelm.models.streams import StreamLM
 from treelm.training.numerics import seed_everything
-from treelm.training.recipe import ModelConfig, Recipe
+from treelm.training.recipe import AnyRecipe, ModelConfig, Recipe, load_recipe
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
@@ -50,14 +50,24 @@ class Setup:
     """Gold trees of dev, if models are selected by F1."""
 
 
-def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
+def set_up(recipe: AnyRecipe, *, vocabulary: Vocabulary | None = None, **settings: Mapping[str, Any]) -> Setup:
     """Prepare data, build the vocabulary (unless given) and the network; seeds the random generators.
 
-    With ``start_from``, vocabulary and weights are those of that run.
+    Recipe and settings are as ``treelm.train`` takes them. With ``start_from`` of ``[training]``, vocabulary and
+    weights are those of that run. The network is in training mode, so that a loop of one's own can begin::
+
+        setup = treelm.set_up("lstm-demo")
+        optimizer = torch.optim.Adam(setup.model.parameters())
+        for batch in setup.batches:
+            losses = setup.model.losses(batch)
+            (losses.total / losses.num_words).backward()
+            optimizer.step()
+            optimizer.zero_grad()
 
     Raises ``InputError`` for a run to start from of another system, and for a vocabulary that the system cannot
     predict.
     """
+    recipe = load_recipe(recipe, settings)
     start_from = None if vocabulary else recipe.training.start_from  # a run that is resumed has begun already
     if start_from is not None:
         start = load_model(start_from)

@@ -151,20 +151,63 @@ def recipe_text(name: str) -> str:
     return _find(name)[0]
 
 
-def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
-    """Read a recipe by the name of a packaged one or by its path.
+AnyRecipe = str | Path | Mapping[str, Any] | Recipe
+"""A recipe, or what ``load_recipe`` makes one of."""
+Settings = Iterable[str] | Mapping[str, Mapping[str, Any]]
+"""Changes of a recipe: texts such as ``training.epochs=3``, or sections such as ``{"training": {"epochs": 3}}``."""
 
-    ``overrides`` are texts such as ``training.epochs=3``, values as in TOML; plain words need no quotes, and no value,
-    as in ``data.corpus=``, is "none": it unsets an optional field. Paths in a file are relative to it, those in
-    overrides and in packaged recipes to the working directory. Raises ``InputError`` that names file, section, field
-    and remedy; for a syntax error file and line.
+
+def load_recipe(recipe: AnyRecipe, settings: Settings = ()) -> Recipe:
+    """Read a recipe: a packaged one by name, a file by path, or a dictionary of sections; and change it.
+
+    Values in texts are as in TOML; plain words need no quotes, and no value, as in ``data.corpus=``, is "none", as is
+    None in a section: it unsets an optional field. Paths in a file are relative to it, those in settings, dictionaries
+    and packaged recipes to the working directory. Raises ``InputError`` that names file, section, field and remedy; for
+    a syntax error file and line.
+
+    >>> load_recipe("demo", {"training": {"epochs": 3}}) == load_recipe("demo", ["training.epochs=3"])
+    True
     """
-    text, where, folder = _find(name_or_path)
-    values = with_search_section(parse_toml(text, where))
-    for override in overrides:
-        section, name, value = parse_override(override)
-        values.setdefault(section, {})[name] = _absolute(section, name, value, Path())
+    changes = read_settings(settings)
+    if isinstance(recipe, Recipe) and not changes:
+        return recipe
+    if isinstance(recipe, Mapping):
+        values, where, folder = _by_section(recipe), "the recipe", Path()
+    elif isinstance(recipe, Recipe):
+        values, where, folder = tomllib.loads(encode_recipe(recipe).decode()), "the recipe", Path()
+    else:
+        text, where, folder = _find(recipe)
+        values = parse_toml(text, where)
+    values = with_search_section(values)
+    for section, content in changes.items():
+        if isinstance(values.setdefault(section, {}), dict):  # what is no section is refused below
+            values[section] |= {name: _absolute(section, name, value, Path()) for name, value in content.items()}
     return build_recipe(values, where=where, folder=folder)
+
+
+def read_settings(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Settings by section. Raises ``InputError`` for a text that cannot be split, and for what is no section."""
+    if isinstance(settings, Mapping):
+        return _by_section(settings)
+    found: dict[str, dict[str, Any]] = {}
+    for section, name, value in map(parse_override, settings):
+        found.setdefault(section, {})[name] = value
+    return found
+
+
+def _by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Sections as a file would give them: paths are texts, None is "none"."""
+    for section, content in values.items():
+        if section not in SECTIONS:
+            raise InputError(f"{section!r} is not a section of recipes", remedy=choose_from(section, SECTIONS))
+        if not isinstance(content, Mapping):
+            remedy = f'give a dictionary, such as {section} = {{"FIELD": VALUE}}'
+            raise InputError(f"{section} = {content!r}", remedy=remedy)
+
+    def plain(value: Any) -> Any:
+        return _NONE if value is None else str(value) if isinstance(value, Path) else value
+
+    return {section: {name: plain(value) for name, value in own.items()} for section, own in values.items()}
 
 
 def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()) -> Recipe:

@@ -20,7 +20,7 @@ from treelm.models.persistence.shipped import find_run, is_shipped_name
 from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, describe_model, read_system, weight_files
 from treelm.training.checkpoint import FOLDER, checkpoint_paths
 from treelm.training.config import TrainingConfig
-from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, load_recipe
+from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, Settings, load_recipe
 
 _logger = logging.getLogger(__name__)
 
@@ -83,16 +83,16 @@ def is_estimated(run_directory: Path | str, recipe: Recipe) -> bool:
     return recipe.model.is_estimated and (Path(run_directory) / WEIGHTS).exists()
 
 
-def load_run_recipe(run_directory: Path | str, overrides: tuple[str, ...] = ()) -> Recipe:
+def load_run_recipe(run_directory: Path | str, settings: Settings = ()) -> Recipe:
     """The recipe of a run (a folder, or a model that ships with the package), for evaluating or resuming it.
 
-    Raises ``InputError`` when the folder holds no run, and for an override by which its data or vocabulary would have
+    Raises ``InputError`` when the folder holds no run, and for a setting by which its data or vocabulary would have
     been others.
     """
     path = find_run(run_directory) / FILE_NAME
     if not path.exists():
         raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
-    recipe = load_recipe(path, overrides)
+    recipe = load_recipe(path, settings)
     _check_same_data(recipe, path)
     return recipe
 

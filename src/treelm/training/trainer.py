@@ -6,7 +6,7 @@ import logging
 import math
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, StepScheduled
+from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, StepScheduled, set_search
 from treelm.models.layers.graphs import has_graphs
 from treelm.models.persistence.storage import VOCABULARY, describe_model, load_model, remove_leftovers, save_model
 from treelm.models.persistence.tensors import check_same_tensors
@@ -37,8 +37,17 @@ from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
 from treelm.training.prepare import Setup, set_up
 from treelm.training.progress import progress
 from treelm.training.recipe import FILE_NAME as RECIPE
-from treelm.training.recipe import Recipe, save_recipe
-from treelm.training.run_folder import check_new_run, check_resumable, check_same_run, lock_folder
+from treelm.training.recipe import AnyRecipe, Recipe, load_recipe, save_recipe
+from treelm.training.run_folder import (
+    check_new_run,
+    check_resumable,
+    check_run,
+    check_same_run,
+    has_run,
+    is_estimated,
+    load_run_recipe,
+    lock_folder,
+)
 from treelm.training.state import Interval, TrainingState
 from treelm.training.updates import ShardStates, dev_f1, dev_loss, join_rows, own_shards, update_weights
 from treelm.trees.tree import Tree
@@ -48,16 +57,29 @@ _logger = logging.getLogger(__name__)
 
 
 def train(
-    recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on_terminal: bool = True
+    recipe: AnyRecipe = "",
+    output: str | Path = "",
+    *,
+    resume: str | Path | bool = "",
+    resume_if_present: bool = False,
+    quiet: bool = False,
+    **settings: Mapping[str, Any],
 ) -> LanguageModel:
-    """Train by a recipe and return the best model, as it was saved in the run folder.
+    """Train by a recipe and return the best model, as it was saved in the run folder ``output``.
 
-    ``resume`` goes on with the run in ``run_directory``; use ``load_run_recipe`` to get its recipe. ``on_terminal``
-    shows progress on standard error; without it only warnings are logged, one of them when a limit of time ends it. Of
-    several processes the first one prepares data and vocabulary, writes and shows, on a file system shared by all
-    processes. Raises what ``fit`` raises.
+    The recipe is the name of a packaged one, a path, or a dictionary of its sections; ``settings`` change it, section
+    by section: ``training={"epochs": 2}`` is ``--set training.epochs=2`` of the command line. ``resume`` goes on with
+    the run in this folder, by the recipe that is kept there (True: with that in ``output``, by the recipe that is
+    given), ``resume_if_present`` with the run in ``output`` if there is one. Unless ``quiet``, progress is shown on
+    standard error; else only warnings are logged, one of them when a limit of time ends training. Of several processes
+    the first one prepares data and vocabulary, writes and shows, on a file system shared by all.
+
+    Raises ``InputError`` for a recipe or a folder that cannot be, and what ``fit`` raises.
     """
-    run = Path(run_directory)
+    recipe, run = _recipe_and_folder(recipe, output, resume, settings)
+    if resume_if_present and is_estimated(run, recipe):
+        return _trained(run, recipe)
+    resume = bool(resume) or (resume_if_present and has_run(run, recipe))
     group = ProcessGroup(recipe.training)
     with ExitStack() as stack:  # from the first look at the folder to the last: what was seen there stays true
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
@@ -65,7 +87,7 @@ def train(
         model = setup.model
         if isinstance(model, Counted):
             group.on_main(lambda: estimate(setup, run))
-            return load_model(run)
+            return _trained(run, recipe)
         config, evaluates = setup.recipe.training, setup.dev is not None
         trainer = Trainer(
             model=model,
@@ -78,7 +100,7 @@ def train(
             group=group,
             recipe=setup.recipe,
         )
-        is_shown = on_terminal and group.is_main
+        is_shown = group.is_main and not quiet
         with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else nullcontext() as show:
             for step in trainer.steps():
                 if show:
@@ -86,10 +108,38 @@ def train(
                 elif (step.stopped_because or "").startswith(LIMITS_OF_TIME):
                     _logger.warning("training ended after step %d: %s", step.step, step.stopped_because)
         group.on_main(lambda: _calibrate(setup, run))
-        return load_model(run)
+        return _trained(run, recipe)
+
+
+def _trained(run: Path, recipe: Recipe) -> LanguageModel:
+    """The model of a run, in evaluation mode, which searches as its recipe asks."""
+    model = load_model(run).eval()
+    set_search(model, recipe.search)
+    return model
 
 
 # Prepare.
+
+
+def _recipe_and_folder(
+    recipe: AnyRecipe,
+    output: str | Path,
+    resume: str | Path | bool,
+    settings: Mapping[str, Mapping[str, Any]],
+) -> tuple[Recipe, Path]:
+    """The recipe and the folder of a run that begins or goes on, see ``train``."""
+    if resume and not isinstance(resume, bool):
+        for name, value in {"a recipe": recipe, "output": output}.items():
+            if value:
+                remedy = "remove one of them: a run keeps its recipe"
+                raise InputError(f'{name} beside resume = "{resume}"', remedy=remedy)
+        check_run(Path(resume))
+        return load_run_recipe(resume, settings), Path(resume)
+    if not recipe:
+        raise InputError("no recipe", remedy='give one and output = "RUN", or resume = "RUN"')
+    if not output:
+        raise InputError("no run folder", remedy='add output = "RUN"')
+    return load_recipe(recipe, settings), Path(output)
 
 
 def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) -> Setup:

@@ -135,7 +135,7 @@ def test_sums_are_by_document_where_there_are_enough(
     data.write_text("\n\n".join("\n".join(sentences) for _ in range(num_documents)) + "\n", encoding="utf-8")
     small = ["data.corpus=none", f"data.train={data}", f"data.test={data}", "vocabulary.min_count=1"]
     settings = [*small, "data.tags=absent", "model.order=2", "model.fallback_discounts=[0.5, 1.0, 1.5]"]
-    train(load_recipe("ngram-demo", settings), tmp_path / "run", on_terminal=False)
+    train(load_recipe("ngram-demo", settings), tmp_path / "run", quiet=True)
     (row,) = compare([tmp_path / "run"], Settings(), lambda what, total: nullcontext(lambda: None)).runs
     assert row.units is not None
     assert row.perplexity is not None

@@ -180,7 +180,7 @@ def test_the_temperature_is_that_of_the_highest_likelihood(
 
 
 def test_training_ends_with_the_temperature_of_its_dev_data(tmp_path: Path) -> None:
-    model = train(small_recipe("chart", tmp_path, {"training": {"max_steps": 3}}), tmp_path / "run", on_terminal=False)
+    model = train(small_recipe("chart", tmp_path, {"training": {"max_steps": 3}}), tmp_path / "run", quiet=True)
     assert isinstance(model, ChartParser)
     assert float(model.temperature) != 1
     dev = corpus_of(read_sentences(tmp_path / "dev.ptb"))

@@ -87,7 +87,7 @@ def test_both_losses_are_logged_and_dev_is_judged_by_words(tmp_path: Path) -> No
 def test_pretraining_of_the_attention_hands_its_weights_over(tmp_path: Path) -> None:
     write_trees(tmp_path)
     first = load_recipe(tmp_path / "my.toml", ["model.objective=spans", "training.epochs=2"])
-    train(first, tmp_path / "first", on_terminal=False)
+    train(first, tmp_path / "first", quiet=True)
     dev = [line for line in metrics(tmp_path / "first") if line["kind"] == "dev"]
     assert dev[-1]["spans_nats_per_decision"] < dev[0]["spans_nats_per_decision"]
     second = load_recipe(tmp_path / "my.toml", [f"training.start_from={tmp_path / 'first'}", "model.span_weight=0.0"])
@@ -144,7 +144,7 @@ def test_attention_from_given_trees_trains_on_both_kinds_of_batches(tmp_path: Pa
 def test_a_run_with_given_trees_is_evaluated_and_compared_with_the_trees_of_the_file(tmp_path: Path) -> None:
     write_trees(tmp_path)
     settings = ["model.attention=given", "model.span_weight=0.0", "training.epochs=1", "training.dev_rows=1"]
-    train(load_recipe(tmp_path / "my.toml", settings), tmp_path / "run", on_terminal=False)
+    train(load_recipe(tmp_path / "my.toml", settings), tmp_path / "run", quiet=True)
     recipe = load_run_recipe(tmp_path / "run")
     recipe = replace(recipe, evaluation=replace(recipe.evaluation, splits=("dev",), stream="beside", stream_rows=1))
     (judgement,) = evaluate_run(tmp_path / "run", recipe)
