@@ -427,6 +427,10 @@ def test_surprisal_searches_by_the_recipe_or_the_flags_and_says_which_words_did_
     doubtful = [row["beam_converged"] for row in rows].count("0")
     assert doubtful > 0
     assert f"{doubtful} of {len(rows)} words not converged" in said["narrow"]
+    wider = "--threshold 8 --action-beam 4 --word-beam 4"
+    assert wider in said["narrow"]
+    bits("wider", *wider.split())
+    assert int(re.search(r"(\d+) of \d+ words not conv|$", said["wider"])[1] or 0) < doubtful, "advice that helps"
     assert narrow["word_surprisal_bits"] > wide["word_surprisal_bits"]
     assert "not converged" not in said["fixed"]
     assert "beam 1/1/0: nothing says which words have converged (an adaptive beam does" in said["fixed"]

@@ -3,13 +3,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.evaluation.toys import ToyLM
+from tests.evaluation.toys import Searches, ToyLM
 from treelm.errors import InputError
 from treelm.evaluation.minimal_pairs import MinimalPair, compare_log_probs, first_of_groups, read_pairs, score_pairs
 from treelm.inference.processes import in_process
@@ -176,14 +175,6 @@ def test_first_of_groups() -> None:
 def test_ties_and_impossible_sentences(good: float, bad: float, is_correct: bool, is_tie: bool) -> None:
     found = compare_log_probs(np.array([good]), np.array([bad]))
     assert (found["is_correct"].tolist(), found["is_tie"].tolist()) == ([is_correct], [is_tie])
-
-
-class Searches(ToyLM):
-    """A search of which the first word alone has converged."""
-
-    def score_one(self, words: Sequence[str]) -> SentenceScore:
-        flags = np.array([1.0, *[0.0] * (len(words) - 1)])
-        return replace(super().score_one(words), columns={"beam_converged": flags})
 
 
 def test_a_table_of_pairs_says_how_many_words_have_not_converged() -> None:

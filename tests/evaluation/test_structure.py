@@ -19,8 +19,11 @@ from treelm.evaluation.structure import (
     spearman,
     together,
 )
+from treelm.evaluation.tables import Table
 from treelm.evaluation.trivial_baselines import trivial_baselines
+from treelm.figures.tables import structure_tables
 from treelm.inference.loading import load
+from treelm.models.search.config import SearchConfig
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -145,6 +148,23 @@ def test_both_builders_make_trees_of_a_model_with_distances() -> None:
         assert list(found.seeds[0]) == [bracketing_of(tree) for tree in lm.parse(words)]
     both = together("prpn", [unbiased, unbiased])
     assert len(both.seeds) == len(both.distances) == 2
+
+
+def test_trees_of_a_search_say_how_many_words_have_not_converged() -> None:
+    lm = load(HERE / "rnng")
+    lm.search = SearchConfig(threshold=10, action_beam=20, word_beam=1)  # type: ignore[attr-defined]
+    gold = [sentence(GOLD), sentence("(S (NP I) (VP think))")]
+    words = [one.words for one in gold]
+    (found,) = learned_trees(lm, words)
+    assert list(found.seeds[0]) == [bracketing_of(tree) for tree in lm.parse(words)]  # type: ignore[attr-defined]
+    (share,) = found.unconverged
+    assert share == pytest.approx(100 * np.mean(np.concatenate([~one.converged for one in lm.score(words)])))
+    assert share > 0
+    result = analyse_structure(gold, [together("rnng", [found, found])], WSJ40, num_draws=0)
+    (row,) = result.rows
+    assert (row.unconverged and row.unconverged.count) == 2
+    (overall,) = (one for one in structure_tables(result) if isinstance(one, Table) and one.title.startswith("wsj40"))
+    assert dict(zip(overall.headings, overall.rows[0], strict=True))["not converged %"] == f"{share:.1f} ± 0.0"
 
 
 def test_what_cannot_be_analysed_is_refused_in_one_line() -> None:

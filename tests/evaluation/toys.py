@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,14 @@ class ToyLM(LanguageModel, Parser):
 
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         return [Tree("S", words) for words in sentences]
+
+
+class Searches(ToyLM):
+    """A search of which the first word alone has converged."""
+
+    def score_one(self, words: Sequence[str]) -> SentenceScore:
+        flags = np.array([1.0, *[0.0] * (len(words) - 1)])
+        return replace(super().score_one(words), columns={"beam_converged": flags})
 
 
 def changed(score: SentenceScore, position: int, amount: float, *, is_lower_bound: bool = False) -> SentenceScore:

@@ -232,7 +232,7 @@ def reference_names(given: Sequence[str], published: Iterable[str], usual: Seque
 def impossible(lm: LanguageModel, found: str) -> str:
     """A line about what has been found to have probability 0, by the model or because its search kept nothing."""
     if isinstance(lm, Searching):
-        return f"{found}: the model, or what its search kept, gives them probability 0; try a wider beam"
+        return f"{found}: the model, or what its search kept, gives them probability 0; try {lm.search.wider}"
     return f"{found}: the model gives them probability 0"
 
 

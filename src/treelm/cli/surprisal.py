@@ -191,10 +191,9 @@ def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[
         yield impossible(lm, f"{found.num_impossible_words} of {found.num_words} words have inf bits")
     if found.num_unconverged and isinstance(lm, Searching):
         number = f"{found.num_unconverged} of {found.num_words} words"
-        remedy = f"--threshold {lm.search.beam.threshold + 1:g} takes longer and may settle more of them"
-        yield f"{number} not converged: another beam may differ ({remedy})"
+        yield f"{number} not converged: another beam may differ ({lm.search.wider} takes longer and settles more)"
     if isinstance(lm, Searching) and not lm.search.is_adaptive and lm.search.method != "particles":
-        yield f"{lm.search}: nothing says which words have converged (an adaptive beam does: --threshold 10)"
+        yield f"{lm.search}: nothing says which words have converged (an adaptive beam does: {lm.search.wider})"
 
 
 def _about(options: Arguments, model: NamedModel, found: Findings) -> dict[str, object]:

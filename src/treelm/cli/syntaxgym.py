@@ -107,9 +107,13 @@ def _of_table(options: Arguments, suites: list[Suite]) -> _Results:
 
 
 def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
+    from treelm.evaluation.perplexity import unconverged_note
+
     loaded = options.load_each(options.runs)
     results = {name: _evaluate(options, run, lm, suites) for name, (run, lm) in loaded.items()}
-    return results, {name: f"{run}: {described(lm)}" for name, (run, lm) in loaded.items()}
+    titles = {name: f"{run}: {described(lm)}" for name, (run, lm) in loaded.items()}
+    flags = {name: [flag for result in own for flag in result.converged] for name, own in results.items()}
+    return results, {name: "; ".join([title, *unconverged_note(flags[name])]) for name, title in titles.items()}
 
 
 def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suite]) -> list[SuiteResult]:

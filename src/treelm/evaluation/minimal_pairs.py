@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation, words_of
 from treelm.errors import InputError, nearest, without_errors
+from treelm.evaluation.perplexity import unconverged_note
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, in_process
 from treelm.inference.sentence_rows import numbers_words
@@ -324,6 +324,5 @@ def score_pairs(
         "has_unk": [int(has_unknown[pair.good] or has_unknown[pair.bad]) for pair in pairs],
     }
     items = pd.DataFrame(found)
-    if flags:
-        notes = (*notes, f"{1 - fmean(flags):.1%} of the words have not converged")
-    return MinimalPairResult(items=items, groupings=columns, is_lower_bound=is_lower_bound, notes=tuple(notes))
+    notes_of_all = (*notes, *unconverged_note(flags))
+    return MinimalPairResult(items=items, groupings=columns, is_lower_bound=is_lower_bound, notes=notes_of_all)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from treelm.models.base import SentenceScore
 
 UNCONVERGED = "words whose search has not converged"
+
+
+def unconverged_note(flags: Sequence[bool]) -> tuple[str, ...]:
+    """What a table says of words by whether their search has converged, if any search tells (``SentenceScore``)."""
+    return (f"{1 - sum(flags) / len(flags):.1%} of the words have not converged",) if flags else ()
+
+
 Unit = Literal["word", "symbol", "character"]
 """A unit ``symbol`` is a token of the vocabulary: stored results and their keys call it by its older name."""
 

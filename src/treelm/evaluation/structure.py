@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, combinations
+from operator import attrgetter
 from statistics import fmean, stdev
 from typing import Any
 
@@ -32,7 +33,7 @@ from treelm.evaluation.span_protocols import (
 from treelm.evaluation.trivial_baselines import BUILDERS, trivial_trees
 from treelm.inference.batching import batched
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import Parser, require
+from treelm.models.capabilities import Parser, Searching, require
 from treelm.models.streams import DistanceParser
 from treelm.trees.brackets import strip_function
 from treelm.trees.distances import distances_from_tree, tree_from_distances
@@ -59,6 +60,8 @@ class LearnedTrees:
     seeds: Sequence[Sequence[Bracketing]]
     distances: Sequence[Sequence[Distances]] = ()
     """For each seed and sentence, the distances before all words; empty if the trees do not come from any."""
+    unconverged: Sequence[float] = ()
+    """For each seed that searches, the percentage of words whose search has not converged."""
 
 
 def learned_trees(
@@ -72,11 +75,18 @@ def learned_trees(
     compute: Callable[[Sequence[Sequence[str]]], Iterable[Any]] = require(lm, Parser).parse
     if isinstance(lm, DistanceParser):
         compute = lm.word_distances
-    found = []
+    elif isinstance(lm, Searching):
+        compute = lm.analyse
+    found: list[Any] = []
     for group in batched(sentences, _BATCH):
         for result in compute(group):
             found.append(result)
             on_sentence()
+    if isinstance(lm, Searching):
+        flags = [not flag for one in found for flag in one.score.converged]
+        seeds = ([bracketing_of(one.tree) for one in found],)
+        yield LearnedTrees(name=lm.system, seeds=seeds, unconverged=[100 * fmean(flags)] if flags else [])
+        return
     if not isinstance(lm, DistanceParser):
         yield LearnedTrees(name=lm.system, seeds=([bracketing_of(tree) for tree in found],))
         return
@@ -88,8 +98,10 @@ def learned_trees(
 
 def together(name: str, parts: Sequence[LearnedTrees]) -> LearnedTrees:
     """The seeds of all parts as those of one system."""
-    seeds = [seed for part in parts for seed in part.seeds]
-    return LearnedTrees(name=name, seeds=seeds, distances=[seed for part in parts for seed in part.distances])
+    seeds, distances, unconverged = (
+        [*chain(*map(attrgetter(of), parts))] for of in ("seeds", "distances", "unconverged")
+    )
+    return LearnedTrees(name=name, seeds=seeds, distances=distances, unconverged=unconverged)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +162,8 @@ class TreeAnalysis:
     many_to_one: Spread | None = None
     """Share of spans that are found whose gold label is the one that their predicted label has most often, over all
     such spans; None of trees with one label for all."""
+    unconverged: Spread | None = None
+    """Percentage of words whose search has not converged, over the seeds whose search tells."""
     symbols: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Predicted labels, the most frequent first, and how often a constituent of each has every gold label, or none
     (``""``), of the first seed; empty with one label for all."""
@@ -265,6 +279,7 @@ class _Analyser:
             agreement=_spread_of_any(agreement(*pair) for pair in pairs),
             height_correlation=_spread_of_any(fmean(correlations) for correlations, _ in heights if correlations),
             distance_by_height=_by_class(by_height for _, by_height in heights),
+            unconverged=_spread_of_any(trees.unconverged),
         )
 
     def with_symbols(self, analysis: TreeAnalysis, trees: LearnedTrees) -> TreeAnalysis:

@@ -137,7 +137,7 @@ STRUCTURE_LEGEND = (
     "seeds agree: corpus F1 of each pair. left, right: against left- and right-branching trees. Spearman: of distances "
     "and heights of the gold tree, mean of sentences. distance by height: in standard deviations above its sentence's "
     "mean, where the gold tree is so high. labels: constituents found whose gold label is the one that their own "
-    "label has most often."
+    "label has most often. not converged %: words whose search has not converged."
 )
 _MOST_LABELS, _MOST_SYMBOLS, _MOST_MEANINGS = 8, 12, 3
 
@@ -155,6 +155,7 @@ def structure_tables(result: StructureResult) -> list[Printed]:
             "right": row.right_branching,
             "Spearman": row.height_correlation and f"{row.height_correlation.mean:.2f}",
             "labels": row.many_to_one,
+            "not converged %": row.unconverged,
         }
         for row in result.rows
     ]

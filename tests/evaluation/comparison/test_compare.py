@@ -19,6 +19,7 @@ from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.perplexity import Coverage
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.figures.report.page import report_page
+from treelm.training.config import TrainingConfig
 from treelm.training.recipe import load_recipe
 
 ONE = replace(FULL, name="one", vocabulary="v", text="t", notes=())
@@ -50,7 +51,7 @@ def test_bounds_of_a_beam_that_does_not_tell_what_has_converged_are_named() -> N
     told = replace(ONE, name="told", coverage=Coverage(num_words=8, num_unknown=0, num_unconverged=0))
     assert "which words have converged, an adaptive one does: one\n" in f"{notes(ONE, told)}\n"
     assert "an adaptive one does" not in notes(told)
-    assert "a larger --threshold" in notes(told)
+    assert "(--threshold 11 --action-beam 4000 --word-beam 400)" in notes(told)
 
 
 def test_given_trees_are_one_note_that_names_the_rows() -> None:
@@ -97,7 +98,7 @@ def test_two_files_of_pairs_with_one_name_are_refused_since_they_would_share_a_c
 def test_a_log_whose_last_line_was_not_written_to_its_end_is_read_up_to_it(tmp_path: Path) -> None:
     line = '{"kind": "dev", "step": 3, "epoch": 1, "elapsed_seconds": 2.5, "loss_nats_per_word": 5.0}'
     (tmp_path / "metrics.jsonl").write_text(f'{line}\n{{"kind": "dev", "st')
-    seconds, _, points = training_metrics(tmp_path)
+    seconds, _, points, _ = training_metrics(tmp_path, TrainingConfig(epochs=1))
     assert seconds == 2.5
     assert [point.step for point in points] == [3]
 
@@ -105,7 +106,28 @@ def test_a_log_whose_last_line_was_not_written_to_its_end_is_read_up_to_it(tmp_p
 def test_a_loss_that_the_log_does_not_have_is_no_point_of_the_curve(tmp_path: Path) -> None:
     line = '{{"kind": "dev", "step": {}, "epoch": 1, "elapsed_seconds": 2.5, "loss_nats_per_word": {}}}\n'
     (tmp_path / "metrics.jsonl").write_text(line.format(1, "null") + line.format(2, 5.0))
-    assert [point.step for point in training_metrics(tmp_path)[2]] == [2]
+    assert [point.step for point in training_metrics(tmp_path, TrainingConfig(epochs=1))[2]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"epochs": 30, "max_minutes": 2}, "in epoch 4 of 30: max_minutes = 2.0 are over"),
+        ({"epochs": 9, "max_cpu_minutes": 1}, "in epoch 4 of 9: max_cpu_minutes = 1.0 are over"),
+        ({"epochs": 3, "max_minutes": 2}, ""),  # the time was over as the last epoch ended
+        ({"epochs": 9, "max_minutes": 5}, ""),  # stopped for another reason
+        ({"epochs": None, "max_minutes": 2}, ""),  # nothing else was asked for
+    ],
+)
+def test_a_training_that_time_ended_before_its_last_epoch_is_told(
+    limits: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    times = '"elapsed_seconds": 120.5, "cpu_seconds": 90.0'
+    (tmp_path / "metrics.jsonl").write_text(
+        f'{{"kind": "dev", "step": 7, "epoch": 3, {times}, "loss_nats_per_word": 5.0}}\n'
+    )
+    *_, notes = training_metrics(tmp_path, TrainingConfig(**limits))
+    assert notes == ((f"training stopped early, {said}",) if said else ())
 
 
 def test_models_after_a_few_steps_are_named_before_all_else() -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.toys import ToyLM
+from tests.evaluation.syntaxgym.test_suites import load, suite_values
+from tests.evaluation.toys import Searches, ToyLM
 from tests.models.rnng.worlds import Tokens, build_model
-from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_texts
+from treelm.evaluation.perplexity import unconverged_note
+from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, score_texts
 from treelm.models.search.config import SearchConfig
 
 TEXTS = ["b+d a c", "a c", "a b+d a", "a b+d", "c"]
@@ -71,6 +73,24 @@ def test_cache_keeps_infinite_bits(tmp_path: Path) -> None:
     scored = replace(scored, surprisal_bits=(1.0, math.inf), end_bits=math.inf)
     cache.add([scored])
     assert cache.read() == {"a c": scored}
+
+
+def test_words_that_have_not_converged_are_counted_by_suite_and_kept(tmp_path: Path) -> None:
+    contents = [{"region_number": 1, "content": "a"}, {"region_number": 2, "content": "b c"}]
+    conditions = [{"condition_name": "one", "regions": contents}]
+    (suite,) = load(
+        tmp_path,
+        suite_values(
+            predictions=[{"type": "formula", "formula": "(1;%one%) < (2;%one%)"}],
+            items=[{"item_number": 1, "conditions": conditions}],
+        ),
+    )
+    cache = ScoreCache(tmp_path / "kept.jsonl")
+    for lm in (Searches(), ToyLM()):  # scored, then read
+        (result,) = score_suites(lm, [suite], tokenisation="whitespace", cache=cache)
+        assert unconverged_note(result.converged) == ("66.7% of the words have not converged",)
+    (plain,) = score_suites(ToyLM(), [suite], tokenisation="whitespace")
+    assert unconverged_note(plain.converged) == ()
 
 
 def test_score_cache_key_depends_on_search_words_and_weights() -> None:

@@ -19,9 +19,10 @@ from treelm.models import system_of_file
 from treelm.models.persistence import shipped
 from treelm.models.persistence.hub import name_parts
 from treelm.models.persistence.storage import is_foreign, weight_files
+from treelm.models.search.config import SearchConfig
 from treelm.training.run_folder import check_name
 
-WIDER = "a wider search (a larger --threshold, without --action-beam and --word-beam)"
+WIDER = f"a wider search ({SearchConfig().wider})"
 """What lowers an upper bound."""
 FEW_STEPS, FEW_SECONDS = 1000, 15.0
 """Below both, a model has hardly been trained: a trial, such as those of ``treelm demo --quick``."""

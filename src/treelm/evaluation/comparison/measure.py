@@ -115,15 +115,17 @@ class Measurement:
 
         Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
         """
-        seconds, words_per_second, curve = training_metrics(self._run)
+        seconds, words_per_second, curve, notes = training_metrics(self._run, self._recipe.training)
+        evaluated = self._evaluated()
         metrics = replace(
-            self._evaluated(),
+            evaluated,
             name=self._name,
             run=str(self._run),
             data_identity=read_data_identity(self._run),
             training_seconds=seconds,
             training_words_per_second=words_per_second,
             loss_curve=curve,
+            notes=(*evaluated.notes, *notes),
         )
         if not metrics.perplexities or metrics.needs_trees:
             return metrics  # words alone, without trees, are not enough for its probabilities

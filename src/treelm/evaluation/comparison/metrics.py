@@ -22,9 +22,11 @@ from treelm.evaluation.trivial_baselines import UPPER_BOUND, Baseline
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, read_json
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape
+from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.metrics import read_metrics
 from treelm.training.run_folder import check_name
+from treelm.training.state import TrainingState
 
 FILE_NAME = "comparison.json"
 FORMAT_VERSION = 1
@@ -147,10 +149,12 @@ class LossPoint:
     word_nats: float | None = None  # the part of the words alone, if it is logged
 
 
-def training_metrics(run: Path) -> tuple[float | None, float | None, tuple[LossPoint, ...]]:
-    """Read seconds of training, words a second in updates of the weights, and the curve; None where none was recorded.
+def training_metrics(
+    run: Path, config: TrainingConfig
+) -> tuple[float | None, float | None, tuple[LossPoint, ...], tuple[str, ...]]:
+    """Read seconds of training, words a second in updates of the weights, the curve, and notes on how training ended.
 
-    Raises ``InputError`` for records that cannot be read.
+    Numbers are None where none was recorded. Raises ``InputError`` for records that cannot be read.
     """
     path = run / METRICS
     lines = read_metrics(path) if path.exists() else []  # a model may have been saved without them
@@ -165,7 +169,13 @@ def training_metrics(run: Path) -> tuple[float | None, float | None, tuple[LossP
             own = {"seconds": line["elapsed_seconds"], "word_nats": line.get("word_nats_per_decision")}
             points.append(LossPoint(**{name: line[name] for name in names}, **own))
     elapsed = max((float(line["elapsed_seconds"]) for line in lines), default=None)
-    return elapsed, num_words / seconds if seconds else None, tuple(points)
+    notes = []
+    for end in lines[-1:] if config.epochs else ():
+        times = {"seconds": end["elapsed_seconds"], "cpu_seconds": end.get("cpu_seconds", 0)}
+        state = TrainingState(step=end["step"], epoch=int(end["epoch"]), **times)
+        if (reason := state.reason_to_stop(config) or "").startswith(LIMITS_OF_TIME):
+            notes.append(f"training stopped early, in epoch {state.epoch + 1} of {config.epochs}: {reason}")
+    return elapsed, num_words / seconds if seconds else None, tuple(points), tuple(notes)
 
 
 @dataclass(frozen=True, kw_only=True)

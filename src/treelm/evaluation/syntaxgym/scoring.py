@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING
@@ -112,6 +112,8 @@ class SuiteResult:
     regions: pd.DataFrame
     """A row (``REGION_COLUMNS``) for each region of each condition of each item. ``surprisal_bits`` is its value by the
     suite's metric, of an empty region 0 or not a number; ``is_correct`` is of the item, by the first prediction."""
+    converged: Sequence[bool] = ()
+    """``SentenceScore.converged`` of its sentences."""
 
     def to_frame(self) -> pd.DataFrame:
         """A row a region, as ``regions``."""
@@ -213,7 +215,8 @@ def score_suites(
         found[scored.text] = scored
         on_sentence()
     tokens = {text: found[text].tokens(with_end=with_end) for text in texts}
-    return [evaluate_suite(suite, tokens) for suite in suites]
+    flags = [[flag for text in write_sentences([suite]) for flag in found[text].converged] for suite in suites]
+    return [replace(evaluate_suite(suite, tokens), converged=own) for suite, own in zip(suites, flags, strict=True)]
 
 
 def write_sentences(suites: Sequence[Suite]) -> list[str]:
@@ -235,6 +238,7 @@ class ScoredText:
     surprisal_bits: tuple[float, ...]
     is_unk: tuple[bool, ...]
     end_bits: float
+    converged: tuple[bool, ...] = ()
 
     def tokens(self, *, with_end: bool) -> list[ScoredToken]:
         """Tokens that regions are made of; the bits of the end, if they count, are the last token's."""
@@ -279,6 +283,7 @@ def score_texts(
                     surprisal_bits=tuple(word.surprisal_bits for word in surprisal.words),
                     is_unk=tuple(word.is_unk for word in surprisal.words),
                     end_bits=surprisal.end_surprisal_bits,
+                    converged=tuple(score.converged.tolist()),
                 )
             )
         if cache:
@@ -302,6 +307,7 @@ class ScoreCache:
         digest = hashlib.sha256()
         search = lm.search.to_json() if isinstance(lm, Searching) else {}
         described = {**describe_model(lm), "settings": search, "words": tokenisation, "version": __version__}
+        described["fields"] = [one.name for one in fields(ScoredText)]
         digest.update(json.dumps(described, sort_keys=True, default=str).encode())
         for name, tensor in sorted(lm.state_dict().items()):
             digest.update(name.encode())
@@ -322,6 +328,7 @@ class ScoreCache:
                     surprisal_bits=tuple(math.inf if bits is None else bits for bits in values["surprisal_bits"]),
                     is_unk=tuple(values["is_unk"]),
                     end_bits=math.inf if values["end_bits"] is None else values["end_bits"],
+                    converged=tuple(values["converged"]),
                 )
         return found
 

@@ -98,6 +98,14 @@ class SearchConfig:
         return math.isfinite(self.beam.threshold)
 
     @property
+    def wider(self) -> str:
+        """Options of a search that finds more. By a larger threshold alone a beam is full sooner, and loses more."""
+        k, word_beam, _, threshold = self.beam
+        widths = f"--action-beam {4 * k} --word-beam {4 * word_beam}"
+        beam = f"--threshold {threshold + 1:g} {widths}" if self.is_adaptive else f"--threshold {ADAPTIVE.threshold:g}"
+        return {"beam": beam, "released": widths}.get(self.method, f"--num-particles {4 * self.num_particles}")
+
+    @property
     def gives_bounds(self) -> bool:
         """Whether what is found are lower bounds of probabilities: not by sampling, nor with rounded weights."""
         return self.method != "particles" and self.precision == "full"

@@ -28,15 +28,15 @@ class SearchOptions:
     """Fields of ``SearchConfig`` that are given in the place of those of a run's recipe; None: as the recipe says."""
 
     action_beam: int | None = None
-    """Hypotheses kept between actions. Any width asks for a fixed beam, with the recipe's other widths or those of
-    100/10/1; without, the search is the recipe's, as a rule an adaptive beam: --threshold 10, at most 1000/100/1."""
+    """Hypotheses kept between actions. Widths alone ask for a fixed beam, with the recipe's other widths or those of
+    100/10/1; with --threshold, or without widths and a recipe's own, the beam is adaptive, at most 1000/100/1."""
     word_beam: int | None = None
     """Hypotheses kept between words."""
     fast_track: int | None = None
     """Best SHIFTs that enter the word beam past the action beam."""
     threshold: float | None = None
-    """Drop an analysis this many nats below the sum of all: an adaptive beam, which replaces the recipe's. A larger
-    threshold takes longer; more words converge unless the beam is full."""
+    """Drop an analysis this many nats below the sum of all: an adaptive beam, which replaces the recipe's. Without
+    widths it is at most 1000/100/1; to find more, raise all: --threshold 11 --action-beam 4000 --word-beam 400."""
     search: SearchMethod | None = None
     """beam: word-synchronous beam search. particles: a particle filter. released: the scores of the RNNG's public code.
     Without it (so also the next three) as in the recipe."""
