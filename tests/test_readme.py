@@ -27,7 +27,14 @@ threads = 1
 """
 EXPECTED = {
     "README.md": ("surprisal_bits", "perplexity", "end of sentence"),
-    "docs/surprisal.md": ("item\tform\tsurprisal_bits", "sentence_number", "next_entropy_bits", "document_id"),
+    "docs/surprisal.md": (
+        "item\tform\tsurprisal_bits",
+        "r2\t355",
+        "surprisal_nats",
+        "sentence_number",
+        "next_entropy_bits",
+        "document_id",
+    ),
     "docs/reading.md": ("agreement-bits", "delta log likelihood"),
     "docs/evaluation.md": ("npz",),
     "docs/other-models.md": ("museum", "tensor("),

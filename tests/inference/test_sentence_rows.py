@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from treelm.cli.arguments import as_typed, parse
+from treelm.cli.surprisal import Arguments
 from treelm.errors import InputError
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.stimuli import read_table
@@ -16,6 +18,12 @@ HARD, EASY = (
 LONG = ["The", "old", "dog", "that", "the", "cat", "saw", "slept"]
 ITEMS = {("1", "a"): HARD, ("1", "b"): EASY, ("2", "a"): LONG, ("2", "b"): [*LONG[:6], "often", *LONG[6:]]}
 Rows = Iterable[Sequence[object]]
+
+
+@pytest.fixture(autouse=True)
+def call() -> None:
+    """The call in whose terms messages are."""
+    parse(Arguments, "treelm surprisal", ["run", "words.csv"])
 
 
 def two_conditions() -> Rows:
@@ -120,7 +128,7 @@ def test_rows_of_several_sentences_are_refused_with_the_columns_that_tell_them_a
     with pytest.raises(InputError) as error:
         read_table(write(tmp_path, header, rows()), Columns(sentence=tuple(key.split())), "as-given")
     assert found in str(error.value)
-    assert remedy in error.value.remedy, error.value
+    assert remedy in as_typed(error.value.remedy), error.value
     assert "words.csv:" in str(error.value)
 
 
@@ -202,7 +210,7 @@ def test_a_column_that_may_tell_sentences_apart_is_told(rows: Rows, note: str, t
     path = write(tmp_path, "item;typ;word", rows)
     found = read_table(path, Columns(sentence=("item",)), "as-given").notes
     assert len(found) == bool(note)
-    assert all(note.format(path) in one and one.endswith("--sentence-column item typ") for one in found)
+    assert all(note.format(path) in one and as_typed(one).endswith("--sentence-column item typ") for one in found)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +239,8 @@ def test_words_in_another_order_than_their_numbers_are_told(
 def test_texts_that_are_split_may_number_their_words_anew(tmp_path: Path) -> None:
     rows = [("A", n, word) for text in ("The dog barked.", "It slept.") for n, word in enumerate(text.split())]
     path = write(tmp_path, "text;word_id;word", rows)
-    table = read_table(path, Columns(sentence=("text",)), "as-given", are_texts=True)
-    assert (len(table.stimuli), table.notes) == (1, ())
+    table = read_table(path, Columns(sentence=("text",)), "as-given", language="en")
+    assert ([one.keys for one in table.stimuli], table.notes) == ([("A", 1), ("A", 2)], ())
 
 
 @pytest.mark.parametrize(
@@ -247,7 +255,7 @@ def test_an_empty_cell_is_no_name_of_a_sentence_but_may_be_that_of_the_row_above
 ) -> None:
     path = write(tmp_path, header, (row.split(";") for row in rows.split()))
     columns = Columns(sentence=tuple(header.split(";")[:-1]))
-    with pytest.raises(InputError, match=r"words.csv:3: an empty sentence.*--fill-down"):
+    with pytest.raises(InputError, match=r"words.csv:3: an empty sentence.*fill_down = True"):
         read_table(path, columns, "as-given")
     table = read_table(path, columns, "as-given", fill_down=True)
     assert [" ".join(one.sentence.words) for one in table.stimuli] == filled

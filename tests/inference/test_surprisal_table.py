@@ -300,7 +300,11 @@ def test_surprisals_of_texts_become_frames(models: list[NamedModel]) -> None:
     ("frame", "settings", "expected"),
     [
         ({"a": [1]}, {}, "dict where a data frame of pandas was expected"),
-        (WORDS, {}, r"data frame:1: no column 'word'; name the column by an option; choose from: item"),
+        (
+            WORDS,
+            {},
+            "data frame:1: no column 'word'; the first row: item 1, form 'I', .*by word = ...; choose from: item",
+        ),
         ({"word": ["a", None], "sentence_id": [1, 1]}, {}, "data frame:2: a missing word.*keep_default_na=False"),
         ({"word": ["a", b"\xff"], "sentence_id": [1, 1]}, {}, "data frame:2: bytes where a word was expected"),
         ({"word": ["a", ["b"]], "sentence_id": [1, 1]}, {}, "data frame:2: list where a word was expected"),
@@ -316,8 +320,8 @@ def test_surprisals_of_texts_become_frames(models: list[NamedModel]) -> None:
             "data frame:3: sentence '1' is not .*: rows of it come after",
         ),
         (pandas.DataFrame([["a", "b"]], columns=["word", "word"]), {}, "two columns of the name 'word'"),
-        (WORDS, {"punctuation": "apart"}, "'apart', which makes more rows"),
-        (WORDS, {"end": True}, "end = True, which makes more rows"),
+        (WORDS, {"target_column": "form"}, "target_column without text_column"),
+        (WORDS, {"log_base": "3"}, "log_base = '3'; choose one of 2, e, 10"),
         (WORDS, {"shape": "plain"}, "shape = 'plain'; choose one of auto, wide, long"),
         (WORDS, {"lag": -1}, "lag = -1; give 1 or more"),
         (WORDS, {"columns": ["unigram_surprisal_bits"]}, r"without counts; give unigrams"),

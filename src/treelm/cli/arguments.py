@@ -12,6 +12,7 @@ import ast
 import inspect
 import logging
 import re
+import shlex
 import shutil
 import sys
 import types
@@ -96,11 +97,12 @@ def as_typed(text: str) -> str:
     """
     if not _asked:
         return text
-    options = (one for one in arguments_of(_asked[0]) if not one[2])
-    known = {field.name: (names[0], kind is bool) for field, kind, _, names in options}
+    options = [one for one in arguments_of(_asked[0]) if not one[2]]
+    known = {field.name.removesuffix("_column"): (names[0], kind is bool) for field, kind, _, names in options}
+    known |= {field.name: (names[0], kind is bool) for field, kind, _, names in options}
 
     def typed(match: re.Match[str]) -> str:
-        name, value = match["name"] or match["bare"], (match["value"] or "").replace('"', "").replace("'", "")
+        name, value = match["name"] or match["bare"], _typed(match["value"] or "")
         if name in known:
             option, is_switch = known[name]
             return option if is_switch else f"{option} {value}".rstrip()
@@ -137,6 +139,17 @@ def show_warnings() -> None:
         warnings = _Warnings()
         handler.setFormatter(warnings)
         handler.addFilter(warnings.is_news)
+
+
+def _typed(value: str) -> str:
+    """A value of Python as it is typed; of alternatives, each without its quotation marks."""
+    try:
+        found = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value.replace('"', "").replace("'", "")
+    if isinstance(found, list):
+        return shlex.join(map(str, found))
+    return value if found is ... else shlex.quote(str(found))
 
 
 def _in_recipe(name: str) -> str:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from treelm.cli.arguments import as_typed, refuse
 from treelm.cli.files import check_not_input, open_table, progress_bar, report_skipped, write_metadata
 from treelm.cli.options import InputOptions, ModelNames, Output, RunsAndFile, WorkerOptions, impossible, runs_and_file
 from treelm.errors import InputError
-from treelm.inference.settings import TableSettings
+from treelm.inference.settings import LOG_BASES, TableSettings
 from treelm.io.tables import TABLES, check_table_name
 from treelm.io.terminal import log
 from treelm.models.capabilities import DocumentContext, Searching, has, why_not
@@ -36,6 +37,7 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
 
     Example: treelm surprisal runs/demo stimuli.txt --output stimuli.tsv
     Example: treelm surprisal runs/demo words.csv --punctuation summed --output words-bits.csv
+    Example: treelm surprisal runs/demo items.csv --text-column sentence --target-column verb
     Example: treelm surprisal rnng-gum-open lstm-gum-open words.csv --columns word_length --lag 2 -o words.xlsx
     """
 
@@ -49,9 +51,9 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
     metadata beside it, as FILE.json."""
     layout: Literal["auto", "sentences", "words", "table"] = "auto"
     """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.
-    table: CSV (commas or semicolons), TSV or the first sheet of an .xlsx, with a header and one word a row; other
-    columns are passed through, own_NAME if NAME is a measure of ours. auto: a table if the file's name ends in .csv,
-    .tsv or .xlsx, else sentences."""
+    table: CSV (commas or semicolons), TSV or the first sheet of an .xlsx, with a header and one word a row, or with
+    --text-column one sentence; other columns are passed through, own_NAME if NAME is a measure of ours. auto: a table
+    if the file's name ends in .csv, .tsv or .xlsx, else sentences."""
     word_column: str = "word"
     """Of a table: the column of the words."""
     sentence_column: tuple[str, ...] = ("sentence_id",)
@@ -61,9 +63,6 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
     fill_down: bool = False
     """Of a table: an empty cell in the columns of sentences and documents is that of the row above, as of merged cells
     of a workbook."""
-    split_sentences: str = ""
-    """Language (en, de, ...) of texts whose sentences are to be found: every line, or what --sentence-column says, is
-    split, and numbered in the column sentence_number. Needs pip install 'treelm[sentences]'."""
     punctuation: Literal["as-given", "summed", "left-out", "apart"] = "as-given"
     """Of words such as "dog," and "don't": as-given: read as one word. summed: marks and clitics are read as words of
     their own, as in treebanks, and their bits are the word's. left-out: the same without the bits of marks. apart: they
@@ -126,7 +125,7 @@ def main(options: Arguments) -> int:
             "treelm_version": __version__,
             **(each[names[0]] if len(each) == 1 else {"models": each}),
             "input": file,
-            "unit": "bits",
+            "unit": LOG_BASES[options.log_base],
             "end_of_sentence_rows": options.end,
             "num_skipped_sentences": len(skipped),
             "punctuation": options.punctuation,
@@ -157,13 +156,22 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
     is_table = options.layout == "table" or (options.layout == "auto" and is_named_so)
     found: Iterable[Stimulus]
     names = Columns()
+    if not is_table:
+        of_tables = ("word_column", "sentence_column", "document_column", "fill_down", *options.of_rows)
+        refuse(options, of_tables, "without --layout table")
     if is_table:
-        asked = Columns(options.word_column, options.sentence_column, options.document_column)
-        how = {"are_texts": bool(options.split_sentences), "fill_down": options.fill_down}
+        asked = Columns(options.word_column, options.sentence_column, options.document_column)._replace(
+            **options.of_rows
+        )
+        how: dict[str, Any] = {
+            "language": options.split_sentences,
+            "fill_down": options.fill_down,
+            "encoding": options.encoding,
+        }
         left_out = skipped if options.on_error == "skip" else None
-        table = stimuli.read_table(file, asked, options.punctuation, encoding=options.encoding, skipped=left_out, **how)
+        table = stimuli.read_table(file, asked, options.punctuation, skipped=left_out, **how)
         for note in table.notes:
-            log(f"{file}: {note}")
+            log(f"{file}: {as_typed(note)}")
         names, found = table.columns, table.stimuli
         if table.decimal_commas:
             listed = ", ".join(table.decimal_commas)
@@ -175,10 +183,9 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
     else:
         sentences = options.read(file, skipped, empty_lines=options.context == "document")
         found = stimuli.from_sentences(sentences, options.punctuation)
-    if options.split_sentences:
+    if options.split_sentences and not is_table:
         names = names._replace(sentence=(*names.sentence, stimuli.SENTENCE_NUMBER))
-        found = stimuli.split(found, options.split_sentences, are_documents=not options.document_column)
-        found = list(found) if is_table else found
+        found = stimuli.split(found, options.split_sentences, are_documents=True)
     return names, iter(found), len(found) if isinstance(found, Sized) else None
 
 

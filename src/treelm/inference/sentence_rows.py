@@ -9,7 +9,6 @@ separate its parts are found by trying which of them leave no such sign.
 from __future__ import annotations
 
 import re
-import shlex
 from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -31,8 +30,6 @@ from treelm.errors import InputError, choose_from
 from treelm.io.numbers import number
 from treelm.io.tables import Cell, cell_text
 
-FRAME = "data frame"
-"""The source of rows that are given in Python."""
 Row = tuple[str, Mapping[str, Cell]]
 """The place of a row (``file:line``) and its cells by column."""
 Key = tuple[Cell, ...]
@@ -58,7 +55,10 @@ _REPEATED = 0.6  # share of different words in a row that are repeated, which no
 
 
 class Columns(NamedTuple):
-    """The names of a table's columns; without a document column all is one document."""
+    """The names of a table's columns, and how rows of words or of sentences become what gets a figure.
+
+    Without a document column all is one document. The last four are those of ``TableSettings``.
+    """
 
     word: str = "word"
     sentence: tuple[str, ...] = ("sentence_id",)
@@ -67,14 +67,61 @@ class Columns(NamedTuple):
     kept: tuple[str, ...] = ()
     """The other columns, which are passed through."""
 
+    text_column: str = ""
+    target_column: str = ""
+    region_separator: str = "|"
+    sum_by: str = ""
+
     @property
     def all(self) -> tuple[str, ...]:
-        """The names of those that matter."""
-        return (self.word, *self.sentence, *([self.document] if self.document else []))
+        """The names of those that are given back by themselves: of sentences in rows, not the text."""
+        word = () if self.text_column else (self.word,)
+        return (*word, *self.sentence, *([self.document] if self.document else []))
+
+    def key(self, cells: Mapping[str, Cell], above: Key = ()) -> Key:
+        """What names the sentence of a row; with a key ``above``, its cell stands in the place of an empty one."""
+        named = (cells[self.document] if self.document else "1", *(cells[name] for name in self.sentence))
+        key = tuple(map(_hashable, named))
+        return tuple(old if cell in _EMPTY else cell for cell, old in zip(key, above, strict=True)) if above else key
 
     def shown(self, key: Key) -> str:
         """What names a sentence, for messages."""
         return repr(", ".join(map(str, key if self.document else key[1:])))
+
+
+class SentenceRows(NamedTuple):
+    """The rows of a sentence, each with the word or the region that gets a figure."""
+
+    key: Key
+    rows: Sequence[Row]
+    texts: Sequence[str]
+    target: int | None = None
+    """The place of the row that alone is given back; None: all are."""
+
+
+def check_columns(
+    columns: Columns, names: Sequence[str], rows: Sequence[Row], source: str, numbered: Sequence[str] = ()
+) -> None:
+    """Raise ``InputError`` for a column that the table lacks, with its first row as it was read.
+
+    A sentence may be named by ``numbered``, which has the number of the row.
+    """
+    needed = [("word", columns.word), *(("sentence", name) for name in columns.sentence)]
+    if columns.text_column:
+        needed[0] = ("text_column", columns.text_column)
+    needed += [(name, getattr(columns, name)) for name in ("document", "target_column", "sum_by")]
+    for setting, name in needed:
+        is_there = name in names or (name in columns.sentence and name in numbered)
+        if name and not is_there:
+            remedy = f"name the column by {setting} = ...; {choose_from(name, names)}"
+            first = [cells for _, cells in rows[:_MOST_SHOWN]]
+            texts = [one for one in names if first and all(len(str(own[one]).split()) >= _FEWEST for own in first)]
+            if texts and setting in ("word", "sentence"):
+                remedy = f"if each row is a sentence, give text_column = {texts[0]!r}; else {remedy}"
+            shown = ", ".join(f"{one} {cell!r}" for own in first[:1] for one, cell in own.items())
+            raise InputError(
+                f"no column {name!r}; the first row: {shown or 'none'}", where=f"{source}:1", remedy=remedy
+            )
 
 
 def sentence_rows(
@@ -88,7 +135,7 @@ def sentence_rows(
     skipped: list[InputError] | None = None,
     unreadable: Sequence[InputError] = (),
     remedy: str = "",
-) -> tuple[dict[Key, list[Row]], tuple[str, ...]]:
+) -> tuple[list[SentenceRows], tuple[str, ...]]:
     """The rows of each sentence, whose words are texts then, as a workbook gives them; and what is to be said of them.
 
     With ``fill_down`` an empty cell that names a sentence or a document is that of the row above. Of texts
@@ -98,19 +145,14 @@ def sentence_rows(
     Raises ``InputError`` for a column that is missing, and for the first sentence with an empty word, an empty name, or
     rows that are not one sentence; ``skipped`` collects these instead, unless no sentence is left.
     """
-    for name in columns.all:
-        if name not in names:
-            choice = f"name the column by an option; {choose_from(name, names)}"
-            raise InputError(f"no column {name!r}", where=f"{source}:1", remedy=choice)
+    given = list(rows)
+    check_columns(columns, names, given, source)
     read, wrong = list[tuple[Key, Row]](), dict[Key, InputError]()
-    for where, cells in rows:
-        named = (cells[columns.document] if columns.document else "1", *(cells[one] for one in columns.sentence))
-        key: Key = tuple(map(_hashable, named))
-        if fill_down and read:
-            key = tuple(above if cell in _EMPTY else cell for cell, above in zip(key, read[-1][0], strict=True))
+    for where, cells in given:
+        key = columns.key(cells, read[-1][0] if fill_down and read else ())
         word = ""
         try:
-            word = _word(cells[columns.word], where)
+            word = word_of(cells[columns.word], where)
         except InputError as error:
             wrong.setdefault(key, error)
         read.append((key, (where, {**cells, columns.word: word})))
@@ -125,40 +167,46 @@ def sentence_rows(
     table = _Table(names, read, columns, are_texts=are_texts)
     for key in _without_name(table.places):
         where = read[table.places[key][0]][1][0]
-        how = "fill_down = True" if source == FRAME else "--fill-down"
-        said = f"name it in every row, or give {how}: an empty cell is that of the row above"
+        said = "name it in every row, or give fill_down = True: an empty cell is that of the row above"
         wrong.setdefault(key, InputError("an empty sentence or document id", where=where, remedy=said))
-    wrong = {**table.errors(source, remedy), **wrong}
+    wrong = {**table.errors(remedy), **wrong}
     errors = [wrong[key] for key in table.places if key in wrong]
     if errors and (skipped is None or len(errors) == len(table.places)):
         raise errors[0]
     if skipped is not None:
         skipped += errors
-    good = {key: [read[place][1] for place in own] for key, own in table.places.items() if key not in wrong}
-    return good, () if are_texts else tuple(table.notes([*good], source))
-
-
-def _hashable(cell: Cell) -> Cell:
-    return cell if isinstance(cell, Hashable) else str(cell)
+    good = [SentenceRows(key, *table.rows_and_words(key)) for key in table.places if key not in wrong]
+    return good, () if are_texts else tuple(table.notes([one.key for one in good]))
 
 
 def _line(where: str) -> int:
     return int(where.rpartition(":")[2])
 
 
-def _word(cell: Any, where: str) -> str:
-    """The word of a cell. Raises ``InputError`` for a cell that holds none."""
+def _hashable(cell: Cell) -> Cell:
+    return cell if isinstance(cell, Hashable) else str(cell)
+
+
+def word_of(cell: Any, where: str, what: str = "word") -> str:
+    """The word of a cell, or what else words are there. Raises ``InputError`` for a cell that holds none."""
     if cell is None:
-        remedy = "give a word in every row; pandas takes NA, null, nan and None for missing: read_csv(FILE, {})"
-        raise InputError("a missing word", where=where, remedy=remedy.format("keep_default_na=False"))
+        remedy = f"give a {what} in every row; pandas takes NA, null, nan and None for missing: read_csv(FILE, {{}})"
+        raise InputError(f"a missing {what}", where=where, remedy=remedy.format("keep_default_na=False"))
     with suppress(UnicodeDecodeError):  # such bytes are refused as any other type is
         cell = cell.decode() if isinstance(cell, bytes) else cell.item() if isinstance(cell, np.generic) else cell
     if not isinstance(cell, str | Number | date):
-        raise InputError(f"{type(cell).__name__} where a word was expected", where=where, remedy="give words as texts")
+        raise InputError(
+            f"{type(cell).__name__} where a {what} was expected", where=where, remedy=f"give {what}s as texts"
+        )
     word = cell if isinstance(cell, str) else cell_text(cell)
     if words_of(word, where=where) and (word.isascii() or normalise(word)):
         return word
-    raise InputError("an empty word", where=where, remedy="give a word in every row")
+    raise InputError(f"an empty {what}", where=where, remedy=f"give a {what} in every row")
+
+
+def ends_inside(words: Sequence[str]) -> bool:
+    """Tell whether a sentence seems to end before the last word."""
+    return any(map(_SENTENCE_END.search, words[:-1]))
 
 
 def _without_name(keys: Iterable[Key]) -> list[Key]:
@@ -201,6 +249,11 @@ class _Table:
         self.constant = [] if are_texts else [name for name in self.others if self._is_constant(name)]
         """Columns that do not change within a sentence."""
 
+    def rows_and_words(self, key: Key) -> tuple[list[Row], list[str]]:
+        """The rows of a sentence, and the word of each."""
+        rows = [self.rows[place][1] for place in self.places[key]]
+        return rows, [str(cells[self.columns.word]) for _, cells in rows]
+
     def _words(self, places: Iterable[int]) -> list[str]:
         return [word for place in places for word in self.words[place]]
 
@@ -239,7 +292,7 @@ class _Table:
         is_cut = len({cell for cell, _ in parts}) == len(parts) and all(len(words) >= _FEWEST for _, words in parts)
         return parts if is_cut else []
 
-    def errors(self, source: str, more: str) -> dict[Key, InputError]:
+    def errors(self, more: str) -> dict[Key, InputError]:
         """What is wrong with sentences whose rows are not one sentence; ``more`` ends what to do about it."""
         found: dict[Key, tuple[str, str, int]] = {}
         for key, places in self.places.items():
@@ -249,7 +302,9 @@ class _Table:
                 before = self.columns.shown(self.rows[apart - 1][0])
                 found[key] = (f"rows of it come after sentence {before}", "", apart)
         tried = [place for key in [*found][:_MOST_TRIED] for place in self.places[key]][:_MOST_ROWS]
-        remedy = self._remedy(tried, source) if found else ""
+        remedy = self._remedy(tried) if found else ""
+        if len(self._words(tried)) > _FEWEST * len(tried):
+            remedy = f"if each row is a sentence, give text_column = {self.columns.word!r}; else {remedy}"
         return {
             key: InputError(
                 f"sentence {self.columns.shown(key)} is not one sentence: {told}; its rows: {self._listed(key)}",
@@ -280,22 +335,20 @@ class _Table:
         rows = (" ".join(str(self.cells[name][place]) for name in names) for place in places[:_MOST_SHOWN])
         return ", ".join(rows) + ", ..." * (len(places) > _MOST_SHOWN)
 
-    def _remedy(self, places: Sequence[int], source: str) -> str:
+    def _remedy(self, places: Sequence[int]) -> str:
         """Say which columns tell the sentences of these rows apart, or that none does."""
         if (separating := self._separating(places)) is None:
-            option = "sentence = ..." if source == FRAME else "--sentence-column ..."
             said = "put the rows of a sentence together, and name every column that tells it from others"
-            return f"{said} ({option}): no other one here does"
+            return f"{said} (sentence = ...): no other one here does"
         names, are_together = separating
-        told = f"name every column that tells sentences apart: {self._option(names, source)}"
+        told = f"name every column that tells sentences apart: {self._option(names)}"
         return (told if names else "put its rows in order") + (
             "" if are_together else ": sort them by sentence and word"
         )
 
-    def _option(self, names: Sequence[str], source: str) -> str:
-        """The option that names these columns, too."""
-        named = [*self.columns.sentence, *names]
-        return f"sentence = {named}" if source == FRAME else f"--sentence-column {shlex.join(named)}"
+    def _option(self, names: Sequence[str]) -> str:
+        """The setting that names these columns, too."""
+        return f"sentence = {[*self.columns.sentence, *names]}"
 
     def _separating(self, places: Sequence[int]) -> tuple[tuple[str, ...], bool] | None:
         """The fewest columns that leave no sign in these rows, and whether the rows of a sentence are together then.
@@ -339,7 +392,7 @@ class _Table:
             elif again and all(cells[a] != cells[b] for a, b in again):
                 yield "differs where a word is repeated", key
 
-    def notes(self, keys: Sequence[Key], source: str) -> Iterator[str]:
+    def notes(self, keys: Sequence[Key]) -> Iterator[str]:
         """Yield what is to be said of sentences that are read, perhaps otherwise than meant."""
         told = defaultdict[str, list[Key]](list)
         for name in self.others:
@@ -351,8 +404,7 @@ class _Table:
             ):
                 changes = [*self._changes(name, keys)]
                 for how, key in changes if 2 * len(changes) > len(keys) else ():
-                    option = self._option([name], source)
-                    told[f"{name} {how}: if it tells sentences apart, give {option}"].append(key)
+                    told[f"{name} {how}: if it tells sentences apart, give {self._option([name])}"].append(key)
         for name, numbers in self.numbers.items():
             every = ((key, numbers[self.places[key]]) for key in keys)
             own = {key: found[~np.isnan(found)] for key, found in every if not np.isnan(found).all()}
@@ -364,10 +416,11 @@ class _Table:
                     told[f"{name} skips numbers: words that are not there are not read"].append(key)
         for key in keys:
             words = self._words(self.places[key])
-            if any(map(_SENTENCE_END.search, words[:-1])):
+            if ends_inside(words):
                 told["one ends before the last word: several are read as one sentence"].append(key)
             if len(words) > _FEWEST * len(self.places[key]):
-                told["cells hold several words: a cell has one figure, the sum of its words'"].append(key)
+                what = f"sentences in rows: text_column = {self.columns.word!r}"
+                told[f"cells hold several words: a cell has one figure, the sum of its words' ({what})"].append(key)
         for what, those in told.items():
             where = self.rows[self.places[those[0]][0]][1][0]
             yield f"in {len(those)} of {len(keys)} sentences (first at {where}) {what}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from treelm.errors import InputError, check_choice, check_positive
 
 Context = Literal["sentence", "document"]
 """Context that a model has before a sentence: nothing, or the sentences of the document before it."""
+LOG_BASES = {"2": "bits", "e": "nats", "10": "hartleys"}
+"""Bases of logarithms, and the unit of each, which ends the names of columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,24 @@ class TableSettings:
     """sentence: the first word of a sentence has none before it. document: that of a document."""
     end: bool = False
     """Add a row </s> to every sentence: the surprisal of its end. With it, bits add up to -log2 p(sentence)."""
+    log_base: Literal["2", "e", "10"] = "2"
+    """Unit of what is in bits: of e, nats, and columns are named NAME_nats; of 10, NAME_hartleys."""
+    omit_first: bool = False
+    """Leave out the surprisal of the first word or region of a sentence (NA), as tools do whose models know no
+    beginning of a sentence."""
+    text_column: str = ""
+    """Of a table with a sentence in each row, or a trial: its column. Words have a row each, in regions cut by |
+    (the horse | fell) these, and where all sentences mark a *target*, it alone."""
+    target_column: str = ""
+    """The column of the target instead, which stands once in its sentence."""
+    region_separator: str = "|"
+    """What stands between regions; '' cuts none."""
+    sum_by: str = ""
+    """Of a table: the column in which rows of a sentence that follow each other share a value if they are one region,
+    with one row and the sum of their bits; an empty cell is a row by itself."""
+    split_sentences: str = ""
+    """Language (en, de, ...) of texts whose sentences are to be found: every line, or what --sentence-column says, is
+    split, and numbered in the column sentence_number. Needs pip install 'treelm[sentences]'."""
     batch_size: int = 16
     """Sentences computed together; changes no result."""
 
@@ -47,8 +67,16 @@ class TableSettings:
         check_choice("shape", self.shape, ("auto", "wide", "long"))
         check_choice("context", self.context, get_args(Context))
         check_choice("lag_within", self.lag_within, get_args(Context))
+        check_choice("log_base", self.log_base, LOG_BASES)
+        if self.target_column and not self.text_column:
+            raise InputError("target_column without text_column", remedy="name the column of the sentences, too")
         if self.lag < 0:
             raise InputError(f"lag = {self.lag}", remedy="give 1 or more words, or remove this option")
+
+    @property
+    def of_rows(self) -> dict[str, Any]:
+        """How rows become sentences and regions, as the ``Columns`` of a table have it."""
+        return {name: getattr(self, name) for name in ("text_column", "target_column", "region_separator", "sum_by")}
 
     @property
     def follows_documents(self) -> bool:

@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 from treelm.corpora.running_text import sentence_ends
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
-from treelm.errors import InputError, check_choice
+from treelm.errors import SKIP, InputError, check_choice
 from treelm.inference.sentence_rows import Columns, Row, sentence_rows
+from treelm.inference.text_rows import text_rows
 from treelm.io.files import name_of, read_text
 from treelm.io.tables import DECIMAL_COMMA, Cell, read_rows, table_text
 
@@ -31,6 +32,7 @@ class Stimulus:
     document: str = "1"
     keys: tuple[Cell, ...] = ()  # the cells that name the sentence in its table; of text, its identifier does
     kept: tuple[tuple[Cell, ...], ...] = ()  # the cells of each word's own row that are passed through
+    shown: tuple[bool, ...] = ()  # whether a word has a row in a table; empty: all have
 
     @property
     def as_read(self) -> Sentence:
@@ -46,6 +48,7 @@ def stimulus(
     document: str = "1",
     keys: tuple[Cell, ...] = (),
     kept: tuple[tuple[Cell, ...], ...] = (),
+    shown: tuple[bool, ...] = (),
     split_words: bool = False,
 ) -> Stimulus:
     """Split the words of a sentence into what the model reads.
@@ -62,7 +65,8 @@ def stimulus(
         how: Tokenisation = "whitespace" if punctuation == "as-given" else "treebank"
         tokens = tuple(words_of(word, how) or (word,) for word in sentence.words)
     if punctuation == "apart":
-        kept = tuple(cells for cells, own in zip(kept, tokens, strict=True) for _ in own) if kept else ()
+        kept = tuple(cells for cells, own in zip(kept, tokens, strict=False) for _ in own)
+        shown = tuple(is_shown for is_shown, own in zip(shown, tokens, strict=False) for _ in own)
         words = tuple(token for own in tokens for token in own)
         sentence = replace(sentence, words=words, tree=None, tags=None)
         tokens = tuple((word,) for word in words)
@@ -70,8 +74,8 @@ def stimulus(
     if punctuation == "left-out":
         spelled = [tuple(any(map(str.isalnum, token)) for token in own) for own in tokens]
         counts = tuple(own if any(own) else (True,) * len(own) for own in spelled)
-    keys = keys or (sentence.identifier,)
-    return Stimulus(sentence=sentence, tokens=tokens, counts=counts, document=document, keys=keys, kept=kept)
+    own: dict[str, Any] = {"document": document, "keys": keys or (sentence.identifier,), "kept": kept, "shown": shown}
+    return Stimulus(sentence=sentence, tokens=tokens, counts=counts, **own)
 
 
 def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> Iterator[Stimulus]:
@@ -102,7 +106,7 @@ def _number_of(sentence: Sentence) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StimulusTable:
-    """Stimuli from a table with a row a word, in order, and all its columns."""
+    """Stimuli from a table, in order, and all its columns."""
 
     columns: Columns
     stimuli: tuple[Stimulus, ...]
@@ -119,7 +123,7 @@ def read_table(
     *,
     encoding: str = "",
     skipped: list[InputError] | None = None,
-    **how: bool,
+    **how: Any,
 ) -> StimulusTable:
     """Read a CSV or TSV file with a header, quoted as R and pandas do, the header says which; or a sheet of Excel.
 
@@ -131,31 +135,79 @@ def read_table(
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
     unreadable = list[InputError]()
     names, rows, has_commas = read_rows(text, path, None if skipped is None else unreadable)
-    errors: dict[str, Any] = {"source": path, "skipped": skipped, "unreadable": unreadable}
-    found = table_stimuli(names, rows, columns, punctuation, **errors, **how)
+    how = {"source": path, "skipped": skipped, "unreadable": unreadable, **how}
+    found = table_stimuli(names, rows, columns, punctuation, **how)
     cells = zip(*(row for one in found.stimuli for row in one.kept), strict=True) if has_commas else ()
     commas = zip(found.columns.kept, (any(map(DECIMAL_COMMA.fullmatch, map(str, own))) for own in cells), strict=False)
     return replace(found, decimal_commas=tuple(name for name, is_written_so in commas if is_written_so))
 
 
 def table_stimuli(
-    names: Sequence[str], rows: Iterable[Row], columns: Columns, punctuation: Punctuation, **how: Any
+    names: Sequence[str],
+    rows: Iterable[Row],
+    columns: Columns,
+    punctuation: Punctuation,
+    *,
+    language: str = "",
+    line_name: str = "",
+    skipped: list[InputError] | None = None,
+    **how: Any,
 ) -> StimulusTable:
-    """Make stimuli of the rows of a table, one word each, which ``sentence_rows`` puts together as ``how`` says.
+    """Make stimuli of the rows of a table, which ``text_rows`` or ``sentence_rows`` puts together as ``how`` says.
 
-    Raises ``InputError`` as it does.
+    Rows of a sentence that follow each other with the same cell in ``columns.sum_by`` become one region. Texts in
+    ``language`` are split into sentences. A column ``line_name`` is added, of the line where a word or region begins.
+
+    Raises ``InputError`` as they do, and for a cell of ``columns.sum_by`` that comes again after others.
     """
-    sentences, notes = sentence_rows(names, rows, columns, **how)
-    columns = columns._replace(kept=tuple(name for name in names if name not in columns.all))
-    stimuli = []
-    for (document, *keys), group in sentences.items():
+    rows_of = text_rows if columns.text_column else sentence_rows
+    sentences, notes = rows_of(names, rows, columns, are_texts=bool(language), skipped=skipped, **how)
+    own_names = [name for name in names if name not in columns.all]
+    stimuli, differing = list[Stimulus](), set[str]()
+    for (document, *keys), group, texts, target in sentences:
         source, _, line = group[0][0].rpartition(":")
-        words = tuple(str(cells[columns.word]) for _, cells in group)
-        kept = tuple(tuple(cells[name] for name in columns.kept) for _, cells in group)
-        sentence = Sentence(words=words, identifier=" ".join(map(str, keys)), source=source, line=int(line))
-        own = stimulus(sentence, punctuation, document=str(document), keys=tuple(keys), kept=kept, split_words=True)
-        stimuli.append(own)
+        try:
+            regions = _regions(group, columns.sum_by)
+        except InputError as error:
+            if skipped is None:
+                raise
+            skipped.append(error)
+            continue
+        kept = []
+        for places in regions:
+            where, cells = group[places[0]]
+            lost = {name for name in own_names if len({str(group[place][1][name]) for place in places}) > 1}
+            own = [None if name in lost else cells[name] for name in own_names]
+            kept.append((*own, *([int(where.rpartition(":")[2])] if line_name else ())))
+            differing |= lost
+        words = tuple(" ".join(texts[place] for place in places) for places in regions)
+        identifier = line if columns.text_column else " ".join(map(str, keys))
+        sentence = Sentence(words=words, identifier=identifier, source=source, line=int(line))
+        shown = () if target is None else tuple(target in places for places in regions)
+        named: dict[str, Any] = {"document": str(document), "keys": tuple(keys), "kept": tuple(kept), "shown": shown}
+        stimuli.append(stimulus(sentence, punctuation, split_words=True, **named))
+    columns = columns._replace(kept=(*own_names, *filter(None, [line_name])))
+    if differing:
+        listed = ", ".join(name for name in own_names if name in differing)
+        notes = (*notes, f"{listed}: cells that differ among the rows of a sum are missing")
+    if language:
+        stimuli = list(split(stimuli, language, are_documents=not columns.document))
+        columns = columns._replace(sentence=(*columns.sentence, SENTENCE_NUMBER))
     return StimulusTable(columns=columns, stimuli=tuple(stimuli), notes=notes)
+
+
+def _regions(group: Sequence[Row], name: str) -> list[list[int]]:
+    """The places of rows that get one figure together: those of one name; an empty cell names none."""
+    named = ["" if not name or row[name] in ("", None) else str(row[name]) for _, row in group]
+    found, seen = list[list[int]](), set[str]()
+    for region, places in groupby(range(len(group)), key=named.__getitem__):
+        own = list(places)
+        if region in seen:
+            remedy = f"name the regions of a sentence differently, {SKIP}"
+            raise InputError(f"{name} {region!r} again, after another one", where=group[own[0]][0], remedy=remedy)
+        seen |= {region} - {""}
+        found += [own] if region else [[place] for place in own]
+    return found
 
 
 def check_documents(stimuli: Iterable[Stimulus]) -> None:
@@ -205,4 +257,5 @@ def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = F
                 counts=one.counts[start:end],
                 keys=(*one.keys, number),
                 kept=one.kept[start:end],
+                shown=one.shown[start:end],
             )

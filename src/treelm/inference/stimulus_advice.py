@@ -48,9 +48,11 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
     unknown, num_words = +unknown, words.total()
     summed = f"{option.format('punctuation')} summed (or left-out)"
     if unknown:
-        share = f"{unknown.total():,} of {num_words:,} words ({unknown.total() / num_words:.1%})"
+        has_regions = any(len(words_of(word)) > 1 for word, _, _ in words)
+        what, how = ("regions", "have words that are") if has_regions else ("words", "are")
+        share = f"{unknown.total():,} of {num_words:,} {what} ({unknown.total() / num_words:.1%}) {how}"
         yield (
-            f"{share} are unknown to {name}, such as {next(iter(unknown))!r}: their bits are those of a class of "
+            f"{share} unknown to {name}, such as {next(iter(unknown))!r}: their bits are those of a class of "
             "words; leave out rows with is_unk 1, or take a model over subwords"
         )
     if escaped:

@@ -31,8 +31,8 @@ from treelm.inference.predictors import (
     word_length,
 )
 from treelm.inference.processes import Compute
-from treelm.inference.sentence_rows import FRAME, Columns
-from treelm.inference.settings import TableSettings
+from treelm.inference.sentence_rows import Columns
+from treelm.inference.settings import LOG_BASES, TableSettings
 from treelm.inference.stimuli import Punctuation, Stimulus, check_documents, table_stimuli
 from treelm.inference.stimulus_advice import LONGEST_SENTENCE, ReadWords, advice
 from treelm.inference.surprisal import (
@@ -46,7 +46,7 @@ from treelm.inference.surprisal import (
 from treelm.io.tables import deduplicate_names
 from treelm.models.base import LanguageModel
 from treelm.models.measures import ENTROPY, MEASURES, Measure, value_at_start
-from treelm.models.scores import CONVERGED, SentenceScore
+from treelm.models.scores import CONVERGED, NATS_PER_BIT, SentenceScore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +59,7 @@ _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")
 """Columns that every model gives for every word, in order."""
 _CHUNK = 128  # sentences that become a frame together
+_FRAME, _LINE = "data frame", "\0line"  # the source of rows that are given in Python, and a column with their numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,15 +169,18 @@ class SurprisalTable:
         document = [self._document] if self._shows_document and self._document not in source.sentence else []
         if self._is_wide:
             model_columns = {
-                f"{name}_{model.name}": name
+                f"{self._in_unit(name)}_{model.name}": name
                 for model in self.models
                 for name in (*COMMON_COLUMNS, *self._chosen_columns([model]), *context)
             }
             columns, context = [*keys, *places, *predictors, *model_columns], []
         else:
-            model_columns = {}
+            common, chosen = ([*map(self._in_unit, own)] for own in (COMMON_COLUMNS, self._chosen_columns(self.models)))
+            model_columns = dict(
+                zip((*common, *chosen), (*COMMON_COLUMNS, *self._chosen_columns(self.models)), strict=True)
+            )
             model = [MODEL] if settings.shape == "long" else []
-            columns = [*model, *keys, *COMMON_COLUMNS, *places, *self._chosen_columns(self.models), *predictors]
+            columns = [*model, *keys, *common, *places, *chosen, *predictors]
         self.own = deduplicate_names(source.kept, taken=[name for name in columns if name != WORD_ID])
         """The names of the source's other columns: own_NAME for one of the same name as a computed one."""
         self.renamed = {name: new for name, new in zip(source.kept, self.own, strict=True) if name != new}
@@ -189,6 +193,10 @@ class SurprisalTable:
             remedy = "give the column or the model another name"
             raise InputError(f"two columns of the name {twice[0]!r}", remedy=remedy)
         return names
+
+    def _in_unit(self, name: str) -> str:
+        """The name of a model's column in the unit that was asked for."""
+        return f"{name[:-4]}{LOG_BASES[self.settings.log_base]}" if name.endswith("_bits") else name
 
     def _chosen_columns(self, models: Sequence[NamedModel]) -> list[str]:
         """The columns that any of these models has beside ``COMMON_COLUMNS``, in order."""
@@ -263,6 +271,8 @@ class SurprisalTable:
             found, scored = [pd.concat(suffixed, axis=1)], [sorted(set().union(*scored))]
         views = [self._with_lags(n, stimuli, word_index, source.join(own))[names] for n, own in enumerate(found)]
         frame = pd.concat([view[row_index.isin(own, level=0)] for view, own in zip(views, scored, strict=True)])
+        hidden = {(k, n) for k, one in enumerate(stimuli) for n, is_shown in enumerate(one.shown, 1) if not is_shown}
+        frame = frame[[place not in hidden for place in frame.index]]
         return frame.iloc[np.argsort(frame.index.get_level_values(0), kind="stable")]
 
     def _of_source(
@@ -333,6 +343,11 @@ class SurprisalTable:
         is_end = is_there & ~row_index.isin(word_index)
         found.loc[is_end, ["is_unk", "num_pieces"]] = [0, 1]
         found.loc[is_end, BITS] = ends if self.settings.end else []
+        if self.settings.omit_first:
+            found.loc[found.index.get_level_values(1) == 1, BITS] = math.nan
+        for name in found.columns[found.columns.str.endswith("_bits")]:
+            found[name] *= {"2": 1.0, "e": NATS_PER_BIT, "10": math.log10(2)}[self.settings.log_base]
+        found = found.rename(columns=self._in_unit)
         if self._shows_document:
             found.loc[is_there, CONTEXT] = context_of(model.lm, self.settings.context)
         return found.assign(**{MODEL: model.name}) if self.settings.shape == "long" else found
@@ -382,7 +397,7 @@ def surprisal_table(
     unigrams: Unigrams | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
-    """Return a data frame of words, a row each and the rows of a sentence together, with surprisals in bits beside it.
+    """Return a data frame of words or sentences, the rows of one together, with surprisals in bits beside it.
 
     ``models`` is one model, or several by the names that their columns get: NAME_MODEL each (``shape="wide"``), or a
     row for each model (``"long"``, with the column model). In these shapes one model without a name goes by its
@@ -390,7 +405,8 @@ def surprisal_table(
     says which sentences are one document; with ``fill_down`` an empty cell there is that of the row above. Numbers and
     truth values are words as a workbook writes them. ``unigrams`` counts the training corpus. The other arguments are
     those of ``treelm surprisal`` (``TableSettings``). If the frame has a column of the same name as a computed one, it
-    becomes own_NAME.
+    becomes own_NAME. Where rows are not those of the frame (``text_column`` without a target, ``sum_by``, ``end``,
+    punctuation apart), the table is the one that ``treelm surprisal`` writes.
 
     Warns of words that the model reads differently from the text (unknown, split), and of rows that may not be one
     sentence (``sentence_rows``). Raises ``InputError`` for columns, words and frames that cannot be read; with
@@ -409,19 +425,17 @@ def surprisal_table(
     asked = TableSettings(**{**usual, **settings})
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
-        raise InputError(f"two columns of the name {twice!r}", where=FRAME, remedy="rename or remove one")
+        raise InputError(f"two columns of the name {twice!r}", where=_FRAME, remedy="rename or remove one")
     if UNIGRAM in asked.columns and unigrams is None:
         raise InputError(f"the column {UNIGRAM!r} without counts", remedy="give unigrams = Unigrams(counts of words)")
-    if punctuation == "apart" or asked.end:
-        more = "end = True" if asked.end else "punctuation = 'apart'"
-        raise InputError(f"{more}, which makes more rows", remedy="use treelm surprisal, or remove it")
-    names = Columns(word, (sentence,) if isinstance(sentence, str) else tuple(sentence), document)
+    keys = (sentence,) if isinstance(sentence, str) else tuple(sentence)
+    names = Columns(word, keys, document)._replace(**asked.of_rows)
     skipped: list[InputError] | None = [] if on_error == "skip" else None
     check_on_error(on_error, skipped)
     cells = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)
-    rows = ((f"{FRAME}:{number}", dict(zip(frame, row, strict=True))) for number, row in enumerate(cells, start=1))
-    how = {"source": FRAME, "fill_down": fill_down, "skipped": skipped}
-    read = table_stimuli(list(frame), rows, names, punctuation, **how)
+    rows = ((f"{_FRAME}:{number}", dict(zip(frame, row, strict=True))) for number, row in enumerate(cells, start=1))
+    how: dict[str, Any] = {"source": _FRAME, "line_name": _LINE, "fill_down": fill_down, "skipped": skipped}
+    read = table_stimuli(list(frame), rows, names, punctuation, language=asked.split_sentences, **how)
     if asked.follows_documents:
         check_documents(read.stimuli)
     for lm in named.values():
@@ -429,18 +443,19 @@ def surprisal_table(
     shown = [NamedModel(name=name, lm=lm, unigrams=unigrams) for name, lm in named.items()]
     table = SurprisalTable(shown, asked, read.columns, given)
     frames = list(table.frames(read.stimuli, skipped))
-    lines = [one.sentence.line for one in read.stimuli]
-    places = [lines[number * _CHUNK + k] + n - 2 for number, own in enumerate(frames) for k, n in own.index]
-    found = pd.concat(frames).set_axis(places)
+    found = pd.concat(frames)
     for line in (*read.notes, *(f"left out: {error}" for error in skipped or ())):
         warnings.warn(line, stacklevel=2)
     for (name, lm), said in zip(named.items(), table.findings, strict=True):
         for line in advice(said.words, lm.vocabulary, "the model" if lm is models else name):
             warnings.warn(line, stacklevel=2)
+    has_targets = all(one.shown for one in read.stimuli)
+    if asked.end or asked.sum_by or punctuation == "apart" or (asked.text_column and not has_targets):
+        return pd.DataFrame({name: _plain(found[name]) for name in table.names if name != _LINE})
     added = [name for name in table.names if name not in (*names.all, *table.own)]
     frame = frame.set_axis(deduplicate_names(list(frame), taken=added), axis=1)
     views = {name: found[found[MODEL] == name] for name in named} if asked.shape == "long" else {"": found}
-    whole = {name: view.reindex(range(len(frame))) for name, view in views.items()}
+    whole = {name: view.set_axis(view[_LINE]).reindex(range(1, len(frame) + 1)) for name, view in views.items()}
     filled = ({one: name if one == MODEL else _plain(view[one]) for one in added} for name, view in whole.items())
     return pd.concat([frame.assign(**own) for own in filled])
 

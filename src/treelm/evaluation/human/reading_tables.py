@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
             raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=remedy)
     rows = zip(table.index, table.to_dict("records"), strict=True)
     asked = Columns(columns.word_column, columns.sentence_column, columns.document_column)
-    how = {"fill_down": columns.fill_down, "remedy": _SINGLE_READERS}
+    how: dict[str, Any] = {"fill_down": columns.fill_down, "remedy": _SINGLE_READERS}
     read = table_stimuli(list(table), rows, asked, "as-given", source=str(path), **how)
     check_documents(read.stimuli)
     each = [(one, number) for number, one in enumerate(read.stimuli, start=1) for _ in one.sentence.words]

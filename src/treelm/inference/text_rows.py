@@ -1,0 +1,135 @@
+"""Rows of a table that hold a sentence each, cut into what gets a figure: words, regions, or the target alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from treelm.corpora.tokens import BLANKS, words_of
+from treelm.errors import SKIP, InputError
+from treelm.inference.predictors import bare
+from treelm.inference.sentence_rows import (
+    Columns,
+    Key,
+    Row,
+    SentenceRows,
+    check_columns,
+    ends_inside,
+    word_of,
+)
+from treelm.io.tables import Cell
+
+MARK = "*"
+"""What stands on both sides of a target."""
+
+
+def text_rows(
+    names: Sequence[str],
+    rows: Iterable[Row],
+    columns: Columns,
+    *,
+    source: str,
+    are_texts: bool = False,
+    fill_down: bool = False,
+    skipped: list[InputError] | None = None,
+    unreadable: Sequence[InputError] = (),
+    remedy: str = "",
+) -> tuple[list[SentenceRows], tuple[str, ...]]:
+    """The regions of each row's sentence, as ``sentence_rows`` gives the words of one; its arguments are these.
+
+    Without a target column the texts themselves say what the regions are: if there are separators, what they cut; if
+    there are asterisks, the target between them; else words. All texts must have them then. Beside a target no other
+    region has a row. A row is named by its cells in the columns of sentences, or its number where there is none.
+
+    Raises ``InputError`` for a column that is missing, and for the first row whose sentence or target cannot be read;
+    ``skipped`` collects these instead, unless no row is left.
+    """
+    numbered = [name for name in Columns().sentence if name not in names]
+    given = list(rows)
+    check_columns(columns, names, given, source, numbered)
+    given = [(where, {**dict.fromkeys(numbered, n), **cells}) for n, (where, cells) in enumerate(given, start=1)]
+    mark = _mark_of([str(cells[columns.text_column]) for _, cells in given], columns, source)
+    found, errors, several = list[SentenceRows](), list[InputError](), list[str]()
+    key: Key = ()
+    for where, cells in given:
+        key = columns.key(cells, key if fill_down else ())
+        try:
+            text = word_of(cells[columns.text_column], where, "sentence")
+            regions, target = _regions(text, mark, cells, columns, where)
+        except InputError as error:
+            errors.append(error)
+            continue
+        several += [where] * ends_inside(words_of(text))
+        found.append(SentenceRows(key, [(where, cells)] * len(regions), regions, target))
+    errors = [*unreadable, *errors]
+    if not found:
+        raise (errors or [InputError("a table without rows", where=source, remedy="give a row for every sentence")])[0]
+    if skipped is None and errors:
+        raise errors[0]
+    if skipped is not None:
+        skipped += errors
+    told = "a sentence ends before the last word: several are read as one, unless split_sentences = 'en'"
+    count = f"in {len(several)} of {len(found)} rows (first at {several[0]})" if several and not are_texts else ""
+    return found, (f"{count} {told}",) if count else ()
+
+
+def _mark_of(texts: Sequence[str], columns: Columns, source: str) -> str:
+    """What the texts say of regions. Raises ``InputError`` for a separator that is nowhere, and for both marks."""
+    if columns.target_column:
+        return ""
+    separator = columns.region_separator
+    marks = [one for one in (separator, MARK) if one and any(one in text for text in texts)]
+    if len(marks) > 1:
+        remedy = "mark the target alone, or cut regions; region_separator = '' cuts none"
+        raise InputError(f"both {separator!r} and {MARK!r} in the texts", where=source, remedy=remedy)
+    if separator not in ("", Columns().region_separator, *marks):
+        remedy = "name what stands between the regions"
+        raise InputError(f"region_separator = {separator!r}, which no text has", where=source, remedy=remedy)
+    return marks[0] if marks else ""
+
+
+def _regions(
+    text: str, mark: str, cells: Mapping[str, Cell], columns: Columns, where: str
+) -> tuple[list[str], int | None]:
+    """The regions of a sentence, and which of them is the target, if one is. Raises ``InputError`` if that is open."""
+    if columns.target_column:
+        start, end = _place(word_of(cells[columns.target_column], where, "target"), words_of(text), where)
+    elif mark == MARK:
+        text, start, end = _marked(text, where)
+    elif not mark:
+        return list(words_of(text)), None
+    else:
+        regions = [one.strip(BLANKS) for one in text.split(mark)]
+        if len(regions) > 1 and all(regions):
+            return regions, None
+        found = f"an empty region in {text!r}" if len(regions) > 1 else f"no {mark!r} in {text!r}, as others have"
+        raise InputError(found, where=where, remedy=f"cut all sentences into regions with words, {SKIP}")
+    words = words_of(text)
+    return [*words[:start], " ".join(words[start:end]), *words[end:]], start
+
+
+def _place(target: str, words: Sequence[str], where: str) -> tuple[int, int]:
+    """Where a target's words stand among those of its sentence, whatever marks are around them; end exclusive."""
+    wanted = [bare(one) or one for one in words_of(target)]
+    plain = [bare(one) or one for one in words]
+    places = [place for place in range(len(plain)) if plain[place : place + len(wanted)] == wanted]
+    if len(places) != 1:
+        times = f"is {len(places)} times" if places else "is not"
+        found = f"the target {target!r} {times} in {' '.join(words)!r}"
+        how = "mark it as *target* in the text, without target_column" if places else "write it as the sentence does"
+        raise InputError(found, where=where, remedy=f"{how}, {SKIP}")
+    return places[0], places[0] + len(wanted)
+
+
+def _marked(text: str, where: str) -> tuple[str, int, int]:
+    """The text without its asterisks, and the words between which these stand, with the marks written to them."""
+    before, *rest = text.split(MARK)
+    if len(rest) == 2 and words_of(rest[0]):
+        target, after = rest
+        has_tail = bool(before) and before[-1] not in BLANKS and target[0] not in BLANKS
+        has_head = bool(after) and after[0] not in BLANKS and target[-1] not in BLANKS
+        around = [*words_of(before)[-1:]] * has_tail + [*words_of(after)[:1]] * has_head
+        if not any(map(bare, around)):
+            start = len(words_of(before)) - has_tail
+            return before + target + after, start, start + len(words_of(target))
+    remedy = f"mark one target of whole words in every sentence, as in 'the horse *fell* down', {SKIP}"
+    raise InputError(f"no one target between asterisks in {text!r}", where=where, remedy=remedy)

@@ -1,0 +1,225 @@
+"""A sentence in each row: what is cut out of it, what is refused, and what comes back."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+import treelm
+from tests.legacy.make import HERE as RUNS
+from treelm.cli.arguments import in_options, parse
+from treelm.cli.surprisal import Arguments
+from treelm.errors import InputError
+from treelm.inference.sentence_rows import Columns
+from treelm.inference.stimuli import StimulusTable, read_table
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* unknown to ", "ignore:.*(cells that differ|written together)")
+
+
+def read(folder: Path, *rows: str, header: str = "text", **how: Any) -> StimulusTable:
+    """The stimuli of a table, whose options are ``columns`` among ``how``."""
+    columns = Columns(text_column="text")._replace(**how.pop("columns", {}))
+    (folder / "items.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return read_table(str(folder / "items.csv"), columns, how.pop("punctuation", "as-given"), **how)
+
+
+@pytest.mark.parametrize(
+    ("text", "regions", "target"),
+    [
+        ("the dog *fell* down", ["the", "dog", "fell", "down"], 2),
+        ("the dog (*fell*).", ["the", "dog", "(fell)."], 2),
+        ("* the dog * fell", ["the dog", "fell"], 0),
+        ("did *n't*", ["did", "n't"], 1),
+        ("the dog | fell  down|.", ["the dog", "fell  down", "."], None),
+        ("it's 5 and/or 6 * 2", None, None),
+    ],
+)
+def test_texts_are_cut_as_their_marks_say(
+    text: str, regions: list[str] | None, target: int | None, tmp_path: Path
+) -> None:
+    if regions is None:
+        with pytest.raises(InputError, match="no one target between asterisks"):
+            read(tmp_path, text)
+        return
+    (found,) = read(tmp_path, text).stimuli
+    assert [*found.sentence.words] == regions
+    assert [*found.shown] == [] if target is None else [place == target for place in range(len(regions))]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "settings", "told"),
+    [
+        ("text", "un*believ*able cats", {}, r"no one target between asterisks in 'un\*believ\*able cats'"),
+        ("text", "*the* dog *fell*", {}, "no one target"),
+        ("text", "the ** dog", {}, "no one target"),
+        ("text", "The dog | fell | ", {}, "an empty region in 'The dog | fell | '"),
+        (
+            "text",
+            "The dog fell",
+            {"beside": "the | dog"},
+            r"no '\|' in 'The dog fell', as others have.*--on-error skip",
+        ),
+        ("text", "The dog fell", {"beside": "the *dog*"}, "no one target between asterisks in 'The dog fell'"),
+        ("text", "The | *dog*", {}, r"both '\|' and '\*' in the texts; .*--region-separator '' cuts none"),
+        ("text", "The dog", {"region_separator": "/"}, "--region-separator /, which no text has"),
+        ("text;verb", "the cat, the cat;cat", {"target_column": "verb"}, "'cat' is 2 times in .* mark it as \\*target"),
+        ("text;verb", "the cat;mat", {"target_column": "verb"}, "the target 'mat' is not in 'the cat'; write it as"),
+        ("text;verb", "a b c;3", {"target_column": "verb"}, "the target '3' is not in"),
+        ("text;verb", "the cat;", {"target_column": "verb"}, "an empty target"),
+        ("text;verb", ";cat", {"target_column": "verb"}, "an empty sentence"),
+        (
+            "text;verb",
+            "the cat;cat",
+            {"target_column": "noun"},
+            r"no column 'noun'; the first row: text .*verb 'cat'.*--target-column \.\.\.",
+        ),
+        ("text;verb", "the cat;cat", {"sum_by": "noun"}, r"no column 'noun'.*name the column by --sum-by \.\.\."),
+        (
+            "item;frase",
+            "1;the cat sat",
+            {},
+            "no column 'text'; the first row: item '1', frase 'the cat sat'; name .*--text-column",
+        ),
+        (
+            "item;frase",
+            "1;the cat sat",
+            {"text_column": ""},
+            "no column 'word'.*give --text-column frase; else .*--word-column",
+        ),
+        (
+            "item;frase",
+            "1;the cat sat",
+            {"text_column": "", "word": "frase"},
+            "no column 'sentence_id'.*give --text-column frase; else",
+        ),
+        (
+            "item;frase",
+            "1;the cat sat there",
+            {"text_column": "", "word": "frase", "sentence": ("item",), "beside": "1;the cat sat there"},
+            "is not one sentence: .*; if each row is a sentence, give --text-column frase; else",
+        ),
+    ],
+)
+def test_what_cannot_be_cut_with_certainty_is_refused_by_the_option_that_helps(
+    header: str, row: str, settings: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    parse(Arguments, "treelm surprisal", ["run", "items.csv"])
+    rows = [row, *([settings["beside"]] if "beside" in settings else [])]
+    columns = {name: value for name, value in settings.items() if name != "beside"}
+    with pytest.raises(InputError) as error:
+        read(tmp_path, *rows, header=header, columns=columns)
+    assert re.search(told, str(in_options(error.value)))
+
+
+def test_rows_that_cannot_be_read_are_left_out_on_demand(tmp_path: Path) -> None:
+    skipped = list[InputError]()
+    rows = ["1;the cat;cat", "2;the cat;dog", "3;the", "4;a dog;dog"]
+    found = read(tmp_path, *rows, header="item;text;verb", columns={"target_column": "verb"}, skipped=skipped)
+    assert [one.kept[0][0] for one in found.stimuli] == ["1", "4"]
+    assert sorted(str(error.where).rpartition(":")[2] for error in skipped) == ["3", "4"]
+
+
+def test_cells_of_a_row_come_back_with_each_region_and_name_the_sentence(tmp_path: Path) -> None:
+    rows = ["1;x;a | b c;p", ";y;d | e;q"]
+    columns = {"sentence": ("item", "cond")}
+    found = read(tmp_path, *rows, header="item;cond;text;word", columns=columns, fill_down=True)
+    assert found.columns.kept == ("text", "word")
+    assert [one.keys for one in found.stimuli] == [("1", "x"), ("1", "y")]
+    assert found.stimuli[0].kept == (("a | b c", "p"),) * 2
+    assert [one.keys for one in read(tmp_path, "a", "b").stimuli] == [(1,), (2,)]
+
+
+def test_two_sentences_in_a_row_are_told_or_split(tmp_path: Path) -> None:
+    rows = ["The dog barked. It *slept*.", "The *cat* slept."]
+    told = read(tmp_path, *rows).notes
+    assert [note.partition(")")[0] for note in told] == [f"in 1 of 2 rows (first at {tmp_path / 'items.csv'}:2"]
+    split = read(tmp_path, *rows, language="en")
+    assert split.notes == ()
+    assert [(one.keys, one.shown) for one in split.stimuli] == [
+        ((1, 1), (False, False, False)),
+        ((1, 2), (False, True)),
+        ((2, 1), (False, True, False)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "regions", "notes"),
+    [
+        (["1;a;un", "1;a;kind", "1;b;to", "2;a;x"], [["un kind", "to"], ["x"]], 1),
+        (["1;;un", "1;;kind", "1;b;to"], [["un", "kind", "to"]], 0),
+        (["1;0;un", "1;0;kind", "1;1;to"], [["un kind", "to"]], 1),
+    ],
+)
+def test_rows_of_one_value_are_one_region(
+    rows: list[str], regions: list[list[str]], notes: int, tmp_path: Path
+) -> None:
+    columns = {"text_column": "", "sum_by": "part", "sentence": ("item",)}
+    rows = [f"{row};{number}" for number, row in enumerate(rows)]
+    found = read(tmp_path, *rows, header="item;part;word;rt", columns=columns)
+    assert [[*one.sentence.words] for one in found.stimuli] == regions
+    assert len(found.notes) == notes
+    assert all("rt: cells that differ among the rows of a sum are missing" in note for note in found.notes)
+    assert [cells[1] for one in found.stimuli for cells in one.kept].count(None) == notes
+
+
+def test_a_region_that_comes_again_is_refused_or_skipped(tmp_path: Path) -> None:
+    rows, columns = ["1;a;x", "1;b;y", "1;a;z", "2;a;u"], {"text_column": "", "sum_by": "part", "sentence": ("item",)}
+    with pytest.raises(InputError, match=r"items.csv:4: part 'a' again, after another one"):
+        read(tmp_path, *rows, header="item;part;word", columns=columns)
+    skipped = list[InputError]()
+    found = read(tmp_path, *rows, header="item;part;word", columns=columns, skipped=skipped)
+    assert ([one.keys for one in found.stimuli], len(skipped)) == ([("2",)], 1)
+
+
+FRAME = pandas.DataFrame(
+    {"text": ["The *city* was old .", "*One* of them", "no mark"], "bits": [3, 2, 1]}, index=[5, 3, 9]
+)
+
+
+def test_trials_of_a_frame_keep_their_rows_and_those_that_cannot_be_read_are_missing() -> None:
+    lm = treelm.load(RUNS / "lstm")
+    with pytest.warns(UserWarning, match="left out: data frame:3: no one target"):
+        found = treelm.surprisal_table(lm, FRAME, text_column="text", on_error="skip", omit_first=True)
+    assert (list(found.index), found["bits"].tolist(), list(found)[:2]) == ([5, 3, 9], [3, 2, 1], ["text", "bits"])
+    (scored,) = lm.surprisal(["The city was old ."])
+    assert found["surprisal_bits"].tolist() == [
+        scored.words[1].surprisal_bits,
+        pytest.approx(math.nan, nan_ok=True),
+    ] * 1 + [pytest.approx(math.nan, nan_ok=True)]
+
+
+@pytest.mark.parametrize(("base", "unit"), [("2", "bits"), ("e", "nats"), ("10", "hartleys")])
+def test_figures_are_in_the_unit_that_is_asked_for(base: str, unit: str) -> None:
+    lm, frame = treelm.load(RUNS / "rnng"), pandas.DataFrame({"text": ["The city was old .", "One"], "n_bits": [1, 2]})
+    settings: dict[str, Any] = {"text_column": "text", "columns": ["entropy_bits", "open_nodes"], "lag": 1}
+    in_bits = treelm.surprisal_table({"a_bits": lm}, frame, **settings)
+    found = treelm.surprisal_table(
+        {"a_bits": lm}, frame, log_base=base, lag_columns=["surprisal_bits", "n_bits"], **settings
+    )
+    one = {"2": 2, "e": math.e, "10": 10}[base]
+    for name in ("surprisal_{}_a_bits", "entropy_{}_a_bits", "surprisal_{}_a_bits_lag1"):
+        expected = in_bits[name.format("bits")] / math.log2(one)
+        assert found[name.format(unit)].tolist() == pytest.approx(expected.tolist(), nan_ok=True)
+        assert unit == "bits" or name.format("bits") not in found
+    for name in ("open_nodes_a_bits", "n_bits", "is_unk_a_bits"):
+        assert found[name].tolist() == in_bits[name].tolist()
+    assert found["n_bits_lag1"].dropna().tolist() == [1, 1, 1, 1]
+
+
+def test_more_rows_than_a_frame_has_are_a_table_of_their_own() -> None:
+    lm, frame = (
+        treelm.load(RUNS / "lstm"),
+        pandas.DataFrame({"word": ["city,", "was"], "sentence_id": 1, "rt": [7, 8]}),
+    )
+    found = treelm.surprisal_table(lm, frame, punctuation="apart", end=True)
+    assert found["word"].tolist() == ["city", ",", "was", "</s>"]
+    assert found["rt"].tolist()[:3] == [7, 7, 8]
+    assert list(found.index) == [0, 1, 2, 3]
+    summed = treelm.surprisal_table(lm, frame, sum_by="sentence_id")
+    total = treelm.surprisal_table(lm, frame)["surprisal_bits"].sum()
+    assert (summed["word"].tolist(), summed["surprisal_bits"].tolist()) == (["city, was"], [pytest.approx(total)])
