@@ -114,11 +114,13 @@ def test_tokens_are_gathered_into_the_words_of_the_experimenter() -> None:
 def test_columns_have_a_figure_for_every_word(system: str) -> None:
     searched = {"entropy_bits", "open_nodes", "beam_loss_bits", "beam_bound_bits", "beam_converged"}
     searched |= {"num_actions", "num_reduces", "search_actions", "syntactic_bits", "lexical_bits"}
-    expected = {name: searched for name in ("pushdown", "rnng", "transformer-grammar", "urnng")} | {
+    attention = {"attention_entropy", "nae", "delta_nae"}
+    expected = {name: searched for name in ("pushdown", "rnng", "urnng")} | {
+        "transformer-grammar": searched | attention,
         "som": {"depth", "attachment_slot"},
         "on-lstm": {"distance"},
         "prpn": {"distance"},
-        "transformer": {"attention_entropy"},
+        "transformer": attention,
         "palm": {"attended_length", "attention_entropy_bits"},
     }
     lm = build(system, "word" if SMALL[system].whole_words else "subword")

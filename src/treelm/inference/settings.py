@@ -29,7 +29,8 @@ class TableSettings:
     zipf_frequency, unigram_surprisal_bits, word_position, document_position; of an RNNG, entropy_bits,
     entropy_reduction_bits, open_nodes, num_actions, num_reduces, search_actions, lexical_bits, syntactic_bits,
     beam_loss_bits and beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot;
-    of PaLM, attended_length and attention_entropy_bits; of a Transformer, attention_entropy."""
+    of PaLM, attended_length and attention_entropy_bits; of Transformer and Transformer Grammar,
+    attention_entropy, nae and delta_nae."""
     frequencies: str = ""
     """Of zipf_frequency: wordfreq:en (or another language; pip install 'treelm[wordfreq]'), or a table with the columns
     word and count."""

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.models.layers.attention_entropy import attention_columns
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.scores import SentenceScore
 from treelm.models.states import TextState
 
 LOG_PROBS = "log_probs"
+ENTROPIES = "attention_entropies"
 RecurrentState = dict[str, Tensor]
 """Hidden states that go from one segment of a stream to the next, without gradient: (B, ...) each, flat names."""
 
@@ -46,7 +48,7 @@ class StreamState(TextState):
 
 
 class WordMetric(NamedTuple):
-    """A metric of words. ``values`` (T, B) has one of every step, as ``to_host`` gives it."""
+    """A metric of words. ``values`` (T, B) has one of every step, as ``to_host`` gives it; of ENTROPIES several."""
 
     values: NDArray[np.float64]
     predicts: bool  # a word's is that of the step that predicts its first token, else of the one that reads it
@@ -69,11 +71,18 @@ def score_of(
 ) -> SentenceScore:
     """The score of a sentence whose token i is of word ``words[i]`` and is predicted at step ``start`` + i of a row.
 
-    ``metrics`` become columns, but for ``LOG_PROBS``: log p of what follows each step.
+    ``metrics`` become columns, but for ``LOG_PROBS``, log p of what follows each step, and ``ENTROPIES``, of which
+    ``attention_columns`` makes several.
     """
+    steps = slice(start, start + len(words) + 1)
+    columns = {
+        name: one.of_words(words, row, start) for name, one in metrics.items() if name not in (LOG_PROBS, ENTROPIES)
+    }
+    if ENTROPIES in metrics:
+        columns |= attention_columns(metrics[ENTROPIES].values[steps, row], words)
     return SentenceScore(
-        log_probs=metrics[LOG_PROBS].values[start : start + len(words) + 1, row],
+        log_probs=metrics[LOG_PROBS].values[steps, row],
         word_of_token=words,
         is_lower_bound=False,
-        columns={name: one.of_words(words, row, start) for name, one in metrics.items() if name != LOG_PROBS},
+        columns=columns,
     )

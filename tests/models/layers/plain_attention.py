@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 Weights = Mapping[str, Tensor]
@@ -84,7 +86,7 @@ def block(
 ) -> list[Tensor]:
     """Outputs of a layer for its inputs (D,) at places 0, 1, ...; place t sees the places ``sees[t]``.
 
-    ``found`` gets the attention of each head of each query over what it sees.
+    ``found`` gets the attention of each head of each query over what it sees, and the values of that behind it.
     """
     size = len(inputs[0])
     queries, keys, values = zip(*(heads_of(weights, x) for x in inputs), strict=True)
@@ -95,10 +97,40 @@ def block(
             head = slice(number * size // num_heads, (number + 1) * size // num_heads)
             attention = weights_of(weights, queries[t], keys, t, sees[t], head, number, kinds, rotary)
             if found is not None:
-                found.append([attention])
+                found.append([attention, *(values[s] for s in sees[t])])
             mixed.append(sum((a * values[s][head] for a, s in zip(attention, sees[t], strict=True)), x.new_zeros(())))
         outputs.append(finished(weights, x, mixed))
     return outputs
+
+
+def looks_back(
+    weights: Weights, attention: Tensor, values: Sequence[Tensor], number: int, num_heads: int
+) -> list[float]:
+    """Normalised attention entropies of a head's query: by its weights, and by norms.
+
+    ``attention`` and ``values`` (D,) are those of what it sees but itself.
+    """
+    size = len(weights["output.bias"])
+    head = slice(number * size // num_heads, (number + 1) * size // num_heads)
+    brought = [weights["output.weight"][:, head] @ v[head] + weights["output.bias"] / num_heads for v in values]
+    before = [float(a) for a in attention]
+    found = []
+    for parts in (before, [a * float((v**2).sum().sqrt()) for a, v in zip(before, brought, strict=True)]):
+        shares = [part / sum(parts) for part in parts]
+        entropy = -sum(p * math.log(p) for p in shares if p > 0)
+        found.append(entropy / math.log(len(shares)) if len(shares) > 1 else 0.0)
+    return found
+
+
+def columns_of(entropies: NDArray[np.float64], words: Sequence[Sequence[int]]) -> dict[str, NDArray[np.float64]]:
+    """Columns of words of these tokens, counted from 1, from entropies of each head (1 + tokens, H, 2), 0 first."""
+    heads = entropies[..., 1]
+    changes = [abs(heads[t] - heads[t - 1]).sum() if t else 0.0 for t in range(len(heads))]
+    return {
+        "attention_entropy": np.array([entropies[tokens[0], :, 0].mean() for tokens in words]),
+        "nae": np.array([sum(heads[t].sum() for t in tokens) for tokens in words]),
+        "delta_nae": np.array([sum(changes[t] for t in tokens) for tokens in words]),
+    }
 
 
 Rows = tuple[tuple[Tensor, ...], ...]
@@ -114,8 +146,12 @@ def read_one(
     num_layers: int,
     sees: Sequence[Sequence[int]],  # of each head
     kinds: Sequence[Place],
+    found: list[list[Tensor]] | None = None,
 ) -> tuple[Tensor, Rows, Rows]:
-    """The normed output of one more position, layer by layer, and the keys and values with its own."""
+    """The normed output of one more position, layer by layer, and the keys and values with its own.
+
+    ``found`` gets the attention of each head of each layer over what it sees.
+    """
     own, size, num_heads = len(keys), len(x), len(sees)
     new_keys, new_values = list[Tensor](), list[Tensor]()
     for layer in range(num_layers):
@@ -124,9 +160,13 @@ def read_one(
         query, key, value = heads_of(weights, x)
         all_keys, all_values = ([*(row[layer] for row in rows), new] for rows, new in ((keys, key), (values, value)))
         mixed = []
+        if found is not None:
+            found.append([])
         for number, seen in enumerate(sees):
             head = slice(number * size // num_heads, (number + 1) * size // num_heads)
             attention = weights_of(weights, query, all_keys, own, seen, head, number, kinds)
+            if found is not None:
+                found[-1].append(attention)
             mixed.append(sum((a * all_values[s][head] for a, s in zip(attention, seen, strict=True)), x.new_zeros(())))
         x = finished(weights, x, mixed)
         new_keys.append(key)

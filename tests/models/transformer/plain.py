@@ -30,7 +30,7 @@ def plain_layers(
 ) -> list[list[Tensor]]:
     """The inputs of the first layer, and the outputs of each, of tokens at the places 0, 1, ...
 
-    ``attention`` gets that of the last layer: each query's heads, over all places up to its own.
+    ``attention`` gets that of the last layer: each query's heads, over all places up to its own, and their values.
     """
     units = [parameters["embedding"][token] for token in inputs]
     if positions == "learned":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -16,9 +15,10 @@ import torch
 from torch import Tensor
 
 from tests.models.gradients import assert_same_loss_and_gradients
+from tests.models.layers.plain_attention import columns_of, looks_back
 from tests.models.rnng.worlds import Tokens
 from tests.models.test_streams import stream_batch
-from tests.models.transformer.plain import plain_layers, plain_losses
+from tests.models.transformer.plain import layer_weights, plain_layers, plain_losses
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -86,18 +86,17 @@ def test_scores_are_those_of_the_plain_form_also_of_subwords(positions: str) -> 
     assert network.next_word_log_probs(state)[0, 2].item() == pytest.approx(-expected.item(), abs=1e-8)
 
 
-def plain_spread(network: Transformer, tokens: list[int]) -> list[float]:
-    """How widely the last layer looks back from each token behind the end that stands first."""
+def plain_entropies(network: Transformer, tokens: list[int]) -> np.ndarray:
+    """How widely the last layer looks back, from the end that stands first and from each token: (1 + tokens, H, 2)."""
     sizes, found = sizes_of(network), list[list[Tensor]]()
     parameters = {name: value.detach() for name, value in network.named_parameters()}
     plain_layers(parameters, [sizes.pop("end"), *tokens], **sizes, attention=found)
-    spreads = []
-    for (weights,) in found:
-        before = [float(weight) for weight in weights[:-1]]  # the last is the query's own
-        shares = [weight / sum(before) for weight in before]
-        spreads.append(-sum(p * math.log(p) for p in shares) / math.log(len(shares)) if len(shares) > 1 else 0.0)
-    heads = network.config.num_heads
-    return [sum(spreads[t : t + heads]) / heads for t in range(heads, len(spreads), heads)]
+    heads, last = network.config.num_heads, layer_weights(parameters, network.config.num_layers - 1)
+    entropies = [
+        looks_back(last, weights[:-1], values[:-1], number % heads, heads)  # the last is the query's own
+        for number, (weights, *values) in enumerate(found)
+    ]
+    return np.array(entropies).reshape(-1, heads, 2)
 
 
 @pytest.mark.parametrize("most", [2**24, 1, 50])
@@ -112,11 +111,11 @@ def test_attention_entropy_of_words_is_that_of_the_plain_form(
     network = transformer(positions=positions, memory_length=memory_length, vocabulary=Tokens(8, num_unfinished=3))
     words = [["0+1+5", "6", "2+7"], ["4"], list("65456745")]
     tokens = [[0, 1, 5, 6, 2, 7], [4], [6, 5, 4, 5, 6, 7, 4, 5]]
-    first_tokens = [[0, 3, 4], [0], list(range(8))]
-    for score, row, first in zip(network.eval().score(words), tokens, first_tokens, strict=True):
-        expected = np.array(plain_spread(network, row))[first]
-        np.testing.assert_allclose(score.columns["attention_entropy"], expected, atol=1e-7)
-    spreads = plain_spread(network, tokens[2])
+    places = [[[1, 2, 3], [4], [5, 6]], [[1]], [[place] for place in range(1, 9)]]
+    for score, row, own in zip(network.eval().score(words), tokens, places, strict=True):
+        for name, expected in columns_of(plain_entropies(network, row), own).items():
+            np.testing.assert_allclose(score.columns[name], expected, rtol=0, atol=1e-9)
+    spreads = score.columns["nae"] / network.config.num_heads
     assert spreads[0] == 0 < min(spreads[1:]) < 1
 
 
@@ -191,10 +190,11 @@ def test_a_text_is_scored_as_one_row(memory_length: int, sink_tokens: int, monke
     found = np.concatenate([score.log_probs for score in scores])
     np.testing.assert_allclose(found, -expected.detach().numpy(), atol=1e-8)
     if memory_length:
-        spread = np.array(plain_spread(network, [token for row in ended(WORDS) for token in row]))
-        is_word = np.concatenate([[True] * len(words) + [False] for words in WORDS])
-        found = np.concatenate([score.columns["attention_entropy"] for score in scores])
-        np.testing.assert_allclose(found, spread[is_word], atol=1e-7)
+        entropies = plain_entropies(network, [token for row in ended(WORDS) for token in row])
+        is_word = np.concatenate([[False], *([True] * len(words) + [False] for words in WORDS)])
+        for name, values in columns_of(entropies, [[place] for place in np.flatnonzero(is_word)]).items():
+            columns = np.concatenate([score.columns[name] for score in scores])
+            np.testing.assert_allclose(columns, values, rtol=0, atol=1e-9)
 
 
 def test_a_trained_network_reads_with_another_memory(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tests.models.layers.plain_attention import block, layer_norm, read_one
+from tests.models.layers.plain_attention import block, layer_norm, looks_back, read_one
 from tests.models.rnng.worlds import top_down
 
 SHIFT, REDUCE, FIRST_LABEL = 0, 1, 2
@@ -123,6 +123,7 @@ class State:
     is_finished: bool = False
     vectors: tuple[Tensor, ...] = ()  # of each position, its input
     children: tuple[int, ...] = ()  # of each open nonterminal; the pieces of a word are one
+    looks_back: Any = None  # of the last position, of each head: normalised attention entropies of the last layer
 
     @property
     def num_open(self) -> int:
@@ -261,10 +262,18 @@ class PlainGrammar:
 
         structured = position.heads if config.structured_heads else ()
         sees = [*structured, *[position.sees] * (config.num_heads - len(structured))]
+        last, found = config.num_layers - 1, list[list[Tensor]]()
         output, keys, values = read_one(
-            self.parameters, x, state.keys, state.values, num_layers=config.num_layers, sees=sees, kinds=[distance]
+            self.parameters, x, state.keys, state.values, num_layers=last + 1, sees=sees, kinds=[distance], found=found
         )
-        return replace(state, keys=keys, values=values, output=output, vectors=(*state.vectors, x))
+        start = f"blocks.{last}."
+        weights = {n.removeprefix(start): value for n, value in self.parameters.items() if n.startswith(start)}
+        back = []
+        for number, (attention, seen) in enumerate(zip(found[-1], sees, strict=True)):
+            before = [place for place, s in enumerate(seen) if s != len(state.keys)]
+            own_values = [values[seen[place]][last] for place in before]
+            back.append(looks_back(weights, attention[before], own_values, number, len(sees)))
+        return replace(state, keys=keys, values=values, output=output, vectors=(*state.vectors, x), looks_back=back)
 
     def log_prob(self, actions: list[int], tokens: list[int]) -> tuple[Tensor, Tensor]:
         """log p of the actions, and of the tokens given them."""

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelm.models.layers.attention_entropy import normalised_entropies, value_factors, value_norms
 from treelm.models.layers.dropout import add_dropped
 from treelm.models.layers.packing import Packing
 
@@ -139,22 +140,20 @@ class AttentionBlock(nn.Module):
         """Logits of all heads (H, B, T, S) of queries (B, T, D) and keys (B, S, D), -inf where one does not see."""
         return self._logits(self._split(query), self._split(key), mask)
 
-    def entropy(self, query: Tensor, key: Tensor, mask: AttentionMask) -> Tensor:
-        """Normalised attention entropy: queries (B, T, D) that come last of the keys (B, S, D) -> (B, T), 0 to 1.
+    def entropies(self, query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask) -> Tensor:
+        """Normalised attention entropies, by weights and by norms: queries (B, T, D) that come last -> (B, T, H, 2).
 
-        How widely attention looks back (Oh and Schuler 2022): the entropy of the weights of keys before a query's own,
-        scaled to sum to 1, over that of equal weights, the mean of all heads; 0 where there are not two such keys.
+        Keys and values are (B, S, D).
         """
         queries, keys = self._split(query), self._split(key)
         heads, batch, steps, _ = queries.shape
         num_keys = keys.shape[2]
-        found = query.new_empty(batch, steps)
+        norms = value_norms(value.flatten(0, 1), value_factors(self.output, heads)).view(heads, batch, 1, num_keys)
+        found = norms.new_empty(batch, steps, heads, 2)
         for b, t in _pieces(batch, steps, MOST_WEIGHTS // (heads * num_keys)):
             logits = self._logits(queries[:, b, t], keys[:, b], mask.part(b, t, keys))
             logits.diagonal(num_keys - steps + t.start, 2, 3).fill_(-torch.inf)
-            seen = (logits > -torch.inf).sum(-1)
-            entropy = torch.special.entr(logits.softmax(-1)).sum(-1)  # not a number where nothing is seen
-            found[b, t] = torch.where(seen > 1, entropy / seen.clamp(min=2).log(), 0).mean(0)
+            found[b, t] = normalised_entropies(logits.double(), norms[:, b]).permute(1, 2, 0, 3)
         return found
 
     def finish(self, units: Tensor, mixed: Tensor) -> Tensor:

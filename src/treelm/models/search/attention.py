@@ -145,8 +145,18 @@ class Queries(NamedTuple):
     relative: tuple[Tensor, ...]  # of each kind, integers 0 to R - 1: (m, 1, S)
 
 
-def read_layer(layer: BlockWeights, units: Tensor, queries: Queries, keys_values: FloatRows, num_rows: int) -> Tensor:
-    """One layer over all queries (m, D); the keys and values of the first ``num_rows`` are kept."""
+def read_layer(
+    layer: BlockWeights,
+    units: Tensor,
+    queries: Queries,
+    keys_values: FloatRows,
+    num_rows: int,
+    found: list[Tensor] | None = None,
+) -> Tensor:
+    """One layer over all queries (m, D); the keys and values of the first ``num_rows`` are kept.
+
+    ``found`` gets the logits of blocks of queries, (b, H, S).
+    """
     size = units.shape[1]
     together = layer.query_key_value(layer.attention_norm(units))
     kept = keys_values.reserve(len(units), num_rows)  # those of STACK stand behind, until the next pass
@@ -158,7 +168,7 @@ def read_layer(layer: BlockWeights, units: Tensor, queries: Queries, keys_values
     for block in blocks(len(units), min(_QUERIES, max(1, _SEEN // queries.seen.shape[1]))):
         seen = keys_values.get_lists(queries.seen[block])
         logits = [_looked_up(*pair, block) for pair in zip(relative, queries.relative, strict=True)]
-        mixed[block] = _mix(content[block], seen, logits, queries.hidden[block])
+        mixed[block] = _mix(content[block], seen, logits, queries.hidden[block], found)
     return layer.finish(units, mixed)
 
 
@@ -167,7 +177,9 @@ def _looked_up(logits: Tensor, relative: Tensor, block: slice) -> Tensor:
     return logits[block].gather(2, relative[block].expand(-1, logits.shape[1], -1))
 
 
-def _mix(content: Tensor, seen: Tensor, relative: Sequence[Tensor], hidden: Tensor) -> Tensor:
+def _mix(
+    content: Tensor, seen: Tensor, relative: Sequence[Tensor], hidden: Tensor, found: list[Tensor] | None
+) -> Tensor:
     """Values mixed by attention (b, D), from queries (b, D), keys and values (b, S, 2D), relative logits (b, H, S).
 
     Products are made and summed place by place, not by a library whose sums depend on how many there are.
@@ -178,5 +190,7 @@ def _mix(content: Tensor, seen: Tensor, relative: Sequence[Tensor], hidden: Tens
     for one in relative:
         logits = logits + one
     weights = logits.masked_fill_(hidden, -torch.inf).softmax(-1)
+    if found is not None:
+        found.append(logits)
     mixed: Tensor = (weights.transpose(1, 2)[..., None] * values).sum(1)
     return mixed.flatten(1)

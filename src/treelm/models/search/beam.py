@@ -47,7 +47,7 @@ from treelm.models.search.analyses import (
 )
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import Machine, WordHead, by_groups
-from treelm.models.search.metrics import TokenMetrics, token_metrics
+from treelm.models.search.metrics import TokenMetrics, mean_attention, token_metrics
 from treelm.models.search.pruning import PruningStatistics
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.words import shift_scores
@@ -232,8 +232,9 @@ class Beam:
         metrics = token_metrics(kept.sentence, kept.score, num_open, since, self.num_sentences)
         if len(kept):
             self.analyses = joined([self.analyses, self.machine.shift(kept, tokens[kept.sentence])])
+        attention = mean_attention(self.machine.attention, kept.sentence, kept.score, self.num_sentences)
         self.analyses = self.analyses.renumbered(*self.machine.collect([self.analyses.top], [self.analyses.history]))
-        return replace(metrics, **self.pruning.finish(candidates, kept, found, metrics.log_mass))
+        return replace(metrics, attention=attention, **self.pruning.finish(candidates, kept, found, metrics.log_mass))
 
     def _search(self, goal: Goal, analyses: Analyses, keep: int) -> Arrivals:
         """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""

@@ -58,6 +58,11 @@ class Machine(ABC):
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """The successors by SHIFT of one token each; scores already count it."""
 
+    @property
+    def attention(self) -> Floats:
+        """Normalised attention entropies of the tokens that the last ``shift`` read: (n, H, 2). Here: of no heads."""
+        return np.zeros((0, 0, 2))
+
     @abstractmethod
     def outputs(self, tops: Ints) -> Tensor:
         """Vectors that the head reads, for analyses with these rows: (n, E)."""

@@ -41,6 +41,7 @@ class TokenMetrics:
     num_reduces: Floats  # of these, those that close a constituent
     search_actions: Floats  # actions that all analyses in search took together; nan where there is no such search
     syntactic_bits: Floats  # of the surprisal, the part before the token's own probability (Roark et al. 2009); or nan
+    attention: Floats  # normalised attention entropies of heads, means under the same probabilities: (sentences, H, 2)
 
 
 def token_metrics(
@@ -61,8 +62,18 @@ def token_metrics(
         open_nodes=np.bincount(sentence, share * num_open, num_sentences).astype(np.float64),
         num_actions=np.bincount(sentence, share * since[0], num_sentences).astype(np.float64),
         num_reduces=np.bincount(sentence, share * since[1], num_sentences).astype(np.float64),
+        attention=np.zeros((num_sentences, 0, 2)),
         **dict.fromkeys(of_beams, np.full(num_sentences, np.nan)),
     )
+
+
+def mean_attention(attention: Floats, sentence: Ints, log_mass: Floats, num_sentences: int) -> Floats:
+    """The metric of what a machine says of these analyses, from the log of each one's mass."""
+    means = np.zeros((num_sentences, *attention.shape[1:]))
+    if means.size:
+        shares = np.exp(log_mass - log_sums(sentence, log_mass, num_sentences)[sentence])
+        np.add.at(means, sentence, shares[:, None, None] * attention[: len(sentence)])
+    return means
 
 
 def log_ratio(after: Floats, before: Floats) -> Floats:

@@ -18,6 +18,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.capabilities import Enumerable, Parser, Searching
+from treelm.models.layers.attention_entropy import attention_columns
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import warn_of_half_precision
 from treelm.models.scores import CONVERGED, NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation
@@ -299,6 +300,9 @@ class _Searched:
             if name in metrics:
                 sums = np.bincount(self.word_of_token, metrics[name]).astype(np.float64)
                 columns[name] = metrics[name][last] if rule == "last" else sums
+        attention = metrics["attention"]
+        if attention.size:
+            columns |= attention_columns(np.pad(attention, ((1, 0), (0, 0), (0, 0))), self.word_of_token)
         return SentenceScore(
             log_probs=log_probs,
             word_of_token=self.word_of_token,

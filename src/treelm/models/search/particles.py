@@ -16,7 +16,7 @@ from treelm.models.search.analyses import Analyses, Endings, joined, log_sums
 from treelm.models.search.beam import WAITS
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import Machine, WordHead, ending_actions
-from treelm.models.search.metrics import TokenMetrics, token_metrics
+from treelm.models.search.metrics import TokenMetrics, mean_attention, token_metrics
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import SHIFT
 
@@ -68,9 +68,10 @@ class ParticleFilter:
         cloud = self._draw(cloud)
         if len(cloud):
             cloud = _Cloud.of(self.machine.shift(cloud, tokens[cloud.sentence]), cloud.count, cloud.log_weight)
+        attention = mean_attention(self.machine.attention, cloud.sentence, cloud.log_mass, self.num_sentences)
         cloud = joined([waiting, cloud])
         self._cloud = cloud.renumbered(*self.machine.collect([cloud.top], [cloud.history]))
-        return replace(metrics, log_mass=estimate)
+        return replace(metrics, log_mass=estimate, attention=attention)
 
     def _sample(self, cloud: _Cloud, *, to_end: bool) -> tuple[_Cloud, Ints]:
         """Sample actions up to the next SHIFT or the end; also the last action of each analysis, not applied yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ class Derivation:
 class SentenceResult:
     """The search of one sentence in numbers."""
 
-    metrics: dict[str, list[float]] = field(default_factory=lambda: {one.name: [] for one in fields(TokenMetrics)})
+    metrics: dict[str, list[Any]] = field(default_factory=lambda: {one.name: [] for one in fields(TokenMetrics)})
     """Of every token, by the names of ``TokenMetrics``."""
     log_prob: float = -np.inf
     """Of the sentence, its end included."""
@@ -184,7 +185,7 @@ def _search_together(
         read = beam.read(step.tokens)
         for number in np.flatnonzero(step.prefix_of >= 0).tolist():
             for name, values in results[number].metrics.items():
-                values.append(float(getattr(read, name)[step.prefix_of[number]]))
+                values.append(getattr(read, name)[step.prefix_of[number]].tolist())
         done = np.flatnonzero(lengths == position)
         if len(done):
             ends = np.zeros(beam.num_sentences, np.bool_)

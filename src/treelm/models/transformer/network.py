@@ -24,6 +24,7 @@ from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.capabilities import Parser
 from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, start_normal
+from treelm.models.layers.attention_entropy import ATTENTION_COLUMNS
 from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.gold_trees import without_unparsed
@@ -31,7 +32,7 @@ from treelm.models.layers.packing import Packing
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
 from treelm.models.scores import Loss, Losses, SubwordAggregation
-from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState, WordMetric, to_host
+from treelm.models.stream_outputs import ENTROPIES, RecurrentState, StreamOutput, StreamState, WordMetric
 from treelm.models.streams import StreamLM
 from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin_chart, treereg_loss
 from treelm.models.transformer.config import TransformerConfig
@@ -98,28 +99,27 @@ class Transformer(StreamLM, Parser):
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
         """How widely the last layer looks back from a word's first token."""
-        return {"attention_entropy": "first"}
+        return ATTENTION_COLUMNS
 
     def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
-        """The normalised entropy of the last layer's attention (``AttentionBlock.entropy``)."""
-        (name,) = self.word_columns
-        return {name: WordMetric(to_host(reading.structure[name]), predicts=False)}
+        """The normalised entropies of the last layer's attention, of which ``score_of`` makes columns."""
+        return {ENTROPIES: WordMetric(reading.structure[ENTROPIES].cpu().numpy(), predicts=False)}
 
     def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
         """Read tokens (T, B). Without memory, ``carried`` is empty and the first token has the place 0; or it grows.
 
-        ``structure`` has ``attention_entropy`` (T, B) where no gradient is wanted.
+        ``structure`` has ``ENTROPIES`` (T, B, H, 2) where no gradient is wanted.
         """
         outputs, following, attention = self._read(inputs, carried)
         structure = {}
         if not torch.is_grad_enabled():
-            structure["attention_entropy"] = self._layers[-1].entropy(*attention).T
+            structure[ENTROPIES] = self._layers[-1].entropies(*attention).transpose(0, 1)
         return StreamOutput(outputs=outputs, carried=following, structure=structure)
 
     def _read(
         self, inputs: Tensor, carried: RecurrentState
-    ) -> tuple[Tensor, RecurrentState, tuple[Tensor, Tensor, AttentionMask]]:
-        """Outputs (T, B, D) and memory after tokens (T, B); queries, keys and mask of the last layer."""
+    ) -> tuple[Tensor, RecurrentState, tuple[Tensor, Tensor, Tensor, AttentionMask]]:
+        """Outputs (T, B, D) and memory after tokens (T, B); queries, keys, values and mask of the last layer."""
         places = torch.arange(len(inputs), device=inputs.device)
         if self.places is not None and carried:
             places = carried["length"][:, None] + places
@@ -133,7 +133,7 @@ class Transformer(StreamLM, Parser):
                 self._with_memory(block, units, carried, following, layer) if carried else block.heads(units)
             )
             units = block.finish(units, block.attend(query, key, value, mask))
-        return self._finished(units).transpose(0, 1), following, (query, key, mask)
+        return self._finished(units).transpose(0, 1), following, (query, key, value, mask)
 
     def _mask_and_window(
         self, num_steps: int, carried: RecurrentState, device: torch.device

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from treelm.models.layers.attention_entropy import normalised_entropies, value_norms
 from treelm.models.layers.devices import to_device
 from treelm.models.search.attention import (
     NONE,
@@ -33,6 +34,7 @@ from treelm.models.search.rows import (
     Affine,
     Bools,
     FloatRows,
+    Floats,
     IntRows,
     Ints,
     padded,
@@ -92,6 +94,8 @@ class KeyValueStacks:
         self._keys = FloatRows(0 if weights.pointer is None else weights.pointer.labels.shape[1], like)
         vectors = weights.marks[:1] if starts is None else weights.marks[:1] + starts.to(weights.marks)
         self._num_starts = len(vectors)
+        self.attention: Floats = np.zeros((0, config.num_heads, 2))
+        """Normalised attention entropies of the tokens that were pushed last: (n, H, 2)."""
         self._most = _ROOM  # rows beyond which ``keep`` looks for unused ones
         items = np.zeros((self._num_starts, NUM_COLUMNS), np.int64)
         items[:, [BELOW, BEFORE, OPENED, LABEL]] = NONE
@@ -115,8 +119,13 @@ class KeyValueStacks:
         """Hidden states that predict what follows these rows, in a padded number."""
         return self._outputs.get(padded(rows))
 
-    def push(self, items: Ints, vectors: Tensor, composing: Composing = NOTHING) -> Ints:
-        """Push rows (n) with these inputs (n, D), of which some are ``composing``; gives their numbers."""
+    def push(
+        self, items: Ints, vectors: Tensor, composing: Composing = NOTHING, logits: list[Tensor] | None = None
+    ) -> Ints:
+        """Push rows (n) with these inputs (n, D), of which some are ``composing``; gives their numbers.
+
+        ``logits`` gets those of the last layer.
+        """
         num_rows = len(items)
         looking = items[composing.rows]
         looking[:, PLACE] += 1
@@ -132,7 +141,8 @@ class KeyValueStacks:
         queries = self._queries(with_looking, seen, vectors)
         units = queries.units
         for layer, keys_values in zip(self._weights.layers, self._layers, strict=True):
-            units = read_layer(layer, units, queries, keys_values, num_rows)
+            found = logits if keys_values is self._layers[-1] else None
+            units = read_layer(layer, units, queries, keys_values, num_rows, found)
         units = self._weights.norm(units)
         predicting = np.arange(num_rows)
         predicting[composing.rows] = num_rows + np.arange(len(composing.rows))
@@ -140,6 +150,19 @@ class KeyValueStacks:
         self._outputs.append(outputs)
         if self._weights.pointer is not None:
             self._keys.append(self._weights.pointer.key(padded_rows(outputs))[:num_rows])
+        return rows
+
+    def push_tokens(self, items: Ints, vectors: Tensor) -> Ints:
+        """Push tokens as ``push`` does, and note how widely each looks back."""
+        seen, blocks = self._seen(items, NOTHING), list[Tensor]()
+        rows = self.push(items, vectors, logits=blocks)
+        logits = torch.cat(blocks)[: len(rows)].double()
+        logits[..., 0] = -torch.inf  # itself
+        distinct, places = np.unique(np.maximum(seen, 0), return_inverse=True)
+        values = self._layers[-1].get(distinct, slice(self._weights.config.size, None))
+        index = to_device(places.reshape(seen.shape), values.device)
+        norms = value_norms(values, self._weights.value_factors)[:, index].transpose(0, 1)
+        self.attention = normalised_entropies(logits, norms).cpu().numpy()
         return rows
 
     def composed(self, tops: Ints, num_children: Ints, labels: Tensor) -> Tensor:
@@ -247,6 +270,7 @@ class SearchWeights:
     marks: Tensor  # START, (X of every label unless bottom-up, X) of every label or one: (1 + L or 0 + L or 1, D)
     kind: Tensor | None  # what is added to STACK's: (D,)
     layers: tuple[BlockWeights, ...]
+    value_factors: Tensor  # of the last layer, for the norms of its values (``layers/attention_entropy.py``)
     norm: Norm
     actions: Product
     words: Affine  # in tiny models with impossible tokens after the V

@@ -43,6 +43,11 @@ class KeyValueMachine(Machine):
         """Rows on all stacks."""
         return len(self.stacks)
 
+    @property
+    def attention(self) -> Floats:
+        """Normalised attention entropies of the tokens that the last ``shift`` read: (n, H, 2)."""
+        return self.stacks.attention
+
     def outputs(self, tops: Ints) -> Tensor:
         """Hidden states of stacks with these tops: (n, D)."""
         return self.stacks.outputs(tops)[: len(tops)]
@@ -79,7 +84,7 @@ class KeyValueMachine(Machine):
         """Push rows of these integers, which are tokens."""
         new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = 0, WORD
         new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
-        top = self.stacks.push(new, self._rows_of(self.weights.tokens, tokens))
+        top = self.stacks.push_tokens(new, self._rows_of(self.weights.tokens, tokens))
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
         return Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history)
 

@@ -26,9 +26,11 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.attention import AttentionBlock, AttentionMask, start_normal
+from treelm.models.layers.attention_entropy import ATTENTION_COLUMNS, value_factors
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
+from treelm.models.scores import SubwordAggregation
 from treelm.models.search.attention import BlockWeights, Norm, Product
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
@@ -171,6 +173,11 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         """The tied embedding."""
         return self.word_embedding
 
+    @property
+    def word_columns(self) -> dict[str, SubwordAggregation]:
+        """What the search gives, and how widely the last layer looks back at the stack."""
+        return {**super().word_columns, **ATTENTION_COLUMNS}
+
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Raise ``InputError`` for a corpus without trees, or with trees beyond the model's bounds."""
         self.config.check_trees(corpus)
@@ -270,6 +277,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
             marks=torch.cat(self._marks).detach(),
             kind=None if self.kind_vector is None else self.kind_vector.detach(),
             layers=tuple(map(BlockWeights.of, self._layers)),
+            value_factors=value_factors(self._layers[-1].output, self.config.num_heads),
             norm=Norm.of(self.norm),
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
