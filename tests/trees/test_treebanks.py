@@ -92,6 +92,38 @@ def test_a_treebank_is_known_by_its_signs_and_gives_its_text_alone(
     assert not caplog.messages  # what was asked for needs no telling
 
 
+@pytest.mark.parametrize(
+    "line", ["# by hand", "%(S", "; x", "// x", "*x*x*", "( @0y0012sx-a-11/CD )", "( @0y CD )", "(END_OF_TEXT_UNIT)"]
+)
+@pytest.mark.parametrize("name", [AUTO, *TREEBANKS])
+def test_lines_of_comments_and_headers_between_trees_are_no_trees(line: str, name: str) -> None:
+    content = f"{line}\n( (S (A a)\n  (B #)))\n{line}\n( (S (A b)))\n"
+    assert trees_of(content.encode(), treebank=name) == ["(S a #)", "(S b)"]
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "said"),
+    [
+        (
+            {},
+            "(VROOT (S/CD (NP/SB (N x)) (VP/HD (V y))))",
+            "3 of 4 labels seem to have a function, such as S/CD: label_s",
+        ),
+        ({}, "(VROOT (S/CD (NP/SB (N x)) (VP/HD (V y))))", 'label_separators = "/-=" cuts it off'),
+        ({"label_separators": "/"}, "(VROOT (S/CD (NP/SB (N x))))", ""),
+        ({"strip_functions": False}, "(VROOT (S/CD (NP/SB (N x))))", ""),
+        ({}, "(S (NP-SBJ (N x/y)) (VP (VP (V/V y)) (VP (V z))))", ""),
+        ({}, "(S" + 10 * " (VP (V x))" + " (PRT|ADVP (RP y)))", ""),
+    ],
+)
+def test_labels_with_functions_of_another_treebank_are_told_of(
+    options: dict[str, Any], content: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    trees_of(content.encode(), **options)
+    assert said in "".join(caplog.messages)
+    assert bool(said) == bool(caplog.messages)
+
+
 @pytest.mark.parametrize(("treebank", "documents"), [("icepahc", [0, 0]), ("switchboard", [0, 1])])
 def test_blank_lines_between_numbered_trees_divide_no_documents(treebank: str, documents: list[int]) -> None:
     content = b"( (IP (N dogs)))\n\n( (IP (N cats)))\n"

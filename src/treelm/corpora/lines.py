@@ -259,7 +259,7 @@ def _brackets(lines: _Lines, treebank: Treebank, left_out: Counter[str], *, blan
                     yield number, line, False
                 is_after_blank = True
                 continue
-            if not held and treebank.markup is not None and treebank.markup.match(line):
+            if not held and treebank.markup.match(line):
                 left_out["lines of markup"] += 1
                 continue
             if margin is None and line.lstrip().startswith(b"("):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, pairwise
@@ -24,6 +25,7 @@ Tags = Literal["present", "absent"]
 _LINES_WITH_SIGNS = 1000  # of text that is not one sentence a line
 _FINAL = ".?!"  # marks that end sentences
 _LIKE_TRACES = "words that look like traces"
+_PARTED = re.compile(r"[A-Z$]+([/:|#*.+~^@])[A-Za-z.+]+")  # VP/HD, of TIGER and NEGRA
 DependencyLabels = Literal["plain", "upos"]
 
 
@@ -115,7 +117,7 @@ def read_items(
             for item in items:
                 if isinstance(item, Sentence):
                     number += 1
-                    if format == "text" and item.words and len(first) < _LINES_WITH_SIGNS:
+                    if item.words and len(first) < _LINES_WITH_SIGNS:
                         first.append(item)
                 elif not number:
                     errors.append(item)
@@ -124,7 +126,8 @@ def read_items(
         raise no_sentences(name, errors)
     for line in _notes(left_out, treebank if options.treebank == AUTO else PENN, number):
         _logger.warning("%s:%s", name, line)
-    for line in _notes_of_text(first):
+    notes = {"text": _notes_of_text, "brackets": _notes_of_labels}.get(format)
+    for line in notes(first) if notes and options.strip_functions and not options.label_separators else ():
         _logger.warning("%s:%s", name, line)
 
 
@@ -170,6 +173,15 @@ def _notes_of_text(first: list[Sentence]) -> Iterator[str]:
     if broken and has_ends_inside and 3 * len(broken) >= len(neighbours):
         remedy = "put each paragraph on a line of its own and give treelm surprisal --split-sentences en"
         yield f"{broken[0]}: lines seem to end within sentences, but each is read as one: {remedy}"
+
+
+def _notes_of_labels(first: list[Sentence]) -> Iterator[str]:
+    """A line about labels of the first trees that seem to have parts, such as VP/HD: a tenth or more."""
+    labels = [node.label for one in first if one.tree is not None for node in one.tree.constituents()]
+    parted = [found for label in labels if (found := _PARTED.fullmatch(label))]
+    if 10 * len(parted) >= len(labels) > 0:
+        said = f"{len(parted)} of {len(labels)} labels seem to have a function, such as {parted[0][0]}"
+        yield f' {said}: label_separators = "{parted[0][1]}-=" cuts it off'
 
 
 def no_sentences(name: str, skipped: list[InputError]) -> InputError:

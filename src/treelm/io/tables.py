@@ -226,7 +226,8 @@ def read_rows(text: str, source: str, unreadable: list[InputError] | None = None
         for where, row in rows:
             if len(row) != len(names):
                 found = f"{len(row)} cells under {len(names)} columns"
-                error = InputError(found, where=where, remedy="give every row as many cells as the header has")
+                remedy = "give every row as many cells as the header has (in R: row.names = FALSE)"
+                error = InputError(found, where=where, remedy=remedy)
                 if unreadable is None:
                     raise error
                 unreadable.append(error)
@@ -250,7 +251,7 @@ def _rows(text: str, source: str, separator: str) -> Iterator[tuple[str, list[st
                 yield f"{source}:{line}", row
             line += 1
     except csv.Error as error:
-        remedy = "quote cells that hold quotation marks, and double the marks inside"
+        remedy = "quote cells that hold quotation marks, and double the marks inside; in R, take write.csv"
         raise InputError(f"not a table ({error})", where=f"{source}:{line}", remedy=remedy) from None
 
 

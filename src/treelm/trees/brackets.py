@@ -144,7 +144,8 @@ def read_trees(
             if not stack and found and _NEWLINE not in text[len(text[:place].rstrip()) : place]:
                 found.pop()
             what = f"{bare!r} outside a tree" if bare else "a closing bracket that closes nothing"
-            return [*found, error(what, "put it inside brackets" if bare else "remove it", place)]
+            remedy = "remove it, as only trees may stand here (writeLines of R writes no more)" if bare else "remove it"
+            return [*found, error(what, remedy, place)]
         elif bare:
             if has_tags and problem is None and not any(one in treebank.metadata for one, _, _ in stack):
                 remedy = 'give it a bracket with a tag, or tags = "absent" if none has'

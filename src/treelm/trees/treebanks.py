@@ -31,8 +31,8 @@ class Treebank:
     """What separates a word from the lemma behind it."""
     separators: str = "-="
     """Characters at which function tags and indices are cut off labels."""
-    markup: re.Pattern[bytes] | None = None
-    """Begins a line between trees that is none."""
+    markup: re.Pattern[bytes] = re.compile(rb"\s*(?:[#%;<]|//|\*x\*|\(\s*(?:@[^()]*|END_OF_TEXT_UNIT)\s*\)\s*$)")
+    """Begins a line between trees that is none: a comment, markup, a header, a number or the end of a text of ATIS."""
     encoding: str = ""
     """Encoding of files that are not in UTF-8."""
 
@@ -108,12 +108,10 @@ TREEBANKS: Final = {
             name="switchboard",
             sign=re.compile(rb"\(-DFL- |\(CODE \(SYM Speaker"),
             metadata=frozenset({"CODE", "-DFL-"}),
-            markup=re.compile(rb"\s*\*x\*"),
         ),
         Treebank(  # Penn Chinese Treebank: <S ID=1> around trees, in GB 18030 or its parts up to release 5
             name="ctb",
             sign=re.compile(rb"^\s*<(?:DOC|DOCID|S ID=[^>]*)>", re.MULTILINE),
-            markup=re.compile(rb"\s*<"),
             encoding="gb18030",
         ),
         PENN,
