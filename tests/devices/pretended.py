@@ -36,6 +36,11 @@ _WAITS = {
 _NEW_BITS_EVERY_RUN = {"cumsum", "put_", "kthvalue", "histc", "_embedding_bag", "median"}
 """What torch.use_deterministic_algorithms(True) refuses on CUDA, as far as it could be met here."""
 
+_VIEWS = {"view", "t", "transpose", "expand", "slice", "select", "split", "split_with_sizes", "as_strided", "detach"}
+_VIEWS |= {"alias", "unsqueeze", "squeeze", "_unsafe_view", "_reshape_alias", "permute", "chunk", "narrow", "unbind"}
+_VIEWS |= {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "lift_fresh", "diagonal", "unfold"}
+"""What starts no kernel."""
+
 
 class PretendedTensor(torch.Tensor):
     """A tensor of ``DEVICE``; ``held`` is where its numbers are."""
@@ -167,6 +172,7 @@ def _count(
 ) -> None:
     name = operation.overloadpacket.__name__
     counts["operations"] += 1
+    counts["kernels"] += name not in _VIEWS
     if operation in _WAITS and pretended:
         counts[f"wait: {_WAITS[operation]}"] += 1
     elif name in ("index", "index_put", "index_put_") and any(

@@ -22,6 +22,7 @@ from tests.models.rnng.worlds import (
 )
 from treelm.errors import InputError
 from treelm.models.layers import lstm, precision
+from treelm.models.layers.few_calls import computing
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng import plan
 from treelm.models.rnng.network import RNNG
@@ -69,9 +70,9 @@ def test_loss_and_gradients_equal_the_step_by_step_form(
 ) -> None:
     vocabulary = Tokens(9, num_unfinished)
     model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers)
-    model.packed = packed
     trees = random_trees(vocabulary, count)
-    losses = model.losses(as_batch(trees, vocabulary))
+    with computing(in_few_calls=packed):
+        losses = model.losses(as_batch(trees, vocabulary))
     action, word = plain_losses(model, trees)
     torch.testing.assert_close(losses.terms["action"].sum, action, rtol=1e-10, atol=0)
     torch.testing.assert_close(losses.terms["word"].sum, word, rtol=1e-10, atol=0)
@@ -97,12 +98,12 @@ def test_dropout_stands_where_the_plain_form_has_it(
     vocabulary = Tokens(9, num_unfinished)
     variant = {"order": order, "composition": composition, "num_layers": num_layers, "embedding_dropout_by": unit}
     model = build_model(vocabulary, dropout=0.5, **variant)
-    model.packed = packed
     monkeypatch.setattr(RNNG, "_drop", lambda self, units: 0.7 * units)
     monkeypatch.setattr(RNNG, "_mask", lambda self, rows, size: self.word_bias.new_full((rows, size), 0.7))
     trees = random_trees(vocabulary, 7)
     expected = sum(plain_losses(model, trees, drop=lambda vector: 0.7 * vector))
-    found = model.losses(as_batch(trees, vocabulary)).total
+    with computing(in_few_calls=packed):
+        found = model.losses(as_batch(trees, vocabulary)).total
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
     wanted = gradients(model, expected)
     for name, gradient in gradients(model, found).items():

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.models.layers.dropout import dropout, dropout_mask
+from treelm.models.layers.few_calls import few_calls, library_lstm, library_weights
 from treelm.models.layers.graphs import GraphedFunction, graphs_wanted
 from treelm.models.layers.lstm import GateWeights, LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
 from treelm.models.layers.packed import PackedWeight
@@ -164,7 +165,7 @@ class LSTMLayer(RecurrentLayer):
     def forward(self, inputs: Tensor, state: State, *, weight_hidden: Tensor | None = None) -> tuple[Tensor, State]:
         """inputs (T, B, I) and the state before them -> outputs (T, B, H) and the state after them; see ``run``."""
         recurrent = self.weights.weight_hidden if weight_hidden is None else weight_hidden
-        if inputs.is_cuda and not graphs_wanted():
+        if few_calls(inputs.device) and not graphs_wanted():
             with torch.backends.cudnn.flags(enabled=True, allow_tf32=rounds_on_gpu()):
                 return fused_lstm(inputs, state, self.weights, recurrent)
         outputs, after, _ = self.run(inputs, state, recurrent)
@@ -172,20 +173,10 @@ class LSTMLayer(RecurrentLayer):
 
 
 def fused_lstm(inputs: Tensor, state: State, weights: GateWeights, recurrent: Tensor) -> tuple[Tensor, State]:
-    """The layer as torch's own operator computes it: on a GPU one call for all steps in place of about ten for each.
-
-    Weights are put into one piece of memory in the order of cuDNN: gates i, f, g, o, and a second bias, which is zero.
-    """
-    i, f, o, g = torch.arange(4 * weights.hidden_size, device=inputs.device).chunk(4)
-    rows = torch.cat([i, f, g, o])
-    ordered = [weights.weight_input[rows], recurrent[rows], weights.bias[rows], torch.zeros_like(weights.bias)]
-    whole = torch.cat([tensor.flatten() for tensor in ordered])
-    pieces = torch.split(whole, [tensor.numel() for tensor in ordered])
-    parameters = [piece.view(tensor.shape) for piece, tensor in zip(pieces, ordered, strict=True)]
-    before = tuple(tensor[None] for tensor in state)
-    outputs, hidden, cell = torch.lstm(
-        inputs, before, parameters, True, 1, 0.0, torch.is_grad_enabled(), False, False
-    )  # biases, layers, dropout, training, both directions, rows first
+    """The layer as torch's own operator computes it: on a GPU one call for all steps in place of about ten for each."""
+    parameters = library_weights((weights.weight_input, recurrent, weights.bias), as_operands=False)
+    hidden, cell = state
+    outputs, hidden, cell = library_lstm(inputs, (hidden[None], cell[None]), parameters)
     return outputs, (hidden[0], cell[0])
 
 

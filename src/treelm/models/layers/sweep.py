@@ -21,15 +21,39 @@ OUTER_ROWS = 4096  # rows that are collected before they are added to a matrix's
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a buffer, by level: level k has index[offsets[k]:offsets[k + 1]]."""
+    """Rows of a buffer, by level: level k has index[offsets[k]:offsets[k + 1]], or these rows themselves.
+
+    What stands in rows without an index is read, or written, once.
+    """
 
     buffer: str
-    index: Tensor
+    index: Tensor | None
     offsets: Sequence[int]
 
-    def of(self, level: int) -> Tensor:
+    def count(self, level: int) -> int:
+        """How many rows a level has."""
+        return self.offsets[level + 1] - self.offsets[level]
+
+    def gather(self, buffers: Mapping[str, Tensor], level: int) -> Tensor:
         """The rows of a level."""
-        return self.index[self.offsets[level] : self.offsets[level + 1]]
+        rows, buffer = slice(self.offsets[level], self.offsets[level + 1]), buffers[self.buffer]
+        return buffer[rows] if self.index is None else buffer.index_select(0, self.index[rows])
+
+    def scatter(self, buffers: Mapping[str, Tensor], level: int, values: Tensor) -> None:
+        """Write the rows of a level."""
+        rows, buffer = slice(self.offsets[level], self.offsets[level + 1]), buffers[self.buffer]
+        if self.index is None:
+            buffer[rows] = values
+        else:
+            buffer.index_copy_(0, self.index[rows], values)
+
+    def add(self, buffers: Mapping[str, Tensor], level: int, values: Tensor) -> None:
+        """Add to the rows of a level."""
+        rows, buffer = slice(self.offsets[level], self.offsets[level + 1]), buffers[self.buffer]
+        if self.index is None:
+            buffer[rows] += values
+        else:
+            buffer.index_add_(0, self.index[rows], values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +152,7 @@ class _Sweep(torch.autograd.Function):
         graphs = []
         for level in range(num_levels):
             for kind in kinds:
-                if len(kind.writes[0].of(level)):
+                if kind.writes[0].count(level):
                     graph = _run(kind, level, buffers, matrices, keeps_graph=keeps_graphs)
                     if keeps_graphs:
                         graphs.append((kind, level, *graph))
@@ -142,13 +166,13 @@ class _Sweep(torch.autograd.Function):
             kind, level, inputs, outputs = ctx.graphs.pop()
             d_outputs = []
             for rows in kind.writes:
-                index = rows.of(level)
-                d_outputs.append(d_buffers[rows.buffer].index_select(0, index))
-                d_buffers[rows.buffer].index_fill_(0, index, 0)  # what was overwritten had no influence
+                d_outputs.append(rows.gather(d_buffers, level))
+                if rows.index is not None:  # what was overwritten had no influence
+                    rows.scatter(d_buffers, level, torch.zeros_like(d_outputs[-1]))
             d_inputs = torch.autograd.grad(outputs, inputs, d_outputs, allow_unused=True)
             for rows, d_rows in zip(kind.reads, d_inputs, strict=True):
                 if d_rows is not None:
-                    d_buffers[rows.buffer].index_add_(0, rows.of(level), d_rows)
+                    rows.add(d_buffers, level, d_rows)
         for matrix in ctx.matrices.values():
             matrix.flush()
         d_parameters = [d for matrix in ctx.matrices.values() for d in (matrix.d_weight, matrix.d_bias)]
@@ -173,12 +197,10 @@ def _run(
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
     """Compute the nodes of a kind in a level; returns what they read and wrote, joined by a graph."""
     with torch.set_grad_enabled(keeps_graph):
-        inputs = [buffers[rows.buffer].index_select(0, rows.of(level)) for rows in kind.reads]
-        for rows in inputs:
-            rows.requires_grad_(keeps_graph)
+        inputs = [rows.gather(buffers, level).detach().requires_grad_(keeps_graph) for rows in kind.reads]
         outputs = kind.function(matrices, *inputs, *(constant.of(level) for constant in kind.constants))
     for written, output in zip(kind.writes, outputs, strict=True):
-        buffers[written.buffer].index_copy_(0, written.of(level), output.detach())
+        written.scatter(buffers, level, output.detach())
     return inputs, outputs
 
 

@@ -1,26 +1,32 @@
 """Attention composition (Kuncoro et al. 2017, Sec. 4), level by level with the stack.
 
-With attention a constituent's vector needs the stack before its REDUCE, so stack and constituents share one schedule of
-four kinds of node: a step forward and a step backward over the children of a local tree, a local tree (attention, gate
-and output), and a context (the push onto the stack through all layers). The plain form is
+With attention a constituent's vector needs the stack before its REDUCE, so stack and constituents share one schedule.
+A level holds contexts: the push of an item onto the stack, through all layers. A context waits for the one right below
+it and, if its item is a composed constituent, for the context before the REDUCE; that constituent is composed in the
+same level, before it is pushed, from children that lower levels have pushed. So a level is two large steps: all local
+trees, whose children one call of a bidirectional LSTM reads, and all pushes. The plain form is
 ``tests/models/rnng/plain.py``.
 
 Legend: T contexts, F local trees, M children, L given vectors, E size of a vector, H of a state. Contexts are numbered
-like actions, as in ``plan.py``; children as they stand in the local trees.
+like actions, as in ``plan.py``; here they stand in the order of the schedule, and local trees by their level, the
+longest first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from treelm.models.layers.levels import ranges, schedule, starts
-from treelm.models.layers.lstm import LSTMWeights, lstm_cell
+from treelm.models.layers.few_calls import library_gates, library_lstm, library_weights, lstm_cell
+from treelm.models.layers.levels import Schedule, schedule, starts
+from treelm.models.layers.lstm import LSTMWeights
+from treelm.models.layers.precision import operand
 from treelm.models.layers.sweep import Constant, Kind, Matrix, Rows, sweep
 from treelm.models.rnng.composition import AttentionComposition
 from treelm.models.search.derivations import Derivations, LocalTrees
@@ -31,17 +37,23 @@ Matrices = Mapping[str, Matrix]
 
 
 class AttentionPlan(NamedTuple):
-    """Rows of buffers, by level."""
+    """Rows of buffers, by level; ``pushes`` and ``trees`` say where levels begin among contexts and local trees."""
 
-    forward: tuple[Rows, Rows, Rows]  # vector read, step before, step written
-    backward: tuple[Rows, Rows, Rows]
-    contexts: tuple[Rows, Rows, Rows]  # vector read, context below, context written
-    children: Rows  # steps over the children of the local trees
-    segment: Constant  # which of the level's local trees each child belongs to
-    outputs: Rows  # the context before each local tree's REDUCE
-    local_trees: Rows  # local trees by their number
-    composed: Rows  # the vector that each local tree writes
-    labels: Tensor  # (F,)
+    contexts: Tensor  # (T,) their numbers
+    vectors: Tensor  # (T,) the vector that each pushes
+    below: Tensor  # (T,) the context right below, as it stands here; T for none
+    pushes: list[int]  # (levels + 1,)
+    local_trees: Tensor  # (F,) their numbers
+    labels: Tensor  # (F,) by their numbers
+    before: Tensor  # (F,) the context before each REDUCE
+    trees: list[int]  # (levels + 1,)
+    children: Tensor  # (M,) vectors that the LSTM reads, each level's as packed sequences
+    child_levels: list[int]  # (levels + 1,)
+    alive: list[int]  # of every level, local trees that have a first child, a second, ...
+    alive_levels: list[int]  # (levels + 1,)
+    places: Tensor  # where in the level each local tree's children stand, padded to the level's most: rows of trees
+    is_child: Tensor  # and whether they are there
+    place_levels: list[int]  # (levels + 1,)
 
 
 class Dropped(NamedTuple):
@@ -51,65 +63,61 @@ class Dropped(NamedTuple):
     attended: Tensor  # (F, E)
 
 
+def schedule_attention(below: IntArray, local_trees: LocalTrees) -> tuple[Schedule, IntArray]:
+    """The levels of contexts, of which ``below`` (T,) lie right below, -1 for none; and the order of local trees."""
+    waits_for = np.stack([below, np.full_like(below, -1)], 1)
+    waits_for[local_trees.reduce + 1, 1] = local_trees.reduce
+    contexts = schedule(waits_for)
+    level = np.searchsorted(contexts.offsets, contexts.position[local_trees.reduce + 1], "right")
+    return contexts, np.lexsort((-local_trees.num_children, level))
+
+
 def plan_attention(
     derivations: Derivations,
     local_trees: LocalTrees,
+    contexts: Schedule,
+    trees: IntArray,
     below: IntArray,
     vector_of_context: IntArray,
     vector_of_action: IntArray,
 ) -> AttentionPlan:
-    """Schedule all nodes. ``local_trees`` are those to compose, ``below`` (T,) the context right below, -1 for none."""
-    is_child = np.ones(len(local_trees.entries), np.bool_)
-    is_child[local_trees.offsets[:-1]] = False
-    children, sizes, reduce = local_trees.entries[is_child], local_trees.num_children, local_trees.reduce
-    offsets = starts(sizes)
-    first, last = offsets[:-1], offsets[1:] - 1
-    num_contexts, num_children, num_trees = len(below), len(children), len(reduce)
-    tree_of_action = np.full(num_contexts, -1)
-    tree_of_action[reduce] = np.arange(num_trees)
-    pushed, child = np.where(derivations.is_start, -1, np.roll(tree_of_action, 1)), tree_of_action[children]
-    before, after = np.arange(num_children) - 1, np.arange(num_children) + 1
-    before[first] = after[last] = -1
-    # Numbers of nodes: contexts, forward steps, backward steps, local trees.
-    forward, backward, composed = (num_contexts + number * num_children for number in range(3))
+    """The plan of ``schedule_attention``'s schedule and order of local trees, with what it was given."""
+    position, first = np.append(contexts.position, len(contexts.order)), local_trees.offsets[:-1] + 1
+    pushed = contexts.position[local_trees.reduce[trees] + 1]
+    tree_levels = np.searchsorted(pushed, contexts.offsets)
+    children, alive, places, is_child = [np.zeros(0, np.int64)], list[list[int]](), list[IntArray](), list[Any]()
+    for start, end in pairwise(tree_levels.tolist()):
+        own = trees[start:end]
+        sizes = local_trees.num_children[own]
+        step = np.arange(sizes.max(initial=0))[:, None]
+        is_read = step < sizes  # (steps, trees), in each row a prefix
+        counts = is_read.sum(1)
+        children.append(vector_of_action[local_trees.entries[(first[own] + step)[is_read]]])
+        alive.append(counts.tolist())
+        places.append(np.where(is_read, starts(counts)[:-1, None] + np.arange(len(own)), 0).T.ravel())
+        is_child.append(is_read.T.ravel())
 
-    def shifted(nodes: IntArray, by: int) -> IntArray:
-        return np.where(nodes >= 0, nodes + by, -1)
+    def levels(parts: Sequence[Any]) -> list[int]:
+        found: list[int] = starts(np.array([len(part) for part in parts])).tolist()
+        return found
 
-    waits_for = np.full((composed + num_trees, 3), -1)
-    waits_for[:forward, :2] = np.stack([below, shifted(pushed, composed)], 1)
-    waits_for[forward:backward, :2] = np.stack([shifted(before, forward), shifted(child, composed)], 1)
-    waits_for[backward:composed, :2] = np.stack([shifted(after, backward), shifted(child, composed)], 1)
-    waits_for[composed:] = np.stack([last + forward, first + backward, reduce], 1)
-    joint = schedule(waits_for)
-
-    def nodes(start: int, end: int) -> tuple[IntArray, list[int]]:
-        """Nodes of one kind in the order of their levels, and where levels begin."""
-        positions = joint.position[start:end]
-        order = np.argsort(positions)
-        return order, np.searchsorted(positions[order], joint.offsets).tolist()
-
-    def rows(index: IntArray, levels: list[int]) -> Rows:
-        return Rows("", torch.from_numpy(index), levels)
-
-    def steps(start: int, end: int, read: IntArray, previous: IntArray) -> tuple[Rows, Rows, Rows]:
-        order, levels = nodes(start, end)
-        before = np.where(previous >= 0, previous, end - start)[order]  # behind all rows stands the state before any
-        return rows(read[order], levels), rows(before, levels), rows(order, levels)
-
-    trees, levels = nodes(composed, len(waits_for))
-    sizes, level_start = sizes[trees], np.repeat(levels[:-1], np.diff(levels))
-    child_levels = starts(sizes)[levels].tolist()
+    nonterminals = local_trees.entries[local_trees.offsets[:-1]]
     return AttentionPlan(
-        forward=steps(forward, backward, vector_of_action[children], before),
-        backward=steps(backward, composed, vector_of_action[children], after),
-        contexts=steps(0, forward, vector_of_context, below),
-        children=rows(ranges(offsets[trees], sizes), child_levels),
-        segment=Constant(torch.from_numpy(np.repeat(np.arange(num_trees) - level_start, sizes)), child_levels),
-        outputs=rows(reduce[trees], levels),
-        local_trees=rows(trees, levels),
-        composed=rows(vector_of_action[reduce[trees]], levels),
-        labels=torch.from_numpy(derivations.actions[local_trees.entries[local_trees.offsets[:-1]]] - FIRST_NT),
+        contexts=torch.from_numpy(contexts.order),
+        vectors=torch.from_numpy(vector_of_context[contexts.order]),
+        below=torch.from_numpy(position[below[contexts.order]]),
+        pushes=contexts.offsets.tolist(),
+        local_trees=torch.from_numpy(trees),
+        labels=torch.from_numpy(derivations.actions[nonterminals] - FIRST_NT),
+        before=torch.from_numpy(contexts.position[local_trees.reduce[trees]]),
+        trees=tree_levels.tolist(),
+        children=torch.from_numpy(np.concatenate(children)),
+        child_levels=levels(children[1:]),
+        alive=[count for counts in alive for count in counts],
+        alive_levels=levels(alive),
+        places=torch.from_numpy(np.concatenate(places)),
+        is_child=torch.from_numpy(np.concatenate(is_child)),
+        place_levels=levels(places),
     )
 
 
@@ -122,117 +130,92 @@ def attention_outputs(
     label_vectors: Tensor,
     plan: AttentionPlan,
 ) -> Tensor:
-    """o in every context (T, E), in the order of actions.
+    """o in every context (T, E), in the order of the plan.
 
-    ``given`` (L, E) are the vectors that are not composed, ``label_vectors`` (F, E) is drop(t) of every local tree.
+    ``given`` (L, E) are the vectors that are not composed, ``label_vectors`` (F, E) is drop(t) of every local tree by
+    its number.
     """
-    num_contexts, num_local_trees, num_children = (
-        len(nodes.index) for nodes in (plan.contexts[2], plan.local_trees, plan.forward[2])
-    )
-    size = given.shape[1]
-    state_names = [f"{name}_{layer}" for layer in range(len(stack)) for name in ("hidden", "cell")]
+    num_contexts, num_trees, size = len(plan.contexts), len(plan.local_trees), given.shape[1]
+    directions = composition.forward_lstm, composition.backward_lstm
+    lstm = library_weights(*((one.weight_input, one.weight_hidden, one.bias) for one in directions))
+    width = 2 * len(stack) * stack[0].hidden_size
     buffers = {
-        "vectors": torch.cat([given, given.new_zeros(num_local_trees, size)]),
-        "outputs": given.new_zeros(num_contexts, size),
-        "queries": composition.label_query.index_select(0, plan.labels),
-        "labels": label_vectors,
-        # The last row of a state's buffer stays zero: it is the state before any step.
-        **{name: given.new_zeros(num_children + 1, size // 2) for name in DIRECTIONS},
-        **{name: given.new_zeros(num_contexts + 1, stack[0].hidden_size) for name in state_names},
+        "vectors": torch.cat([given, given.new_zeros(num_trees, size)]),
+        # Hidden and cell states of all layers, and o. The last row stays zero: it is the state before any step.
+        "states": given.new_zeros(num_contexts + 1, width + size),
+        "labels": torch.cat([composition.label_query.index_select(0, plan.labels), label_vectors], 1)[plan.local_trees],
+        "lstm": torch.cat([one.reshape(-1) for one in lstm])[None],
     }
-    weights = {
-        "forward": _gates(composition.forward_lstm),
-        "backward": _gates(composition.backward_lstm),
+    shapes, pads = [one.shape for one in lstm], Constant(plan.places, plan.place_levels)
+    weights: dict[str, tuple[Tensor, Tensor | None]] = {
         "query": (composition.query.weight, None),
         "gate": (composition.gate.weight, composition.gate.bias),
         "compose": (composition.output.weight, composition.output.bias),
         "output": (output.weight, output.bias),
-        **{f"stack_{layer}": _gates(lstm) for layer, lstm in enumerate(stack)},
     }
-    vectors, below, pushed = plan.contexts
-    attended = [plan.segment, *([_by_node(dropped.attended, plan.local_trees)] if dropped else [])]
+    for layer, one in enumerate(stack):
+        weights[f"input_{layer}"] = library_gates(one.weight_input), library_gates(one.bias)
+        weights[f"hidden_{layer}"] = library_gates(one.weight_hidden), None
+
+    def compose(
+        matrices: Matrices,
+        read: Tensor,  # (children, E) packed
+        before: Tensor,  # (n, width + E)
+        labels: Tensor,  # (n, 2E) query o, and t, dropped
+        flat: Tensor,  # (1, weights)
+        alive: Tensor,
+        places: Tensor,  # (n * most children,)
+        is_child: Tensor,
+        kept: Tensor | None = None,  # (n, E)
+    ) -> tuple[Tensor]:
+        pieces = torch.split(operand(flat[0]), [shape.numel() for shape in shapes])
+        own = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        zero = own[0].new_zeros(2, len(labels), size // 2)
+        states = library_lstm(operand(read), (zero, zero), own, alive)[0].to(read.dtype)
+        children = states.index_select(0, places).view(len(labels), -1, size)
+        query, label = labels.chunk(2, 1)
+        wanted = matrices["query"](torch.cat([query, before[:, width:]], 1))
+        scores = (children @ wanted[:, :, None])[:, :, 0].masked_fill(~is_child.view(len(labels), -1), -torch.inf)
+        attended = (scores.softmax(1)[:, None] @ children)[:, 0]
+        if kept is not None:
+            attended = attended * kept
+        gate = matrices["gate"](torch.cat([label, attended], 1)).sigmoid()
+        return (matrices["compose"](torch.lerp(attended, label, gate)).relu(),)
+
+    def push(matrices: Matrices, x: Tensor, below: Tensor, *masks: Tensor) -> tuple[Tensor]:
+        """States of every layer and o, from the vector read, the states below and masks, if any."""
+        states, written = below[:, :width].chunk(2 * len(stack), 1), list[Tensor]()
+        for layer in range(len(stack)):
+            hidden, cell = states[2 * layer : 2 * layer + 2]
+            written += lstm_cell(matrices[f"input_{layer}"](x), matrices[f"hidden_{layer}"](hidden), cell)
+            x = written[-2] * masks[layer] if masks else written[-2]
+        return (torch.cat([*written, matrices["output"](x).relu()], 1),)
+
+    kept = [] if dropped is None else [Constant(dropped.attended.index_select(0, plan.local_trees), plan.trees)]
+    masks = [] if dropped is None else [mask.index_select(0, plan.contexts) for mask in dropped.states]
     kinds = [
-        _step_kind("forward", plan.forward),
-        _step_kind("backward", plan.backward),
         Kind(
-            function=_attend,
+            function=compose,
             reads=[
-                *_in(["forward_hidden", "backward_hidden"], plan.children),
-                *_in(["outputs"], plan.outputs),
-                *_in(["queries", "labels"], plan.local_trees),
+                Rows("vectors", plan.children, plan.child_levels),
+                Rows("states", plan.before, plan.trees),
+                Rows("labels", None, plan.trees),
+                Rows("lstm", plan.labels.new_zeros(len(plan.pushes) - 1), range(len(plan.pushes))),
             ],
-            constants=attended,
-            writes=_in(["vectors"], plan.composed),
+            constants=[
+                Constant(torch.tensor(plan.alive, dtype=torch.int64), plan.alive_levels),  # the library wants it here
+                pads,
+                Constant(plan.is_child, plan.place_levels),
+                *kept,
+            ],
+            writes=[Rows("vectors", None, [len(given) + start for start in plan.trees])],
         ),
         Kind(
-            function=_push,
-            reads=[*_in(["vectors"], vectors), *_in(state_names, below)],
-            constants=[_by_node(mask, pushed) for mask in dropped.states] if dropped else [],
-            writes=_in([*state_names, "outputs"], pushed),
+            function=push,
+            reads=[Rows("vectors", plan.vectors, plan.pushes), Rows("states", plan.below, plan.pushes)],
+            constants=[Constant(mask, plan.pushes) for mask in masks],
+            writes=[Rows("states", None, plan.pushes)],
         ),
     ]
-    return sweep(kinds, buffers, weights)["outputs"]
-
-
-DIRECTIONS = ("forward_hidden", "forward_cell", "backward_hidden", "backward_cell")
-
-
-def _gates(lstm: LSTMWeights) -> tuple[Tensor, Tensor]:
-    return torch.cat([lstm.weight_input, lstm.weight_hidden], 1), lstm.bias
-
-
-def _in(buffers: Iterable[str], rows: Rows) -> list[Rows]:
-    return [Rows(buffer, rows.index, rows.offsets) for buffer in buffers]
-
-
-def _by_node(values: Tensor, rows: Rows) -> Constant:
-    return Constant(values.index_select(0, rows.index), rows.offsets)
-
-
-def _step_kind(direction: str, plan: tuple[Rows, Rows, Rows]) -> Kind:
-    (vectors, previous, written), states = plan, (f"{direction}_hidden", f"{direction}_cell")
-
-    def step(matrices: Matrices, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        return lstm_cell(matrices[direction](torch.cat([x, hidden], 1)), cell)
-
-    return Kind(function=step, reads=[*_in(["vectors"], vectors), *_in(states, previous)], writes=_in(states, written))
-
-
-def _attend(
-    matrices: Matrices,
-    forward: Tensor,  # (children, E/2)
-    backward: Tensor,
-    summary: Tensor,  # s (n, E)
-    query: Tensor,  # o (n, E)
-    label: Tensor,  # t (n, E), dropped
-    segment: Tensor,  # (children,)
-    kept: Tensor | None = None,  # (n, E)
-) -> tuple[Tensor]:
-    children = torch.cat([forward, backward], 1)
-    scores = (children * matrices["query"](torch.cat([query, summary], 1)).index_select(0, segment)).sum(1)
-    weighted = segment_softmax(scores, segment, len(label))[:, None] * children
-    attended = torch.zeros_like(label).index_add(0, segment, weighted)
-    if kept is not None:
-        attended = attended * kept
-    gate = matrices["gate"](torch.cat([label, attended], 1)).sigmoid()
-    return (matrices["compose"](gate * label + (1 - gate) * attended).relu(),)
-
-
-def segment_softmax(scores: Tensor, segment: Tensor, num_segments: int) -> Tensor:
-    """Softmax of scores (n,) within each segment (n,)."""
-    empty = scores.new_full((num_segments,), -torch.inf)
-    largest = empty.scatter_reduce(0, segment, scores.detach(), "amax")
-    exponentials = (scores - largest.index_select(0, segment)).exp()
-    totals = scores.new_zeros(num_segments).index_add(0, segment, exponentials)
-    return exponentials / totals.index_select(0, segment)
-
-
-def _push(matrices: Matrices, x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-    """Hidden and cell states of every layer and o, from the vector read, the states below and masks, if any."""
-    num_layers = sum(name.startswith("stack_") for name in matrices)
-    states, masks, written = others[: 2 * num_layers], others[2 * num_layers :], list[Tensor]()
-    for layer in range(num_layers):
-        hidden, cell = states[2 * layer : 2 * layer + 2]
-        written += lstm_cell(matrices[f"stack_{layer}"](torch.cat([x, hidden], 1)), cell)
-        x = written[-2] * masks[layer] if masks else written[-2]
-    return *written, matrices["output"](x).relu()
+    with torch.autocast(given.device.type, enabled=False):  # what is rounded is what ``operand`` says
+        return sweep(kinds, buffers, weights)["states"][:-1, width:]

@@ -21,19 +21,19 @@ On a GPU starting a kernel costs more than what most kernels compute:
 * ``compose_by_height``: all local trees of one height, whose children are words, labels and lower trees, are packed
   sequences of two LSTM calls: NT, c_1 ... c_n and NT, c_n ... c_1, longest first. The library's kernel runs the chains
   inside, and its last states are f and g of ``LSTMComposition``.
-* ``stack_lstm``: below an item of height k lies one of height k - 1, so a level needs the states of the level before it
-  alone: one product and one cell a level. On a CPU ``layers.lstm.sweep_lstm`` computes the same.
+* The stack goes by its height (``layers.few_calls.stack_lstm``).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from treelm.models.layers.lstm import LSTMWeights, Predecessors, lstm_cell_gradient_into, lstm_cell_into, sweep_lstm
+from treelm.models.layers.few_calls import library_lstm, library_weights
+from treelm.models.layers.lstm import lstm_cell_gradient_into, lstm_cell_into
 from treelm.models.layers.packed import LevelProduct
 from treelm.models.layers.precision import (
     SLACK_ROWS,
@@ -41,15 +41,13 @@ from treelm.models.layers.precision import (
     add_product,
     gather_into,
     like_operand,
-    linear,
     multiply_into,
     operand,
     padded,
-    product,
     sum_of_rows,
 )
 from treelm.models.rnng.composition import LSTMComposition
-from treelm.models.rnng.plan import ChainPlan, DirectionPlan, StackLevels, TreeLevel
+from treelm.models.rnng.plan import ChainPlan, DirectionPlan, TreeLevel
 
 
 def _longest(local_trees: list[list[tuple[int, int]]]) -> int:
@@ -251,30 +249,6 @@ def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, pl
     return vectors
 
 
-class LSTMPieces(NamedTuple):
-    """An LSTM's weights with the library's gates (i, f, g, o), as slices of one buffer: cuDNN wants them so."""
-
-    weight_input: Tensor
-    weight_hidden: Tensor
-    bias_input: Tensor
-    bias_hidden: Tensor  # zero: there is one bias
-
-    @classmethod
-    def of(cls, lstm: LSTMWeights) -> LSTMPieces:
-        """Order the weights anew; gradients find their way back."""
-        parts = [library_gates(part) for part in (lstm.weight_input, lstm.weight_hidden, lstm.bias)]
-        parts.append(torch.zeros_like(parts[2]))
-        flat = operand(torch.cat([part.reshape(-1) for part in parts]))
-        pieces = torch.split(flat, [part.numel() for part in parts])
-        return cls(*(piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)))
-
-
-def library_gates(rows: Tensor) -> Tensor:
-    """From the gates i, f, o, g to i, f, g, o."""
-    i, f, o, g = rows.chunk(4, 0)
-    return torch.cat([i, f, g, o])
-
-
 def compose_by_height(
     given: Tensor, composition: LSTMComposition, kept: Tensor | None, levels: list[TreeLevel]
 ) -> Tensor:
@@ -282,15 +256,19 @@ def compose_by_height(
 
     ``kept`` is the dropout mask on [f; g], scaled, (F, 2E), or None.
     """
-    lstms = [LSTMPieces.of(lstm) for lstm in (composition.forward_lstm, composition.backward_lstm)]
+    lstms = [
+        library_weights((lstm.weight_input, lstm.weight_hidden, lstm.bias))
+        for lstm in (composition.forward_lstm, composition.backward_lstm)
+    ]
     weight, bias = operand(composition.output.weight), operand(composition.output.bias)
     zero = weight.new_zeros(1, max((level.batch_sizes[0] for level in levels), default=0), given.shape[1])
     vectors, start = given, 0
     for level in levels:
         batch_sizes = torch.tensor(level.batch_sizes)  # stays on the CPU, where the library looks at it
         end = start + level.batch_sizes[0]
+        before = (zero[:, : end - start],) * 2
         ends = [
-            last_states(operand(vectors.index_select(0, numbers)), batch_sizes, zero[:, : end - start], lstm)
+            library_lstm(operand(vectors.index_select(0, numbers)), before, lstm, batch_sizes)[1][0]
             for numbers, lstm in zip((level.forward, level.backward), lstms, strict=True)
         ]
         both = torch.cat(ends, 1)
@@ -299,101 +277,3 @@ def compose_by_height(
         vectors = torch.cat([vectors, functional.linear(both, weight, bias).relu().to(given.dtype)])
         start = end
     return vectors
-
-
-def last_states(inputs: Tensor, batch_sizes: Tensor, zero: Tensor, lstm: LSTMPieces) -> Tensor:
-    """Last hidden states (n, E) of packed sequences, longest first, in one call of the library's LSTM."""
-    found = torch._VF.lstm(inputs, batch_sizes, (zero, zero), list(lstm), True, 1, 0.0, True, False)
-    last: Tensor = found[1].squeeze(0)
-    return last
-
-
-class _StackSweep(torch.autograd.Function):
-    """The stack LSTM level by level; the gradient of its weights is one product after the sweep."""
-
-    @staticmethod
-    def forward(ctx: Any, projected: Tensor, weight_hidden: Tensor, levels: StackLevels) -> Tensor:
-        weight, parts = operand(weight_hidden), torch.split(projected, levels.sizes)
-        hidden = cell_before = projected.new_zeros(levels.sizes[0], weight.shape[1])
-        hidden_before = weight.new_empty(len(projected) - levels.sizes[0], weight.shape[1])
-        outputs, cells, cells_before, workspaces = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
-        of_levels = torch.split(hidden_before, levels.sizes[1:])
-        for level, gates in enumerate(parts):
-            if level == 0:
-                recurrent = torch.zeros_like(gates)
-            else:
-                before, below = of_levels[level - 1], levels.below[level - 1]
-                gather_into(before, hidden, below)
-                cell_before = cells[-1].index_select(0, below)
-                recurrent = (before @ weight.T).to(gates.dtype)
-            hidden, cell, workspace = cell_forward(gates, recurrent, cell_before)
-            outputs.append(hidden)
-            cells.append(cell)
-            cells_before.append(cell_before)
-            workspaces.append(workspace)
-        ctx.save_for_backward(hidden_before, weight, *cells, *cells_before, *workspaces)
-        ctx.levels = levels
-        return torch.cat(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        hidden_before, weight, *saved = ctx.saved_tensors
-        levels: StackLevels = ctx.levels
-        num_levels = len(levels.sizes)
-        cells, cells_before, workspaces = (saved[k * num_levels : (k + 1) * num_levels] for k in range(3))
-        d_hidden = gradients[0].clone()  # which gathers what comes from the level above
-        of_hidden, of_cell = (torch.split(one, levels.sizes) for one in (d_hidden, torch.zeros_like(d_hidden)))
-        found = []
-        for level in range(num_levels - 1, -1, -1):
-            states = cells_before[level], cells[level], workspaces[level]
-            d_gates, d_cell_before = cell_backward(of_hidden[level], of_cell[level], *states)
-            found.append(d_gates)
-            if level:
-                below = levels.below[level - 1]
-                of_hidden[level - 1].index_add_(0, below, (d_gates.to(weight.dtype) @ weight).to(d_gates.dtype))
-                of_cell[level - 1].index_add_(0, below, d_cell_before)
-        d_projected = torch.cat(found[::-1])
-        d_weight = product(d_projected[levels.sizes[0] :].to(weight.dtype).T, hidden_before, like=d_projected)
-        return d_projected, d_weight, None
-
-
-def stack_lstm(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecessors) -> Tensor:
-    """Hidden states (T, H) of inputs (T, I), both by the height of the stack."""
-    if isinstance(levels, Predecessors):
-        return sweep_lstm(inputs, lstm, levels)
-    weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))
-    projected = linear(inputs, weight_input, bias)
-    hidden: Tensor = _StackSweep.apply(projected, weight_hidden, levels)  # type: ignore[no-untyped-call]
-    return hidden
-
-
-def cell_forward(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The LSTM cell of both products (n, 4H): hidden and cell state (n, H), and the gates that its gradient needs.
-
-    One kernel on a GPU.
-    """
-    if from_input.is_cuda:
-        found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._thnn_fused_lstm_cell(from_input, from_hidden, cell)
-        return found
-    size = cell.shape[1]
-    gates = (from_input + from_hidden).sigmoid()
-    i, f, g, o = gates.chunk(4, 1)
-    g.copy_((from_input[:, 2 * size : 3 * size] + from_hidden[:, 2 * size : 3 * size]).tanh())
-    new_cell = f * cell + i * g
-    return o * new_cell.tanh(), new_cell, gates
-
-
-def cell_backward(
-    d_hidden: Tensor, d_cell: Tensor, cell_before: Tensor, cell: Tensor, gates: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The gradients of ``cell_forward`` by the sum of both products (n, 4H) and by the cell state before (n, H)."""
-    if d_hidden.is_cuda:
-        backward = torch.ops.aten._thnn_fused_lstm_cell_backward_impl
-        d_gates, d_cell_before, _ = backward(d_hidden, d_cell, cell_before, cell, gates, False)
-        return d_gates, d_cell_before
-    i, f, g, o = gates.chunk(4, 1)
-    tanh_cell = cell.tanh()
-    d_new = d_cell + d_hidden * o * (1 - tanh_cell**2)
-    of_gates = (d_new * g, d_new * cell_before, d_new * i, d_hidden * tanh_cell)
-    slopes = (i * (1 - i), f * (1 - f), 1 - g**2, o * (1 - o))
-    return torch.cat([one * slope for one, slope in zip(of_gates, slopes, strict=True)], 1), d_new * f

@@ -19,6 +19,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
+from treelm.models.layers.few_calls import StackLevels, stack_lstm
 from treelm.models.layers.lstm import LSTMWeights, Predecessors, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
@@ -26,7 +27,7 @@ from treelm.models.rnng.arena import AttentionWeights, SearchWeights, affine
 from treelm.models.rnng.attention import Dropped, attention_outputs
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
-from treelm.models.rnng.kernels import compose, compose_by_height, stack_lstm
+from treelm.models.rnng.kernels import compose, compose_by_height
 from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
@@ -48,8 +49,6 @@ class RNNG(GenerativeParser, DocumentReader):
 
     system: ClassVar[str] = "rnng"
     config: RNNGConfig
-    packed: bool | None = None
-    """Whether losses are computed in few large calls (``kernels.py``); None: on a GPU, not on a CPU."""
     search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles", "released")
 
     def __init__(self, config: RNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
@@ -125,7 +124,6 @@ class RNNG(GenerativeParser, DocumentReader):
             device,
             by_type=self._shares_vectors,
             one_start=self._shares_vectors and self.documents is None,
-            packed=device.type == "cuda" if self.packed is None else self.packed,
         )
 
     @property
@@ -142,9 +140,9 @@ class RNNG(GenerativeParser, DocumentReader):
         if self._shares_vectors and isinstance(plan.below, Predecessors):
             hidden = sweep_lstm(vectors, lowest, plan.below, plan.vectors)
         else:
-            hidden = stack_lstm(vectors.index_select(0, plan.vectors), lowest, plan.below)
+            hidden = _run_stack(vectors.index_select(0, plan.vectors), lowest, plan.below)
         for lstm in deeper:
-            hidden = stack_lstm(self._drop(hidden), lstm, plan.below)
+            hidden = _run_stack(self._drop(hidden), lstm, plan.below)
         return linear(self._drop(hidden), self.output.weight, self.output.bias).relu()
 
     def _attention_outputs(self, plan: BatchPlan, vectors: Tensor) -> Tensor:
@@ -233,3 +231,8 @@ class RNNG(GenerativeParser, DocumentReader):
             if isinstance(composition, AttentionComposition)
             else None,
         )
+
+
+def _run_stack(inputs: Tensor, lstm: LSTMWeights, below: StackLevels | Predecessors) -> Tensor:
+    """Hidden states (T, H) of inputs (T, I)."""
+    return stack_lstm(inputs, lstm, below) if isinstance(below, StackLevels) else sweep_lstm(inputs, lstm, below)

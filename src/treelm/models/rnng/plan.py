@@ -35,9 +35,10 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
+from treelm.models.layers.few_calls import StackLevels, few_calls, plan_stack
 from treelm.models.layers.levels import Schedule, block_rows, blocks, earliest_levels, ranges, schedule_levels, starts
 from treelm.models.layers.lstm import Predecessors, plan_tree
-from treelm.models.rnng.attention import AttentionPlan, plan_attention
+from treelm.models.rnng.attention import AttentionPlan, plan_attention, schedule_attention
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.search.derivations import Derivations, LocalTrees, before, derive, require_valid
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
@@ -212,13 +213,6 @@ class TreeLevel(NamedTuple):
     batch_sizes: list[int]  # trees that have a step 1, a step 2, ...
 
 
-class StackLevels(NamedTuple):
-    """Contexts by the height of their stacks: rows of level k step from rows of level k - 1."""
-
-    sizes: list[int]
-    below: list[Tensor]  # of each level but the first, where sentences start: row within the level before it
-
-
 def order_by_height(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray, list[int]]:
     """Local trees (F,) by height and, in each height, longest first; and the number of trees of each height.
 
@@ -256,14 +250,6 @@ def plan_trees(
     return levels
 
 
-def plan_stack(below: IntArray, contexts: Schedule) -> StackLevels:
-    """``below`` (T - B,) is the row below each row of level 1 and more, counted over all rows."""
-    offsets = contexts.offsets
-    within = below - np.repeat(offsets[:-2], np.diff(offsets[1:]))
-    sizes = np.diff(offsets).tolist()
-    return StackLevels(sizes, list(torch.split(torch.from_numpy(within), sizes[1:])))
-
-
 class Given(NamedTuple):
     """Vectors that are given, not composed, in their order: initial ones, words, labels, then those of REDUCE."""
 
@@ -277,13 +263,13 @@ class Given(NamedTuple):
 class BatchPlan:
     """A batch, ready for computing. B of the T contexts start a sentence.
 
-    Contexts stand in the schedule order of the stack LSTM or, with attention composition, in the order of actions.
+    Contexts stand in the schedule order of the stack LSTM or, with attention composition, of ``attention.py``.
     """
 
     given: Given
     num_composed: int  # R, constituents that are composed
     vectors: Tensor  # (T,) the vector of the top item
-    below: Predecessors | StackLevels  # the context right below every context
+    below: Predecessors | StackLevels  # the context right below every context, without attention composition
     actions: Tensor  # (T,) what comes next
     valid: Tensor  # (T, num_actions) what may come next
     shifts: Tensor  # (W,) contexts in which a word comes next
@@ -302,24 +288,25 @@ def plan_batch(
     *,
     by_type: bool,
     one_start: bool,
-    packed: bool,
 ) -> BatchPlan:
     """Plan the losses of a batch.
 
     With ``by_type`` all pushes of one word or label share a vector (and its dropout mask); else every push has its own.
-    With ``one_start`` all sentences share the initial vector. ``packed`` plans few large calls, for a GPU
-    (``kernels.py``); with attention composition, where stack and constituents wait for each other, there are none.
-    Raises ``InputError`` for a tree that the model cannot build.
+    With ``one_start`` all sentences share the initial vector. On a GPU the plan is one of few large calls. Raises
+    ``InputError`` for a tree that the model cannot build.
     """
-
-    derivations = derive(config, batch, ends_word, num_labels)
+    derivations, packed = derive(config, batch, ends_word, num_labels), few_calls(device)
     valid = require_valid(config, derivations, batch.names, num_labels)
     contexts, below = stack_contexts(derivations, composes=config.composition != "none")
+    stack = plan_stack(below, contexts.offsets) if packed else plan_tree(below, contexts.offsets, device)
     pushes = ~np.roll(derivations.is_start, -1)
     local_trees = select_local_trees(derivations.local_trees, pushes[derivations.local_trees.reduce])
-    packed = packed and config.composition != "attention"
     order_of_trees, counts, levels = np.arange(len(local_trees.reduce)), list[int](), None
-    if config.composition == "lstm" and packed:
+    if config.composition == "attention":
+        below_context = np.full(len(pushes), -1)
+        below_context[contexts.order[derivations.num_sentences :]] = contexts.order[below]
+        contexts, order_of_trees = schedule_attention(below_context, local_trees)
+    elif config.composition == "lstm" and packed:
         order_of_trees, counts = order_by_height(local_trees, len(pushes))
     elif config.composition == "lstm":
         levels = schedule_chains(local_trees, len(pushes))
@@ -342,10 +329,8 @@ def plan_batch(
     elif config.composition == "lstm":
         lstm = plan_trees(local_trees, order_of_trees, counts, vector_of_action)
     elif config.composition == "attention":
-        below_context = np.full(len(order), -1)
-        below_context[order[derivations.num_sentences :]] = order[below]
-        attention = plan_attention(derivations, local_trees, below_context, vector_of_context, vector_of_action)
-        order = np.arange(len(order))
+        numbered = below_context, vector_of_context, vector_of_action
+        attention = plan_attention(derivations, local_trees, contexts, order_of_trees, *numbered)
     actions = derivations.actions[order]
     shifts = np.flatnonzero(actions == SHIFT)
     word_index = np.cumsum(derivations.actions == SHIFT) - 1
@@ -353,7 +338,7 @@ def plan_batch(
         given=given,
         num_composed=len(local_trees.reduce),
         vectors=torch.from_numpy(vector_of_context[order]),
-        below=plan_stack(below, contexts) if packed else plan_tree(below, contexts.offsets, device),
+        below=stack,
         actions=torch.from_numpy(actions),
         valid=torch.from_numpy(valid[order]),
         shifts=torch.from_numpy(shifts),

@@ -1,0 +1,54 @@
+"""Kernels that an update of each system would start on a GPU, losses and gradient, counted on a CPU.
+
+python benchmarks/gpu_calls.py --batch-size 512 --systems rnng "rnng attention"
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import one_line
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.devices.calls import num_calls
+from tests.systems import SMALL, small_recipe
+
+from treelm.corpora.data_config import DataConfig
+from treelm.training.prepare import set_up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What to count. Units and words are few, as in the tests: calls do not depend on them."""
+
+    systems: tuple[str, ...] = ("rnng", "rnng attention", "som", "shift-reduce")
+    """Names of ``tests/systems.py``."""
+    corpus: str = "gum-open"
+    """Name of a corpus, or path of a folder with train.ptb."""
+    batch_size: int = 512
+    """Sentences in a step, at most; of the recipes' actions at most. Or rows of a stream, of 35 tokens."""
+
+
+def main(options: Arguments) -> None:
+    """Print one line of JSON for each system, of the batch with the most tokens among the first three."""
+    for name in options.systems:
+        with tempfile.TemporaryDirectory() as folder:
+            stream = {"bptt": 35} if SMALL[name].training.get("batches") == "stream" else {}
+            depth = {"max_open": 200, "max_consecutive": 200} if "max_open" in SMALL[name].model else {}
+            sizes = {"num_slots": 15} if SMALL[name].system in ("som", "prpn") else {}
+            training = {"batch_size": options.batch_size, **stream}
+            recipe = small_recipe(name, Path(folder), {"training": training, "model": {**depth, **sizes}})
+            setup = set_up(replace(recipe, data=DataConfig(corpus=options.corpus)))
+            batches = islice(iter(setup.batches), 3)
+            batch = max(batches, key=lambda one: one.num_targets if stream else len(one.tokens))
+            calls = num_calls(setup.model.train(), batch)
+        print(json.dumps({"system": name, "sentences": len(batch), "kernel_starts": calls}), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(one_line.run(main, Arguments))

@@ -1,0 +1,197 @@
+"""Layers in few large calls: for a GPU, where starting a kernel costs more than what most kernels compute.
+
+``library_lstm`` is torch's own LSTM, which on a GPU is one call for all steps (cuDNN's). ``stack_lstm`` goes by the
+height of stacks: below an item of height k lies one of height k - 1, so a level needs the states of the level before it
+alone, and is one product and one cell. On a CPU ``lstm.sweep_lstm`` computes the same, each product once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.models.layers.lstm import LSTMWeights
+from treelm.models.layers.precision import gather_into, linear, operand, product, setting
+
+_wanted: ContextVar[bool | None] = ContextVar("few_calls", default=None)
+
+
+def few_calls(device: torch.device) -> bool:
+    """Whether networks compute in few large calls on this device: on a GPU, but for what ``computing`` says."""
+    wanted = _wanted.get()
+    return device.type != "cpu" if wanted is None else wanted
+
+
+def computing(*, in_few_calls: bool | None) -> AbstractContextManager[None]:
+    """Let networks compute in few large calls or not, whatever the device, within this context; None: by the device."""
+    return setting(_wanted, in_few_calls)
+
+
+def library_gates(rows: Tensor) -> Tensor:
+    """From the gates i, f, o, g of ``LSTMWeights`` to torch's i, f, g, o."""
+    i, f, o, g = rows.chunk(4, 0)
+    return torch.cat([i, f, g, o])
+
+
+def library_weights(*directions: tuple[Tensor, Tensor, Tensor], as_operands: bool = True) -> list[Tensor]:
+    """Weights of input and state and the bias of one LSTM, or of two directions, as ``library_lstm`` takes them.
+
+    They are slices of one buffer in cuDNN's order: matrices first, then biases. There is one bias; the second is zero.
+    """
+    ordered = [[library_gates(part) for part in direction] for direction in directions]
+    parts = [matrix for *matrices, _ in ordered for matrix in matrices]
+    parts += [one for *_, bias in ordered for one in (bias, torch.zeros_like(bias))]
+    flat = torch.cat([part.reshape(-1) for part in parts])
+    flat = operand(flat) if as_operands else flat
+    sizes = [part.numel() for part in parts]
+    pieces = [piece.view(part.shape) for piece, part in zip(torch.split(flat, sizes), parts, strict=True)]
+    matrices, biases = pieces[: 2 * len(directions)], pieces[2 * len(directions) :]
+    return [one for k in range(0, len(matrices), 2) for one in (*matrices[k : k + 2], *biases[k : k + 2])]
+
+
+def library_lstm(
+    inputs: Tensor, state: tuple[Tensor, Tensor], weights: list[Tensor], batch_sizes: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs and the last hidden and cell states (directions, B, H), from the states before, in one call.
+
+    Inputs are (T, B, I) or, with ``batch_sizes`` (T,), packed rows, the longest sequence first; outputs stand likewise.
+    """
+    trains, both = torch.is_grad_enabled(), len(weights) > 4
+    found: tuple[Tensor, Tensor, Tensor]
+    if batch_sizes is None:
+        found = torch._VF.lstm(inputs, state, weights, True, 1, 0.0, trains, both, False)
+    else:
+        found = torch._VF.lstm(inputs, batch_sizes, state, weights, True, 1, 0.0, trains, both)
+    return found
+
+
+class StackLevels(NamedTuple):
+    """Rows by the height of their stacks: rows of level k step from rows of level k - 1."""
+
+    sizes: list[int]
+    below: Sequence[Tensor]  # of each level but the first, where stacks start: row within the level before it
+
+
+def plan_stack(below: NDArray[np.int64], offsets: NDArray[np.int64]) -> StackLevels:
+    """``below`` (n - S,) is the row below each row of level 1 and more, counted over all rows.
+
+    Level k is the rows offsets[k]:offsets[k + 1].
+    """
+    within = below - np.repeat(offsets[:-2], np.diff(offsets[1:]))
+    sizes = np.diff(offsets).tolist()
+    return StackLevels(sizes, list(torch.split(torch.from_numpy(within), sizes[1:])))
+
+
+class _StackSweep(torch.autograd.Function):
+    """The stack LSTM level by level; the gradient of its weights is one product after the sweep."""
+
+    @staticmethod
+    def forward(ctx: Any, projected: Tensor, weight_hidden: Tensor, levels: StackLevels) -> Tensor:
+        weight, parts = operand(weight_hidden), torch.split(projected, levels.sizes)
+        hidden = cell_before = projected.new_zeros(levels.sizes[0], weight.shape[1])
+        hidden_before = weight.new_empty(len(projected) - levels.sizes[0], weight.shape[1])
+        outputs, cells, cells_before, workspaces = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
+        of_levels = torch.split(hidden_before, levels.sizes[1:])
+        for level, gates in enumerate(parts):
+            if level == 0:
+                recurrent = torch.zeros_like(gates)
+            else:
+                before, below = of_levels[level - 1], levels.below[level - 1]
+                gather_into(before, hidden, below)
+                cell_before = cells[-1].index_select(0, below)
+                recurrent = (before @ weight.T).to(gates.dtype)
+            hidden, cell, workspace = cell_forward(gates, recurrent, cell_before)
+            outputs.append(hidden)
+            cells.append(cell)
+            cells_before.append(cell_before)
+            workspaces.append(workspace)
+        ctx.save_for_backward(hidden_before, weight, *cells, *cells_before, *workspaces)
+        ctx.levels = levels
+        return torch.cat(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        hidden_before, weight, *saved = ctx.saved_tensors
+        levels: StackLevels = ctx.levels
+        num_levels = len(levels.sizes)
+        cells, cells_before, workspaces = (saved[k * num_levels : (k + 1) * num_levels] for k in range(3))
+        d_hidden = gradients[0].clone()  # which gathers what comes from the level above
+        of_hidden, of_cell = (torch.split(one, levels.sizes) for one in (d_hidden, torch.zeros_like(d_hidden)))
+        found = []
+        for level in range(num_levels - 1, -1, -1):
+            states = cells_before[level], cells[level], workspaces[level]
+            d_gates, d_cell_before = cell_backward(of_hidden[level], of_cell[level], *states)
+            found.append(d_gates)
+            if level:
+                below = levels.below[level - 1]
+                of_hidden[level - 1].index_add_(0, below, (d_gates.to(weight.dtype) @ weight).to(d_gates.dtype))
+                of_cell[level - 1].index_add_(0, below, d_cell_before)
+        d_projected = torch.cat(found[::-1])
+        d_weight = product(d_projected[levels.sizes[0] :].to(weight.dtype).T, hidden_before, like=d_projected)
+        return d_projected, d_weight, None
+
+
+def stack_lstm(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels) -> Tensor:
+    """Hidden states (n, H) of rows that read inputs (n, I), by the height of their stacks."""
+    weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))
+    projected = linear(inputs, weight_input, bias)
+    hidden: Tensor = _StackSweep.apply(projected, weight_hidden, levels)  # type: ignore[no-untyped-call]
+    return hidden
+
+
+def cell_forward(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The LSTM cell of both products (n, 4H): hidden and cell state (n, H), and the gates that its gradient needs.
+
+    One kernel on a GPU.
+    """
+    if from_input.is_cuda:
+        found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._thnn_fused_lstm_cell(from_input, from_hidden, cell)
+        return found
+    size = cell.shape[1]
+    gates = (from_input + from_hidden).sigmoid()
+    i, f, g, o = gates.chunk(4, 1)
+    g.copy_((from_input[:, 2 * size : 3 * size] + from_hidden[:, 2 * size : 3 * size]).tanh())
+    new_cell = f * cell + i * g
+    return o * new_cell.tanh(), new_cell, gates
+
+
+def cell_backward(
+    d_hidden: Tensor, d_cell: Tensor, cell_before: Tensor, cell: Tensor, gates: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of ``cell_forward`` by the sum of both products (n, 4H) and by the cell state before (n, H)."""
+    if d_hidden.is_cuda:
+        backward = torch.ops.aten._thnn_fused_lstm_cell_backward_impl
+        d_gates, d_cell_before, _ = backward(d_hidden, d_cell, cell_before, cell, gates, False)
+        return d_gates, d_cell_before
+    i, f, g, o = gates.chunk(4, 1)
+    tanh_cell = cell.tanh()
+    d_new = d_cell + d_hidden * o * (1 - tanh_cell**2)
+    of_gates = (d_new * g, d_new * cell_before, d_new * i, d_hidden * tanh_cell)
+    slopes = (i * (1 - i), f * (1 - f), 1 - g**2, o * (1 - o))
+    return torch.cat([one * slope for one, slope in zip(of_gates, slopes, strict=True)], 1), d_new * f
+
+
+class _Cell(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        hidden, new_cell, gates = cell_forward(from_input, from_hidden, cell)
+        ctx.save_for_backward(cell, new_cell, gates)
+        return hidden, new_cell
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        d_gates, d_cell = cell_backward(*gradients, *ctx.saved_tensors)
+        return d_gates, d_gates, d_cell
+
+
+def lstm_cell(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """New hidden and cell state (n, H) from both products (n, 4H), gates as the library has them, and the old cell."""
+    found: tuple[Tensor, Tensor] = _Cell.apply(from_input, from_hidden, cell)  # type: ignore[no-untyped-call]
+    return found

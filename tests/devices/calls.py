@@ -1,0 +1,70 @@
+"""Counts the kernels that an update would start on a GPU, without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from tests.devices.pretended import DEVICE, Traffic, pretended_device
+from treelm.corpora.stream_batches import StreamBatch
+from treelm.models.base import LanguageModel
+from treelm.models.layers import few_calls
+from treelm.training.data import Batch
+
+
+def one_lstm(inputs: Tensor, *others: Any) -> Any:
+    """In place of the library's LSTM, which on a CPU is a call a step and on a GPU one call forward and one back.
+
+    As torch's modules call it: ``others`` are batch sizes, if inputs are packed, states, weights, whether there are
+    biases, layers, dropout, training, both directions and, if not packed, whether rows come first.
+    """
+    batch_sizes, (state, weights) = (others[0], others[1:3]) if isinstance(others[0], Tensor) else (None, others[:2])
+    return _OneLSTM.apply(inputs, *state, 2 if others[-1 if batch_sizes is not None else -2] else 1, *weights)
+
+
+class _OneLSTM(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, hidden: Tensor, cell: Tensor, directions: int, *weights: Tensor) -> Any:
+        ctx.save_for_backward(inputs, hidden, cell, *weights)
+        return inputs.new_zeros(*inputs.shape[:-1], directions * hidden.shape[-1]), hidden.clone(), cell.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        d_inputs, *others = map(torch.empty_like, ctx.saved_tensors)
+        return d_inputs.zero_(), *others[:2], None, *others[2:]
+
+
+def one_cell(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """In place of the cell, which on a GPU is one call."""
+    return cell.sin(), cell, from_input
+
+
+def one_cell_back(d_hidden: Tensor, d_cell: Tensor, before: Tensor, cell: Tensor, gates: Tensor) -> Any:
+    return gates.sin(), before
+
+
+@contextmanager
+def counted_calls() -> Iterator[Traffic]:
+    """Within this context the pretended device can be used, where the library's LSTM and cell are one call each."""
+    cells = mock.patch.multiple(few_calls, cell_forward=one_cell, cell_backward=one_cell_back)
+    with pretended_device() as traffic, mock.patch.object(torch._VF, "lstm", one_lstm), cells:
+        yield traffic
+
+
+def num_calls(model: LanguageModel, batch: Batch) -> int:
+    """The calls of losses and gradients of a batch, by a model that then is where it was."""
+    device = next(model.parameters()).device
+    with counted_calls() as traffic:
+        model.to(DEVICE)
+        traffic.counts.clear()
+        found = model.stream_losses(batch, None)[0] if isinstance(batch, StreamBatch) else model.losses(batch)
+        found.total.backward()
+        model.zero_grad()
+        counted = traffic.counts["kernels"]
+        model.to(device)
+    return counted
