@@ -195,3 +195,18 @@ def test_input_of_another_encoding_is_named_and_read(
     found = treelm("surprisal", RUNS / "ngram", name, *options, "--encoding", encoding)
     assert found.code == 0, found.err
     assert [row.split("\t")[2] for row in found.out.splitlines()] == ["word", "le", "café", "."]
+
+
+def test_pairs_and_comparisons_read_another_encoding(folder: Path, treelm: Treelm) -> None:
+    (folder / "pairs.csv").write_bytes("good,bad\nle café .,café le .\n".encode("latin-1"))
+    (folder / "data.txt").write_bytes("le café .\n".encode("latin-1"))
+    pairs, latin = ("--good", "good", "--bad", "bad"), ("--encoding", "latin-1")
+    for call in (
+        ("pairs", RUNS / "ngram", "pairs.csv", *pairs, "--items", "items.csv"),
+        ("compare", RUNS / "ngram", "--pairs", "pairs.csv", *pairs, "--data", "data.txt", "--output", "out"),
+    ):
+        refused = treelm(*call)
+        assert (refused.code, "--encoding latin-1" in refused.err) == (2, True), refused.err
+        found = treelm(*call, *latin)
+        assert found.code == 0, found.err
+    assert "le café ." in (folder / "items.csv").read_text()

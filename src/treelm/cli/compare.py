@@ -41,7 +41,7 @@ class Arguments(Settings):
     """
 
     needs: ClassVar = {
-        **dict.fromkeys((one.name for one in fields(PairOptions)), "pairs"),
+        **dict.fromkeys((one.name for one in fields(PairOptions) if one.name != "encoding"), "pairs"),
         **{"data_format": "data", "sentences": "report", "reading_data": "reading"},
     }
     excludes: ClassVar = {"split": "data"}

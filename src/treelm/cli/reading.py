@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.arguments import refuse
-from treelm.cli.files import check_items, write_table
+from treelm.cli.arguments import as_typed, refuse
+from treelm.cli.files import check_items, report_skipped, write_table
 from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError, nearest
 from treelm.evaluation.human.columns import Design, TableColumns
@@ -57,9 +57,10 @@ def main(options: Arguments) -> int:
 
     require_library()
     check_items(options.export, [options.corpus, *options.table_files()])
-    corpus = _load(options)
+    skipped = list[InputError]()
+    corpus = _load(options, skipped if options.on_error == "skip" else None)
     for line in corpus.notes:
-        log(f"{corpus.name}: {line}")
+        log(f"{corpus.name}: {as_typed(line)}")
     if len(options.response_columns) > 1 and not options.response:
         first, number = options.response_columns[0], len(options.response_columns)
         what = f"{first} is predicted, the first of {number} columns of times"
@@ -81,10 +82,10 @@ def main(options: Arguments) -> int:
         log(f"wrote {options.export}")
     values = {**to_plain(result), "babylm": [to_plain(score) for score in scores]}
     options.show(values, *reading_tables(result, scores))
-    return 0
+    return report_skipped(skipped)
 
 
-def _load(options: Arguments) -> ReadingCorpus:
+def _load(options: Arguments, skipped: list[InputError] | None) -> ReadingCorpus:
     """The corpus by its name, or a table; raises ``InputError`` for options of another kind of corpus."""
     from treelm.evaluation.human import natural_stories, reading_tables, ucl
 
@@ -95,7 +96,7 @@ def _load(options: Arguments) -> ReadingCorpus:
             near = nearest(options.corpus, corpora)
             remedy = f"{near}name {' or '.join(corpora)}, or give a table"
             raise InputError(f"no corpus {options.corpus!r}", remedy=remedy)
-        return reading_tables.load(Path(options.corpus), options)
+        return reading_tables.load(Path(options.corpus), options, skipped)
     refuse(options, [one.name for one in fields(TableColumns)], f"with {options.corpus}")
     if options.corpus == natural_stories.NAME:
         return natural_stories.load(options.data, alignment=options.alignment)

@@ -156,7 +156,13 @@ def compare_log_probs(good: NDArray[np.float64], bad: NDArray[np.float64]) -> di
 
 
 def read_pairs(
-    path: Path, *, good: str = "", bad: str = "", group_by: Sequence[str] = (), skipped: list[InputError] | None = None
+    path: Path,
+    *,
+    good: str = "",
+    bad: str = "",
+    group_by: Sequence[str] = (),
+    encoding: str | None = None,
+    skipped: list[InputError] | None = None,
 ) -> Iterator[MinimalPair]:
     """Read the pairs of a file; its first line tells the format.
 
@@ -164,7 +170,7 @@ def read_pairs(
     those to group by. Raises ``InputError`` with file and line, also for a sentence with a judgement or the number of
     an example before it, such as ``*The man come.``; ``skipped`` collects those of single pairs instead.
     """
-    text = table_text(path)
+    text = table_text(path, encoding)
     if not text.strip():
         raise InputError("no pairs", where=str(path), remedy="give BLiMP's JSON lines, or a TSV or CSV with a header")
     is_json = text.lstrip().startswith("{")

@@ -213,7 +213,7 @@ def test_bad_tables_are_refused_with_their_place(text: str, found: str, tmp_path
 
 def test_sentences_numbered_anew_need_the_column_of_documents(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,1,cat,1\na,2,A,1\nb,1,The,1\nb,1,dog,1\n")
-    with pytest.raises(InputError, match=r"rows of it come after sentence '2'.*: --sentence-column item text"):
+    with pytest.raises(InputError, match=r"rows of it come after sentence '2'.*: sentence = \['item', 'text'\]"):
         reading_tables.load(table, TableColumns(sentence_column=("item",)))
 
 
@@ -363,3 +363,25 @@ def test_document_context_of_stream_model(tmp_path: Path) -> None:
     assert together[:2] == pytest.approx(alone[:2], abs=1e-6)
     assert together[4:] == pytest.approx(together[:2], abs=1e-6)
     assert abs(together[2:4] - alone[2:4]).max() > 0.01
+
+
+def test_texts_of_reading_times_are_split_as_those_of_surprisals_are(tmp_path: Path) -> None:
+    rows = [
+        f"{text},{word},{300 + n}" for text in "ab" for n, word in enumerate(["It", "slept.", "The", "dog", "barked."])
+    ]
+    table = write(tmp_path / "times.csv", "\n".join(["text,word,rt", *rows]) + "\n")
+    corpus = reading_tables.load(table, TableColumns(sentence_column=("text",), split_sentences="en"))
+    assert corpus.key_names == ("document", "text", "sentence_number", "place")
+    assert [key[2:] for key in corpus.keys[:5]] == [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2"), ("2", "3")]
+    assert corpus.documents == ("a",) * 5 + ("b",) * 5
+
+
+def test_bad_sentences_of_a_table_are_left_out_with_their_times_on_demand(tmp_path: Path) -> None:
+    rows = ["1,café,1", "1,bar,2", "2,dog,3", "2,,4", "3,a,5", "3,b", "5,y,8"]
+    (tmp_path / "times.csv").write_bytes("\n".join(["sentence_id,word,rt", *rows]).encode("latin-1"))
+    with pytest.raises(InputError, match=r"times.csv:7: 2 cells"):
+        reading_tables.load(tmp_path / "times.csv", TableColumns(encoding="latin-1"))
+    skipped = list[InputError]()
+    corpus = reading_tables.load(tmp_path / "times.csv", TableColumns(encoding="latin-1"), skipped)
+    assert (corpus.words, corpus.responses["rt"].tolist()) == (("café", "bar"), [1, 2])
+    assert [str(error.where).rpartition(":")[2] for error in skipped] == ["5", "7", "7"]

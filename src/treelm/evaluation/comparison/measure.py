@@ -103,7 +103,8 @@ class Measurement:
         evaluation = replace(recipe.evaluation, splits=(settings.split,), stream=stream)
         if settings.max_sentences is not None:
             evaluation = replace(evaluation, max_sentences=settings.max_sentences)
-        self._recipe = replace(recipe, search=settings.changed(recipe.search), evaluation=evaluation)
+        data = replace(recipe.data, encoding=settings.encoding) if settings.data and settings.encoding else recipe.data
+        self._recipe = replace(recipe, data=data, search=settings.changed(recipe.search), evaluation=evaluation)
         self._weights = model_hash(run)
         self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights}
         self._origin |= {"search": self._recipe.search.to_json(), "tokenisation": settings.tokenisation}
@@ -285,7 +286,7 @@ class Measurement:
             total=len({text for pair in pairs for text in (pair.good, pair.bad)}),
             name=Path(file).name,
             file=file_hash(Path(file), remedy="check the path"),
-            columns=[settings.good, settings.bad, *settings.group_by],
+            columns=[settings.good, settings.bad, *settings.group_by, *filter(None, [settings.encoding])],
             most=most,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.errors import InputError
 from treelm.models.search.options import SearchOptions
@@ -28,12 +28,15 @@ class PairOptions:
     """Of pairs: columns to group by; without it, those of BLiMP or of Marvin & Linzen."""
     max_pairs_per_group: int | None = None
     """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
+    encoding: str = ""
+    """Encoding of what is read, such as latin-1; without it UTF-8."""
 
     def read_pairs(self, file: str, skipped: list[InputError] | None = None) -> Iterator[MinimalPair]:
         """Read the pairs of a file, by the columns that were named."""
         from treelm.evaluation.minimal_pairs import read_pairs
 
-        return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by, skipped=skipped)
+        how: dict[str, Any] = {"encoding": self.encoding, "skipped": skipped}
+        return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by, **how)
 
 
 @dataclass(frozen=True, kw_only=True)

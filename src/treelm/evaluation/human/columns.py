@@ -36,6 +36,12 @@ class TableColumns:
     out together."""
     fill_down: bool = False
     """Of a table: an empty cell in the columns of sentences and documents is that of the row above."""
+    split_sentences: str = ""
+    """Of a table: language (en, de, ...) of texts whose sentences are to be found, as in treelm surprisal."""
+    encoding: str = ""
+    """Of a table: its encoding, such as latin-1; without it UTF-8."""
+    on_error: Literal["raise", "skip"] = "raise"
+    """Of a table. raise: stop at the first bad sentence. skip: leave it out, report all, exit with code 3."""
     lag_within: Literal["auto", "sentence", "document"] = "auto"
     """Of a table. sentence: the first word of a sentence has none before it. document: that of a document. auto:
     document if there is --document-column, else sentence."""
@@ -54,7 +60,6 @@ class TableColumns:
     """Of a table: source of frequencies, wordfreq:en (or another language) or a table with the columns word, count."""
 
     def names(self) -> list[str]:
-        """All columns that the table must have."""
+        """The columns that the table must have besides those of words, sentences and documents."""
         several = (*self.response_columns, *self.predictor_columns, *self.control_columns, *self.surprisal_columns)
-        found = (self.word_column, *self.sentence_column, self.document_column, self.class_column, *several)
-        return [name for name in found if name]
+        return [name for name in (self.class_column, *several) if name]

@@ -20,7 +20,7 @@ from treelm.inference.settings import Context
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.surprisal import BITS, score_stimuli, word_frame
 from treelm.io.numbers import number
-from treelm.io.tables import DECIMAL_COMMA, read_table, with_point
+from treelm.io.tables import DECIMAL_COMMA, read_rows, table_text, with_point
 from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore
 
@@ -184,11 +184,11 @@ def _letters(word: str) -> str:
     return "".join(filter(str.isalnum, word.casefold())) or word
 
 
-def read_frame(path: Path) -> pd.DataFrame:
-    """Read a user's table as text; the index has the place of each row, ``file:line``."""
+def read_frame(path: Path, encoding: str | None = None, unreadable: list[InputError] | None = None) -> pd.DataFrame:
+    """Read a user's table as text, as ``read_rows`` does; the index has the place of each row, ``file:line``."""
     import pandas as pd
 
-    names, found, has_commas = read_table(path)
+    names, found, has_commas = read_rows(table_text(path, encoding), str(path), unreadable)
     rows = list(found)
     frame = pd.DataFrame([row for _, row in rows], columns=list(names), index=[where for where, _ in rows], dtype=str)
     frame.attrs["has_decimal_commas"] = has_commas

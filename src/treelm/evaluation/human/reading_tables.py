@@ -26,27 +26,30 @@ _ENDS = ".?!"
 _SINGLE_READERS = "; of single readers, give mean times, one row a word"
 
 
-def load(path: Path, columns: TableColumns) -> ReadingCorpus:
+def load(path: Path, columns: TableColumns, skipped: list[InputError] | None = None) -> ReadingCorpus:
     """Read a table of reading times; the rows of a sentence stand together and in order, as do those of a document.
 
     Without columns of predictors: length, punctuation on the word and the end of a sentence, and, with a source,
     frequency; without lags, and unless columns of controls are named, the word's place in what lags stay within: its
-    sentence or its document. Raises ``InputError`` with file and line.
+    sentence or its document. Raises ``InputError`` with file and line; ``skipped`` collects those of sentences.
     """
     import pandas as pd
 
-    table = read_frame(path)
+    unreadable = list[InputError]()
+    table = read_frame(path, columns.encoding, None if skipped is None else unreadable)
     for name in columns.names():
         if name not in table:
             remedy = f"name the column by an option; there are {', '.join(table)}"
             raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=remedy)
     rows = zip(table.index, table.to_dict("records"), strict=True)
     asked = Columns(columns.word_column, columns.sentence_column, columns.document_column)
-    how: dict[str, Any] = {"fill_down": columns.fill_down, "remedy": _SINGLE_READERS}
-    read = table_stimuli(list(table), rows, asked, "as-given", source=str(path), **how)
+    how: dict[str, Any] = {"source": str(path), "skipped": skipped, "unreadable": unreadable}
+    how |= {"fill_down": columns.fill_down, "language": columns.split_sentences, "remedy": _SINGLE_READERS}
+    read = table_stimuli(list(table), rows, asked, "as-given", line_name="line", **how)
     check_documents(read.stimuli)
+    table = table.loc[[f"{path}:{cells[-1]}" for one in read.stimuli for cells in one.kept]]
     each = [(one, number) for number, one in enumerate(read.stimuli, start=1) for _ in one.sentence.words]
-    own = pd.DataFrame([one.keys for one, _ in each], table.index, columns.sentence_column)
+    own = pd.DataFrame([one.keys for one, _ in each], table.index, read.columns.sentence, dtype=str)
     words = table[[columns.word_column]].set_axis(["word"], axis=1)
     words["document"] = [one.document for one, _ in each]
     words["sentence"] = [str(number) for _, number in each]
@@ -60,7 +63,7 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     folds, fold_kind = words["document"], "documents"
     if folds.nunique() < FEWEST_DOCUMENTS:
         folds, fold_kind = (words["sentence"].astype(int) - 1).mod(NUM_FOLDS).astype(str), "folds of sentences"
-    key = columns.sentence_column if len(columns.sentence_column) > 1 else ("sentence",)
+    key = read.columns.sentence if len(read.columns.sentence) > 1 else ("sentence",)
     return ReadingCorpus(
         name=path.name,
         key_names=("document", *key, "place"),
