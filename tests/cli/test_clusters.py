@@ -80,12 +80,6 @@ def started_cluster(
             process.wait()
 
 
-@pytest.fixture(autouse=True)
-def no_notes_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a loaded machine takes, standard error is that of a fast one."""
-    monkeypatch.setattr("treelm.cli.files.SECONDS_BETWEEN_NOTES", 3600.0)
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The scheduler file of a cluster of two workers."""

@@ -2,29 +2,77 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, Queue
 
 import pytest
 
 from tests.cli.conftest import TREES, Treelm
 from tests.legacy.make import HERE
-from treelm.cli import files
+from treelm.cli import files, main
 from treelm.cli.compare import show_progress
+from treelm.io.terminal import doing, told
 
 
-def test_progress_is_told_once_each_time_and_at_the_end(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("treelm.cli.files.SECONDS_BETWEEN_NOTES", 0.0)
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue[str]]:
+    """What is told of what goes on, with hardly any patience."""
+    found = Queue[str]()
+    monkeypatch.setattr("treelm.io.terminal.SECONDS_TO_FIRST_NOTE", 0.01)
+    monkeypatch.setattr("treelm.io.terminal.SECONDS_BETWEEN_NOTES", 0.02)
+    monkeypatch.setattr("treelm.io.terminal.log", found.put)
+    with told():
+        yield found
+
+
+def test_what_goes_on_is_told_and_how_far_it_is(lines: Queue[str]) -> None:
+    with doing("loading lstm"):
+        assert lines.get() == "loading lstm ..."
+        assert re.fullmatch(r"loading lstm \.\.\. \d+ s", lines.get())
     with show_progress("scoring", 2) as advance:
+        assert lines.get() == "scoring: 0 of 2 sentences ..."
         advance()
-        advance()
-    *lines, last = capsys.readouterr().err.splitlines()
-    assert lines == ["scoring: 1 of 2 sentences", "scoring: 2 of 2 sentences"]
-    assert last.startswith("scoring: done in ")
+        while not (said := lines.get()).startswith("scoring: 1 of 2 sentences ... "):
+            assert said.startswith("scoring: 0 of 2 sentences ... ")
+
+
+def ends(lines: Queue[str]) -> bool:
+    """Whether nothing more comes after what was on its way."""
+    for _ in range(9):
+        try:
+            lines.get(timeout=0.1)
+        except Empty:
+            return True
+    return False
+
+
+def test_nothing_is_told_of_what_people_see_and_hear(lines: Queue[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with doing("training"):
+        lines.get()
+        with doing(""):
+            assert ends(lines)
+    monkeypatch.setattr("treelm.io.terminal.SECONDS_TO_FIRST_NOTE", 1000.0)
+    with doing("loading"):
+        assert ends(lines)
+
+
+@pytest.mark.parametrize("arguments", [["models"], ["train", "demo", "--output", "run"]], ids=" ".join)
+def test_every_subcommand_says_what_it_does(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is slow: here it is the module of the subcommand, before anything else is imported."""
+    said = Queue[str]()
+    monkeypatch.setattr("treelm.io.terminal.SECONDS_TO_FIRST_NOTE", 0.01)
+    monkeypatch.setattr("treelm.io.terminal.log", said.put)
+    monkeypatch.setattr("treelm.cli.import_module", lambda _: said.put(said.get()) or sys.exit(7))
+    monkeypatch.setattr(sys, "argv", ["treelm", *arguments])
+    monkeypatch.setattr("treelm.cli._unwind_on_signals", lambda: None)
+    monkeypatch.setattr("treelm.cli._signals", lambda: ())
+    with pytest.raises(SystemExit, match="7"):
+        main()
+    assert said.get() == f"treelm {arguments[0]} is working ..."
 
 
 def test_a_bar_does_not_come_beside_what_is_written(

@@ -21,7 +21,8 @@ from tests.shipped import need
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.explorer.page import PANELS
-from treelm.explorer.reading import KEPT, Limits, Reader, Step, sentences_of
+from treelm.explorer.reading import KEPT, Reader, Step
+from treelm.explorer.sentences import Limits, sentences_of
 
 pytest.importorskip("starlette", reason="the extra treelm[explore] is not installed")
 

@@ -83,7 +83,10 @@ def main() -> None:
     if sys.stderr is None:  # closed by whoever started it: what is written for people goes nowhere
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
-        code = run(sys.argv[1:])
+        from treelm.io.terminal import told
+
+        with told():
+            code = run(sys.argv[1:])
     except KeyboardInterrupt:  # where nothing could be said yet, or while it was said
         code = _code_of_signal(sys.argv[1:])
     finally:
@@ -172,10 +175,12 @@ def _call(subcommand: str, arguments: list[str]) -> int:
     if subcommand not in SUBCOMMANDS and subcommand not in NESTED:
         raise InputError(f"no subcommand {subcommand!r}", remedy=choose_from(subcommand, SUBCOMMANDS))
     from treelm.cli.arguments import parse, show_warnings
+    from treelm.io.terminal import doing
 
     show_warnings()
-    module = import_module(f"treelm.cli.{NESTED.get(subcommand, subcommand)}")
-    return int(module.main(parse(module.Arguments, f"treelm {subcommand}", arguments)))
+    with doing(f"treelm {subcommand} is working"):
+        module = import_module(f"treelm.cli.{NESTED.get(subcommand, subcommand)}")
+        return int(module.main(parse(module.Arguments, f"treelm {subcommand}", arguments)))
 
 
 def _explain(error: BaseException, subcommand: str, arguments: list[str]) -> tuple[object, int]:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from treelm.cli.options import ModelOptions, Runs
 from treelm.errors import InputError
-from treelm.io.terminal import log
+from treelm.io.terminal import doing, log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +44,21 @@ def main(options: Arguments) -> int:
     missing = [name for name in ("starlette", "uvicorn", "blingfire") if find_spec(name) is None]
     if missing:
         raise InputError(f"{' and '.join(missing)} not installed", remedy='pip install "treelm[explore]"')
-    import torch
-
-    from treelm.evaluation.comparison.compare import display_names, row_names
-    from treelm.explorer.reading import Limits, Reader
-    from treelm.explorer.server import serve
+    from treelm.explorer.sentences import Limits
     from treelm.models.persistence.shipped import find_run, shipped_names
 
     limits = Limits(
         max_words=options.max_words, max_seconds=options.max_seconds, split_sentences=options.split_sentences
     )
-    torch.set_num_threads(1)  # models compute side by side, each in a thread of its own
     runs = {find_run(run): run for run in options.runs or shipped_names()}
+    log(f"loading {', '.join(runs.values())}")
+    import torch
+
+    from treelm.evaluation.comparison.compare import display_names, row_names
+    from treelm.explorer.reading import Reader
+    from treelm.explorer.server import serve
+
+    torch.set_num_threads(1)  # models compute side by side, each in a thread of its own
     names = row_names([find_run(run) for run in options.runs] or list(runs))
     models = {path: options.load(run) for path, run in runs.items()}
     shown = display_names([(lm.system, names[path]) for path, lm in models.items()])
@@ -67,5 +70,9 @@ def main(options: Arguments) -> int:
         if options.open_page:
             webbrowser.open(address)
 
-    serve(readers, limits, port=options.port, token=secrets.token_urlsafe(24), ready=ready)
+    for reader in readers:
+        with doing(f"first words of {reader.name}"):
+            reader.warm_up()
+    with doing(""):  # people see the page
+        serve(readers, limits, port=options.port, token=secrets.token_urlsafe(24), ready=ready)
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +21,6 @@ from treelm.io.terminal import log
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SECONDS_BETWEEN_NOTES = 30.0  # of progress, where there is no terminal
 
 
 @contextmanager
@@ -155,31 +152,25 @@ def progress_bar(
     What is counted may be other than sentences: ``unit`` is its name, for the line. With ``shares_terminal`` there is
     no bar if what is written goes to the terminal too, where one would stand in the other.
     """
-    from treelm.io.terminal import stderr_console
+    from treelm.io.terminal import doing, heard, stderr_console
 
-    console = stderr_console()
-    if shares_terminal and sys.stdout is not None and sys.stdout.isatty():
-        yield lambda: None
-    elif not console.is_terminal:
-        yield _lines(what, total, unit)
+    console, done = stderr_console(), 0
+    is_shown = shares_terminal and sys.stdout is not None and sys.stdout.isatty()
+    if is_shown or not console.is_terminal:
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            if is_shown:
+                heard()
+
+        of = "" if total is None else f" of {total}"
+        with doing(lambda: f"{what}: {done}{of} {unit}"):
+            yield advance
     else:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
+        with doing(""), Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task(what, total=total)
             yield lambda: progress.advance(task)
-
-
-def _lines(what: str, total: int | None, unit: str) -> Callable[[], None]:
-    """A note every ``SECONDS_BETWEEN_NOTES``, so that short work says nothing."""
-    done, last = 0, time.monotonic()
-
-    def advance() -> None:
-        nonlocal done, last
-        done += 1
-        if time.monotonic() - last >= SECONDS_BETWEEN_NOTES:
-            last = time.monotonic()
-            log(f"{what}: {done}{'' if total is None else f' of {total}'} {unit}")
-
-    return advance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from shlex import quote
 from typing import Annotated, Any, ClassVar
@@ -10,7 +11,7 @@ from treelm import cli
 from treelm.cli.arguments import Positional
 from treelm.cli.options import Output
 from treelm.errors import InputError
-from treelm.io.terminal import log
+from treelm.io.terminal import doing, log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,8 @@ def main(options: Arguments) -> int:
     how: dict[str, Any] = {name: getattr(options, name) for name in ("resume", "resume_if_present", "quiet")}
     try:
         how |= read_settings(options.set)
-        train(options.recipe, options.output, **how)
+        with doing("") if options.quiet else nullcontext():
+            train(options.recipe, options.output, **how)
     except (InputError, OSError):
         if is_main:
             raise

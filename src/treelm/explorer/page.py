@@ -10,7 +10,8 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import treelm
-from treelm.explorer.reading import Limits, Look, Reader, Step, Words
+from treelm.explorer.reading import Look, Reader, Step
+from treelm.explorer.sentences import Limits, Words
 from treelm.figures import svg
 from treelm.figures.report.sentences import drawn_analyses
 from treelm.figures.report.templates import render, share_text

@@ -23,7 +23,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from treelm.errors import InputError
 from treelm.explorer.page import Reading, cards_of, page, picture, script, style
-from treelm.explorer.reading import Limits, Reader, Words, sentences_of
+from treelm.explorer.reading import Reader
+from treelm.explorer.sentences import Limits, Words, sentences_of
 from treelm.failures import explain
 from treelm.io.json import json_text
 
@@ -264,8 +265,6 @@ def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, r
         server_header=False,
     )
     with _bound(port) as listening:
-        for reader in readers:
-            reader.warm_up()
         ready(f"http://{_HOST}:{listening.getsockname()[1]}/{token}/")
         try:
             uvicorn.Server(config).run(sockets=[listening])

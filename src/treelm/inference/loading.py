@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from treelm.configs import from_plain
 from treelm.errors import InputError
 from treelm.io.files import file_hash, read_bytes
+from treelm.io.terminal import doing
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import set_search
 from treelm.models.persistence.shipped import find_run
@@ -36,11 +37,12 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
     from treelm.models.layers.devices import find_device
     from treelm.models.persistence.storage import load_model
 
-    place = find_device(device)
-    lm = load_model(run).eval()
-    if any(True for _ in lm.parameters()):
-        lm.to(place)
-    set_search(lm, run_search(run))
+    with doing(f"loading {run}"):
+        place = find_device(device)
+        lm = load_model(run).eval()
+        if any(True for _ in lm.parameters()):
+            lm.to(place)
+        set_search(lm, run_search(run))
     return lm
 
 

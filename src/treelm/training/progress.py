@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from treelm.io.terminal import stderr_console
+from treelm.io.terminal import doing, stderr_console
 from treelm.training.config import TrainingConfig
 from treelm.training.metrics import LossSum, perplexity
 
@@ -22,7 +22,8 @@ def progress(
 ) -> Iterator[Callable[[Step], None]]:
     """A function that shows a step on ``stream`` (standard error): a bar in a terminal, and one line an evaluation.
 
-    In a file or a pipe there is no bar, only the lines. Without dev (``evaluates``) the end of each epoch has one.
+    In a file or a pipe there is no bar, only the lines, and how far it is where they are far apart. Without dev
+    (``evaluates``) the end of each epoch has one.
     """
     console = stderr_console(stream)
     bar = Progress(
@@ -36,10 +37,10 @@ def progress(
         transient=True,
     )
     task = bar.add_task("training", total=1.0, epoch=1, metrics="")
-    since = LossSum()
+    since, metrics = LossSum(), ""
 
     def show(step: Step) -> None:
-        nonlocal since
+        nonlocal since, metrics
         since.merge(step.loss)
         done = fraction_done(step, config, steps_per_epoch)
         rate = f"learning rate {step.learning_rate:.2g}"
@@ -50,7 +51,11 @@ def progress(
             console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
             since = LossSum()
 
-    with bar if console.is_terminal else nullcontext():  # older releases of rich end even a disabled bar by a line
+    def told() -> str:
+        return "" if console.is_terminal else ": ".join(filter(None, ("training", metrics)))
+
+    shown = bar if console.is_terminal else nullcontext()  # older releases of rich end even a disabled bar by a line
+    with doing(told), shown:
         yield show
 
 

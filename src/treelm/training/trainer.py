@@ -20,6 +20,7 @@ from treelm.configs import to_plain
 from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.errors import InputError
+from treelm.io.terminal import doing
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, StepScheduled, set_search
 from treelm.models.layers.graphs import has_graphs
@@ -83,7 +84,8 @@ def train(
     group = ProcessGroup(recipe.training)
     with ExitStack() as stack:  # from the first look at the folder to the last: what was seen there stays true
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
-        setup = _prepare(recipe, run, group, resume=resume)
+        with doing("preparing data and vocabulary" if on_terminal else ""):
+            setup = _prepare(recipe, run, group, resume=resume)
         model = setup.model
         if isinstance(model, Counted):
             group.on_main(lambda: estimate(setup, run))
