@@ -51,7 +51,6 @@ def main(options: Arguments) -> int:
         max_words=options.max_words, max_seconds=options.max_seconds, split_sentences=options.split_sentences
     )
     runs = {find_run(run): run for run in options.runs or shipped_names()}
-    log(f"loading {', '.join(runs.values())}")
     import torch
 
     from treelm.evaluation.comparison.compare import display_names, row_names

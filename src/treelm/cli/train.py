@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from shlex import quote
 from typing import Annotated, Any, ClassVar
@@ -11,7 +10,7 @@ from treelm import cli
 from treelm.cli.arguments import Positional
 from treelm.cli.options import Output
 from treelm.errors import InputError
-from treelm.io.terminal import doing, log
+from treelm.io.terminal import log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +53,7 @@ def main(options: Arguments) -> int:
     how: dict[str, Any] = {name: getattr(options, name) for name in ("resume", "resume_if_present", "quiet")}
     try:
         how |= read_settings(options.set)
-        with doing("") if options.quiet else nullcontext():
-            train(options.recipe, options.output, **how)
+        train(options.recipe, options.output, **how)
     except (InputError, OSError):
         if is_main:
             raise

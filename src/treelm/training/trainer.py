@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
@@ -84,7 +84,7 @@ def train(
     group = ProcessGroup(recipe.training)
     with ExitStack() as stack:  # from the first look at the folder to the last: what was seen there stays true
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
-        with doing("preparing data and vocabulary" if on_terminal else ""):
+        with doing("" if quiet else "preparing data and vocabulary"):
             setup = _prepare(recipe, run, group, resume=resume)
         model = setup.model
         if isinstance(model, Counted):
@@ -103,7 +103,7 @@ def train(
             recipe=setup.recipe,
         )
         is_shown = group.is_main and not quiet
-        with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else nullcontext() as show:
+        with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else doing("") as show:
             for step in trainer.steps():
                 if show:
                     show(step)
