@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from treelm.cli.options import ModelOptions, Runs
 from treelm.errors import InputError
-from treelm.io.terminal import doing, log
+from treelm.io.terminal import log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,5 @@ def main(options: Arguments) -> int:
         if options.open_page:
             webbrowser.open(address)
 
-    for reader in readers:
-        with doing(f"first words of {reader.name}"):
-            reader.warm_up()
-    with doing(""):  # people see the page
-        serve(readers, limits, port=options.port, token=secrets.token_urlsafe(24), ready=ready)
+    serve(readers, limits, port=options.port, token=secrets.token_urlsafe(24), ready=ready)
     return 0

@@ -27,6 +27,7 @@ from treelm.explorer.reading import Reader
 from treelm.explorer.sentences import Limits, Words, sentences_of
 from treelm.failures import explain
 from treelm.io.json import json_text
+from treelm.io.terminal import doing
 
 Event = dict[str, Any]
 Put = Callable[[Event], Awaitable[None]]
@@ -265,9 +266,13 @@ def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, r
         server_header=False,
     )
     with _bound(port) as listening:
+        for reader in readers:
+            with doing(f"first words of {reader.name}"):
+                reader.warm_up()
         ready(f"http://{_HOST}:{listening.getsockname()[1]}/{token}/")
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            with doing(""):  # people see the page
+                uvicorn.Server(config).run(sockets=[listening])
         except KeyboardInterrupt:
             pass  # how it is ended
         finally:
