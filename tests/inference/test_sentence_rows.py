@@ -9,7 +9,7 @@ from treelm.cli.arguments import as_typed, parse
 from treelm.cli.surprisal import Arguments
 from treelm.errors import InputError
 from treelm.inference.sentence_rows import Columns
-from treelm.inference.stimuli import read_table
+from treelm.inference.stimuli import read_table, table_stimuli
 
 HARD, EASY = (
     ["While", "the", "man", "hunted", "the", "deer", "ran"],
@@ -211,6 +211,42 @@ def test_a_column_that_may_tell_sentences_apart_is_told(rows: Rows, note: str, t
     found = read_table(path, Columns(sentence=("item",)), "as-given").notes
     assert len(found) == bool(note)
     assert all(note.format(path) in one and as_typed(one).endswith("--sentence-column item typ") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_told"),
+    [
+        (
+            [
+                "The horse raced past fell The horse that was raced fell",
+                "While men hunt deer run While men run, deer run",
+            ],
+            True,
+        ),
+        (["The horse raced past fell The horse that was raced fell", "the man who knew the man who left came"], False),
+        (["The man saw The Times on the table", "Mary came", "He came home"], False),
+    ],
+)
+def test_conditions_that_no_column_tells_apart_are_told(texts: list[str], is_told: bool, tmp_path: Path) -> None:
+    path = write(tmp_path, "item;word", ((item, word) for item, text in enumerate(texts) for word in text.split()))
+    found = read_table(path, Columns(sentence=("item",)), "as-given").notes
+    assert ["the first word comes again: if each is several sentences, add" in note for note in found] == [
+        True
+    ] * is_told
+
+
+def test_ids_that_differ_in_blanks_or_types_alone_are_refused_or_skipped(tmp_path: Path) -> None:
+    path, columns = (
+        write(tmp_path, "item;word", [("2", "The"), ("2 ", "dog"), ("3", "It")]),
+        Columns(sentence=("item",)),
+    )
+    with pytest.raises(InputError, match=r"words.csv:3: sentence '2 ' beside '2', which differ in blanks or types"):
+        read_table(path, columns, "as-given")
+    skipped = list[InputError]()
+    assert [one.keys for one in read_table(path, columns, "as-given", skipped=skipped).stimuli] == [("2",), ("3",)]
+    rows = [(f"x:{n}", {"sentence_id": key, "word": "a"}) for n, key in enumerate([2, "2"])]
+    with pytest.raises(InputError, match="x:1: sentence '2' beside '2', which differ"):
+        table_stimuli(["sentence_id", "word"], rows, Columns(), "as-given", source="x")
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,20 @@ def test_numbers_of_sentences_that_are_read_are_told(
     assert (told in caplog.text, bool(caplog.text)) == (is_told, is_told)
 
 
+@pytest.mark.parametrize(
+    ("texts", "is_told"),
+    [
+        (["the *dog* ran", "a *cat*."], True),
+        (["the | dog", "a|b c"], True),
+        (["the | dog", "a b"], False),
+        (["5 * 3 * 2"], False),
+    ],
+)
+def test_marks_in_text_are_told(texts: list[str], is_told: bool, caplog: pytest.LogCaptureFixture) -> None:
+    list(from_sentences([sentence(*text.split()) for text in texts], "as-given"))
+    assert ("in.txt:1: every sentence has marks such as | or *target*" in caplog.text) == is_told
+
+
 def test_one_word_a_line(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("\n\nThe\ndog\r\n\nIt\nNew York\n\n\n\u00a0x\n", encoding="utf-8")

@@ -2,7 +2,7 @@ import io
 import math
 import sys
 from contextlib import suppress
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 import openpyxl
@@ -138,6 +138,31 @@ def test_cells_of_a_sheet_are_as_they_would_stand_in_a_text(tmp_path: Path) -> N
         rows_of(["word", "rt"], ["a", 1, "more"])
     with pytest.raises(InputError, match=r"x.xlsx:3: a cell with a line break: 'b\\nc'; write it on one line"):
         rows_of(["word", "rt"], ["a", 1], ["b\nc", 1])
+
+
+@pytest.mark.parametrize(
+    ("value", "format", "told"),
+    [
+        (0.05, "0%", "1 cells are read as their values, not as they are shown, such as A2 with the format 0% as 0.05"),
+        (10000, "#,##0", "A2 with the format #,##0 as 10000"),
+        (date(2026, 1, 2), "d mmm", "A2 with the format d mmm as 2026-01-02"),
+        (0.5, "# ?/?", "A2 with the format # ?/? as 0.5"),
+        (301.25, "0.0", ""),
+        ("5%", "0%", ""),
+        (True, "General", ""),
+    ],
+)
+def test_cells_that_a_sheet_shows_otherwise_are_told(
+    value: object, format: str, told: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    book = openpyxl.Workbook()
+    book.active.append(["word"])
+    book.active.append([value])
+    book.active["A2"].number_format = format
+    book.save(tmp_path / "x.xlsx")
+    read_table(tmp_path / "x.xlsx")
+    assert told in caplog.text
+    assert bool(told) == bool(caplog.text)
 
 
 @pytest.mark.parametrize(

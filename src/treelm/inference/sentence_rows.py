@@ -169,6 +169,14 @@ def sentence_rows(
         where = read[table.places[key][0]][1][0]
         said = "name it in every row, or give fill_down = True: an empty cell is that of the row above"
         wrong.setdefault(key, InputError("an empty sentence or document id", where=where, remedy=said))
+    plain = dict[tuple[str, ...], Key]()
+    for key, places in table.places.items():
+        other = plain.setdefault(tuple(cell_text(cell).strip() for cell in key), key)
+        if other != key:
+            found = (
+                f"sentence {columns.shown(key)} beside {columns.shown(other)}, which differ in blanks or types alone"
+            )
+            wrong.setdefault(key, InputError(found, where=read[places[0]][1][0], remedy="write the same id alike"))
     wrong = {**table.errors(remedy), **wrong}
     errors = [wrong[key] for key in table.places if key in wrong]
     if errors and (skipped is None or len(errors) == len(table.places)):
@@ -414,13 +422,19 @@ class _Table:
                     told[f"{name} decreases: the words are read in the order of the rows"].append(key)
                 elif (np.diff(found) > 1).any() or (found[0] > usual and 2 * count > len(own)):
                     told[f"{name} skips numbers: words that are not there are not read"].append(key)
+        again = list[Key]()
         for key in keys:
             words = self._words(self.places[key])
             if ends_inside(words):
                 told["one ends before the last word: several are read as one sentence"].append(key)
+            if words[0][:1].isupper() and len(words[0]) > 1 and words[0] in words[_FEWEST:-_FEWEST]:
+                again.append(key)
             if len(words) > _FEWEST * len(self.places[key]):
                 what = f"sentences in rows: text_column = {self.columns.word!r}"
                 told[f"cells hold several words: a cell has one figure, the sum of its words' ({what})"].append(key)
+        if 2 * len(again) > len(keys) > 1:
+            what = "the first word comes again: if each is several sentences, add a column that tells them apart"
+            told[f"{what}, and name it by sentence = ..."] = again
         for what, those in told.items():
             where = self.rows[self.places[those[0]][0]][1][0]
             yield f"in {len(those)} of {len(keys)} sentences (first at {where}) {what}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -18,6 +19,8 @@ from treelm.io.files import name_of, read_text
 from treelm.io.tables import DECIMAL_COMMA, Cell, read_rows, table_text
 
 _logger = logging.getLogger(__name__)
+_MARKS = re.compile(r"\*[^*\s](?:[^*]*[^*\s])?\*|\S\s*\|\s*\S")
+"""A target between asterisks, or a bar between regions."""
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
 """Treatment of punctuation and clitics that are written together with a word, as in ``dog,``."""
 
@@ -81,21 +84,27 @@ def stimulus(
 def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> Iterator[Stimulus]:
     """Stimuli from text or trees; an empty sentence ends a document.
 
-    Warns at the end if every sentence of text begins with its running number.
+    Warns at the end if every sentence of text begins with its running number, or has marks of regions or a target.
     """
     document, is_new = 1, False
-    first, count, is_numbered = "", 0, True
+    first, count, is_numbered, is_marked = "", 0, True, True
     for sentence in sentences:
         if not sentence.words:
             is_new = True
             continue
         first, count = first or sentence.where, count + 1
         is_numbered = is_numbered and sentence.tree is None and _number_of(sentence) == str(count)
+        is_marked = is_marked and sentence.tree is None and bool(_MARKS.search(" ".join(sentence.words)))
         if is_new:
             document, is_new = document + 1, False
         yield stimulus(sentence, punctuation, document=str(document))
     if is_numbered and count > 1:
         _logger.warning("%s: every sentence begins with its number, which is read as a word: remove the numbers", first)
+    if is_marked and count:
+        remedy = "to have regions or targets, give a table with a header and text_column = ..."
+        _logger.warning(
+            "%s: every sentence has marks such as | or *target*, which are read as words: %s", first, remedy
+        )
 
 
 def _number_of(sentence: Sentence) -> str:

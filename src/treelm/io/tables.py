@@ -263,11 +263,11 @@ def with_point(cell: str) -> str:
 def _sheet_text(path: Path) -> str:
     """The first visible sheet of a workbook with tabs between its cells, a line a row; of formulas the saved values.
 
-    Warns where others that are not empty are visible.
+    Warns where others that are not empty are visible, and of numbers that the sheet shows otherwise, as 5% for 0.05.
     """
     content = read_bytes(path, remedy="check the path", most=math.inf)
     openpyxl = _import_extra("openpyxl")
-    rows, num_cells = list[list[str]](), 0
+    rows, num_cells, formatted = list[list[str]](), 0, list[Any]()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of styles and validations, which say nothing about cells
@@ -280,12 +280,13 @@ def _sheet_text(path: Path) -> str:
             sheet, *others = visible
             others = [one for one in others if any(map(any, one.iter_rows(max_row=9, values_only=True)))]
             sheet.reset_dimensions()  # which some programs write wrongly
-            for cells in sheet.iter_rows(values_only=True):
+            for cells in sheet.iter_rows():
                 num_cells += len(cells)
                 if len(rows) == MOST_ROWS or num_cells > MOST_ROWS + size:
                     found = f"cells far beyond what a workbook of {size:,} bytes holds, in row {len(rows) + 1:,}"
                     raise InputError(found, where=str(path), remedy="remove what stands far below, or far to the right")
-                row = list(map(cell_text, cells))
+                row = [cell_text(cell.value) for cell in cells]
+                formatted += (cell for cell in cells if _is_shown_otherwise(cell))
                 while row and not row[-1]:
                     row.pop()
                 rows.append(row)
@@ -301,12 +302,24 @@ def _sheet_text(path: Path) -> str:
     if others:
         titles = ", ".join(repr(one.title) for one in others)
         _logger.warning("%s: the sheet %r is read, not %s: move what you want to the front", path, sheet.title, titles)
+    if formatted:
+        (first, *_), number = formatted, f"{len(formatted):,} cells are"
+        shown = f"{first.coordinate} with the format {first.number_format} as {cell_text(first.value)}"
+        told = "%s: %s read as their values, not as they are shown, such as %s: words have to be formatted as text"
+        _logger.warning(told, path, number, shown)
     num_columns = next(filter(None, map(len, rows)), 0)  # of the header
     text = io.StringIO(newline="")
     write = csv.writer(text, delimiter="\t", lineterminator="\n").writerow
     for row in rows:
         write([*row, *[""] * (num_columns - len(row))] if row else [])
     return text.getvalue()
+
+
+def _is_shown_otherwise(cell: Any) -> bool:
+    """Tell whether a cell is a number or a date that a sheet shows with other characters, beside its decimals."""
+    if isinstance(cell.value, date | time):
+        return True
+    return isinstance(cell.value, int | float) and any(mark in cell.number_format for mark in "%,/?$€E")
 
 
 def cell_text(value: Any) -> str:
