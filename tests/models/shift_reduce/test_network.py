@@ -18,6 +18,7 @@ from tests.models.shift_reduce import plain
 from tests.models.som import plain as structure
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
+from treelm.models.layers.few_calls import computing
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.machine import ParserStacks
 from treelm.models.shift_reduce.network import ShiftReduce
@@ -74,8 +75,9 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("few_calls", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_loss_and_all_gradients_equal_the_plain_form(variant: dict[str, Any]) -> None:
+def test_loss_and_all_gradients_equal_the_plain_form(variant: dict[str, Any], few_calls: bool) -> None:
     model = network(**variant)
     lengths = (7, 3, 9, 1, 5, 2, 8)
     batch = batch_of(lengths)
@@ -88,7 +90,8 @@ def test_loss_and_all_gradients_equal_the_plain_form(variant: dict[str, Any]) ->
         return is_best ^ (int(p * 1e4) % 3 == 0)
 
     follows = variant.get("oracle") == "static"
-    losses = model.losses(batch) if follows else model.losses(batch, choose=odd)
+    with computing(in_few_calls=few_calls):
+        losses = model.losses(batch) if follows else model.losses(batch, choose=odd)
     outcomes = [
         plain.read(model, tokens, siblings, (lambda p, best: best) if follows else contrary)
         for tokens, siblings in zip(tokens_of(batch), siblings_of(1, lengths), strict=True)
@@ -228,7 +231,8 @@ def test_gradients_under_dropout_are_those_of_finite_differences() -> None:
     assert_gradients_by_differences(model, loss, names)
 
 
-def test_dropout_is_the_same_while_deciding_and_in_the_loss() -> None:
+@pytest.mark.parametrize("few_calls", [False, True])
+def test_dropout_is_the_same_while_deciding_and_in_the_loss(few_calls: bool) -> None:
     model = network(dropout=0.4, embedding_dropout=0.2, output_dropout=0.3)
     expected = torch.zeros((), dtype=torch.float64)
 
@@ -238,7 +242,8 @@ def test_dropout_is_the_same_while_deciding_and_in_the_loss() -> None:
         expected = expected - torch.nn.functional.logsigmoid(signs * logits).sum()
         return ~best
 
-    losses = model.losses(batch_of(), choose=choose)
+    with computing(in_few_calls=few_calls):
+        losses = model.losses(batch_of(), choose=choose)
     torch.testing.assert_close(losses.terms["parse"].sum, expected, **TOLERANCE)
 
 

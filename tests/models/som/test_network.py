@@ -15,6 +15,7 @@ from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
+from treelm.models.layers.few_calls import computing
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM, MemoryReading, sample
 
@@ -56,12 +57,14 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("few_calls", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_loss_and_all_gradients_equal_the_naive_form(variant: dict[str, Any]) -> None:
+def test_loss_and_all_gradients_equal_the_naive_form(variant: dict[str, Any], few_calls: bool) -> None:
     network = worlds.som(**variant)
     batch = worlds.batch(network)
     torch.manual_seed(3)
-    losses = network.losses(batch)
+    with computing(in_few_calls=few_calls):
+        losses = network.losses(batch)
     torch.manual_seed(3)
     plain = naive(network, batch, network.read(batch))
     assert_same_loss_and_gradients(network, losses.total, plain)
@@ -182,7 +185,8 @@ def test_the_left_branching_oracle_keeps_every_decision_at_the_root_slot_and_nee
     assert set(reading.labels.tolist()) == set(reading.next_labels.tolist()) == {14}
 
 
-def test_dropout_is_the_same_while_deciding_and_in_the_loss() -> None:
+@pytest.mark.parametrize("few_calls", [False, True])
+def test_dropout_is_the_same_while_deciding_and_in_the_loss(few_calls: bool) -> None:
     """A decision's probability in the loss is the one it was sampled with."""
     network = worlds.som(dropout=0.4, embedding_dropout=0.2, output_dropout=0.3)
     seen: list[torch.Tensor] = []
@@ -192,17 +196,20 @@ def test_dropout_is_the_same_while_deciding_and_in_the_loss() -> None:
             seen.append(log_probs)
         return sample(t, log_probs)
 
-    reading = network.read(worlds.batch(network), choose=choose)
+    with computing(in_few_calls=few_calls):
+        reading = network.read(worlds.batch(network), choose=choose)
     torch.testing.assert_close(reading.log_p, torch.cat(seen), **TOLERANCE)
 
 
-def test_gradients_under_dropout_are_those_of_finite_differences() -> None:
+@pytest.mark.parametrize("few_calls", [False, True])
+def test_gradients_under_dropout_are_those_of_finite_differences(few_calls: bool) -> None:
     network = worlds.som(dropout=0.3, embedding_dropout=0.2, output_dropout=0.3, oracle="static")
     batch = worlds.batch(network, lengths=(6, 4))
 
     def loss() -> torch.Tensor:
         torch.manual_seed(5)
-        return network.losses(batch).total
+        with computing(in_few_calls=few_calls):
+            return network.losses(batch).total
 
     names = ["cell.hidden.weight", "cell.gates.bias", "prediction_cell.gates.weight", "attachment.key.weight"]
     assert_gradients_by_differences(network, loss, [*names, "embedding"])

@@ -1,13 +1,13 @@
 """Layers in few large calls: for a GPU, where starting a kernel costs more than what most kernels compute.
 
-``library_lstm`` is torch's own LSTM, which on a GPU is one call for all steps (cuDNN's). ``stack_lstm`` goes by the
+``library_lstm`` is torch's own LSTM, which on a GPU is one call for all steps (cuDNN's). ``run_stack`` goes by the
 height of stacks: below an item of height k lies one of height k - 1, so a level needs the states of the level before it
 alone, and is one product and one cell. On a CPU ``lstm.sweep_lstm`` computes the same, each product once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.lstm import LSTMWeights
+from treelm.models.layers.lstm import LSTMWeights, Predecessors, sweep_lstm
 from treelm.models.layers.precision import gather_into, linear, operand, product, setting
 
 _wanted: ContextVar[bool | None] = ContextVar("few_calls", default=None)
@@ -138,8 +138,10 @@ class _StackSweep(torch.autograd.Function):
         return d_projected, d_weight, None
 
 
-def stack_lstm(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels) -> Tensor:
+def run_stack(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecessors) -> Tensor:
     """Hidden states (n, H) of rows that read inputs (n, I), by the height of their stacks."""
+    if isinstance(levels, Predecessors):
+        return sweep_lstm(inputs, lstm, levels)
     weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))
     projected = linear(inputs, weight_input, bias)
     hidden: Tensor = _StackSweep.apply(projected, weight_hidden, levels)  # type: ignore[no-untyped-call]
@@ -195,3 +197,11 @@ def lstm_cell(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Te
     """New hidden and cell state (n, H) from both products (n, 4H), gates as the library has them, and the old cell."""
     found: tuple[Tensor, Tensor] = _Cell.apply(from_input, from_hidden, cell)  # type: ignore[no-untyped-call]
     return found
+
+
+def stepping(lstm: LSTMWeights, device: torch.device) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """One step for n rows, as ``LSTMWeights.forward``, for as long as the weights do not change."""
+    if not few_calls(device):
+        return lstm
+    weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))
+    return lambda x, hidden, cell: lstm_cell(torch.addmm(bias, x, weight_input.T), hidden @ weight_hidden.T, cell)

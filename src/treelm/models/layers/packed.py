@@ -46,6 +46,9 @@ class PackedWeight:
     def multiply_into(self, out: Tensor, inputs: Tensor, *, bias: Tensor | None = None) -> None:
         """out = inputs @ weight^T (+ bias, which may have rows of its own, and may be ``out``)."""
         inputs = inputs.to(self._weight.dtype)
+        if self._packed is None:
+            multiply_into(out, inputs, self._weight.T, bias=bias)
+            return
         for start, end in self._pieces(len(inputs)):
             rows, product = out[start:end], self(inputs[start:end])
             if bias is None:
@@ -55,7 +58,7 @@ class PackedWeight:
 
     def _pieces(self, num_rows: int) -> Iterator[tuple[int, int]]:
         """Cut rows into few different sizes, because oneDNN compiles a kernel for every size that it meets."""
-        if self._packed is None or num_rows == self._num_rows:
+        if num_rows == self._num_rows:
             yield 0, num_rows
             return
         start = 0

@@ -21,7 +21,7 @@ On a GPU starting a kernel costs more than what most kernels compute:
 * ``compose_by_height``: all local trees of one height, whose children are words, labels and lower trees, are packed
   sequences of two LSTM calls: NT, c_1 ... c_n and NT, c_n ... c_1, longest first. The library's kernel runs the chains
   inside, and its last states are f and g of ``LSTMComposition``.
-* The stack goes by its height (``layers.few_calls.stack_lstm``).
+* The stack goes by its height (``layers.few_calls.run_stack``).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
-from treelm.models.layers.few_calls import StackLevels, stack_lstm
+from treelm.models.layers.few_calls import run_stack
 from treelm.models.layers.lstm import LSTMWeights, Predecessors, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
@@ -140,9 +140,9 @@ class RNNG(GenerativeParser, DocumentReader):
         if self._shares_vectors and isinstance(plan.below, Predecessors):
             hidden = sweep_lstm(vectors, lowest, plan.below, plan.vectors)
         else:
-            hidden = _run_stack(vectors.index_select(0, plan.vectors), lowest, plan.below)
+            hidden = run_stack(vectors.index_select(0, plan.vectors), lowest, plan.below)
         for lstm in deeper:
-            hidden = _run_stack(self._drop(hidden), lstm, plan.below)
+            hidden = run_stack(self._drop(hidden), lstm, plan.below)
         return linear(self._drop(hidden), self.output.weight, self.output.bias).relu()
 
     def _attention_outputs(self, plan: BatchPlan, vectors: Tensor) -> Tensor:
@@ -231,8 +231,3 @@ class RNNG(GenerativeParser, DocumentReader):
             if isinstance(composition, AttentionComposition)
             else None,
         )
-
-
-def _run_stack(inputs: Tensor, lstm: LSTMWeights, below: StackLevels | Predecessors) -> Tensor:
-    """Hidden states (T, H) of inputs (T, I)."""
-    return stack_lstm(inputs, lstm, below) if isinstance(below, StackLevels) else sweep_lstm(inputs, lstm, below)

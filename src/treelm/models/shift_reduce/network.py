@@ -29,8 +29,9 @@ from treelm.models.capabilities import Parser
 from treelm.models.layers.binary_structure import first_siblings
 from treelm.models.layers.devices import plan_to_device, to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
+from treelm.models.layers.few_calls import few_calls, plan_stack, run_stack, stepping
 from treelm.models.layers.levels import schedule, schedule_tree
-from treelm.models.layers.lstm import LSTMWeights, plan_tree, sweep_lstm
+from treelm.models.layers.lstm import LSTMWeights, plan_tree
 from treelm.models.layers.precision import DECIMALS, ExactCopy, linear
 from treelm.models.layers.recurrent import embed_with_dropout
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
@@ -208,6 +209,7 @@ class ShiftReduce(LanguageModel, Parser):
         Without a bank nothing is computed: the oracle acts.
         """
         read, at = _Reading(), offsets[:-1].copy()
+        layers = [stepping(weights, inputs.device) for weights in self._layers] if bank else []
         while len(rows := np.flatnonzero(at < offsets[1:])):
             reduces = np.zeros(len(rows), bool)
             is_free = stacks.heights[rows] >= 2
@@ -221,28 +223,41 @@ class ShiftReduce(LanguageModel, Parser):
                 if bank is None:
                     reduces[is_free] = best
                 else:
-                    states = bank.hidden[-1].index_select(0, self._tensor(tops))
-                    states = states if masks is None else states * masks[self._tensor(free)]
-                    logits = self.action_logits(states, inputs.index_select(0, self._tensor(at[free])))
+                    top, row, position = self._tensor(np.stack([tops, free, at[free]])).unbind()
+                    states = bank.hidden[-1].index_select(0, top)
+                    states = states if masks is None else states * masks[row]
+                    logits = self.action_logits(states, inputs.index_select(0, position))
                     reduces[is_free] = choose(logits, best)
             nodes = stacks.step(rows, reduces)
             read.pushed.append(nodes)
             read.pushed_inputs.append(np.where(reduces, -1, at[rows]))
             if bank is not None:
-                self._push(bank, stacks.num_nodes, nodes, reduces, inputs.index_select(0, self._tensor(at[rows])))
+                self._push(bank, layers, stacks.num_nodes, nodes, reduces, inputs, at[rows])
             at[rows] += ~reduces
         return read
 
-    def _push(self, bank: Bank, num_nodes: int, nodes: Nodes, reduces: BoolArray, items: Tensor) -> None:
-        """Compute the last of ``num_nodes`` nodes, whose vectors are ``items`` (n, D) where they are positions."""
+    def _push(
+        self,
+        bank: Bank,
+        layers: Sequence[Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]],
+        num_nodes: int,
+        nodes: Nodes,
+        reduces: BoolArray,
+        inputs: Tensor,
+        positions: IntArray,
+    ) -> None:
+        """Compute the last n of ``num_nodes`` nodes: inputs at ``positions`` (n,), or what REDUCE makes."""
         bank.make_room(num_nodes)
-        new, below = slice(num_nodes - len(items), num_nodes), self._tensor(nodes.below)
-        if reduces.any():
-            left, right = (bank.items[self._tensor(side[reduces])] for side in (nodes.left, nodes.right))
-            items[self._tensor(np.flatnonzero(reduces))] = self.composed(left, right)
+        new = slice(num_nodes - len(positions), num_nodes)
+        indices = [positions, nodes.below, nodes.left[reduces], nodes.right[reduces], np.flatnonzero(reduces)]
+        moved = torch.split(self._tensor(np.concatenate(indices)), [len(index) for index in indices])
+        position, below, left, right, wholes = moved
+        items = inputs.index_select(0, position)
+        if len(wholes):
+            items[wholes] = self.composed(bank.items[left], bank.items[right])
         bank.items[new] = items
-        for layer, weights in enumerate(self._layers):
-            state = weights(items, bank.hidden[layer, below], bank.cell[layer, below])
+        for layer, step in enumerate(layers):
+            state = step(items, bank.hidden[layer, below], bank.cell[layer, below])
             bank.hidden[layer, new], bank.cell[layer, new] = state
             items = bank.hidden[layer, new]
 
@@ -253,13 +268,13 @@ class ShiftReduce(LanguageModel, Parser):
         below, left, right, heights = map(np.concatenate, zip(*read.pushed, strict=True))
         order = schedule_tree(below - 1, heights - 1)  # a node stands on one whose stack is lower by one
         before = order.position[below[order.order[int(order.offsets[1]) :]] - 1]
-        indices = torch.from_numpy(order.order), torch.from_numpy(order.position)
-        plan = plan_tree(before, order.offsets, inputs.device), *indices
-        tree, permutation, position = plan_to_device(plan, inputs.device)
+        packed, indices = few_calls(inputs.device), (torch.from_numpy(order.order), torch.from_numpy(order.position))
+        levels = plan_stack(before, order.offsets) if packed else plan_tree(before, order.offsets, inputs.device)
+        levels, permutation, position = plan_to_device((levels, *indices), inputs.device)
         items = self._items(np.stack([left, right], 1), np.concatenate(read.pushed_inputs), inputs)
         states = items.index_select(0, permutation)
         for weights in self._layers:
-            states = sweep_lstm(states, weights, tree)
+            states = run_stack(states, weights, levels)
         return torch.cat([inputs.new_zeros(1, inputs.shape[1]), states.index_select(0, position)])
 
     def _items(self, parts: IntArray, pushed: IntArray, inputs: Tensor) -> Tensor:

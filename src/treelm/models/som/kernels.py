@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from treelm.models.layers.few_calls import few_calls
 from treelm.models.layers.packed import PackedProduct
 from treelm.models.layers.precision import add_outer, operand
 from treelm.models.som.plan import CellGraph
@@ -88,19 +89,18 @@ class CellTape:
 
     _BY_NODE = ("hidden", "gates", "normalised", "inverse_deviation", "input_mask", "hidden_mask")
 
-    def evaluate(self, first: Tensor, second: Tensor) -> None:
-        """Evaluate the next nodes, which read these vectors of the bank, (n,) both."""
-        rows = slice(self.num_nodes, self.num_nodes + len(first))
+    def evaluate(self, pairs: Tensor) -> None:
+        """Evaluate the next nodes, which read these vectors of the bank as h and m, (n, 2)."""
+        rows = slice(self.num_nodes, self.num_nodes + len(pairs))
         while rows.stop > len(self.hidden):
             for name in ("bank", *self._BY_NODE):
                 setattr(self, name, torch.cat([getattr(self, name), torch.empty_like(getattr(self, name))]))
-        if rows.stop > self._num_drawn:
-            self.draw_masks(rows)
-        below, stored = self.bank.index_select(0, first), self.bank.index_select(0, second)
-        hidden, gates, size = self.hidden[rows], self.gates[rows], below.shape[1]
-        inputs = torch.cat([below, stored], 1)
-        if self.dropout:
-            inputs *= self.input_mask[rows]
+        if rows.stop > self._num_drawn:  # on a GPU as many as there is memory for: each draw is a call
+            self.draw_masks(slice(rows.start, len(self.hidden)) if few_calls(self.bank.device) else rows)
+        size, hidden, gates = self.bank.shape[1], self.hidden[rows], self.gates[rows]
+        read = self.bank.index_select(0, pairs.view(-1)).view(len(pairs), 2 * size)
+        below, stored = read.chunk(2, 1)
+        inputs = read * self.input_mask[rows] if self.dropout else read
         self.hidden_weight.forward.multiply_into(hidden, inputs, bias=self.hidden_bias)
         hidden.relu_()
         if self.dropout:
@@ -110,12 +110,18 @@ class CellTape:
         f, i, c, u = gates.chunk(4, 1)
         mixed = torch.mul(c, u, out=self.normalised[rows])
         mixed.addcmul_(f, below).addcmul_(i, stored)
-        parts = zip(mixed.split_with_sizes(self.segments, 1), self.inverse_deviation[rows].unbind(1), strict=True)
+        parts = zip(
+            mixed.split_with_sizes(self.segments, 1), torch.split(self.inverse_deviation[rows], 1, 1), strict=True
+        )
         for part, inverse_deviation in parts:
-            variance, mean = torch.var_mean(part, 1, correction=0, keepdim=True)
-            inverse = variance.add_(NORM_EPSILON).rsqrt_()
-            part.sub_(mean).mul_(inverse)
-            inverse_deviation.copy_(inverse[:, 0])
+            if few_calls(part.device):
+                normalised, _, inverse = torch.native_layer_norm(part, part.shape[1:], None, None, NORM_EPSILON)
+                part.copy_(normalised)
+            else:
+                variance, mean = torch.var_mean(part, 1, correction=0, keepdim=True)
+                inverse = variance.add_(NORM_EPSILON).rsqrt_()
+                part.sub_(mean).mul_(inverse)
+            inverse_deviation.copy_(inverse)
         out = self.bank[self.num_leaves + rows.start : self.num_leaves + rows.stop]
         torch.addcmul(self.norm_bias, mixed, self.norm_weight, out=out)
         self.num_nodes = rows.stop
@@ -141,8 +147,9 @@ def sweep_cell(leaves: Tensor, weights: CellWeights, graph: CellGraph, *, dropou
     with torch.no_grad():
         tape = CellTape(leaves, weights, capacity=len(graph.first), dropout=dropout)
         tape.draw_masks(slice(0, len(graph.first)))
+        pairs = torch.stack([graph.first, graph.second], 1)
         for start, end in pairwise(graph.offsets):
-            tape.evaluate(graph.first[start:end], graph.second[start:end])
+            tape.evaluate(pairs[start:end])
     return differentiable_bank(leaves, weights, graph, tape)
 
 

@@ -419,9 +419,10 @@ class SOM(DocumentReader, Parser):
                 masks += [] if mask is None else [mask]
                 log_probs = self._attachment_log_probs(before, tape.bank, queries[here], mask)
                 decisions = choose(t, all_or_last(log_probs))
-            for first, second in graph.step(t, decisions):
-                if tape is not None:
-                    tape.evaluate(self._tensor(first), self._tensor(second))
+            nodes = [np.stack(pair, 1) for pair in graph.step(t, decisions)]
+            if tape is not None:
+                for pairs in torch.split(self._tensor(np.concatenate(nodes)), [len(slot) for slot in nodes]):
+                    tape.evaluate(pairs)
             oracle.observe(decisions)
             next_labels[here] = oracle.labels(num_rows)
         return next_labels, torch.cat(masks, 1) if masks else None
@@ -443,7 +444,7 @@ class SOM(DocumentReader, Parser):
     ) -> Tensor:
         """log p (n, N) of n queries (n, D) over candidates, numbers in the bank (n, N)."""
         rows, slots = np.nonzero(candidates >= 0)
-        row, slot, number = (self._tensor(values) for values in (rows, slots, candidates[rows, slots]))
+        row, slot, number = self._tensor(np.stack([rows, slots, candidates[rows, slots]])).unbind()
         vectors = self.for_scoring(bank.index_select(0, number))
         scores = self.attachment(queries.index_select(0, row), vectors, masks)
         return slot_log_probs(scores, row, slot, *candidates.shape)
