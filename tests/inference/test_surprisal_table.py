@@ -90,6 +90,19 @@ def test_predictors_are_those_of_the_words_as_they_were_shown(models: list[Named
     assert found["unigram_surprisal_bits"][:2].tolist() == [unigrams.bits(["I"]), unigrams.bits(["think"])]
 
 
+def test_the_probability_of_a_word_is_that_of_its_state(models: list[NamedModel]) -> None:
+    lm = models[0].lm
+    found = made(models[:1], TableSettings(columns=("word_probability",), lag=1))
+    state = lm.start(1)
+    for place, word in enumerate(("I", "think")):
+        token = lm.vocabulary.encode([word], sentence_initial=place == 0).ids[0]
+        expected = float(lm.next_word_log_probs(state)[0, token].exp())
+        assert found["word_probability"][place] == pytest.approx(expected, rel=1e-7)
+        assert lm.surprisal([["I", "think"]])[0].words[place].probability == pytest.approx(expected, rel=1e-7)
+        state = lm.extend(state, [word])
+    assert found["word_probability_lag1"][1] == found["word_probability"][0]
+
+
 @pytest.mark.parametrize("chunk", [1, 2, 128])
 @pytest.mark.parametrize(("within", "groups"), [("sentence", [1, 1, 2, 2, 2, 3]), ("document", [1, 1, 1, 1, 1, 2])])
 def test_lags_end_with_the_sentence_or_the_document(

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 MODEL, WORD_ID, CONTEXT, END_OF_SENTENCE = "model", "word_id", "context", "</s>"
 ENTROPY_REDUCTION, TREE_ENTROPY_REDUCTION = "next_entropy_reduction_bits", "entropy_reduction_bits"
+PROBABILITY = "word_probability"
 _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bits"}
 _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 """Columns that are lagged only if they are named."""
@@ -77,7 +78,7 @@ def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> 
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError(f"the column {twice[0]!r} twice", remedy="name each once")
-    known = dict.fromkeys((*MEASURES, *sorted(name for lm in models.values() for name in columns_of(lm)), *PREDICTORS))
+    known = dict.fromkeys([*(name for lm in models.values() for name in columns_of(lm)), *PREDICTORS])
     for name in names:
         if name not in known:
             systems = dict.fromkeys(lm.system for lm in models.values())
@@ -87,7 +88,7 @@ def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> 
 def columns_of(lm: LanguageModel) -> tuple[str, ...]:
     """Name the columns that a model's table can have besides those of every table and ``PREDICTORS``."""
     reduced = [name for name, column in _REDUCED_FROM.items() if column in (*MEASURES, *lm.word_columns)]
-    return (*MEASURES, *sorted(lm.word_columns), *reduced)
+    return (*MEASURES, PROBABILITY, *sorted(lm.word_columns), *reduced)
 
 
 def measures_of(columns: Sequence[str]) -> list[Measure]:
@@ -335,6 +336,8 @@ class SurprisalTable:
         for name in columns:
             if name in _REDUCED_FROM:
                 found[name] = self._reduction(found[_REDUCED_FROM[name]], place)
+        if PROBABILITY in columns:
+            found[PROBABILITY] = np.exp2(-found[BITS])
         if UNIGRAM in columns and model.unigrams is not None:
             pairs = [zip(*both, strict=True) for one in own for both in zip(one.tokens, one.counts, strict=True)]
             found[UNIGRAM] = [model.unigrams.bits(token for token, counts in pair if counts) for pair in pairs]

@@ -164,6 +164,11 @@ class WordSurprisal:
     num_pieces: int
     columns: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def probability(self) -> float:
+        """p(word | words before it): what a cloze test estimates."""
+        return math.exp2(-self.surprisal_bits)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceSurprisal:

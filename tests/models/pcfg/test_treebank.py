@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -121,6 +122,30 @@ def test_prefixes_are_those_of_the_textbook(model: TreebankPCFG) -> None:
         every = torch.stack([plain.prefix([*words, word]) for word in range(5)]) / plain.prefix(words)
         np.testing.assert_allclose(reading.next_words()[:-1], every, atol=1e-10)
         assert reading.next_words().sum() == pytest.approx(1, abs=1e-10)
+
+
+def test_the_parts_of_surprisal_are_expected_values_over_the_tags_of_the_textbook(model: TreebankPCFG) -> None:
+    """A tag as one more word, that has no other tag, gives its probability after what was read."""
+    (rules,) = model.grammars()
+    plain, num_tags, num_words = written_out(rules), len(model.tags), len(model.vocabulary)
+    assert num_tags > 1
+    tags = torch.zeros(len(plain.root), num_tags, dtype=torch.float64)
+    tags[rules.tags] = torch.eye(num_tags, dtype=torch.float64)
+    plain = replace(plain, words=torch.cat([plain.words, tags], 1))
+    words = [4, 1, 3, 2]
+    (score,) = model.score([[model.vocabulary.token(word) for word in words]])
+    for place, word in enumerate(words):
+        before = plain.prefix(words[:place])
+        of_tags = [float(plain.prefix([*words[:place], num_words + tag]) / before) for tag in range(num_tags)]
+        of_words = [float(rules.words[tag, word]) for tag in range(num_tags)]
+        total = sum(p * q for p, q in zip(of_tags, of_words, strict=True))
+        shares = [p * q / total for p, q in zip(of_tags, of_words, strict=True)]
+        for name, parts in (("tag_bits", of_tags), ("word_given_tag_bits", of_words)):
+            expected = -sum(share * np.log2(part) for share, part in zip(shares, parts, strict=True) if share)
+            assert score.columns[name][place] == pytest.approx(expected, abs=1e-8)
+        entropy = -sum(share * np.log2(share) for share in shares if share)
+        both = score.columns["tag_bits"][place] + score.columns["word_given_tag_bits"][place]
+        assert both == pytest.approx(-score.log_probs[place] / np.log(2) + entropy, abs=1e-8)
 
 
 def test_prefixes_are_the_sum_of_all_that_begin_with_them() -> None:

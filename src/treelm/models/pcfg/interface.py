@@ -53,6 +53,10 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
     def make_grammars(self) -> Sequence[AnyRules]:
         """The grammars that a sentence may be of, all equally probable, as the weights are now."""
 
+    def columns_of(self, tokens: Sequence[int], reading: MixedReading) -> dict[str, Array]:
+        """The ``word_columns`` of words that were read. Here: none."""
+        return {}
+
     @abstractmethod
     def decode(self, words: Sequence[str], expected: Array) -> Tree:
         """The tree, from the expected number of every symbol over every span: (n + 1, n + 1, S)."""
@@ -103,8 +107,14 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
         batch, grammars = encode_words(sentences, self.vocabulary, needs_words=True), self.grammars()
         for row, words in enumerate(sentences):
             with one_thread():
-                log_probs, reading = read_tokens(grammars, batch.tokens_of(row).tolist())
-                score = SentenceScore(log_probs=log_probs, word_of_token=np.arange(len(words)), is_lower_bound=False)
+                tokens = batch.tokens_of(row).tolist()
+                log_probs, reading = read_tokens(grammars, tokens)
+                score = SentenceScore(
+                    log_probs=log_probs,
+                    word_of_token=np.arange(len(words)),
+                    is_lower_bound=False,
+                    columns=self.columns_of(tokens, reading),
+                )
                 tree = self.decode(words, by_span(reading.constituents(ended=True))) if trees else None
             yield Analysis(score=score, tree=tree)
 

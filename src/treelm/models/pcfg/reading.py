@@ -40,14 +40,14 @@ class Reading:
     rules: Rules
     columns: tuple[Column, ...]
     starting: tuple[Array, ...]  # g_0 .. g_j as rules that may start there, each (R,)
-    of_tags: Array  # (T,) g_j of tags: what the next word may be
+    of_tags: tuple[Array, ...]  # g_0 .. g_j of tags: what the next word may be, each (T,)
     end: float  # p(end | words)
 
     @classmethod
     def begin(cls, rules: Rules) -> Self:
         """Nothing has been read."""
         symbols = rules.close(rules.root)
-        return cls(rules, (), (rules.spread(symbols),), symbols[rules.tags], 0.0)
+        return cls(rules, (), (rules.spread(symbols),), (symbols[rules.tags],), 0.0)
 
     @property
     def num_words(self) -> int:
@@ -56,11 +56,11 @@ class Reading:
 
     def next_words(self) -> Array:
         """p(next word | words) and, last, p(end | words): (V + 1,)."""
-        return np.append(self.of_tags @ self.rules.words, self.end)
+        return np.append(self.of_tags[-1] @ self.rules.words, self.end)
 
     def probability_of(self, word: int) -> float:
         """p(next word | words) of one word."""
-        return float(self.of_tags @ self.rules.words[:, word])
+        return float(self.of_tags[-1] @ self.rules.words[:, word])
 
     def extend(self, word: int) -> Self:
         """Read one more word."""
@@ -79,7 +79,7 @@ class Reading:
             rules=rules,
             columns=(*self.columns, column),
             starting=(*self.starting, rules.spread(symbols)),
-            of_tags=symbols[rules.tags],
+            of_tags=(*self.of_tags, symbols[rules.tags]),
             end=float(rules.root @ cells[0]),
         )
 

@@ -27,15 +27,17 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.capabilities import Counted
+from treelm.models.layers.precision import DECIMALS
 from treelm.models.pcfg.config import TreebankPCFGConfig, TreebankSizes
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
-from treelm.models.pcfg.reading import choose_spans
+from treelm.models.pcfg.reading import MixedReading, choose_spans
 from treelm.models.pcfg.rules import Array, Ints, MarkovRules
-from treelm.models.scores import Loss, Losses
+from treelm.models.scores import Loss, Losses, SubwordAggregation
 from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 from treelm.trees.tree import Tree, from_spans
 
+TAG_COLUMNS = ("tag_bits", "word_given_tag_bits")
 _UNLABELLED = "X"  # the label of a grammar that was counted from no trees
 _SENTENCES = 1 << 14  # encoded together
 
@@ -303,6 +305,24 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted):
     def tags(self) -> tuple[str, ...]:
         """The part-of-speech tags of training data."""
         return self.config.tags
+
+    @property
+    def word_columns(self) -> dict[str, SubwordAggregation]:
+        """The two parts of a word's surprisal, if the treebank has tags."""
+        return dict.fromkeys(TAG_COLUMNS, "sum") if {*self.tags} - {UNKNOWN_TAG} else {}
+
+    def columns_of(self, tokens: Sequence[int], reading: MixedReading) -> dict[str, Array]:
+        """Surprisal of each word's tag, and of the word given it, in bits.
+
+        Both are expected values under p(tag | words so far, this one too), which is exact: words do not say which tag
+        they have. They add up to the surprisal of the word and the entropy of its tag.
+        """
+        (own,) = reading.readings
+        of_tags, of_words = np.stack(own.of_tags[:-1]), own.rules.words[:, tokens].T
+        together = of_tags * of_words
+        shares = together / together.sum(1, keepdims=True)
+        bits = (-(shares * np.log2(np.where(shares > 0, one, 1))).sum(1).round(DECIMALS) for one in (of_tags, of_words))
+        return dict(zip(self.word_columns, bits, strict=False))
 
     @property
     def tag_names(self) -> tuple[str, ...]:
