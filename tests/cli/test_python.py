@@ -14,6 +14,7 @@ import treelm
 from tests.cli.conftest import RECIPE, Treelm
 from tests.training.runs import assert_same_weights
 from treelm.training.recipe import load_recipe
+from treelm.trees.brackets import format_tree
 
 SMALL = {"embedding_size": 4, "hidden_size": 4}
 
@@ -80,6 +81,48 @@ def test_what_cannot_be_trained_is_one_line(
         treelm.train(**arguments)
     assert "\n" not in str(found.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_drawn_sentences_are_those_of_the_command_line(project: Path, shell: Treelm) -> None:
+    lm = treelm.load(project / "run")
+    how = ("generate", project / "run", "--num-sentences", 3, "--seed", 5)
+    assert [" ".join(one.words) for one in lm.generate(3, seed=5)] == shell(*how).out.splitlines()
+    trees = [one.tree for one in lm.generate(3, seed=5, trees=True)]
+    assert [format_tree(one) for one in trees if one] == shell(*how, "--trees").out.splitlines()
+
+
+def test_a_table_of_sentences_is_that_of_the_command_line(project: Path, tmp_path: Path, shell: Treelm) -> None:
+    lm, sentences = treelm.load(project / "run"), ["the dog barks .", "a cat sees the dog ."]
+    (tmp_path / "in.txt").write_text("\n".join(sentences) + "\n")
+    columns = ("entropy_bits", "next_rank")
+    frame = lm.surprisal_table([sentences[0], sentences[1].split()], columns=columns)
+    lines = shell("surprisal", project / "run", tmp_path / "in.txt", "--columns", *columns).out.splitlines()
+    header, *rows = (line.split("\t") for line in lines)
+    assert set(frame) == set(header)
+    for name in ("surprisal_bits", *columns):
+        assert frame[name].tolist() == pytest.approx([float(row[header.index(name)]) for row in rows], abs=1e-6)
+    assert lm.perplexity(sentences).value == pytest.approx(
+        2 ** (sum(one.total_bits for one in lm.surprisal(sentences)) / (len(rows) + 2))
+    )
+
+
+def test_surprisals_show_in_a_notebook(project: Path) -> None:
+    (sentence,) = treelm.load(project / "run").surprisal([["the", "<b>"]])
+    shown = sentence._repr_html_()
+    assert "&lt;b&gt;" in shown
+    assert f"{sentence.words[0].surprisal_bits:.2f}" in shown
+    assert f"{sentence.end_surprisal_bits:.2f}" in shown
+
+
+def test_models_and_recipes_are_those_that_the_command_line_lists(shell: Treelm) -> None:
+    import treelm.models.base
+    import treelm.recipes  # what is called so is a package too
+
+    for name, frame in {"models": treelm.models(), "recipes": treelm.recipes()}.items():
+        listed = [line.split("\t")[0] for line in shell(name).out.splitlines()]
+        assert set(listed) >= set(frame["name"]) > set()
+        assert frame["purpose"].str.len().min() > 0
+    assert treelm.models.base.LanguageModel is treelm.LanguageModel
 
 
 def test_a_loop_of_one_s_own_lowers_the_loss(project: Path) -> None:

@@ -6,10 +6,10 @@ from rich.console import Console
 
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import parse_bracketing
-from treelm.evaluation.perplexity import Coverage, Perplexity
 from treelm.evaluation.report import EvaluationResult, as_table, summary_row
 from treelm.evaluation.span_protocols import PLAIN, WSJ10, score_spans
 from treelm.evaluation.trivial_baselines import trivial_baselines
+from treelm.models.perplexity import Coverage, Perplexity
 
 GOLD = [parse_bracketing("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP it))) (. .))")]
 PREDICTED = [parse_bracketing("(S (NP (DT the) (NN dog)) (VP (VBZ sees)) (NP (PRP it)) (. .))")]

@@ -24,9 +24,9 @@ from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.evaluation import evaluate
 from treelm.evaluation.evaluate import Evaluation, evaluate_run, evaluate_sentences
-from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.report import EvaluationResult, as_table, check_suffix, summary_row, write_summary
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, static_labels
+from treelm.models.perplexity import Perplexity
 from treelm.models.search.config import SearchConfig
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.network import ShiftReduce

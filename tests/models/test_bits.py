@@ -20,13 +20,13 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.evaluation.perplexity import perplexity
 from treelm.inference.settings import TableSettings
 from treelm.inference.stimuli import stimulus
 from treelm.inference.surprisal_table import NamedModel, SurprisalTable
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Counted, Parser, Searching, has
+from treelm.models.perplexity import perplexity
 from treelm.models.search.config import SearchConfig
 from treelm.models.states import TextState
 

@@ -17,9 +17,9 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import Tolerances, audit
 from treelm.evaluation.evaluate import NO_GOLD, evaluate_sentences
 from treelm.inference.batching import in_batches
-from treelm.inference.generation import generate
 from treelm.inference.processes import in_process
 from treelm.models.capabilities import Parser, require
+from treelm.models.generation import generate
 from treelm.models.scores import NoLogProbability
 from treelm.models.states import TextState
 from treelm.trees.distances import tree_from_distances

@@ -50,7 +50,7 @@ MODULES = (
     "treelm.corpora.vocabularies",
     "treelm.corpora.word_vocabulary",
     "treelm.evaluation.audit",
-    "treelm.evaluation.perplexity",
+    "treelm.models.perplexity",
     "treelm.models",
     "treelm.models.base",
     "treelm.models.capabilities",

@@ -34,7 +34,7 @@ class Arguments(ModelOptions):
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    from treelm.inference.generation import generate
+    from treelm.models.generation import generate
     from treelm.trees.brackets import format_tree
 
     drawn = generate(
@@ -44,7 +44,7 @@ def main(options: Arguments) -> int:
         max_words=options.max_words,
         temperature=options.temperature,
         top_p=options.top_p,
-        with_trees=options.trees,
+        trees=options.trees,
     )
     bar = progress_bar("drawing", options.num_sentences, shares_terminal=options.output == "-")
     with bar as advance, open_output(options.output) as out:

@@ -107,7 +107,7 @@ def _of_table(options: Arguments, suites: list[Suite]) -> _Results:
 
 
 def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
-    from treelm.evaluation.perplexity import unconverged_note
+    from treelm.models.perplexity import unconverged_note
 
     loaded = options.load_each(options.runs)
     results = {name: _evaluate(options, run, lm, suites) for name, (run, lm) in loaded.items()}

@@ -19,7 +19,6 @@ from treelm.errors import InputError, OnError
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, bracketing_of, gold_bracketing
 from treelm.evaluation.overlap import training_note
-from treelm.evaluation.perplexity import Coverage, perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.evaluation.span_protocols import (
     BINARISED,
@@ -39,6 +38,7 @@ from treelm.inference.processes import Compute, in_process, model_workers, parse
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Parser, Searching, TreeConditioned, has, score_with_trees, set_search, why_not
 from treelm.models.layers.devices import DeviceName
+from treelm.models.perplexity import Coverage, perplexity
 from treelm.models.scores import SentenceScore
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run_folder import recipe_of_model

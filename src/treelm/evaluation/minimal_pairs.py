@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation, words_of
 from treelm.errors import InputError, nearest, without_errors
-from treelm.evaluation.perplexity import unconverged_note
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, in_process
 from treelm.inference.sentence_rows import numbers_words
 from treelm.io.tables import deduplicate_names, read_rows, table_text
+from treelm.models.perplexity import unconverged_note
 from treelm.models.scores import NATS_PER_BIT
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from treelm.errors import InputError
 from treelm.evaluation.evalb import BracketingResult, SentenceRow, Status, Total, percentage
-from treelm.evaluation.perplexity import UNCONVERGED, Coverage, Perplexity
 from treelm.evaluation.span_protocols import SpanResult
 from treelm.evaluation.tables import Table
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.io.atomic import write_atomically
 from treelm.io.json import json_text
+from treelm.models.perplexity import UNCONVERGED, Coverage, Perplexity
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -108,10 +108,12 @@ class EvaluationResult:
     def rows(self) -> Iterator[tuple[str, str]]:
         """Name and value of every row of the table, values rounded for reading."""
         for perplexity in self.perplexities:
-            bound = "≤ " if perplexity.is_upper_bound else ""
-            yield perplexity.name, f"{bound}{perplexity.value:.2f}"
+            yield perplexity.name, perplexity.text
             if perplexity.unit != "word":
-                yield f"  bits per {perplexity.unit}", f"{bound}{perplexity.bits_per_unit:.4f}"
+                yield (
+                    f"  bits per {perplexity.unit}",
+                    f"{'≤ ' * perplexity.is_upper_bound}{perplexity.bits_per_unit:.4f}",
+                )
         for name, share in () if self.coverage is None else self.coverage.shares.items():
             yield f"  {name}", f"{share:.1%}"
         if self.coverage is not None and self.coverage.num_unconverged is None and self.is_upper_bound:

@@ -26,12 +26,12 @@ from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
-from treelm.evaluation.perplexity import Coverage, Perplexity, perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.models.base import LanguageModel, SentenceScore
 from treelm.models.capabilities import DocumentContext, TreeConditioned, has, require
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.softmax import target_log_probs
+from treelm.models.perplexity import Coverage, Perplexity, perplexity
 from treelm.models.stream_outputs import RecurrentState
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import EvaluationConfig, Recipe

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.tokens import words_of_each
 from treelm.errors import InputError, OnError, check_on_error, choose_from
 from treelm.inference.batching import chunks
 from treelm.inference.predictors import (
@@ -388,7 +389,7 @@ class SurprisalTable:
 
 def surprisal_table(
     models: LanguageModel | Mapping[str, LanguageModel],
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Sequence[str | Sequence[str]],
     *,
     word: str = "word",
     sentence: str | Sequence[str] = "sentence_id",
@@ -401,6 +402,8 @@ def surprisal_table(
     **settings: Any,
 ) -> pd.DataFrame:
     """Return a data frame of words or sentences, the rows of one together, with surprisals in bits beside it.
+
+    Sentences, which are texts or lists of words, stand for the frame of their words, with sentence_id and word_id.
 
     ``models`` is one model, or several by the names that their columns get: NAME_MODEL each (``shape="wide"``), or a
     row for each model (``"long"``, with the column model). In these shapes one model without a name goes by its
@@ -417,6 +420,9 @@ def surprisal_table(
     """
     import pandas as pd
 
+    if isinstance(frame, Sequence):
+        words = [(k, n, one) for k, own in enumerate(words_of_each(frame), 1) for n, one in enumerate(own, 1)]
+        frame = pd.DataFrame(words, columns=["sentence_id", WORD_ID, "word"])
     if not isinstance(frame, pd.DataFrame):
         found = f"{type(frame).__name__} where a data frame of pandas was expected"
         raise InputError(found, remedy="give one (frame.to_pandas() of polars), or read a file by treelm surprisal")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from treelm import ListedPackage
 from treelm.errors import InputError
 from treelm.io.files import unpacked_name
 
 if TYPE_CHECKING:
     from treelm.models.base import LanguageModel as LanguageModel
 
+sys.modules[__name__].__class__ = ListedPackage
 SYSTEMS: dict[str, str] = {
     "chart": "treelm.models.chart.network:ChartParser",
     "lstm": "treelm.models.lstm.network:LSTM",

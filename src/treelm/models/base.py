@@ -37,6 +37,7 @@ from treelm.models.scores import (
     sentence_surprisal,
 )
 from treelm.models.states import IncrementalState, TextState
+from treelm.models.usage import Usage
 
 __all__ = ["Analysis", "IncrementalState", "LanguageModel", "Loss", "Losses", "ProbabilityMass", "SentenceScore"]
 
@@ -44,7 +45,7 @@ __all__ = ["Analysis", "IncrementalState", "LanguageModel", "Loss", "Losses", "P
 Found = TypeVar("Found")
 
 
-class LanguageModel(nn.Module, ABC):
+class LanguageModel(nn.Module, Usage, ABC):
     """A left-to-right language model, whose sentences may have latent, predicted or given phrase structure.
 
     A system implements ``losses`` and the methods that begin with an underscore, which the public ones call once they

@@ -189,6 +189,14 @@ class SentenceSurprisal:
         rows = [{**asdict(word), **word.columns} for word in self.words]
         return pd.DataFrame(rows).drop(columns="columns", errors="ignore")
 
+    def _repr_html_(self) -> str:
+        """Words, and below them their bits, for a notebook."""
+        import pandas as pd
+
+        bits = [*((word.word, word.surprisal_bits) for word in self.words), ("</s>", self.end_surprisal_bits)]
+        table = pd.DataFrame(bits, columns=["", "bits"]).T
+        return str(table.to_html(header=False, border=0, float_format="{:.2f}".format))
+
 
 def sentence_surprisal(words: Sequence[str], score: SentenceScore, vocabulary: Vocabulary) -> SentenceSurprisal:
     """Sum the surprisal of each word's tokens and name the class of each unknown word."""

@@ -5,7 +5,7 @@ Shapes: T steps, B rows, E size of what the decoder reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ class StreamOutput:
     carried: RecurrentState
     regularisers: Mapping[str, Tensor] = field(default_factory=dict)
     structure: Mapping[str, Tensor] = field(default_factory=dict)
+    below: Sequence[Tensor] = ()  # (T, B, H) of the layers below the last, the lowest first
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -234,6 +234,17 @@ class StreamLM(LanguageModel, DocumentContext):
                     found[number] = self._reduce(output.outputs[places, row], targets[places, row], reduce)
         return [found[number] for number in range(len(sentences))]
 
+    def _hidden_states(
+        self, sentences: Sequence[Sequence[str]], choose: Callable[[Sequence[Tensor]], Tensor]
+    ) -> list[NDArray[np.float64]]:
+        """The outputs of a layer after each word, all places of a sentence together; the last is what predicts."""
+        found: dict[int, NDArray[np.float64]] = {}
+        for numbers, batch, output, _ in self._read_sentences(sentences):
+            states = choose((*output.below, output.outputs))
+            for row, number in enumerate(numbers):
+                found[number] = to_host(states[word_boundaries(batch.tokens_of(row), self.vocabulary)[1:], row])
+        return [found[number] for number in range(len(sentences))]
+
     def _reduce(
         self, hidden: Tensor, targets: Tensor, reduce: Callable[[Tensor, Tensor], Tensor]
     ) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import tomli_w
 from pydantic import Field
@@ -30,6 +30,9 @@ from treelm.models.capabilities import Counted
 from treelm.models.persistence.shipped import is_shipped_name
 from treelm.models.search.config import SearchConfig, with_search_section
 from treelm.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FILE_NAME = "recipe.toml"
 SECTIONS = ("data", "vocabulary", "batches", "model", "training", "search", "evaluation")
@@ -142,6 +145,13 @@ def packaged_recipes() -> list[PackagedRecipe]:
         corpus = corpus if is_corpus_name(corpus) else "yours"
         found.append(PackagedRecipe(name, values["model"]["system"], corpus, time, purpose))
     return sorted(found, key=lambda one: one.corpus == "yours")
+
+
+def recipes() -> pd.DataFrame:
+    """The recipes that can be trained by name: name, system, corpus, time and purpose of each."""
+    import pandas as pd
+
+    return pd.DataFrame(packaged_recipes())
 
 
 def recipe_text(name: str) -> str:

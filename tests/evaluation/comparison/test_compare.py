@@ -16,9 +16,9 @@ from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics, training_metrics
 from treelm.evaluation.comparison.settings import Settings
-from treelm.evaluation.perplexity import Coverage
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.figures.report.page import report_page
+from treelm.models.perplexity import Coverage
 from treelm.training.config import TrainingConfig
 from treelm.training.recipe import load_recipe
 

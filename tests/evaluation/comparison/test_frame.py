@@ -14,10 +14,10 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import row_names
 from treelm.evaluation.comparison.frame import ComparisonFrame, seed_numbers
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SyntaxGymMetrics
-from treelm.evaluation.perplexity import Coverage, Perplexity
 from treelm.evaluation.syntaxgym.results import circuits
 from treelm.evaluation.tables import Bold, Table, latex_text
 from treelm.figures.report.page import findings, report_page
+from treelm.models.perplexity import Coverage, Perplexity
 
 BARE = RunMetrics(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
 BOTH = Comparison(runs=(FULL, BARE), notes=("50% of it",))

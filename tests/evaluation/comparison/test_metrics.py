@@ -28,8 +28,8 @@ from treelm.evaluation.comparison.metrics import (
 from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.sap import published
-from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.trivial_baselines import Baseline
+from treelm.models.perplexity import Perplexity
 
 
 def perplexity(bits: float, *, context: str = "") -> Perplexity:

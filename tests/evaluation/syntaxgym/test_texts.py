@@ -11,8 +11,8 @@ import pytest
 from tests.evaluation.syntaxgym.test_suites import load, suite_values
 from tests.evaluation.toys import Searches, ToyLM
 from tests.models.rnng.worlds import Tokens, build_model
-from treelm.evaluation.perplexity import unconverged_note
 from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, score_texts
+from treelm.models.perplexity import unconverged_note
 from treelm.models.search.config import SearchConfig
 
 TEXTS = ["b+d a c", "a c", "a b+d a", "a b+d", "c"]

@@ -21,8 +21,8 @@ from treelm.evaluation.comparison.metrics import (
 from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.evaluation.human.garden_paths import EffectInBits
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
-from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.results import circuits
+from treelm.models.perplexity import Perplexity
 from treelm.models.som.network import slot_spans
 from treelm.models.structures import Distances, SpanWeights
 from treelm.trees.trivial import left_branching, right_branching

@@ -102,10 +102,12 @@ def test_a_long_text_is_read_in_windows_word_by_word_too(context: int, folder: P
     ids = lm.tokens.segment_text(text)
     assert len(ids) > context
     model, _ = plain.load(folder)
-    kept, logits = [], []
-    for token in ids:  # the rule, step by step
+    kept, logits, states = list[int](), [], []
+    for token in [*ids, 0]:  # the rule, step by step
         with torch.no_grad():
-            logits.append(model.double()(torch.tensor([[lm.tokens.begin, *kept]])).logits[0, -1].log_softmax(0))
+            read = model.double()(torch.tensor([[lm.tokens.begin, *kept]]), output_hidden_states=True)
+        logits.append(read.logits[0, -1].log_softmax(0))
+        states.append([layer[0, -1].numpy() for layer in read.hidden_states])
         if len(kept) == context - 1:
             kept = kept[len(kept) - (context - 1) // 2 :]
         kept.append(token)
@@ -115,6 +117,10 @@ def test_a_long_text_is_read_in_windows_word_by_word_too(context: int, folder: P
     tokens += lm.vocabulary.encode(text[1:]).ids.tolist()
     own = [place for place, token in enumerate(tokens) if token != lm.tokens.end_of_word]
     assert score.log_probs[[own[place] for place in within]].tolist() == pytest.approx(expected, abs=1e-6)
+    ends = np.cumsum([token != lm.tokens.end_of_word for token in tokens])[lm.vocabulary.ends_word[tokens]]
+    for layer in (1, -1):
+        (found,) = lm.hidden_states([text], layer=layer)
+        assert found == pytest.approx(np.stack([states[end][layer] for end in ends]), abs=1e-6)
     state = lm.start()
     for word in text:
         state = lm.extend(state, [word])

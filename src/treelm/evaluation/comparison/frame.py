@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from treelm.evaluation.comparison.metrics import BOUND, TRIVIAL, Comparison, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval
-from treelm.evaluation.perplexity import UNCONVERGED
 from treelm.evaluation.syntaxgym.results import circuits
 from treelm.evaluation.tables import MISSING, Bold, Table
+from treelm.models.perplexity import UNCONVERGED
 
 if TYPE_CHECKING:
     import pandas

@@ -51,7 +51,6 @@ from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
 from treelm.evaluation.human.reading import ModelResult, measure_reading
 from treelm.evaluation.minimal_pairs import MinimalPairResult, first_of_groups, score_pairs
-from treelm.evaluation.perplexity import perplexity
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.results import (
     accuracies,
@@ -69,6 +68,7 @@ from treelm.io.json import json_hash
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Searching, TreeConditioned, has, set_search
 from treelm.models.layers.devices import find_device
+from treelm.models.perplexity import perplexity
 from treelm.models.persistence.storage import read_data_identity
 from treelm.models.search.config import SearchConfig
 from treelm.training.recipe import EvaluationConfig, Recipe, encode_recipe

@@ -16,11 +16,11 @@ from treelm.configs import InfFloat, from_plain, to_plain
 from treelm.errors import InputError
 from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import EffectInBits
-from treelm.evaluation.perplexity import Coverage, Perplexity
 from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import UPPER_BOUND, Baseline
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, read_json
+from treelm.models.perplexity import Coverage, Perplexity
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape
 from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
 from treelm.training.metrics import FILE_NAME as METRICS

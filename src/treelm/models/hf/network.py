@@ -267,6 +267,28 @@ class CausalLM(LanguageModel, DocumentContext):
     @torch.no_grad()
     def _log_softmax(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Tensor]]:
         """Number of a text, a place in it, and log p (m, V), float64, of its tokens, or end, from there; each once."""
+        for number, place, read, row, places in self._segments(texts):
+            own = read.logits[row, places]
+            for first in range(0, len(own), _ROWS):
+                yield number, place + first, own[first : first + _ROWS].double().log_softmax(1)
+
+    @torch.no_grad()
+    def _hidden_states(
+        self, sentences: Sequence[Sequence[str]], choose: Callable[[Sequence[Tensor]], Tensor]
+    ) -> list[NDArray[np.float64]]:
+        """The outputs of a layer after each word: the last one as transformers gives it, after the last norm."""
+        batch = encode_words(sentences, self.vocabulary)
+        tokens = [batch.tokens_of(number) for number in range(len(sentences))]
+        texts = [self._own(own.tolist()) for own in tokens]
+        found: list[list[Tensor]] = [[] for _ in texts]
+        for number, _, read, row, places in self._segments(texts, output_hidden_states=True):
+            found[number].append(choose(read.hidden_states[1:])[row, places])  # the first are embeddings
+        ends = [np.cumsum(own != self.tokens.end_of_word)[self.vocabulary.ends_word[own]] for own in tokens]
+        return [torch.cat(own).double().cpu().numpy()[end] for own, end in zip(found, ends, strict=True)]
+
+    def _segments(self, texts: Sequence[Sequence[int]], **options: Any) -> Iterator[tuple[int, int, Any, int, slice]]:
+        """Read texts in pieces that fit its context: the number of a text, a place in it, what the network gives for a
+        batch, and where in it stands what was read up to each token from that place on; each place once."""
         segments = []
         for number, text in enumerate(texts):
             place = 0
@@ -287,11 +309,9 @@ class CausalLM(LanguageModel, DocumentContext):
                 ids[row, 1 : stop - start + 1] = torch.tensor(texts[number][start:stop], device=self.device)
                 seen[row, : stop - start + 1] = 1
             mask = {} if bool(seen.all()) else {"attention_mask": seen}
-            logits = self.network(input_ids=ids, use_cache=False, **mask).logits
+            read = self.network(input_ids=ids, use_cache=False, **mask, **options)
             for row, (number, start, place, stop) in enumerate(batch):
-                own = logits[row, place - start : stop - start + 1]
-                for first in range(0, len(own), _ROWS):
-                    yield number, place + first, own[first : first + _ROWS].double().log_softmax(1)
+                yield number, place, read, row, slice(place - start, stop - start + 1)
 
     # Word by word.
 

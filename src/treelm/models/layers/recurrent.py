@@ -243,14 +243,15 @@ class LSTMStack(nn.Module):
         drop = locked_dropout if self.locked else dropout
         return drop(outputs, rate, training=self.training)
 
-    def forward(self, inputs: Tensor, carried: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """inputs (T, B, I) -> outputs of the last layer after dropout and before it (T, B, H), and hidden states."""
+    def forward(self, inputs: Tensor, carried: Mapping[str, Tensor]) -> tuple[Tensor, list[Tensor], dict[str, Tensor]]:
+        """inputs (T, B, I) -> outputs of the last layer after dropout, those of all before it (T, B, H), and states."""
         following: dict[str, Tensor] = {}
-        raw = inputs
+        raw = list[Tensor]()
         for index in range(len(self.layers)):
-            raw, state = self.run_layer(index, inputs, carried)
+            outputs, state = self.run_layer(index, inputs, carried)
             following.update(state)
-            inputs = self.drop_after(index, raw)
+            inputs = self.drop_after(index, outputs)
+            raw.append(outputs)
         return inputs, raw, following
 
     def _layer(self, index: int) -> LSTMLayer:

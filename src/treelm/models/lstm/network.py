@@ -60,4 +60,5 @@ class LSTM(AWDStreamLM[LSTMConfig]):
         """Read tokens (T, B). In training, all dropouts draw new masks."""
         vectors = self.embed(inputs, locked=self.config.locked_dropout)
         dropped, raw, following = self.stack(vectors, carried)
-        return StreamOutput(outputs=dropped, carried=following, regularisers=self.penalties(dropped, raw, mask))
+        penalties = self.penalties(dropped, raw[-1], mask)
+        return StreamOutput(outputs=dropped, carried=following, regularisers=penalties, below=raw[:-1])

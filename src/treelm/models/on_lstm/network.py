@@ -90,20 +90,24 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig], DistanceParser):
         """
         config, training = self.config, self.training
         units = self.embed(inputs)
-        following, distances, raw = {}, [], units
+        following, distances, raw = {}, [], list[Tensor]()
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, ONLSTMLayer)
             recurrent = dropout(layer.weights.weight_hidden, config.weight_dropout, training=training, shared=True)
             if config.weight_scaling == "evaluation":
                 recurrent = recurrent * (1 - config.weight_dropout)
             before = carried[f"hidden.{index}"], carried[f"cell.{index}"]
-            raw, (hidden, cell), found = layer(units, before, weight_hidden=recurrent)
+            outputs, (hidden, cell), found = layer(units, before, weight_hidden=recurrent)
+            raw.append(outputs)
             following.update({f"hidden.{index}": hidden, f"cell.{index}": cell})
             distances.append(found)
             is_last = index == len(self.layers) - 1
-            units = locked_dropout(raw, config.output_dropout if is_last else config.layer_dropout, training=training)
+            units = locked_dropout(
+                outputs, config.output_dropout if is_last else config.layer_dropout, training=training
+            )
         chosen = distances[config.distance_layer - 1]
         structure = {"distances": chosen, "all_distances": torch.stack(distances, 2)}
+        penalties = self.penalties(units, raw[-1], mask)
         return StreamOutput(
-            outputs=units, carried=following, regularisers=self.penalties(units, raw, mask), structure=structure
+            outputs=units, carried=following, regularisers=penalties, structure=structure, below=raw[:-1]
         )

@@ -114,16 +114,19 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         structure: dict[str, Tensor] = {}
         # ``layers.precision`` alone decides what is multiplied in low precision: weights of spans must not be.
         with torch.autocast(inputs.device.type, enabled=False):
-            raw = units = self.embed(inputs)
+            units, raw = self.embed(inputs), list[Tensor]()
             for index in range(config.num_layers):
-                raw, state = self.stack.run_layer(index, units, carried)
+                outputs, state = self.stack.run_layer(index, units, carried)
                 following.update(state)
-                units = self.stack.drop_after(index, raw)
+                raw.append(outputs)
+                units = self.stack.drop_after(index, outputs)
                 if index == config.attention_layer - 1:
                     units, state, structure = self._attend(inputs, units, carried, gold)
                     following.update(state)
-            regularisers = self.penalties(units, raw, mask)
-        return StreamOutput(outputs=units, carried=following, regularisers=regularisers, structure=structure)
+            penalties = self.penalties(units, raw[-1], mask)
+        return StreamOutput(
+            outputs=units, carried=following, regularisers=penalties, structure=structure, below=raw[:-1]
+        )
 
     def _attend(
         self, inputs: Tensor, hidden: Tensor, carried: RecurrentState, gold: Tensor | None

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from treelm.corpora.data_packages import DATA_PACKAGES
 from treelm.errors import InputError, nearest
 from treelm.io.json import read_json
 from treelm.models import system_of_file
 from treelm.models.persistence.hub import CONFIG, PREFIX, hub_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
 """One folder a model, with the files of a run folder, a model card and expected scores."""
@@ -52,6 +55,13 @@ def shipped_models() -> list[ShippedModel]:
         size = sum(path.stat().st_size for path in folder.iterdir())
         found.append(ShippedModel(name, system, size / 1e6, PURPOSES.get(name, "")))
     return found
+
+
+def models() -> pd.DataFrame:
+    """The trained models that can be loaded by name: name, system, megabytes and purpose of each."""
+    import pandas as pd
+
+    return pd.DataFrame(shipped_models())
 
 
 def shipped_names() -> list[str]:

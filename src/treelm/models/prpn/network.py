@@ -325,11 +325,13 @@ class PRPN(DistanceParser, LatentTrees):
         slots = self._slots(tape, None) if config.read_attention else None
         following: RecurrentState = {}
         units = hidden = embedded
+        below = list[Tensor]()  # of the reading network
         for number, layer in enumerate(self.layers):
             states = layer(units, carried[f"memory_{number}"], slots)
             following[f"memory_{number}"] = states[:, -config.num_slots :]
             hidden = states[..., : config.hidden_size].transpose(0, 1)
             units = hidden[config.num_slots :].contiguous()
+            below.append(units)
         # The predict network.
         if config.predict_attention and self.parser is not None and next_distances is None:
             next_distances = self.parser.next_distance(hidden[-num_steps:])
@@ -342,6 +344,7 @@ class PRPN(DistanceParser, LatentTrees):
             outputs=dropout(outputs, config.dropout, training=self.training),
             carried={name: tensor.contiguous() for name, tensor in following.items()},
             structure={"distances": distances} if self.parser is not None else {},
+            below=below,
         )
 
     def _slots(self, tape: Tensor, next_distances: Tensor | None) -> OpenSlots:

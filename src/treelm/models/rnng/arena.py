@@ -169,6 +169,10 @@ class Stacks:
         """Hidden states of the highest layer, in a padded number of rows."""
         return self._hidden[-1].get(padded(rows))
 
+    def layer_states(self, rows: Ints) -> list[Tensor]:
+        """Hidden states of every layer, the lowest first: (n, H)."""
+        return [hidden.get(rows) for hidden in self._hidden]
+
     def push(self, below: Ints, items: Ints, inputs: FloatRows) -> tuple[Ints, Tensor]:
         """Push one item on each row of ``below``; returns the new rows and their padded top hidden states.
 

@@ -160,6 +160,10 @@ class StackMachine(Machine):
         """o of stacks with these tops: (n, E)."""
         return self.weights.output(self.stacks.top_states(tops)).relu_()[: len(tops)]
 
+    def layer_states(self, tops: Ints) -> list[Tensor]:
+        """h of every layer of the stack LSTM, at these tops: (n, H)."""
+        return self.stacks.layer_states(tops)
+
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of stacks with these tops: (n,)."""
         return self.stacks.column(tops, at.NUM_OPEN)

@@ -67,6 +67,10 @@ class Machine(ABC):
     def outputs(self, tops: Ints) -> Tensor:
         """Vectors that the head reads, for analyses with these rows: (n, E)."""
 
+    def layer_states(self, tops: Ints) -> list[Tensor]:
+        """Hidden states (n, H) of each layer, the lowest first, for analyses with these rows. Here: the outputs."""
+        return [self.outputs(tops)]
+
     @abstractmethod
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of analyses with these rows, or whatever waits to be part of a constituent: (n,)."""

@@ -227,6 +227,21 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         out[to_device(~alive, out.device)] = -torch.inf
         return out - to_device(np.where(alive, before.log_mass, 0.0), out.device)[:, None]
 
+    @torch.inference_mode()
+    def _layer_states(self, state: IncrementalState) -> list[Tensor]:
+        """The states at the top of the stack of each sentence's most probable analysis, right after its last SHIFT.
+
+        Raises ``InputError`` where a beam is empty.
+        """
+        read = BeamState.own(state)
+        beam, ranked = read.beam.copy(), read.beam.analyses.ranked()
+        sentences, first = np.unique(ranked.sentence, return_index=True)
+        empty = sorted(set(range(read.num_sentences)) - set(sentences.tolist()))
+        if empty:
+            raise InputError(f"the beam of sentence {empty[0] + 1} is empty", remedy="raise action_beam or word_beam")
+        with arithmetic(beam.settings.matmul, beam.head.device):
+            return beam.machine.layer_states(ranked.top[first])
+
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best analysis of each sentence as a tree over the words read so far.
 

@@ -356,10 +356,14 @@ class ShiftReduce(LanguageModel, Parser):
     @torch.no_grad()
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
-        exact, own = self.exact(), ParserState.own(state)
-        tops = own.stacks.top(np.arange(own.num_sentences))
-        hidden = own.bank.hidden[-1].index_select(0, self._tensor(tops))
-        return functional.linear(hidden, exact.embedding, exact.output_bias).log_softmax(1)
+        exact = self.exact()
+        return functional.linear(self._layer_states(state)[-1], exact.embedding, exact.output_bias).log_softmax(1)
+
+    def _layer_states(self, state: IncrementalState) -> list[Tensor]:
+        """h of every layer of the stack LSTM at the tops of the stacks."""
+        own = ParserState.own(state)
+        tops = self._tensor(own.stacks.top(np.arange(own.num_sentences)))
+        return [hidden.index_select(0, tops) for hidden in own.bank.hidden]
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The tree of the actions so far, open constituents closed. Raises ``InputError`` before the first word."""

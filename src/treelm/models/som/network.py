@@ -645,6 +645,10 @@ class SOM(DocumentReader, Parser):
         exact, hidden = self.exact(), SOMState.own(state).hidden
         return functional.linear(hidden, exact.embedding, exact.output_bias).log_softmax(1)
 
+    def _layer_states(self, state: IncrementalState) -> list[Tensor]:
+        """What predicts the next word, of the memory after the last decision."""
+        return [SOMState.own(state).hidden]
+
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The tree of the decisions so far, open constituents closed. Raises ``InputError`` before the first word."""
         own = SOMState.own(state)

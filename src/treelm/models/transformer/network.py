@@ -110,16 +110,20 @@ class Transformer(StreamLM, Parser):
 
         ``structure`` has ``ENTROPIES`` (T, B, H, 2) where no gradient is wanted.
         """
-        outputs, following, attention = self._read(inputs, carried)
+        layers = list[Tensor]()
+        outputs, following, attention = self._read(inputs, carried, layers)
         structure = {}
         if not torch.is_grad_enabled():
             structure[ENTROPIES] = self._layers[-1].entropies(*attention).transpose(0, 1)
-        return StreamOutput(outputs=outputs, carried=following, structure=structure)
+        return StreamOutput(outputs=outputs, carried=following, structure=structure, below=layers[:-1])
 
     def _read(
-        self, inputs: Tensor, carried: RecurrentState
+        self, inputs: Tensor, carried: RecurrentState, layers: list[Tensor] | None = None
     ) -> tuple[Tensor, RecurrentState, tuple[Tensor, Tensor, Tensor, AttentionMask]]:
-        """Outputs (T, B, D) and memory after tokens (T, B); queries, keys, values and mask of the last layer."""
+        """Outputs (T, B, D) and memory after tokens (T, B); queries, keys, values and mask of the last layer.
+
+        ``layers`` get the outputs (T, B, D) of each block.
+        """
         places = torch.arange(len(inputs), device=inputs.device)
         if self.places is not None and carried:
             places = carried["length"][:, None] + places
@@ -133,6 +137,8 @@ class Transformer(StreamLM, Parser):
                 self._with_memory(block, units, carried, following, layer) if carried else block.heads(units)
             )
             units = block.finish(units, block.attend(query, key, value, mask))
+            if layers is not None:
+                layers.append(units.transpose(0, 1))
         return self._finished(units).transpose(0, 1), following, (query, key, value, mask)
 
     def _mask_and_window(

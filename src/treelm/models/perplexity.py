@@ -28,7 +28,7 @@ Unit = Literal["word", "symbol", "character"]
 """A unit ``symbol`` is a token of the vocabulary: stored results and their keys call it by its older name."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Perplexity:
     """A perplexity and all that is needed to read it."""
 
@@ -55,6 +55,15 @@ class Perplexity:
     def name(self) -> str:
         """Name that tells unit and context, such as ``perplexity per word, with end of sentence``."""
         return f"perplexity per {self.unit}, with end of sentence{f', {self.context}' if self.context else ''}"
+
+    @property
+    def text(self) -> str:
+        """The value as it is displayed; ``≤`` marks an upper bound."""
+        return f"{'≤ ' if self.is_upper_bound else ''}{self.value:.2f}"
+
+    def __repr__(self) -> str:
+        """Name and value."""
+        return f"{self.name}: {self.text}"
 
     def to_json(self) -> dict[str, Any]:
         """Metrics and names as JSON values; null where a metric is infinite."""

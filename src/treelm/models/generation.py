@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from treelm.corpora.tokens import BLANKS
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.capabilities import Parser, has, require
 from treelm.trees.tree import Tree, from_flat
+
+if TYPE_CHECKING:
+    from treelm.models.base import LanguageModel
+    from treelm.models.states import IncrementalState
 
 _COLDEST = 1e-3  # colder, and the largest score would overflow
 MAX_TOKENS_PER_WORD = 100
 """A word that has not ended by then is cut off with the sentence: a poor model may never end one."""
+
+
+class Drawn(NamedTuple):
+    """A sentence that was drawn."""
+
+    words: list[str]
+    tree: Tree | None
+    """The model's tree over it, if that was asked for and it has one."""
 
 
 def generate(
@@ -27,8 +39,8 @@ def generate(
     max_words: int = 60,
     temperature: float = 1.0,
     top_p: float = 1.0,
-    with_trees: bool = True,
-) -> Iterator[tuple[list[str], Tree | None]]:
+    trees: bool = False,
+) -> Iterator[Drawn]:
     """Sample sentences and, if asked, the model's tree over each (None if it has none); a seed gives the same ones.
 
     A token is drawn at a time, whatever the vocabulary: words end where a token ends a word. A word of
@@ -62,8 +74,8 @@ def generate(
         return int(torch.multinomial(probs, 1, generator=generator))
 
     samples = (_sample(lm, draw, unwritable, max_words) for _ in range(num_sentences))
-    is_parsed = with_trees and has(lm, Parser)
-    return ((words, _tree(lm, state, words) if is_parsed and words else None) for words, state in samples)
+    is_parsed = trees and has(lm, Parser)
+    return (Drawn(words, _tree(lm, state, words) if is_parsed and words else None) for words, state in samples)
 
 
 def _sample(

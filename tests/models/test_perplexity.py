@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.evaluation.perplexity import Coverage, perplexity
 from treelm.models.base import SentenceScore
+from treelm.models.perplexity import Coverage, perplexity
 
 
 def score(bits: list[float], words: list[int], *, is_lower_bound: bool = False) -> SentenceScore:

@@ -1,0 +1,142 @@
+"""What users ask of any model: perplexity, scores of targets, hidden states, drawn sentences, tables.
+
+``LanguageModel`` inherits it, and it asks nothing of a system but that interface and ``_layer_states``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.encoding import encode_words
+from treelm.corpora.tokens import check_have_words, words_of_each
+from treelm.errors import InputError
+from treelm.models.generation import Drawn, generate
+from treelm.models.perplexity import Perplexity, perplexity
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from treelm.models.base import LanguageModel
+    from treelm.models.states import IncrementalState
+
+Sentences = Sequence[str | Sequence[str]]
+Choose = Callable[[Sequence[Tensor]], Tensor]
+"""Chooses a layer from all, the lowest first."""
+
+
+class Usage:
+    """Questions that the interface of a model answers, the same way for every system."""
+
+    def perplexity(self, sentences: Sentences) -> Perplexity:
+        """Perplexity per word of sentences, each by itself; each of their ends counts as one more word.
+
+        It shows as ``perplexity per word, with end of sentence: ≤ 38.21``, with ``≤`` where a search finds part of the
+        probability, so that it is an upper bound; ``value`` is the number.
+        """
+        return perplexity(self._lm.score(sentences))
+
+    def conditional_score(self, contexts: Sentences, targets: Sentences) -> NDArray[np.float64]:
+        """log p of each target given its context, in nats: (n,).
+
+        The sum over the words of the target, without the end of the sentence, as ``conditional_score`` of minicons
+        (Misra 2022) is with ``reduction=lambda x: x.sum(0).item()``; a context without words is the beginning of the
+        sentence. Where a search finds part of the probability it is a difference of two bounds, so no bound itself.
+
+        Raises ``InputError`` for a target without words, and unless there are as many contexts.
+
+        >>> import treelm
+        >>> lm = treelm.load("ngram-gum-open")
+        >>> lm.conditional_score(["The city"] * 2, ["is", "are"]).round(2).tolist()
+        [-4.02, -6.25]
+        """
+        before, after = words_of_each(contexts), words_of_each(targets)
+        if len(before) != len(after):
+            found = f"{len(before)} contexts for {len(after)} targets"
+            raise InputError(found, remedy="give one context for each target")
+        check_have_words(after)
+        scores = self._lm.score([[*context, *target] for context, target in zip(before, after, strict=True)])
+        own = [score.word_of_token >= len(context) for score, context in zip(scores, before, strict=True)]
+        return np.array([score.log_probs[:-1][words].sum() for score, words in zip(scores, own, strict=True)])
+
+    def generate(
+        self,
+        num_sentences: int = 10,
+        *,
+        seed: int = 1,
+        max_words: int = 60,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        trees: bool = False,
+    ) -> list[Drawn]:
+        """Draw sentences, as ``treelm generate`` does; the same seed gives the same ones.
+
+        Each has ``words`` and, with ``trees``, the model's ``tree`` over them. A sentence that has not ended after
+        ``max_words`` is cut there. ``temperature`` divides the log probabilities; with ``top_p`` below 1 the likeliest
+        tokens are drawn from that together have this probability (nucleus sampling, Holtzman et al. 2020).
+
+        Raises ``InputError`` for numbers that cannot be.
+        """
+        how: dict[str, Any] = {"max_words": max_words, "temperature": temperature, "top_p": top_p, "trees": trees}
+        return list(generate(self._lm, num_sentences=num_sentences, seed=seed, **how))
+
+    def surprisal_table(self, sentences: Sentences | pd.DataFrame, **settings: Any) -> pd.DataFrame:
+        """A row for each word, with its surprisal in bits: ``treelm.surprisal_table`` of this model alone.
+
+        Sentences are texts, lists of words, or a data frame of words with a row each.
+        """
+        import treelm  # the package knows where what stands above models is, and imports it when it is used
+
+        return treelm.surprisal_table(self._lm, sentences, **settings)
+
+    def hidden_states(self, sentences: Sentences, *, layer: int = -1) -> list[NDArray[np.float64]]:
+        """The hidden state after each word, which knows nothing of what follows: (num_words, size) for each sentence.
+
+        Layers are numbered from 1, the lowest, or backwards from -1, the last. A word of several tokens has the state
+        after its last one. Of systems that build trees it is the state at the top of the stack once the word is there,
+        in the most probable analysis so far: of an RNNG and of shift-reduce that of the stack LSTM, of a SOM that of
+        the memory, of attention (Transformer Grammars, pushdown layers) that of the word's position.
+
+        Raises ``InputError`` for a sentence without words, for a model without hidden states (n-grams, grammars,
+        chart parsers), and for a layer that it does not have.
+        """
+        words = words_of_each(sentences)
+        check_have_words(words)
+        with torch.no_grad():
+            return self._hidden_states(words, partial(_chosen, layer=layer))
+
+    def _hidden_states(self, sentences: Sequence[Sequence[str]], choose: Choose) -> list[NDArray[np.float64]]:
+        """``hidden_states`` word by word; systems that see all places of a sentence at once override this."""
+        lm, found = self._lm, [list[NDArray[np.float64]]() for _ in sentences]
+        batch, ends_word, state = encode_words(sentences, lm.vocabulary), lm.vocabulary.ends_word, None
+        for tokens in zip_longest(*(batch.tokens_of(number).tolist() for number in range(len(sentences)))):
+            state = lm._extend(lm._start(len(sentences)) if state is None else state, tokens)
+            after_word = [number for number, token in enumerate(tokens) if token is not None and ends_word[token]]
+            if after_word:
+                states = choose(self._layer_states(state)).double().cpu().numpy()
+                for number in after_word:
+                    found[number].append(states[number])
+        return [np.stack(own) for own in found]
+
+    def _layer_states(self, state: IncrementalState) -> Sequence[Tensor]:
+        """The hidden state (num_sentences, size) of each layer, the lowest first; the last predicts the next word."""
+        raise InputError(f"{self._lm.system} has no hidden states", remedy="take a neural language model")
+
+    @property
+    def _lm(self) -> LanguageModel:
+        return cast("LanguageModel", self)
+
+
+def _chosen(layers: Sequence[Tensor], layer: int) -> Tensor:
+    """A layer by its number. Raises ``InputError`` for one that there is not."""
+    if not isinstance(layer, int) or not 1 <= abs(layer) <= len(layers):
+        found = f"layer = {layer!r} of a model with {len(layers)}"
+        raise InputError(found, remedy="count from 1, the lowest, or from -1, the last")
+    return layers[layer - (layer > 0)]
