@@ -69,7 +69,7 @@ def test_texts_are_cut_as_their_marks_say(
         ("text", "The dog", {"region_separator": "/"}, "--region-separator /, which no text has"),
         ("text;verb", "the cat, the cat;cat", {"target_column": "verb"}, "'cat' is 2 times in .* mark it as \\*target"),
         ("text;verb", "the cat;mat", {"target_column": "verb"}, "the target 'mat' is not in 'the cat'; write it as"),
-        ("text;verb", "a b c;3", {"target_column": "verb"}, "the target '3' is not in"),
+        ("text;verb", "a b c;3", {"target_column": "verb"}, "the target '3' is not in .*--target-from 0 or 1, that of"),
         ("text;verb", "the cat;", {"target_column": "verb"}, "an empty target"),
         ("text;verb", ";cat", {"target_column": "verb"}, "an empty sentence"),
         (
@@ -114,6 +114,16 @@ def test_what_cannot_be_cut_with_certainty_is_refused_by_the_option_that_helps(
     with pytest.raises(InputError) as error:
         read(tmp_path, *rows, header=header, columns=columns)
     assert re.search(told, str(in_options(error.value)))
+
+
+@pytest.mark.parametrize("first", ["0", "1"])
+def test_a_target_may_be_the_number_of_its_word(first: str, tmp_path: Path) -> None:
+    rows = [f"the cat, the cat;{int(first) + 2}", f"a b;{first}"]
+    columns = {"target_column": "nr", "target_from": first}
+    found = read(tmp_path, *rows, header="text;nr", columns=columns).stimuli
+    assert [one.shown.index(True) for one in found] == [2, 0]
+    with pytest.raises(InputError, match=f"the target '{int(first) + 2}' is not in 'a b'"):
+        read(tmp_path, f"a b;{int(first) + 2}", header="text;nr", columns=columns)
 
 
 def test_rows_that_cannot_be_read_are_left_out_on_demand(tmp_path: Path) -> None:
@@ -193,15 +203,15 @@ def test_trials_of_a_frame_keep_their_rows_and_those_that_cannot_be_read_are_mis
     ] * 1 + [pytest.approx(math.nan, nan_ok=True)]
 
 
-@pytest.mark.parametrize(("base", "unit"), [("2", "bits"), ("e", "nats"), ("10", "hartleys")])
-def test_figures_are_in_the_unit_that_is_asked_for(base: str, unit: str) -> None:
+@pytest.mark.parametrize(("base", "unit"), [("2", "bits"), ("e", "nats"), (10, "hartleys")])
+def test_figures_are_in_the_unit_that_is_asked_for(base: Any, unit: str) -> None:
     lm, frame = treelm.load(RUNS / "rnng"), pandas.DataFrame({"text": ["The city was old .", "One"], "n_bits": [1, 2]})
     settings: dict[str, Any] = {"text_column": "text", "columns": ["entropy_bits", "open_nodes"], "lag": 1}
     in_bits = treelm.surprisal_table({"a_bits": lm}, frame, **settings)
     found = treelm.surprisal_table(
         {"a_bits": lm}, frame, log_base=base, lag_columns=["surprisal_bits", "n_bits"], **settings
     )
-    one = {"2": 2, "e": math.e, "10": 10}[base]
+    one = {"2": 2, "e": math.e, 10: 10}[base]
     for name in ("surprisal_{}_a_bits", "entropy_{}_a_bits", "surprisal_{}_a_bits_lag1"):
         expected = in_bits[name.format("bits")] / math.log2(one)
         assert found[name.format(unit)].tolist() == pytest.approx(expected.tolist(), nan_ok=True)

@@ -57,7 +57,7 @@ _REPEATED = 0.6  # share of different words in a row that are repeated, which no
 class Columns(NamedTuple):
     """The names of a table's columns, and how rows of words or of sentences become what gets a figure.
 
-    Without a document column all is one document. The last four are those of ``TableSettings``.
+    Without a document column all is one document. The last ones are those of ``TableSettings``.
     """
 
     word: str = "word"
@@ -69,6 +69,7 @@ class Columns(NamedTuple):
 
     text_column: str = ""
     target_column: str = ""
+    target_from: str = ""
     region_separator: str = "|"
     sum_by: str = ""
 

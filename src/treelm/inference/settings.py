@@ -9,6 +9,8 @@ from treelm.errors import InputError, check_choice, check_positive
 
 Context = Literal["sentence", "document"]
 """Context that a model has before a sentence: nothing, or the sentences of the document before it."""
+OF_ROWS = ("text_column", "target_column", "target_from", "region_separator", "sum_by")
+"""Settings of how rows of a table become sentences and regions."""
 LOG_BASES = {"2": "bits", "e": "nats", "10": "hartleys"}
 """Bases of logarithms, and the unit of each, which ends the names of columns."""
 
@@ -52,6 +54,8 @@ class TableSettings:
     (the horse | fell) these, and where all sentences mark a *target*, it alone."""
     target_column: str = ""
     """The column of the target instead, which stands once in its sentence."""
+    target_from: Literal["", "0", "1"] = ""
+    """Of a target column with numbers of words: the number of the first word of a sentence."""
     region_separator: str = "|"
     """What stands between regions; '' cuts none."""
     sum_by: str = ""
@@ -65,19 +69,23 @@ class TableSettings:
 
     def __post_init__(self) -> None:
         """Raise ``InputError`` for values that cannot be."""
+        for name in ("log_base", "target_from"):
+            object.__setattr__(self, name, str(getattr(self, name)))  # in Python, numbers as well
         check_choice("shape", self.shape, ("auto", "wide", "long"))
         check_choice("context", self.context, get_args(Context))
         check_choice("lag_within", self.lag_within, get_args(Context))
         check_choice("log_base", self.log_base, LOG_BASES)
-        if self.target_column and not self.text_column:
-            raise InputError("target_column without text_column", remedy="name the column of the sentences, too")
+        check_choice("target_from", self.target_from, ("", "0", "1"))
+        for name, needed in (("target_column", "text_column"), ("target_from", "target_column")):
+            if getattr(self, name) and not getattr(self, needed):
+                raise InputError(f"{name} without {needed}", remedy=f"give {needed}, too")
         if self.lag < 0:
             raise InputError(f"lag = {self.lag}", remedy="give 1 or more words, or remove this option")
 
     @property
     def of_rows(self) -> dict[str, Any]:
         """How rows become sentences and regions, as the ``Columns`` of a table have it."""
-        return {name: getattr(self, name) for name in ("text_column", "target_column", "region_separator", "sum_by")}
+        return {name: getattr(self, name) for name in OF_ROWS}
 
     @property
     def follows_documents(self) -> bool:

@@ -92,7 +92,7 @@ def _regions(
 ) -> tuple[list[str], int | None]:
     """The regions of a sentence, and which of them is the target, if one is. Raises ``InputError`` if that is open."""
     if columns.target_column:
-        start, end = _place(word_of(cells[columns.target_column], where, "target"), words_of(text), where)
+        start, end = _place(word_of(cells[columns.target_column], where, "target"), words_of(text), columns, where)
     elif mark == MARK:
         text, start, end = _marked(text, where)
     elif not mark:
@@ -107,15 +107,19 @@ def _regions(
     return [*words[:start], " ".join(words[start:end]), *words[end:]], start
 
 
-def _place(target: str, words: Sequence[str], where: str) -> tuple[int, int]:
+def _place(target: str, words: Sequence[str], columns: Columns, where: str) -> tuple[int, int]:
     """Where a target's words stand among those of its sentence, whatever marks are around them; end exclusive."""
     wanted = [bare(one) or one for one in words_of(target)]
     plain = [bare(one) or one for one in words]
+    if columns.target_from:
+        wanted, plain = wanted[:1], [str(number) for number, _ in enumerate(words, start=int(columns.target_from))]
     places = [place for place in range(len(plain)) if plain[place : place + len(wanted)] == wanted]
     if len(places) != 1:
         times = f"is {len(places)} times" if places else "is not"
         found = f"the target {target!r} {times} in {' '.join(words)!r}"
         how = "mark it as *target* in the text, without target_column" if places else "write it as the sentence does"
+        if target.isdecimal():
+            how = "if it is the number of a word, give target_from = 0 or 1, that of the first word"
         raise InputError(found, where=where, remedy=f"{how}, {SKIP}")
     return places[0], places[0] + len(wanted)
 
