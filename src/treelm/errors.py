@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
+from importlib import import_module
 from types import MappingProxyType
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 _Item = TypeVar("_Item")
 OnError = Literal["raise", "skip"]
@@ -50,6 +51,20 @@ class OutOfMemory(InputError):
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes, as ``InputError`` does: the place is all there is to tell."""
         return OutOfMemory, (self.where,)
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """Import a module of a library that is installed with an extra of the package.
+
+    Raises ``InputError`` with what to install, for a library that is missing or cannot be imported.
+    """
+    library = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ImportError as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == library
+        found = f"the library {library} {'is not installed' if is_missing else f'cannot be imported ({error})'}"
+        raise InputError(found, remedy=f"pip install 'treelm[{extra}]'") from None
 
 
 def nearest(given: str, known: Iterable[str], missing: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
+import sys
 
 import pytest
 
@@ -27,8 +27,7 @@ def test_a_port_that_another_program_has_is_named(treelm: Treelm) -> None:
 
 
 def test_the_extra_is_named_when_it_is_missing(treelm: Treelm, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr("treelm.cli.explore.find_spec", lambda name: None if name == "uvicorn" else found(name))
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     outcome = treelm("explore")
     assert outcome.code == 2
-    assert outcome.err.strip().endswith('uvicorn not installed; pip install "treelm[explore]"')
+    assert outcome.err.strip().endswith("uvicorn is not installed; pip install 'treelm[explore]'")

@@ -106,7 +106,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setitem(sys.modules, library, None)
     for cached in (running_text._blingfire, running_text._pysbd):
         cached.cache_clear()
-    with pytest.raises(InputError, match=rf"{library} library.*treelm\[sentences\]"):
+    with pytest.raises(InputError, match=rf"{library} is not installed; .*treelm\[sentences\]"):
         split_sentences("One. Two.", language)
 
 

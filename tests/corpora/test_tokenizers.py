@@ -136,5 +136,5 @@ def test_a_tokenizer_that_cannot_be_a_vocabulary_is_named(
 
 def test_without_the_library_one_line_says_what_to_install(gpt2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(InputError, match=r"without the tokenizers library.*pip install 'treelm\[tokenizers\]'"):
+    with pytest.raises(InputError, match=r"tokenizers is not installed; pip install 'treelm\[tokenizers\]'"):
         read(gpt2)

@@ -110,7 +110,7 @@ def test_want_of_memory_is_no_fault_of_the_sentence(name: str) -> None:
 
 def test_a_parser_that_is_not_installed_says_how_to_install_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=rf"{name} is not installed .*; pip install 'treelm\[{name}\]'") as caught:
+    with pytest.raises(InputError, match=rf"{name} is not installed; pip install 'treelm\[{name}\]'") as caught:
         open_parser(ParserSettings(name=name))
     assert "\n" not in str(caught.value)
 

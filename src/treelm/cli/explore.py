@@ -5,10 +5,9 @@ from __future__ import annotations
 import secrets
 import webbrowser
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from treelm.cli.options import ModelOptions, Runs
-from treelm.errors import InputError
+from treelm.errors import import_extra
 from treelm.io.terminal import log
 
 
@@ -18,7 +17,7 @@ class Arguments(ModelOptions):
 
     Surprisal of every word, what comes next, trees, the beam of a search as partial trees, and what trees follow from;
     a click on a word goes back to the moment after it. The page is served to browsers of this machine alone, below an
-    address that nobody can guess, until Ctrl-C. Needs treelm[explore].
+    address that nobody can guess, until Ctrl-C. Needs pip install 'treelm[explore]'.
 
     Example: treelm explore
     Example: treelm explore rnng-gum-open lstm-gum-open runs/demo
@@ -41,9 +40,8 @@ class Arguments(ModelOptions):
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    missing = [name for name in ("starlette", "uvicorn", "blingfire") if find_spec(name) is None]
-    if missing:
-        raise InputError(f"{' and '.join(missing)} not installed", remedy='pip install "treelm[explore]"')
+    for library in ("starlette", "uvicorn", "blingfire"):
+        import_extra(library, "explore")
     from treelm.explorer.sentences import Limits
     from treelm.models.persistence.shipped import find_run, shipped_names
 

@@ -12,10 +12,9 @@ from functools import cache
 from typing import Any, cast
 
 from treelm.corpora.tokens import check_text, words_of
-from treelm.errors import InputError
+from treelm.errors import InputError, import_extra
 
 ENGLISH = "en"
-_EXTRA = "pip install 'treelm[sentences]'"
 CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),  # hyphens, en dash, minus
@@ -104,24 +103,16 @@ def _belongs_to(sentence: str, before: str) -> bool:
 
 @cache
 def _blingfire() -> Callable[[str], str]:
-    try:
-        from blingfire import text_to_sentences
-    except ImportError as error:
-        raise InputError(f"English text without the blingfire library ({error})", remedy=_EXTRA) from None
-    return cast(Callable[[str], str], text_to_sentences)
+    return cast(Callable[[str], str], import_extra("blingfire", "sentences").text_to_sentences)
 
 
 @cache
 def _pysbd(language: str) -> Any:
-    try:
-        from pysbd import Segmenter
-        from pysbd.languages import LANGUAGE_CODES
-    except ImportError as error:
-        raise InputError(f"text in {language!r} without the pysbd library ({error})", remedy=_EXTRA) from None
-    if language not in LANGUAGE_CODES:
-        known = ", ".join(sorted(LANGUAGE_CODES))
+    codes = import_extra("pysbd.languages", "sentences").LANGUAGE_CODES
+    if language not in codes:
+        known = ", ".join(sorted(codes))
         raise InputError(f"no rules for sentences of language {language!r}", remedy=f"give one of {known}")
-    return Segmenter(language=language, clean=False)
+    return import_extra("pysbd", "sentences").Segmenter(language=language, clean=False)
 
 
 def sentence_ends(words: Sequence[str], language: str = ENGLISH) -> list[int]:

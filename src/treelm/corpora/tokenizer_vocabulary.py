@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.vocabulary import Pieces, Vocabulary
-from treelm.errors import InputError, is_out_of_memory
+from treelm.errors import InputError, import_extra, is_out_of_memory
 from treelm.io.json import read_json
 
 _REMEDY = "give a tokenizer whose tokens mark the beginnings of words: by byte-level BPE, as GPT-2's, or by Metaspace"
@@ -155,14 +155,10 @@ def _steps(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _load(content: dict[str, Any]) -> Any:
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        found = f"a vocabulary of kind 'tokenizer' without the tokenizers library ({error})"
-        raise InputError(found, remedy="pip install 'treelm[tokenizers]'") from None
+    kind = import_extra("tokenizers", "tokenizers").Tokenizer
     parts = {name: content[name] for name in ("normalizer", "pre_tokenizer", "model")}
     try:
-        return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], **parts}, ensure_ascii=False))
+        return kind.from_str(json.dumps({"version": "1.0", "added_tokens": [], **parts}, ensure_ascii=False))
     except Exception as error:  # it has no class of its own
         if is_out_of_memory(error):
             raise

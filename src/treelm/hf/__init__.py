@@ -9,21 +9,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treelm.errors import InputError
+from treelm.errors import import_extra
 from treelm.io.atomic import atomic_directory
 from treelm.models.persistence.hub import save_parts
 
 if TYPE_CHECKING:
     from treelm.models.base import LanguageModel
 
-try:
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+import_extra("transformers", "hf")
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-    from treelm.hf.classes import TreelmConfig, TreelmForCausalLM, TreelmTokenizer
-except ImportError as error:
-    if (error.name or "").partition(".")[0] != "transformers":
-        raise
-    raise InputError("treelm.hf without the transformers library", remedy="pip install 'treelm[hf]'") from None
+from treelm.hf.classes import TreelmConfig, TreelmForCausalLM, TreelmTokenizer  # noqa: E402
 
 __all__ = ["TreelmConfig", "TreelmForCausalLM", "TreelmTokenizer", "export_model"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from unicodedata import category, normalize
 
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError
+from treelm.errors import InputError, import_extra
 from treelm.io.tables import read_table
 
 WORD_LENGTH, ZIPF_FREQUENCY, UNIGRAM = "word_length", "zipf_frequency", "unigram_surprisal_bits"
@@ -79,16 +79,12 @@ class Frequencies:
 
         Raises ``InputError`` if the library is missing, or has no such language.
         """
-        try:
-            from wordfreq import available_languages, zipf_frequency
-        except ModuleNotFoundError:
-            remedy = "pip install 'treelm[wordfreq]', or give a table with the columns word and count"
-            raise InputError("the library wordfreq is missing", remedy=remedy) from None
-        known = sorted(available_languages())
+        wordfreq = import_extra("wordfreq", "wordfreq")
+        known = sorted(wordfreq.available_languages())
         if language not in known:
             found = f"no frequencies of the language {language!r} in wordfreq"
             raise InputError(found, remedy=f"choose from: {', '.join(known)}")
-        return cls(zipf=lambda word: float(zipf_frequency(word, language)))
+        return cls(zipf=lambda word: float(wordfreq.zipf_frequency(word, language)))
 
     @classmethod
     def of_counts(cls, counts: Mapping[str, int]) -> Frequencies:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
-from treelm.errors import InputError, is_out_of_memory
+from treelm.errors import InputError, import_extra, is_out_of_memory
 from treelm.inference.loading import load, model_hash
 from treelm.inference.processes import require_same
 from treelm.models.base import LanguageModel
@@ -95,7 +94,7 @@ def _run(settings: ParserSettings) -> LineParser:
 
 def _benepar() -> LineParser:
     """The Berkeley neural parser (Kitaev et al. 2019), English."""
-    benepar = _import("benepar")
+    benepar = import_extra("benepar", "benepar")
     try:
         parser = benepar.Parser(BENEPAR_MODEL)
     except LookupError:
@@ -111,7 +110,7 @@ def _benepar() -> LineParser:
 
 def _stanza() -> LineParser:
     """Stanza's shift-reduce parser, English."""
-    stanza = _import("stanza")
+    stanza = import_extra("stanza", "stanza")
     how = {"tokenize_pretokenized": True, "download_method": None, "verbose": False}
     try:
         pipeline = stanza.Pipeline(lang="en", processors="tokenize,pos,constituency", **how)
@@ -130,14 +129,6 @@ def _stanza() -> LineParser:
 
 EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _benepar, "stanza": _stanza}
 """Parsers that are installed apart, as extras."""
-
-
-def _import(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        remedy = f"pip install 'treelm[{name}]'"
-        raise InputError(f"the parser {name} is not installed ({error})", remedy=remedy) from None
 
 
 def _lines(name: str, parse: Callable[[Sentences], list[Tree]], sentences: Sentences) -> list[ParsedLine]:

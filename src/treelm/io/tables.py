@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
-from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-from treelm.errors import InputError
+from treelm.errors import InputError, import_extra
 from treelm.io.atomic import open_atomic
 from treelm.io.files import check_unpacked, read_bytes, read_text
 from treelm.io.limits import MOST_ROWS
@@ -39,17 +38,6 @@ _LIBRARIES = {".parquet": "pyarrow", ".xlsx": "openpyxl"}
 _SPECIAL = re.compile(r'["\t\r\n]')
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")  # characters that a sheet of Excel cannot hold
-_EXTRA = "pip install 'treelm[tables]'"
-
-
-def _import_extra(library: str) -> Any:
-    """Import a library of the extra ``tables``. Raises ``InputError`` that names the extra if it is missing."""
-    try:
-        return import_module(library)
-    except ModuleNotFoundError as error:
-        if error.name != library:
-            raise
-        raise InputError(f"the library {library} is missing", remedy=_EXTRA) from None
 
 
 def deduplicate_names(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
@@ -82,7 +70,7 @@ def check_table_name(path: str) -> None:
     """Raise ``InputError`` for the name of a file that no table can be written into, before any work is done."""
     suffix = Path(path).suffix.lower()
     if suffix in _LIBRARIES:
-        _import_extra(_LIBRARIES[suffix])
+        import_extra(_LIBRARIES[suffix], "tables")
     elif suffix not in SEPARATORS:
         remedy = f"end its name in {', '.join(filter(None, (*SEPARATORS, *_LIBRARIES)))}"
         raise InputError(f"cannot write a table into a file ending in {suffix}", where=path, remedy=remedy)
@@ -266,7 +254,7 @@ def _sheet_text(path: Path) -> str:
     Warns where others that are not empty are visible, and of numbers that the sheet shows otherwise, as 5% for 0.05.
     """
     content = read_bytes(path, remedy="check the path", most=math.inf)
-    openpyxl = _import_extra("openpyxl")
+    openpyxl = import_extra("openpyxl", "tables")
     rows, num_cells, formatted = list[list[str]](), 0, list[Any]()
     try:
         with warnings.catch_warnings():

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import treelm
-from treelm.errors import InputError, OutOfMemory, check_positive, is_out_of_memory
+from treelm.errors import InputError, OutOfMemory, check_positive, import_extra, is_out_of_memory
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -175,14 +175,11 @@ def _watch(parent: int, end: Callable[[], object]) -> None:
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
     """Connect with the scheduler of a cluster, which does lost tasks again by itself."""
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise InputError(f"a cluster without Dask ({error})", remedy="pip install 'treelm[cluster]'") from None
+    kind = import_extra("distributed", "cluster").Client
     for name in ("distributed", "distributed.client"):  # each has a level of its own
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in our words
     is_file = "://" not in address and Path(address).exists()
-    quiet = type("Quiet", (Client,), {"__del__": lambda client: None})  # it would try to close what was never open
+    quiet = type("Quiet", (kind,), {"__del__": lambda client: None})  # it would try to close what was never open
     try:
         place = {"scheduler_file": address} if is_file else {"address": address}
         client = quiet(**place, timeout=_CONNECT_SECONDS, set_as_default=False)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast, final
 
-from treelm.errors import InputError, without_errors
+from treelm.errors import InputError, import_extra, without_errors
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -143,11 +143,7 @@ class Tree:
 
     def to_nltk(self) -> NltkTree:
         """The same tree as an ``nltk.Tree``; raises ``InputError`` when nltk is not installed."""
-        try:
-            from nltk.tree import Tree as NltkTree
-        except ImportError as error:
-            raise InputError("nltk is not installed", remedy='pip install "treelm[nltk]"') from error
-        converted: NltkTree = fold(self, NltkTree)
+        converted: NltkTree = fold(self, import_extra("nltk.tree", "nltk").Tree)
         return converted
 
     def to_svg(self) -> str:

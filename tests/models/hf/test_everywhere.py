@@ -163,5 +163,5 @@ def test_without_the_library_the_extra_is_named(run: str) -> None:
         "except treelm.InputError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("without the transformers library; pip install 'treelm[hf]'\n")
+    assert done.stdout.endswith("the library transformers is not installed; pip install 'treelm[hf]'\n")
     assert done.stdout.count("\n") == 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from treelm.errors import InputError
+from treelm.errors import import_extra
 from treelm.evaluation.human.material import Bools, Floats
 
 SPLINE_DF = 4
@@ -51,12 +51,8 @@ class NestedTest:
 
 def require_library() -> None:
     """Raise ``InputError`` unless statsmodels is there: asked before anything is scored."""
-    try:
-        import patsy  # noqa: F401
-        from statsmodels.regression import linear_model  # noqa: F401
-    except ImportError as error:
-        found = f"regressions without the statsmodels library ({error})"
-        raise InputError(found, remedy="pip install 'treelm[reading]'") from None
+    for module in ("statsmodels.regression.linear_model", "patsy"):
+        import_extra(module, "reading")
 
 
 def held_out_log_likelihood(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
-from treelm.errors import InputError
+from treelm.errors import InputError, import_extra
 from treelm.inference.adapters import Line, score_lines, token_ids
 from treelm.inference.loading import load
 from treelm.models.base import IncrementalState, LanguageModel
@@ -143,13 +143,7 @@ def harness_model(run: str | Path | LanguageModel, **options: Any) -> Any:
 
 
 def _harness_class() -> Any:
-    try:
-        from lm_eval.api.model import LM
-    except ImportError:
-        found = "the evaluation harness is not installed"
-        raise InputError(found, remedy="pip install 'treelm[lm-eval]'") from None
-
-    class TreelmLM(Answers, LM):  # type: ignore[misc]
+    class TreelmLM(Answers, import_extra("lm_eval.api.model", "lm-eval").LM):  # type: ignore[misc]
         """Subclass of the harness's own model class, answering as ``Answers``."""
 
         def __init__(

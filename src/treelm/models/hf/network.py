@@ -437,7 +437,4 @@ def _input_error(error: Exception, folder: Path, copy: Path) -> InputError:
     remedy = HUB_FOLDER
     if isinstance(error, ImportError):
         found, remedy = f"a library is missing ({reason})", "install it"
-        if (error.name or "").partition(".")[0] == "transformers":
-            found = "a model of the Hugging Face ecosystem without the transformers library"
-            remedy = "pip install 'treelm[hf]'"
     return InputError(found, where=str(folder), remedy=remedy)

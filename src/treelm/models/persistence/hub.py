@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from treelm.errors import InputError
+from treelm.errors import InputError, import_extra
 from treelm.io.files import require_regular
 from treelm.io.json import read_json
 
@@ -150,8 +150,7 @@ def quiet() -> Iterator[None]:
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # its errors print whole configs
-    from transformers.utils import logging as bars
-
+    bars = import_extra("transformers.utils.logging", "hf")
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:
