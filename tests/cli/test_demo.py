@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import RECIPE, TREES, Treelm
 from treelm.cli import run as run_treelm
+from treelm.evaluation.comparison.metrics import Comparison
 
 SOM = '[model]\nsystem = "som"\nsize = 12\ndropout = 0.0\n'
 PARSER = '[model]\nsystem = "shift-reduce"\nsize = 12\nlanguage_model = false\n'
@@ -72,19 +73,76 @@ def test_a_system_that_fails_leaves_the_others_their_rows(treelm: Treelm, recipe
     assert outcome.code == 2
     assert "bad is not in the comparison" in outcome.err
     assert "[bad] treelm demo:" in outcome.err
-    assert "surprisal in bits (* unknown word)" in outcome.out
+    assert "All of this in pictures: runs/report.html" in outcome.out
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_a_quick_demo_has_folders_of_its_own_and_judges_few_sentences(treelm: Treelm, recipes: tuple[str, ...]) -> None:
-    outcome = treelm("demo", "--quick", "--recipes", recipes[1], "--syntaxgym", "none")
+def test_trained_models_read_before_three_are_trained_and_all_are_on_one_page(
+    treelm: Treelm, recipes: tuple[str, ...], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = Path("reader")
+    assert treelm("train", recipes[3], "--output", counts, "--quiet").code == 0
+    readers = (str(project / "run"), str(counts))
+    monkeypatch.setattr("treelm.cli.demo.READERS", readers)
+    monkeypatch.setattr("treelm.cli.demo.FIRST", (recipes[0], recipes[3]))
+    monkeypatch.setattr("treelm.cli.demo.usable_cores", lambda: 1)
+    outcome = treelm("demo")
     assert outcome.code == 0, outcome.err
-    assert "surprisal in bits (* unknown word)" in outcome.out
-    assert "hardly trained: figures" in " ".join(outcome.out.split())
+    shown = " ".join(outcome.out.split())
+    comparison = Comparison.load("runs/comparison/comparison.json")
+    rnng = next(row for row in comparison.runs if row.name == "run")
+    hard, easy = (one.bits for one in rnng.sentences)
+    assert hard is not None
+    assert easy is not None
+    assert f"deserved {hard.surprisal_bits[6]:.1f}* / {easy.surprisal_bits[7]:.1f}*" in shown
+    assert f", - / {easy.surprisal_bits[4]:.1f}*" in shown
+    assert "150 ms longer (95 % interval 102 to 199) without ',' before" in shown
+    assert "After 'Because the suspect changed the file deserved', the best tree of rnng" in shown
+    assert "people, ms 120.8 (95.2, 146.0) 150.2 (116.7, 183.8) 65.0 (39.5, 89.9)" in shown
+    assert "items with an unknown word up to there: rnng 24, ngram 24" in shown
+    assert rnng.garden_paths is not None
+    table = Path("runs/comparison/comparison.csv").read_text().splitlines()
+    rows = {row["run"]: row for row in csv.DictReader(table)}
+    assert {name for name, row in rows.items() if row["perplexity"]} == {"one", "counts"}
+    assert {name for name, row in rows.items() if row["effect_bits, GPE_NPZ, 0"]} == {"run", "reader"}
+    assert (rows["one"]["num_sentences_unlabeled_f1, plain"], rows["one"]["is_upper_bound"]) == ("4", "1")
+    recipe = Path("runs/one/recipe.toml").read_text()
+    assert all(f"{name}\n" in recipe for name in ("epochs = 4", "max_minutes = 3.0", "action_beam = 10", "threads = 1"))
+    assert " surprisal " + readers[0] in outcome.out.partition("Next:")[2]
+    assert outcome.out.partition("Next:\n")[2].count("\n") == 5
+    page = Path("runs/report.html").read_text()
+    assert all(f"{text}<" in page for text in ("Garden paths", "Learning curves", "one", "counts", "reader"))
+    again = treelm("demo")
+    assert again.out == outcome.out
+    assert "read a garden path" in outcome.err
+    assert "read a garden path" not in again.err  # nor is anything trained
+
+
+def test_without_the_data_package_the_small_models_read_and_the_others_are_named(
+    treelm: Treelm, recipes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "treelm.models.persistence.shipped.missing_models", lambda: {"rnng-open-english": "pip install treelm-english"}
+    )
+    monkeypatch.setattr("treelm.cli.demo.SMALL_READERS", ("ngram-gum-open",))
+    monkeypatch.setattr("treelm.cli.demo.FIRST", recipes[3:])
+    outcome = treelm("demo")
+    assert outcome.code == 0, outcome.err
+    assert "many words are unknown (*); for those of more text, pip install treelm-english\n" in outcome.err
+    assert "ngram-gum-open read a garden path\n" in outcome.err
+    assert "items with an unknown word up to there: ngram 2" in outcome.out
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_full_demo_has_a_folder_of_its_own(
+    treelm: Treelm, recipes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.cli.demo.RECIPES", recipes[3:])
+    outcome = treelm("demo", "--full", "--syntaxgym", "number_prep")
+    assert outcome.code == 0, outcome.err
+    assert "number_prep" in Path("runs/full/comparison/comparison.csv").read_text()
     assert "echo 'the dog barks' | " in outcome.out  # a sentence of its own data
-    assert " parse runs/quick/two - --show drawing" in outcome.out
-    assert "max_sentences = 30" in Path("runs/quick/two/recipe.toml").read_text()
-    assert "max_minutes = 0.1" in Path("runs/quick/two/recipe.toml").read_text()
+    assert "garden path" not in outcome.out
 
 
 def test_parse_draws_the_first_sentence_as_a_picture(treelm: Treelm, recipes: tuple[str, ...], tmp_path: Path) -> None:

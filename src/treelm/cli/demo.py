@@ -22,7 +22,8 @@ from treelm.io.terminal import log
 from treelm.io.workers import usable_cores
 
 if TYPE_CHECKING:
-    from treelm.evaluation.comparison.metrics import Comparison
+    from treelm.corpora.sentence import Sentence
+    from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 
 RECIPES = (
     "demo",
@@ -38,36 +39,46 @@ RECIPES = (
     "shift-reduce-small",
     "ngram-demo",
 )
-"""A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes
-first, so that no processor waits at the end."""
-QUICK_SECONDS, QUICK_SENTENCES = 6, 30  # training of each system; sentences of each split that are evaluated
-QUICK_WIDTHS = {"action_beam": 10, "word_beam": 5}  # an adaptive beam finds all in doubt after so little training
-QUICK_CIRCUIT = "Agreement"  # that is scored fastest
+"""A row each, of --full: all train on gum-open with the same words unknown, so that perplexities compare. What takes
+long comes first, so that no processor waits at the end."""
+FIRST = ("demo", "lstm-small", "ngram-demo")
+BRIEF = (
+    *("training.epochs=4", "training.max_minutes=3"),
+    *("evaluation.max_sentences=100", "search.action_beam=10", "search.word_beam=5"),
+)
+"""What is trained without --full, and how: an RNNG in 90 seconds, in three minutes all of it. Few sentences and a
+narrow beam, as an adaptive one finds all words in doubt after so little training."""
+READERS = ("rnng-open-english", "lstm-open-english", "transformer-open-english", "ngram-pruned-open-english")
+SMALL_READERS = ("rnng-gum-open", "lstm-gum-open", "ngram-gum-open")
+"""Trained models that read a garden path first, and those that do if the data package is not installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """Train small systems on the packaged treebank, compare them in one table, and draw a report of all of them.
+    """Watch trained models read a garden path, train an RNNG beside an LSTM and an n-gram model, and compare them.
 
-    Each has its own run folder, named after its recipe, and trains on one thread; as many as there are processors train
-    side by side. Whatever interrupts it, the same command goes on; remove a run folder to train that system anew.
+    All is on one page at the end: three minutes on two processors. With --full, twelve systems are trained and compared
+    instead. Each has its own run folder, named after its recipe, and trains on one thread; as many as there are
+    processors train side by side. Whatever interrupts it, the same command goes on; remove a run folder to train that
+    system anew.
 
     Example: treelm demo
-    Example: treelm demo --quick --recipes demo som-demo
+    Example: treelm demo --full
+    Example: treelm demo --recipes demo som-demo
     """
 
     output: Output = ""
-    """Folder of the run folders and of the comparison: runs, or runs/quick. Finished runs are not trained again."""
-    recipes: tuple[str, ...] = RECIPES
-    """Paths or names of the recipes, one a row."""
+    """Folder of the run folders and of the comparison: runs, or runs/full. Finished runs are not trained again."""
+    recipes: tuple[str, ...] = ()
+    """Paths or names of other recipes, one a row, which are trained as they are; no model reads before."""
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE: change fields of all recipes."""
     syntaxgym: tuple[str, ...] = ()
-    """Test suites of SyntaxGym: all, none, or names; without it those of the circuits, with --quick of one circuit."""
+    """Test suites of SyntaxGym: all, none, or names; without it, with --full or --recipes, the circuits'."""
     jobs: int | None = None
     """Systems that train side by side; without it, as many as there are processors."""
-    quick: bool = False
-    """About two minutes on two processors: less training, the first sentences only, and a narrow beam."""
+    full: bool = False
+    """Twelve systems and tests of syntax: eleven minutes on two processors."""
     measure_only: bool = False
     """Train and measure in this process, and show nothing: what this subcommand starts for each recipe."""
     open_report: bool = False
@@ -76,20 +87,26 @@ class Arguments:
     @property
     def folder(self) -> Path:
         """Folder of all output."""
-        return Path(self.output or ("runs/quick" if self.quick else "runs"))
+        return Path(self.output or ("runs/full" if self.full else "runs"))
 
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
     check_positive(jobs=options.jobs)
+    asked, read = options, list[Path]()
+    if options.full and not options.recipes:
+        options = replace(options, recipes=RECIPES)
+    elif not options.recipes:
+        read = [_read(options.folder)]
+        syntaxgym = options.syntaxgym or ("none",)
+        options = replace(options, recipes=FIRST, set=(*BRIEF, *options.set), syntaxgym=syntaxgym)
     runs = {Path(recipe).stem: recipe for recipe in options.recipes}
-    if len(runs) < len(options.recipes) or not runs:
-        found = "two recipes of one name" if runs else "no recipe to train"
-        raise InputError(found, remedy="give each once; their names are those of the run folders")
+    if len(runs) < len(options.recipes):
+        raise InputError("two recipes of one name", remedy="give each once; their names are those of the run folders")
     if options.measure_only:
         return max(_train_and_measure(options, recipe, options.folder / name) for name, recipe in runs.items())
     jobs = min(options.jobs or usable_cores(), len(runs))
-    log(f"{len(runs)} systems, {jobs} at a time; the run folders are in {options.folder}")
+    log(f"training {', '.join(runs)}, {jobs} at a time; the run folders are in {options.folder}")
     commands = {
         name: ["demo", *written(replace(options, recipes=(recipe,), measure_only=True))]
         for name, recipe in runs.items()
@@ -99,29 +116,87 @@ def main(options: Arguments) -> int:
         log("stopped; the same command goes on from here")
         return EXIT_STOPPED
     if finished := [options.folder / name for name in runs if codes[name] == 0]:
-        _show(options, finished)
+        _show(asked, _compare(options, [*finished, *read]))
     failed = {name: code for name, code in codes.items() if code}
     for name, code in failed.items():
         log(f"{name} is not in the comparison: exit code {code}, see what it said above")
     return next(iter(failed.values()), 0)
 
 
+def _read(folder: Path) -> Path:
+    """Have trained models read a garden path, and show it: the file of a comparison with a row for each of them.
+
+    What stands in the file is not read again.
+    """
+    from treelm.corpora.sentence import Sentence
+    from treelm.corpora.tokens import words_of
+    from treelm.evaluation.comparison.metrics import Comparison, GardenPathMetrics
+    from treelm.evaluation.human.garden_paths import measure_effect
+    from treelm.evaluation.human.sap import EFFECTS, items
+    from treelm.figures.human_tables import effect_table, pair_tables
+    from treelm.figures.tables import print_table
+    from treelm.inference.loading import load
+    from treelm.inference.processes import model_workers
+    from treelm.models.persistence.shipped import missing_models
+
+    names: tuple[str, ...] = READERS
+    missing, path = missing_models(), folder / "reading.json"
+    if remedy := next((missing[name] for name in READERS if name in missing), ""):
+        names = SMALL_READERS
+        log(f"models of a small treebank read, to which many words are unknown (*); for those of more text, {remedy}")
+    effect = next(one for one in EFFECTS if one.name == "GPE_NPZ")
+    pair = [one for one in items((effect.subset,)) if one.number == "1" and one.condition in (effect.hard, effect.easy)]
+    rows = [*Comparison.load(path).runs] if path.exists() else []
+    if [row.run for row in rows] != [*names]:
+        log(f"{', '.join(names)} read a garden path")
+        texts = [tuple(token for word in one.words for token in words_of(word, "treebank")) for one in pair]
+        sentences = [Sentence(words=text, identifier=text[0], source="sap", line=1) for text in texts]
+        rows = [_row(name, sentences) for name in names]
+    print_table(*pair_tables(effect, pair[0], rows))
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, row in enumerate(rows):
+        if row.garden_paths is None:
+            lm, processes = load(row.run), min(2, usable_cores()) if row.search else 1
+            bar = show_progress(f"{row.name}: all items", None)
+            with bar as advance, model_workers(type(lm).score, lm, run=row.run, processes=processes) as compute:
+                effects = measure_effect(lm, effect, name=row.name, compute=compute, on_sentence=advance)
+            rows[number] = replace(row, garden_paths=GardenPathMetrics(effects=effects))
+            Comparison(runs=tuple(rows)).save(path)
+    print_table(*effect_table(effect, rows))
+    return path
+
+
+def _row(name: str, sentences: Sequence[Sentence]) -> RunMetrics:
+    """What a trained model makes of sentences."""
+    from treelm.evaluation.comparison.metrics import RunMetrics
+    from treelm.figures.report.analyse import analyses_of
+    from treelm.inference.loading import load, model_hash
+    from treelm.models.capabilities import Searching
+    from treelm.models.persistence.shipped import find_run
+    from treelm.models.persistence.storage import read_data_identity
+
+    lm = load(name)
+    return RunMetrics(
+        name=Path(name).name,
+        run=name,
+        system=lm.system,
+        num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
+        search=str(lm.search) if isinstance(lm, Searching) else "",
+        weights=model_hash(name),
+        data_identity=read_data_identity(find_run(name)),
+        vocabulary=lm.vocabulary.fingerprint(),
+        sentences=analyses_of(lm, sentences),
+    )
+
+
 def _train_and_measure(options: Arguments, recipe: str, run: Path) -> int:
     """Train, or go on with a run that was stopped, through the subcommand that users will use next."""
     from treelm.training.recipe import load_recipe
 
-    loaded, own = load_recipe(recipe), list[str]()
-    changes = [one for one in options.set if not (loaded.model.is_estimated and one.startswith("training."))]
-    if not loaded.model.is_estimated:
-        own.append("training.threads=1")
-        if options.quick:
-            own.append(f"training.max_minutes={QUICK_SECONDS / 60:.3g}")
-        if options.quick and loaded.training.schedule == "warmup":  # the learning rate has to rise at once
-            own.append("training.warmup_steps=10")
-    if options.quick:
-        own.append(f"evaluation.max_sentences={QUICK_SENTENCES}")
-        own += [f"search.{name}={width}" for name, width in QUICK_WIDTHS.items()]
-    settings = train.Arguments(recipe=recipe, output=str(run), resume_if_present=True, set=(*own, *changes))
+    is_estimated = load_recipe(recipe).model.is_estimated
+    own = [] if is_estimated else ["training.threads=1"]
+    own += [one for one in options.set if not (is_estimated and one.startswith("training."))]
+    settings = train.Arguments(recipe=recipe, output=str(run), resume_if_present=True, set=tuple(own))
     if code := train.main(settings):
         return code
     _compare(options, [run])
@@ -134,60 +209,33 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
     from treelm.evaluation.comparison.settings import Settings
     from treelm.evaluation.syntaxgym.results import circuits
 
-    chosen = (QUICK_CIRCUIT,) if options.quick else tuple(circuits())
-    suites = options.syntaxgym or tuple(suite for name in chosen for suite in circuits()[name])
+    suites = options.syntaxgym or tuple(suite for name in circuits() for suite in circuits()[name])
     return compare(runs, Settings(syntaxgym=suites), show_progress)
 
 
-def _show(options: Arguments, runs: list[Path]) -> None:
+def _show(options: Arguments, comparison: Comparison) -> None:
+    """Write tables and page, print the tables, and say what to do next."""
     from treelm.figures.report.analyse import kept_sentences
     from treelm.figures.tables import comparison_tables, print_table
-    from treelm.io.terminal import stdout_console
 
     report = options.folder / "report.html"
-    comparison = write_page(_compare(options, runs), report, ["demo", *written(options)])
+    comparison = write_page(comparison, report, ["demo", *written(options)])
     write_files(comparison, options.folder / "comparison")
-    console = stdout_console()
-    print_table(*comparison_tables(comparison))
+    print_table(*comparison_tables(comparison), "", f"All of this in pictures: {report}", "", "Next:")
     words = next((one.words for one in kept_sentences(comparison)), ())
-    if words:
-        console.print(_drawn_sentence(runs[0], words), markup=False, highlight=False, no_wrap=True, crop=False)
+    said = f"echo {quote(' '.join(words))} | " if words else ""
     program = "treelm" if shutil.which("treelm") else f"{quote(sys.executable)} -m treelm"
-    console.print(_what_next(runs[0], report, words, program), markup=False, highlight=False, soft_wrap=True)
+    run = comparison.runs[0].run
+    reader = next((row.run for row in comparison.runs if row.garden_paths), run)
+    longer = f"{options.folder}/longer --set training.epochs=20 training.max_minutes=30"
+    for command in (
+        f"{said}{program} surprisal {reader} -",
+        f"{said}{program} parse {run} - --show drawing",
+        f"{program} explore --open-page",
+        f"{program} train {run}/recipe.toml --output {longer}",
+        f"{program} audit {run}" if options.full else f"{program} demo --full",
+    ):
+        print(f"  {command}")
     has_screen = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if options.open_report and has_screen:  # in a bare terminal, a browser would take the terminal
         webbrowser.open(report.resolve().as_uri())
-
-
-def _drawn_sentence(run: Path, words: Sequence[str]) -> str:
-    """A run's best tree of a sentence, with the surprisal in bits under every word unless it is a bare parser."""
-    from treelm.figures.terminal import draw_tree
-    from treelm.inference.loading import load
-    from treelm.models.capabilities import Parser, has
-    from treelm.models.scores import sentence_surprisal
-
-    lm = load(run)
-    if not has(lm, Parser):
-        return ""
-    (analysis,) = lm.analyse([words])
-    assert analysis.tree is not None
-    if analysis.score is None:
-        return f"\n{lm.system} ({run})\n\n{draw_tree(analysis.tree)}\n"
-    surprisal = sentence_surprisal(words, analysis.score, lm.vocabulary)
-    bits = [f"{word.surprisal_bits:.1f}{'*' if word.is_unk else ''}" for word in surprisal.words]
-    total = f"{surprisal.total_bits:.1f} bits, of which {surprisal.end_surprisal_bits:.1f} for the end"
-    drawn = draw_tree(analysis.tree, bits)
-    return f"\n{lm.system} ({run})\n\n{drawn}\nsurprisal in bits (* unknown word); in all {total}\n"
-
-
-def _what_next(run: Path, report: Path, words: Sequence[str], program: str) -> str:
-    """The path of the report, and commands to try on the new run, with a sentence of its language."""
-    said = f"echo {quote(' '.join(words))} | " if words else ""
-    commands = (
-        f"{said}{program} parse {run} - --show drawing",
-        f"{said}{program} surprisal {run} -",
-        f"{program} generate {run} --num-sentences 3",
-        f"{program} audit {run}",
-        f"{program} train {run}/recipe.toml --output runs/longer --set training.max_minutes=30",
-    )
-    return f"All systems in pictures: {report}\n\nNext:\n" + "".join(f"  {command}\n" for command in commands)

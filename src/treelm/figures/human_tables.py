@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from treelm.evaluation.comparison.compare import display_names
+from treelm.evaluation.comparison.metrics import RunMetrics, SentenceAnalysis
 from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import EffectInBits, GardenPaths
 from treelm.evaluation.human.reading import ReadingResult
 from treelm.evaluation.human.regression import Delta
-from treelm.evaluation.human.sap import EFFECTS, REGIONS, REGIONS_IN_WORDS, ceilings, human_effects
-from treelm.evaluation.tables import Row, Table
+from treelm.evaluation.human.sap import EFFECTS, REGIONS, REGIONS_IN_WORDS, Effect, Item, ceilings, human_effects
+from treelm.evaluation.tables import MISSING, Bold, Row, Table
 from treelm.figures.tables import Printed
+from treelm.figures.terminal import draw_tree
+from treelm.trees.tree import Tree
 
 _PER_WORD = "10^-3 nats a word"
 _IN_BITS = "hard - easy, bits (standard error)"
@@ -180,3 +184,59 @@ def sweep_tables(found: Mapping[str, Mapping[int, GardenPaths]]) -> list[Printed
 
 def _lost(one: EffectInBits) -> str | None:
     return None if one.lost_bits is None else "{:.2f} / {:.2f}".format(*one.lost_bits)
+
+
+def pair_tables(effect: Effect, item: Item, rows: Sequence[RunMetrics]) -> list[Printed]:
+    """Bits of every word of a hard and an easy sentence, people's milliseconds, and what searches hold of the hard one.
+
+    ``item`` is the hard sentence. Each row has analysed both; the easy one has one token more, before that word.
+    """
+    names = _by_name(rows)
+    (hard, easy), place = (one.words for one in rows[0].sentences), item.places[0]
+    more = next(number for number, word in enumerate(easy) if word != hard[number])
+    lines: list[Row] = []
+    for number, word in enumerate(easy):
+        places = None if number == more else number - (number > more), number
+        style = Bold if places[0] == place else str
+        cells = [(name, style(" / ".join(map(_word_bits, row.sentences, places)))) for name, row in names.items()]
+        lines.append([("word", style(word)), *cells])
+    people = "{:.0f} ms longer (95 % interval {:.0f} to {:.0f})".format(*human_effects()[effect.name, 0, item.number])
+    bounds = [name for name, row in names.items() if row.search]
+    parts: list[Printed] = [
+        Table.of(lines, title=f"Surprisal in bits, without {easy[more]!r} / with it (* unknown word)"),
+        f"bold: people read {hard[place]!r} {people} without {easy[more]!r} before (Huang et al. 2024)",
+        *([f"upper bounds, by a search that finds part of the probability: {', '.join(bounds)}"] if bounds else []),
+    ]
+    for name in bounds:
+        for read in (place, place + 1):
+            for one in names[name].sentences[0].beam[read - 1][:1]:
+                share = f"{one.share:.0%} of the probability"
+                parts.append(f"\nAfter {' '.join(hard[:read])!r}, the best tree of {name} ({share}):")
+                parts.append(draw_tree(Tree.parse(one.tree)))
+    return [*parts, ""]
+
+
+def _by_name(rows: Sequence[RunMetrics]) -> dict[str, RunMetrics]:
+    return dict(zip(display_names([(row.system, row.name) for row in rows]), rows, strict=True))
+
+
+def _word_bits(analysis: SentenceAnalysis, place: int | None) -> str:
+    if place is None or analysis.bits is None:
+        return MISSING
+    return f"{analysis.bits.surprisal_bits[place]:.1f}{'*' * analysis.bits.is_unk[place]}"
+
+
+def effect_table(effect: Effect, rows: Sequence[RunMetrics]) -> list[Printed]:
+    """One effect in people and in models, at the critical word and after it."""
+    found = {name: row.garden_paths.effects for name, row in _by_name(rows).items() if row.garden_paths is not None}
+    words = ("critical word", "1 later", "2 later")
+    people = [(word, people_text(effect.name, region)) for region, word in enumerate(words)]
+    models: list[Row] = [
+        [("", name), *((word, bits_text(one)) for word, one in zip(words, effects, strict=True))]
+        for name, effects in found.items()
+    ]
+    unknown = [f"{name} {one[-1].num_unknown}" for name, one in found.items() if one[-1].num_unknown]
+    sizes = " or ".join(str(size) for size in sorted({len(one.by_item) for each in found.values() for one in each}))
+    title = f"{effect.title}, mean of {sizes} items: ms more (95 % interval), bits more (standard error)"
+    lines = [f"items with an unknown word up to there: {', '.join(unknown)}"] if unknown else []
+    return [Table.of([[("", "people, ms"), *people], *models], title=title), *lines]

@@ -25,7 +25,7 @@ from treelm.training.run_folder import check_name
 WIDER = f"a wider search ({SearchConfig().wider})"
 """What lowers an upper bound."""
 FEW_STEPS, FEW_SECONDS = 1000, 15.0
-"""Below both, a model has hardly been trained: a trial, such as those of ``treelm demo --quick``."""
+"""Below both, a model has hardly been trained: a trial of whether everything works."""
 
 
 def compare(

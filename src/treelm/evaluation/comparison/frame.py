@@ -359,7 +359,8 @@ class ComparisonFrame:
     def table(self, columns: Sequence[Column] | None = None, **options: Any) -> Table:
         """A table of the runs in columns, by default all displayed ones, then the means of models of several seeds.
 
-        What is best for certain among models that compare, of two or more, is bold.
+        Runs without any value in them are left out. What is best for certain among models that compare, of two or more,
+        is bold.
         """
         columns = self.shown() if columns is None else columns
         several = [model for model in dict.fromkeys(self.seeds) if self.seeds.count(model) > 1]
@@ -367,7 +368,8 @@ class ComparisonFrame:
         names = [*self.data["run"]]
         names += [f"{self.data['system'][model]}, mean of {self.seeds.count(model)} seeds" for model in several]
         rows = zip(names, *(self._cells(column, several) for column in columns), strict=True)
-        return Table(headings=["run", *(column.heading for column in columns)], rows=list(rows), **options)
+        told = [row for row in rows if {*row[1:]} - {MISSING}]
+        return Table(headings=["run", *(column.heading for column in columns)], rows=told, **options)
 
     def _cells(self, column: Column, several: Sequence[int]) -> list[str]:
         """The cells of runs, and of the means of models of several seeds: empty if the column is not a metric."""

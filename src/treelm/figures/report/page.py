@@ -73,7 +73,8 @@ def report_page(comparison: Comparison) -> str:
 
 def _summary(comparison: Comparison) -> str:
     """The text that was scored, if it is one."""
-    texts = {(row.split, row.num_sentences, row.num_words) for row in comparison.runs}
+    evaluated = [row for row in comparison.runs if row.num_sentences] or comparison.runs
+    texts = {(row.split, row.num_sentences, row.num_words) for row in evaluated}
     systems = ", ".join(dict.fromkeys(row.system for row in comparison.runs))
     if len(texts) > 1:
         return f"Systems: {systems}. The runs were not all evaluated on the same text."
@@ -137,10 +138,8 @@ def _first_and_second(frame: ComparisonFrame, column: Column, found: Sequence[St
 
 def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
     """A table for each group of columns, what the columns are, and the notes."""
-    num_runs = len(comparison.runs)
-    return section(
-        "figures", "Figures", template="tables", tables=frame.tables(), notes=frame.legend, num_runs=num_runs
-    )
+    looks = looks_of(comparison.runs)
+    return section("figures", "Figures", template="tables", tables=frame.tables(), notes=frame.legend, looks=looks)
 
 
 def training_section(comparison: Comparison) -> Section | None:
