@@ -80,14 +80,15 @@ def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> Non
     vocabulary = Tokens(9, 3)
     lm = build_grammar(vocabulary, **VARIANTS[variant])
     tree = Tree.parse("(X0 (X1 0+5 4) 1+2+7)" if lm.config.binary else "(X0 (X1 0+5 4) (X2 1+2+7))")
-    attention, found = attention_of_tree(tree, lm.config), lm._attention(tree)
+    attention, found = attention_of_tree(tree, lm.config), lm._weights_on(tree)[-1].mean(0)
     for row, seen in enumerate(attention.seen):
         assert found[row, list(seen)].sum().item() == pytest.approx(1)
         assert found[row].sum().item() == pytest.approx(1)
     sentence = Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="here", line=1)
     plan = lm._plan(encode_sentences([sentence], vocabulary, lm.labels))
     with torch.no_grad():
-        units, seen_by = lm._below_last(plan, lm.word_embedding.index_select(0, plan.types), None)
+        units, seen_by = lm._inputs(plan, lm.word_embedding.index_select(0, plan.types), None)
+        units = lm._layers[0](units, seen_by, plan.packing)
         query, key, _ = lm._layers[-1].heads(units[None])
         heads = [lm._layers[-1].logits(query, key, seen_by)[head, 0].softmax(-1) for head in (0, 1)]
     plain = torch.stack(heads).mean(0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treelm.models.scores import ParsedSentence, PartialAnalysis, ProbabilityMass, ScoredTree, SentenceScore
     from treelm.models.search.config import SearchConfig
     from treelm.models.states import IncrementalState
-    from treelm.models.structures import Structure, UsedRule
+    from treelm.models.structures import AttentionWeights, Structure, UsedRule
     from treelm.trees.tree import Tree
 
 Sentences = Sequence[Sequence[str]]
@@ -155,6 +155,36 @@ class DocumentContext(ABC):
         """``start_after`` of lists of words."""
 
 
+class Attention(ABC):
+    """Looks back at what it has read by attention, whose weights can be had."""
+
+    @final
+    def attention(self, sentences: Sentences, *, layer: int = -1, head: int | None = None) -> list[AttentionWeights]:
+        """How much each word looks at each of those before it, in one layer: of all heads, or of one.
+
+        Layers and heads are numbered from 1, the lowest, or backwards from -1, the last. A word of several tokens looks
+        as its last one does, and what it gets is the sum of theirs. Of systems that build trees it is that of the
+        most probable tree; a Transformer Grammar looks at brackets, too, and from them.
+
+        Raises ``InputError`` for a model without attention, a sentence without words, and a layer or a head that there
+        is not.
+        """
+        model, words = require(self, Attention), words_of_each(sentences)
+        check_have_words(words)
+        return [model._weights(*model._attention(one), layer=layer, head=head) for one in words]
+
+    @staticmethod
+    def _weights(tokens: tuple[str, ...], layers: Sequence[Any], *, layer: int, head: int | None) -> AttentionWeights:
+        from treelm.models.structures import AttentionWeights
+
+        weights = numbered("layer", layer, layers)
+        return AttentionWeights(tokens=tokens, weights=weights if head is None else numbered("head", head, weights))
+
+    @abstractmethod
+    def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[Any]]:
+        """The positions of a sentence, and the weights (H, P, P) of each layer, the lowest first."""
+
+
 class TreeConditioned(ABC):
     """Predicts words only if their trees are given."""
 
@@ -223,7 +253,16 @@ class StepScheduled(ABC):
         """
 
 
+def numbered(name: str, number: int, choices: Any) -> Any:
+    """What has this number, from 1, or backwards from -1. Raises ``InputError`` for one that there is not."""
+    if not isinstance(number, int) or not 1 <= abs(number) <= len(choices):
+        found = f"{name} = {number!r} of a model with {len(choices)}"
+        raise InputError(found, remedy=f"give 1 to {len(choices)}, or -1 for the last")
+    return choices[number - 1 if number > 0 else number]
+
+
 _LACKS: dict[type, str] = {
+    Attention: "has no attention whose weights could be had",
     Parser: "is a language model without trees",
     DocumentContext: "reads whole sentences: each begins from nothing",
     Grammar: "has no rules to list",
@@ -232,6 +271,7 @@ _LACKS: dict[type, str] = {
     ConfidentParser: "says nothing of tags, nor of how sure it is of trees",
 }
 _REMEDIES: dict[type, str] = {
+    Attention: "take a run of transformer, transformer-grammar or pushdown",
     Parser: "take a run with structure, such as one of prpn, on-lstm or rnng",
     DocumentContext: "score each sentence by itself",
     Grammar: "take a run of an induced grammar",

@@ -56,6 +56,14 @@ class StackAttention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AttentionWeights:
+    """What each position of a sentence looks at; rows are the positions that look, and sum to 1."""
+
+    tokens: tuple[str, ...]  # of positions: the boundary, words and, of grammars, brackets
+    weights: NDArray[np.float64]  # (H, P, P), or (P, P) of one head
+
+
+@dataclass(frozen=True, kw_only=True)
 class StackTape:
     """The stack after every word, and on how many built constituents' tape each word read so far is."""
 

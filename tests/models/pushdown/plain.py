@@ -30,6 +30,7 @@ class State:
     keys: tuple[tuple[Tensor, ...], ...] = ()  # of each position, of each layer
     values: tuple[tuple[Tensor, ...], ...] = ()
     outputs: tuple[Any, ...] = ()  # of each position
+    attention: tuple[Any, ...] = ()  # of each position, what each head sees, and its weights in every layer
     token: int | None = None
     in_word: bool = False  # the last token that was read, or is to attach, does not end its word
     was_in_word: bool = False  # the one before it
@@ -124,10 +125,12 @@ class PlainPushdown:
         sizes, tape = self.sizes, state.tape or (0,)
         kinds = [lambda t, s: min(t - s, sizes.max_distance), lambda t, s: min(tape[s], sizes.max_depth)]
         sees = [range(len(tape))] * sizes.num_heads
+        found, layers = list[list[Tensor]](), sizes.num_layers
         output, keys, values = read_one(
-            self.parameters, x, state.keys, state.values, num_layers=sizes.num_layers, sees=sees, kinds=kinds
+            self.parameters, x, state.keys, state.values, num_layers=layers, sees=sees, kinds=kinds, found=found
         )
-        return replace(state, tape=tape, keys=keys, values=values, outputs=(*state.outputs, output))
+        outputs, attention = (*state.outputs, output), (*state.attention, (sees, found))
+        return replace(state, tape=tape, keys=keys, values=values, outputs=outputs, attention=attention)
 
     def _named(self, start: str) -> dict[str, Tensor]:
         return {n.removeprefix(start): value for n, value in self.parameters.items() if n.startswith(start)}

@@ -123,7 +123,7 @@ class State:
     is_finished: bool = False
     vectors: tuple[Tensor, ...] = ()  # of each position, its input
     children: tuple[int, ...] = ()  # of each open nonterminal; the pieces of a word are one
-    looks_back: Any = None  # of the last position, of each head: normalised attention entropies of the last layer
+    attention: tuple[Any, ...] = ()  # of each position, what each head sees, and its weights in every layer
 
     @property
     def num_open(self) -> int:
@@ -262,18 +262,24 @@ class PlainGrammar:
 
         structured = position.heads if config.structured_heads else ()
         sees = [*structured, *[position.sees] * (config.num_heads - len(structured))]
-        last, found = config.num_layers - 1, list[list[Tensor]]()
+        found, layers = list[list[Tensor]](), config.num_layers
         output, keys, values = read_one(
-            self.parameters, x, state.keys, state.values, num_layers=last + 1, sees=sees, kinds=[distance], found=found
+            self.parameters, x, state.keys, state.values, num_layers=layers, sees=sees, kinds=[distance], found=found
         )
+        vectors, attention = (*state.vectors, x), (*state.attention, (sees, found))
+        return replace(state, keys=keys, values=values, output=output, vectors=vectors, attention=attention)
+
+    def looks_back(self, state: State) -> list[list[float]]:
+        """Of the last position, the normalised attention entropies of each head of the last layer (H, 2)."""
+        last, own = self.config.num_layers - 1, len(state.attention) - 1
         start = f"blocks.{last}."
         weights = {n.removeprefix(start): value for n, value in self.parameters.items() if n.startswith(start)}
-        back = []
-        for number, (attention, seen) in enumerate(zip(found[-1], sees, strict=True)):
-            before = [place for place, s in enumerate(seen) if s != len(state.keys)]
-            own_values = [values[seen[place]][last] for place in before]
-            back.append(looks_back(weights, attention[before], own_values, number, len(sees)))
-        return replace(state, keys=keys, values=values, output=output, vectors=(*state.vectors, x), looks_back=back)
+        (sees, found), entropies = state.attention[-1], []
+        for number, seen in enumerate(sees):
+            before = [place for place, s in enumerate(seen) if s != own]
+            values = [state.values[seen[place]][last] for place in before]
+            entropies.append(looks_back(weights, found[last][number][before], values, number, len(sees)))
+        return entropies
 
     def log_prob(self, actions: list[int], tokens: list[int]) -> tuple[Tensor, Tensor]:
         """log p of the actions, and of the tokens given them."""

@@ -28,12 +28,12 @@ def plain_entropies(model: TransformerGrammar, tokens: list[int]) -> np.ndarray:
     """(1 + tokens, H, 2): START, then means over the beam of the definition by what each analysis has of the mass."""
     plain = plain_of(model)
     beam: list[Candidate] = [(0.0, plain.initial(), ())]
-    found = [np.array(beam[0][1].looks_back)]
+    found = [np.array(plain.looks_back(beam[0][1]))]
     for token in tokens:
         arrived = search_step(plain, beam, token, **BEAM)
         beam = [(score, plain.apply(state, SHIFT, token), actions) for score, state, actions in arrived]
         mass = log_sum(score for score, _, _ in beam)
-        found.append(sum(np.exp(score - mass) * np.array(state.looks_back) for score, state, _ in beam))
+        found.append(sum(np.exp(score - mass) * np.array(plain.looks_back(state)) for score, state, _ in beam))
     return np.array(found)
 
 

@@ -19,7 +19,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -27,6 +29,7 @@ from treelm.models.layers.attention_entropy import normalised_entropies, value_f
 from treelm.models.layers.dropout import add_dropped
 from treelm.models.layers.packing import Packing
 
+Floats = NDArray[np.float64]
 MOST_WEIGHTS = 2**24
 """Weights of attention that are computed at once without gradient, so that a long sentence fits into memory."""
 START_DEVIATION = 0.02  # of all matrices, embeddings and tables, as in GPT-2
@@ -212,6 +215,22 @@ class AttentionBlock(nn.Module):
         hidden = later(logits.shape[-1], logits.device) if mask.hidden is None else mask.hidden
         seen: Tensor = logits.masked_fill_(hidden.transpose(0, 1), -torch.inf)
         return seen
+
+
+def weights_of_layers(
+    blocks: Sequence[AttentionBlock], units: Tensor, mask: AttentionMask, is_last: NDArray[np.bool_]
+) -> list[Floats]:
+    """The weights (H, P, P) of each layer, the lowest first, from the inputs (1, T, D) of one sentence.
+
+    P are the positions that are the last of their words (T,): the rows of these, and the sums of the columns of all.
+    """
+    found, begins = list[Floats](), np.flatnonzero(np.append(True, is_last[:-1]))
+    for block in blocks:
+        query, key, value = block.heads(units)
+        weights = block.logits(query, key, mask)[:, 0].softmax(-1).double().cpu().numpy()
+        units = block.finish(units, block.attend(query, key, value, mask))
+        found.append(np.add.reduceat(weights[:, is_last], begins, axis=2))
+    return found
 
 
 def _pieces(batch: int, steps: int, num_queries: int) -> Iterator[tuple[slice, slice]]:

@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, encode_sentences
+from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
-from treelm.models.layers.attention import AttentionBlock, AttentionMask, start_normal
+from treelm.models.capabilities import Attention
+from treelm.models.layers.attention import AttentionBlock, AttentionMask, start_normal, weights_of_layers
 from treelm.models.layers.binary_structure import word_tree
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
@@ -29,10 +31,10 @@ from treelm.models.pushdown.plan import BatchPlan, plan_batch
 from treelm.models.scores import Loss
 from treelm.models.search.attention import BlockWeights, Norm, Product
 from treelm.models.search.model import GenerativeParser
-from treelm.models.search.rows import Affine, Bools, Ints, widened
+from treelm.models.search.rows import Affine, Bools, Floats, Ints, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
-from treelm.models.structures import StackTape
+from treelm.models.structures import BOUNDARY, StackTape
 from treelm.trees.transitions import SHIFT
 from treelm.trees.tree import Tree
 
@@ -80,7 +82,7 @@ class AttachmentHead(nn.Module):
         return keys
 
 
-class Pushdown(GenerativeParser):
+class Pushdown(GenerativeParser, Attention):
     """A joint model of a sentence and its binary tree: a word, what it attaches to, the next word (Murty et al. 2023).
 
     The hidden state of a position sees all earlier ones, and how deep each lies in what is built by now. It predicts
@@ -159,13 +161,17 @@ class Pushdown(GenerativeParser):
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> tuple[Tensor, Tensor]:
         """The hidden state of every position, and the vector of its token, START's first: (n, D) both."""
         vectors = torch.cat([word_vectors, self.start_embedding[None]]).index_select(0, plan.inputs)
-        units, steps = self._drop(vectors), torch.arange(plan.packing.shape[1], device=plan.inputs.device)
-        distance = (steps[:, None] - steps).clamp(0, self.config.max_distance)[None]
-        met = min(len(steps), self.config.max_distance + 1), plan.num_depths
-        mask = AttentionMask(None, (distance, plan.tape), num_relative=met)
+        units, mask = self._drop(vectors), self._mask(plan)
         for block in self._layers:
             units = block(units, mask, plan.packing)
         return self._drop(self.norm(units)), vectors
+
+    def _mask(self, plan: BatchPlan) -> AttentionMask:
+        """What positions see, how far away, and how deep in what is built."""
+        steps = torch.arange(plan.packing.shape[1], device=plan.inputs.device)
+        distance = (steps[:, None] - steps).clamp(0, self.config.max_distance)[None]
+        met = min(len(steps), self.config.max_distance + 1), plan.num_depths
+        return AttentionMask(None, (distance, plan.tape), num_relative=met)
 
     def _attachment_log_probs(self, plan: BatchPlan, outputs: Tensor, vectors: Tensor) -> Tensor:
         """log p of what each token attaches to, by the position before it: (B, T), 0 where no token follows."""
@@ -246,6 +252,17 @@ class Pushdown(GenerativeParser):
         """
         (tree,) = self.parse([words])
         return tape_of([(span.start, span.end) for span in tree.spans() if span.end - span.start > 1], words)
+
+    def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[Floats]]:
+        """Words and weights on the best tree, START being the first."""
+        (tree,) = self.parse([words])
+        sentence = Sentence(words=tuple(words), tree=tree, identifier="1", source="<words>", line=1)
+        batch = encode_sentences([sentence], self.vocabulary, [one.label for one in tree.constituents()])
+        with evaluating(self):
+            plan = self._plan(batch)
+            units = torch.cat([self.word_embedding[plan.words], self.start_embedding[None]])[plan.inputs]
+            is_last = np.append(True, self.vocabulary.ends_word[batch.tokens])
+            return (BOUNDARY, *words), weights_of_layers(self._layers, units[None], self._mask(plan), is_last)
 
 
 Span = tuple[int, int]

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -22,8 +23,8 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
-from treelm.models.capabilities import Parser
-from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, start_normal
+from treelm.models.capabilities import Attention, Parser
+from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, start_normal, weights_of_layers
 from treelm.models.layers.attention_entropy import ATTENTION_COLUMNS
 from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
@@ -34,6 +35,7 @@ from treelm.models.layers.softmax import summed_cross_entropy, tied
 from treelm.models.scores import Loss, Losses, SubwordAggregation
 from treelm.models.stream_outputs import ENTROPIES, RecurrentState, StreamOutput, StreamState, WordMetric
 from treelm.models.streams import StreamLM
+from treelm.models.structures import BOUNDARY
 from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin_chart, treereg_loss
 from treelm.models.transformer.config import TransformerConfig
 from treelm.trees.transforms import UNPARSED
@@ -43,7 +45,7 @@ PLANTED_HEAD = 0
 """Head of the last layer whose attention tree planting teaches."""
 
 
-class Transformer(StreamLM, Parser):
+class Transformer(StreamLM, Parser, Attention):
     """Embedding, blocks, a last layer norm, softmax over the tied embedding.
 
     What is carried from segment to segment are the row's first tokens (its sinks), a window of its last M, and how many
@@ -322,14 +324,25 @@ class Transformer(StreamLM, Parser):
         exact, trees, batch = self.exact(), list[Tree](), encode_words(sentences, self.vocabulary, needs_words=True)
         for number, words in enumerate(sentences):
             tokens = batch.tokens_of(number)
-            exact._check_length(len(tokens) + 1)
-            inputs = torch.tensor([[self.end, *tokens.tolist()]], device=self.embedding.device)
-            places = torch.arange(inputs.shape[1], device=inputs.device)
-            layers = exact._through(exact._embedded(exact.embedding[inputs], places))
+            layers = exact._through(exact._inputs(tokens))
             states = layers[self.config.treereg_layer][:, 1:, : self.config.treereg_units]
             chart = scin_chart(states)[0].cpu().numpy().round(DECIMALS)
             trees.append(greedy_tree(tuple(words), chart, self.vocabulary.ends_word[tokens]))
         return trees
+
+    @torch.no_grad()
+    def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
+        """Words and weights of a sentence by itself, the end token before it being the first."""
+        exact, tokens = self.exact(), encode_words([words], self.vocabulary).tokens
+        units, is_last = exact._inputs(tokens), np.append(True, self.vocabulary.ends_word[tokens])
+        mask = causal_mask(units.shape[1], self.config, units.device)
+        return (BOUNDARY, *words), weights_of_layers(exact._layers, units, mask, is_last)
+
+    def _inputs(self, tokens: NDArray[np.int64]) -> Tensor:
+        """Inputs of the first layer, of the end token and a sentence's: (1, T, D)."""
+        self._check_length(len(tokens) + 1)
+        inputs = torch.tensor([[self.end, *tokens.tolist()]], device=self.embedding.device)
+        return self._embedded(self.embedding[inputs], torch.arange(inputs.shape[1], device=inputs.device))
 
     # Limits.
 

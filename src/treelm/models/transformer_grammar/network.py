@@ -24,8 +24,9 @@ from treelm.corpora.encoding import EncodedCorpus, encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
+from treelm.models.capabilities import Attention
 from treelm.models.documents import DocumentReader
-from treelm.models.layers.attention import AttentionBlock, AttentionMask, start_normal
+from treelm.models.layers.attention import AttentionBlock, AttentionMask, start_normal, weights_of_layers
 from treelm.models.layers.attention_entropy import ATTENTION_COLUMNS, value_factors
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
@@ -34,7 +35,7 @@ from treelm.models.scores import SubwordAggregation
 from treelm.models.search.attention import BlockWeights, Norm, Product
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
-from treelm.models.search.rows import Affine, Bools, widened
+from treelm.models.search.rows import Affine, Bools, Floats, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
 from treelm.models.structures import StackAttention
@@ -131,7 +132,7 @@ class Composer(nn.Module):
         return vectors
 
 
-class TransformerGrammar(GenerativeParser, DocumentReader):
+class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
     """A joint model of a sentence and its tree, built action by action (Sartran et al. 2022).
 
     The hidden state of the last position predicts the next action by a softmax over the valid ones and, for SHIFT, the
@@ -217,11 +218,13 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> Tensor:
         """The hidden state that predicts each action: (A, D). Sentences may begin from ``starts`` (B, D) besides."""
-        units, mask = self._below_last(plan, word_vectors, starts)
+        units, mask = self._inputs(plan, word_vectors, starts)
+        for block in self._layers[:-1]:
+            units = block(units, mask, plan.packing)
         return self._drop(self.norm(self._layers[-1](units, mask, plan.packing, wanted=plan.contexts)))
 
-    def _below_last(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> tuple[Tensor, AttentionMask]:
-        """The inputs of the last layer (n, D), and what positions see."""
+    def _inputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> tuple[Tensor, AttentionMask]:
+        """The inputs of the first layer (n, D), and what positions see."""
         # Rows in the order of BatchPlan.inputs: tokens, START, (X, X), X) of STACK; do not reorder.
         given = [word_vectors, *self._marks]
         if self.kind_vector is not None:
@@ -234,10 +237,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         units = units if by_type else self._drop(units)
         if starts is not None:
             units = units.index_add(0, plan.starts, self._drop(starts))
-        mask = attention_mask(plan.positions, self.config)
-        for block in self._layers[:-1]:
-            units = block(units, mask, plan.packing)
-        return units, mask
+        return units, attention_mask(plan.positions, self.config)
 
     def _new_composer(self) -> Composer:
         config = self.config
@@ -312,23 +312,22 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         """
         (tree,) = self.parse([words])
         found = attention_of_tree(tree, self.config)
-        attention = self._attention(tree)
+        attention = self._weights_on(tree)[-1].mean(0)
         weights = (attention[row, list(seen)] for row, seen in enumerate(found.seen))
         return replace(found, weights=tuple(tuple(round(one, 4) for one in row.tolist()) for row in weights))
 
-    def _attention(self, tree: Tree) -> Tensor:
-        """Weights of the last layer (P, P) between the positions of ``attention_of_tree``, the mean of its heads.
+    def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[Floats]]:
+        """Positions and weights of the best tree."""
+        (tree,) = self.parse([words])
+        return attention_of_tree(tree, self.config).tokens, self._weights_on(tree)
 
-        For a word of several tokens: the row of its last token, and the sum of the columns of all.
-        """
+    def _weights_on(self, tree: Tree) -> list[Floats]:
+        """The weights of each layer (H, P, P) between the positions of ``attention_of_tree``."""
         sentence = Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="<words>", line=1)
         batch = encode_sentences([sentence], self.vocabulary, self.labels)
         with evaluating(self):
             plan = self._plan(batch)
-            units, mask = self._below_last(plan, self.word_embedding.index_select(0, plan.types), None)
-            query, key, _ = self._layers[-1].heads(units[None])
-            weights = self._layers[-1].logits(query, key, mask)[:, 0].softmax(-1).mean(0).double().cpu()
-        is_last = torch.ones(len(weights), dtype=torch.bool)  # of the pieces of its word
-        is_last[(plan.inputs < len(plan.types)).cpu()] = torch.from_numpy(self.vocabulary.ends_word[batch.tokens])
-        own = is_last.cumsum(0) - is_last.long()
-        return weights.new_zeros(len(own), int(own[-1]) + 1).index_add_(1, own, weights)[is_last]
+            units, mask = self._inputs(plan, self.word_embedding.index_select(0, plan.types), None)
+            is_last = np.ones(len(units), np.bool_)
+            is_last[(plan.inputs < len(plan.types)).cpu().numpy()] = self.vocabulary.ends_word[batch.tokens]
+            return weights_of_layers(self._layers, units[None], mask, is_last)
