@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
 from operator import getitem
 from pathlib import PurePath
 from types import NoneType
@@ -38,7 +38,6 @@ _REMEDIES = {
 }
 """By pydantic's names of what is wrong."""
 NONE = "none"  # how TOML, which has no null, writes the absence of a value that is there by default
-_PARTS: dict[type[Any], tuple[TypeAdapter[Any], frozenset[str]]] = {}
 _LARGEST = 2**63 - 1  # of whole numbers, as torch and NumPy hold them
 
 Size = Annotated[int, Field(ge=1, le=_LARGEST)]
@@ -132,13 +131,11 @@ def from_plain(
     return from_plain(config_class, given, where=where)
 
 
+@cache
 def _parts(config_class: type[Any]) -> tuple[TypeAdapter[Any], frozenset[str]]:
     """What validates it, and the names of the fields that may be None: built once, since that takes milliseconds."""
-    if config_class not in _PARTS:
-        hints = get_type_hints(config_class).items()
-        optional = frozenset(name for name, hint in hints if NoneType in get_args(hint))
-        _PARTS[config_class] = TypeAdapter(config_class), optional
-    return _PARTS[config_class]
+    hints = get_type_hints(config_class).items()
+    return TypeAdapter(config_class), frozenset(name for name, hint in hints if NoneType in get_args(hint))
 
 
 def input_error(error: ValidationError, config_class: type[Any], where: str | None = None) -> InputError:

@@ -276,7 +276,7 @@ def test_gzip_input_that_is_cut_off_is_an_error_and_goes_on_once_repaired(text: 
     whole = gzip.compress(text.read_bytes(), mtime=0)
     packed = tmp_path / "in.txt.gz"
     packed.write_bytes(whole[: len(whole) * 3 // 4])
-    with pytest.raises(InputError, match="gzip data is truncated"):
+    with pytest.raises(InputError, match="packed data is truncated"):
         annotate(str(packed), tmp_path / "out.ptb", FAKE, settings(on_error="skip"))
     packed.write_bytes(whole)
     annotate(str(packed), tmp_path / "out.ptb", FAKE, settings(on_error="skip"))

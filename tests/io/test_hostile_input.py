@@ -25,7 +25,7 @@ from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_parameters
 from treelm.evaluation.minimal_pairs import read_pairs
-from treelm.inference.loading import run_search
+from treelm.inference.loading import load, run_search
 from treelm.io.files import read_bytes, require_regular
 from treelm.io.json import read_json
 from treelm.io.tables import read_table
@@ -196,5 +196,12 @@ def test_folders_and_missing_files_are_left_to_whoever_opens_them(tmp_path: Path
 def test_settings_of_any_size_are_not_read(tmp_path: Path) -> None:
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate((1 << 25) + 1)
-    with pytest.raises(InputError, match="33,554,433 bytes, where settings have at most 33,554,432"):
+    with pytest.raises(InputError, match="33,554,433 bytes, where there are at most 33,554,432"):
         read_bytes(tmp_path / "config.json", remedy="give another")
+
+
+def test_a_config_of_empty_lists_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(f'{{"format_version": 1, "labels": [{"[]," * 700_000}[]]}}')
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match=r"config\.json: 2,100,037 bytes, where there are at most 2,097,152; "):
+        load(tmp_path)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
-from collections.abc import Iterator
-from itertools import chain, groupby, islice
+from collections.abc import Callable, Iterator
+from itertools import chain, groupby, islice, tee
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple, TypeVar
 
 from treelm.errors import InputError
 from treelm.io.files import BYTE_ORDER_MARK, DAMAGED, STDIN, check_is_file, in_utf8, unpacked_name, unreadable
-from treelm.trees.treebanks import AUTO, PENN, Treebank, repair_brackets, treebank_of
+from treelm.trees.treebanks import AUTO, PENN, Findings, Treebank, repair_brackets, treebank_of
 
 Format = Literal["brackets", "conllu", "text"]
 SUFFIXES: dict[str, Format] = {
@@ -32,9 +31,6 @@ SUFFIXES: dict[str, Format] = {
 }
 REST_LOST = "packed data is truncated or damaged: what follows is lost"
 """The finding of the error of a damaged file, which is about any number of sentences, not one."""
-REPAIRED = "unescaped brackets"
-UNBALANCED = "line of the first tree that seems to be in another one"
-"""A key whose value is no number of brackets, but a line."""
 _SHORT_LINE = 1 << 26  # bytes; a line beyond it is a binary file or a mistake
 _MAX_LINES_OF_FIRST_TREE = 10_000
 _MAX_LINES_OF_COMMENTS = 1000
@@ -82,36 +78,36 @@ def stretches(
     treebank: str = AUTO,
     encoding: str = "",
     repairs_brackets: bool = False,
-    left_out: Counter[str] | None = None,
+    findings: Findings | None = None,
 ) -> Iterator[Stretch]:
-    """Cut a file into stretches of one sentence each; blank lines between sentences of trees are left out.
+    """Cut a file into stretches of one sentence each; blank lines between sentences are left out.
 
     Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. Where trees have numbers,
     and with ``blank_lines``, which makes each a stretch, all is one document. A file must not begin like one of another
     format, unless somebody has said (no ``is_guess``) that it is text. Contents are UTF-8, whatever the ``encoding`` of
     the file ("" is UTF-8). ``treebank`` is the name of one, or ``auto``: the one of which the first lines have signs.
-    ``left_out`` counts lines of markup, which are left out, and brackets that are repaired. Raises ``InputError`` for a
+    ``findings`` counts lines of markup, which are left out, and brackets that are repaired. Raises ``InputError`` for a
     file of another format, for a table that nobody has called text, for a line of 64 MiB or more, and for damaged
     packed data, unless there is a list for their error, ``damage``.
     """
     lines, known = _numbered_lines(stream, name, damage, encoding), PENN
-    counts = Counter[str]() if left_out is None else left_out
+    findings = findings or Findings()
     if format != "text" or is_guess:
-        lines = _of_format(format, lines, name)
+        lines, _ = _ahead(lines, _MAX_LINES_OF_COMMENTS, lambda first: _check_format(format, first, name))
     if format == "text":
-        lines = _of_no_table(lines, name) if is_guess else lines
-        pieces = _text(lines)
+        if is_guess:
+            lines, _ = _ahead(lines, _LINES_WITH_SIGNS, lambda first: _check_no_table(first, name))
+        pieces = _text(lines, blank_lines=blank_lines)
     elif format == "conllu":
         pieces = _conllu(lines)
     else:
-        head = list(islice(lines, _LINES_WITH_SIGNS))
-        begin = b"\n".join(line for _, line in head)
-        known, lines = treebank_of(treebank, begin), chain(head, lines)
+        lines, begin = _ahead(lines, _LINES_WITH_SIGNS, lambda first: b"\n".join(line for _, line in first))
+        known = treebank_of(treebank, begin)
         if known.encoding and not encoding and "\ufffd" in begin.decode(errors="replace"):
             lines = ((number, in_utf8(line, known.encoding, name=name)) for number, line in lines)
         if repairs_brackets:
-            lines = _repaired(lines, counts)
-        pieces = _brackets(lines, known, counts, blank_lines=blank_lines)
+            lines = _repaired(lines, findings)
+        pieces = _brackets(lines, known, findings, blank_lines=blank_lines)
     document, is_begun = 0, False
     for line, content, is_divided in pieces:
         document += is_begun and is_divided and not (blank_lines or known.divides_trees)
@@ -124,10 +120,19 @@ _Pieces = Iterator[tuple[int, bytes, bool]]
 """First line, content, and whether something divides it from the piece before."""
 
 
-def _repaired(lines: _Lines, counts: Counter[str]) -> _Lines:
+Seen = TypeVar("Seen")
+
+
+def _ahead(lines: _Lines, most: int, look: Callable[[_Lines], Seen]) -> tuple[_Lines, Seen]:
+    """All lines, and what is seen by a look at the first ones, which reads no further than it has to."""
+    lines, first = tee(lines)
+    return lines, look(islice(first, most))
+
+
+def _repaired(lines: _Lines, findings: Findings) -> _Lines:
     for number, line in lines:
         line, count = repair_brackets(line)
-        counts[REPAIRED] += count
+        findings.num_repaired += count
         yield number, line
 
 
@@ -153,43 +158,34 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
         raise unreadable(error, name) from error
 
 
-def _of_format(expected: Format, lines: _Lines, name: str) -> _Lines:
-    """Lines whose first one that is neither blank nor a comment is not that of trees, or CoNLL-U, in another format.
+def _check_format(expected: Format, lines: _Lines, name: str) -> None:
+    """Refuse lines whose first one that is neither blank nor a comment is that of trees, or CoNLL-U, in another format.
 
     Of text, their brackets and columns would be taken for words. Trees whose labels are not in capitals are not known
     as such.
     """
-    held: list[tuple[int, bytes]] = []
-    for number, line in islice(lines, _MAX_LINES_OF_COMMENTS):
-        held.append((number, line))
-        content = line.strip()
-        if content and not content.startswith(b"#"):
-            for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
-                if format != expected and pattern.match(content):
-                    or_text = ', or format = "text" if it is meant so' if expected == "text" else ""
-                    found = f"looks like {format}, not like {expected}"
-                    remedy = f'give format = "{format}"{or_text}'
-                    raise InputError(found, where=f"{name}:{number}", remedy=remedy)
-            break
-    yield from held
-    yield from lines
+    contents = ((number, line.strip()) for number, line in lines)
+    number, content = next((one for one in contents if one[1] and not one[1].startswith(b"#")), (0, b""))
+    for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
+        if format != expected and pattern.match(content):
+            or_text = ', or format = "text" if it is meant so' if expected == "text" else ""
+            found = f"looks like {format}, not like {expected}"
+            raise InputError(found, where=f"{name}:{number}", remedy=f'give format = "{format}"{or_text}')
 
 
-def _of_no_table(lines: _Lines, name: str) -> _Lines:
-    """Lines of which the first ones are no rows of a table, whose cells would be taken for words.
+def _check_no_table(lines: _Lines, name: str) -> None:
+    """Refuse lines of which the first ones are rows of a table, whose cells would be taken for words.
 
     Such have the same number of tabs in each, or of blanks below a line of names, one at least over numbers alone.
     Looks no further than to the first line that is no row.
     """
-    held: list[tuple[int, bytes]] = []
     names, num_rows, separator, columns, is_row = list[bytes](), 0, None, set[int](), False
-    for number, line in islice(lines, _LINES_WITH_SIGNS):
-        held.append((number, line))
+    for number, line in lines:
         content = line.lstrip()
         if not content:
             continue
         if not names:
-            separator = b"\t" if b"\t" in content else None
+            begin, separator = number, b"\t" if b"\t" in content else None
             names = content.split(separator)
             columns, is_row = set(range(len(names))), bool(separator) or all(map(_NAME.match, names))
         else:
@@ -198,22 +194,20 @@ def _of_no_table(lines: _Lines, name: str) -> _Lines:
             is_row = len(cells) == len(names) and bool(separator or columns)
         num_rows += 1
         if not is_row or len(names) == 1:
-            is_row = False
-            break
+            return
     if is_row and num_rows > 2:
         remedy = "if it is a table with tabs or commas, treelm surprisal reads it with --layout table"
         found = f"looks like a table of {len(names)} columns, not like text"
-        raise InputError(found, where=f"{name}:{held[0][0]}", remedy=f'{remedy}; or give format = "text"')
-    yield from held
-    yield from lines
+        raise InputError(found, where=f"{name}:{begin}", remedy=f'{remedy}; or give format = "text"')
 
 
-def _text(lines: _Lines) -> _Pieces:
-    """Each line; blank ones too, which readers count."""
+def _text(lines: _Lines, *, blank_lines: bool) -> _Pieces:
+    """Each line; blank ones too if they are asked for."""
     is_after_blank = False
     for number, line in lines:
         is_blank = not line.strip()
-        yield number, line, is_after_blank and not is_blank
+        if blank_lines or not is_blank:
+            yield number, line, is_after_blank and not is_blank
         is_after_blank = is_blank
 
 
@@ -225,7 +219,7 @@ def _conllu(lines: _Lines) -> _Pieces:
             yield numbers[0], b"\n".join(held), any(map(_NEW_DOCUMENT.match, held))
 
 
-def _brackets(lines: _Lines, treebank: Treebank, left_out: Counter[str], *, blank_lines: bool) -> _Pieces:
+def _brackets(lines: _Lines, treebank: Treebank, findings: Findings, *, blank_lines: bool) -> _Pieces:
     """The lines up to the one that closes all brackets: the rule of ``treelm.trees.brackets``; no lines of markup.
 
     A line that starts with ``(``, no further right than the file's first tree, begins a new tree, unless the first tree
@@ -245,7 +239,7 @@ def _brackets(lines: _Lines, treebank: Treebank, left_out: Counter[str], *, blan
         nonlocal held, depth, is_after_blank
         begin = _OPENED.match(held[0][1]) if held[1:] else None  # of a tree with words on its first line
         if begin is not None and any(is_at_margin(line) and line.lstrip().startswith(begin[1]) for _, line in held[1:]):
-            left_out.setdefault(UNBALANCED, held[0][0])
+            findings.unbalanced_line = findings.unbalanced_line or held[0][0]
         piece = held[0][0], b"\n".join(line for _, line in held), is_after_blank
         is_after_blank = not held[-1][1].strip()
         held, depth = [], 0
@@ -260,7 +254,7 @@ def _brackets(lines: _Lines, treebank: Treebank, left_out: Counter[str], *, blan
                 is_after_blank = True
                 continue
             if not held and treebank.markup.match(line):
-                left_out["lines of markup"] += 1
+                findings.left_out["lines of markup"] += 1
                 continue
             if margin is None and line.lstrip().startswith(b"("):
                 margin = len(line) - len(line.lstrip())

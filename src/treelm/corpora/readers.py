@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from treelm.configs import configuration
-from treelm.corpora.lines import REPAIRED, UNBALANCED, Format, Stretch, format_of, stretches
+from treelm.corpora.lines import Format, Stretch, format_of, stretches
 from treelm.corpora.sentence import Preprocessing, Sentence, preprocess
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_on_error, without_errors
 from treelm.io.files import decoded, name_of, open_bytes
-from treelm.trees.brackets import BARE_TAG, PHRASES, read_trees
+from treelm.trees.brackets import read_trees
 from treelm.trees.dependencies import read_dependencies, to_constituency
-from treelm.trees.treebanks import AUTO, PENN, TRACE_LIKE, Treebank, TreebankName
+from treelm.trees.treebanks import AUTO, PENN, TRACE_LIKE, Findings, Treebank, TreebankName
 
 _logger = logging.getLogger(__name__)
 Tags = Literal["present", "absent"]
 _LINES_WITH_SIGNS = 1000  # of text that is not one sentence a line
 _FINAL = ".?!"  # marks that end sentences
-_LIKE_TRACES = "words that look like traces"
 _PARTED = re.compile(r"[A-Z$]+([/:|#*.+~^@])[A-Za-z.+]+")  # VP/HD, of TIGER and NEGRA
 DependencyLabels = Literal["plain", "upos"]
 
@@ -96,7 +95,7 @@ def read_items(
     """
     name = name_of(source)
     format = options.format_for(str(source) if isinstance(source, str | Path) else name)
-    damage, errors, number, left_out = list[InputError](), list[InputError](), 0, Counter[str]()
+    damage, errors, number, findings = list[InputError](), list[InputError](), 0, Findings()
     treebank, first = PENN, list[Sentence]()
     with open_bytes(source) as stream:
         pieces = stretches(
@@ -109,10 +108,10 @@ def read_items(
             treebank=options.treebank,
             encoding=options.encoding,
             repairs_brackets=options.repair_brackets,
-            left_out=left_out,
+            findings=findings,
         )
         for piece in chain(pieces, [None]):
-            items = damage if piece is None else read_stretch(piece, name, format, options, left_out)
+            items = damage if piece is None else read_stretch(piece, name, format, options, findings)
             treebank = treebank if piece is None else piece.treebank
             for item in items:
                 if isinstance(item, Sentence):
@@ -124,31 +123,30 @@ def read_items(
                 yield item
     if not number:
         raise no_sentences(name, errors)
-    for line in _notes(left_out, treebank if options.treebank == AUTO else PENN, number):
+    for line in _notes(findings, treebank if options.treebank == AUTO else PENN, number):
         _logger.warning("%s:%s", name, line)
     notes = {"text": _notes_of_text, "brackets": _notes_of_labels}.get(format)
     for line in notes(first) if notes and options.strip_functions and not options.label_separators else ():
         _logger.warning("%s:%s", name, line)
 
 
-def _notes(left_out: Counter[str], found: Treebank, number: int) -> Iterator[str]:
+def _notes(findings: Findings, found: Treebank, number: int) -> Iterator[str]:
     """Lines about what was read otherwise than it stands, or was left out although nobody has named the treebank.
 
     ``number`` is that of sentences.
     """
-    first, num_phrases = left_out.pop(BARE_TAG, 0), left_out.pop(PHRASES, 0)
-    if first:
-        yield f"{first}: a tag and its word alone are read as a sentence: is the bracket around the tree missing?"
-    elif 2 * num_phrases > number > 1:
-        yield f" {num_phrases:,} of {number:,} trees are phrases, not clauses: is the bracket around each tree missing?"
-    if first := left_out.pop(UNBALANCED, 0):
-        yield f"{first}: inside this tree a line begins like a tree of its own: is a closing bracket missing before it?"
-    if count := left_out.pop(_LIKE_TRACES, 0):
+    if line := findings.bare_tag_line:
+        yield f"{line}: a tag and its word alone are read as a sentence: is the bracket around the tree missing?"
+    elif 2 * (count := findings.num_phrases) > number > 1:
+        yield f" {count:,} of {number:,} trees are phrases, not clauses: is the bracket around each tree missing?"
+    if line := findings.unbalanced_line:
+        yield f"{line}: inside this tree a line begins like a tree of its own: is a closing bracket missing before it?"
+    if count := findings.num_like_traces:
         yield f" {count:,} words look like traces, such as *T*-1: treebank = ppche leaves them out, penn keeps them"
-    if count := left_out.pop(REPAIRED, 0):
+    if count := findings.num_repaired:
         yield f" {count:,} unescaped brackets were read as parts of words"
-    if found is not PENN and left_out:
-        listed = ", ".join(f"{what} {count:,}" for what, count in left_out.most_common())
+    if found is not PENN and findings.left_out:
+        listed = ", ".join(f"{what} {count:,}" for what, count in findings.left_out.most_common())
         yield f" has signs of {found.name}: left out {listed}; treebank = penn would keep them as words"
 
 
@@ -193,18 +191,22 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
 
 
 def read_stretch(
-    stretch: Stretch, name: str, format: Format, options: ReadOptions, left_out: Counter[str] | None = None
+    stretch: Stretch, name: str, format: Format, options: ReadOptions, findings: Findings | None = None
 ) -> Iterator[Sentence | InputError]:
     """The sentences of a stretch of the source ``name``, with an error in place of each bad one.
 
-    What a stretch gives does not depend on those before. ``left_out`` counts what is annotation, or may be.
+    What a stretch gives does not depend on those before. ``findings`` has what is annotation, or may be.
     """
-    left_out = Counter() if left_out is None else left_out
+    findings = findings or Findings()
 
     def sentence(line: int = stretch.line, identifier: str | None = None, **parts: Any) -> Sentence:
         own = identifier or str(line)
         return Sentence(identifier=own, line=line, source=name, document=stretch.document, **parts)
 
+    if not stretch.content.strip():  # at once, as there may be a million of them
+        if options.empty_lines:
+            yield sentence(words=(), text=stretch.content.decode() if format == "text" else None)
+        return
     items: list[Sentence | InputError] = []
     try:
         text = decoded(stretch.content, name=name, line=stretch.line, has_option=True)
@@ -222,7 +224,7 @@ def read_stretch(
                     text=found.text,
                 )
                 items.append(own)
-        elif format == "brackets" and text.strip():
+        elif format == "brackets":
             read = read_trees(
                 text,
                 source=name,
@@ -230,7 +232,7 @@ def read_stretch(
                 has_tags=options.tags == "present",
                 treebank=stretch.treebank,
                 separators=(options.label_separators or None) if options.strip_functions else "",
-                left_out=left_out,
+                findings=findings,
             )
             on_line = Counter[int]()  # trees, which need names of their own
             for one in read:
@@ -243,11 +245,9 @@ def read_stretch(
                 items.append(sentence(one.line, own_name, words=words, tree=one.tree, tags=one.tags))
             if stretch.treebank is PENN and options.treebank == AUTO and "*" in text:
                 read_words = (word for item in items if isinstance(item, Sentence) for word in item.words)
-                left_out[_LIKE_TRACES] += sum(TRACE_LIKE.fullmatch(word) is not None for word in read_words)
+                findings.num_like_traces += sum(TRACE_LIKE.fullmatch(word) is not None for word in read_words)
         else:
-            words = words_of(text)
-            if words or options.empty_lines:
-                items.append(sentence(words=words, text=text.rstrip("\r\n") if format == "text" else None))
+            items.append(sentence(words=words_of(text), text=text.rstrip("\r\n")))
     except InputError as error:
         items.append(error)
     for item in items:

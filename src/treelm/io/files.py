@@ -250,9 +250,11 @@ def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False, most: floa
     if not may_be_pipe:
         require_regular(path, remedy=remedy)
     with _explained(str(path), remedy):
-        if not may_be_pipe and (size := path.stat().st_size) > most:
-            raise InputError(f"{size:,} bytes, where settings have at most {most:,}", where=str(path), remedy=remedy)
-        return path.read_bytes()
+        size = 0 if may_be_pipe else path.stat().st_size
+        content = path.read_bytes() if size <= most else b""
+    if size > most:
+        raise InputError(f"{size:,} bytes, where there are at most {most:,}", where=str(path), remedy=remedy)
+    return content
 
 
 def read_text(path: str | Path, *, remedy: str = _CHECK, may_be_pipe: bool = True, encoding: str | None = None) -> str:

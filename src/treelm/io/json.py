@@ -11,13 +11,14 @@ from typing import Any
 
 from treelm.errors import InputError
 from treelm.io.files import read_bytes
+from treelm.io.limits import MOST_SETTINGS
 
 _CHECKSUM = "sha256"
 
 
-def read_json(path: Path, *, remedy: str) -> dict[str, Any]:
-    """A JSON object from a file, or ``InputError`` with the remedy when it is missing or damaged."""
-    content = read_bytes(path, remedy=remedy)
+def read_json(path: Path, *, remedy: str, most: int = MOST_SETTINGS) -> dict[str, Any]:
+    """A JSON object from a file of so many bytes, or ``InputError`` with the remedy when it is missing or damaged."""
+    content = read_bytes(path, remedy=remedy, most=most)
     try:
         values = json.loads(content)
     except (ValueError, RecursionError) as error:  # ValueError covers bad JSON and bad UTF-8

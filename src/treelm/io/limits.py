@@ -6,7 +6,9 @@ A file may be as large as it likes; what a small one may become is bounded, and 
 from __future__ import annotations
 
 MOST_SETTINGS = 1 << 25
-"""Bytes of a file of settings, such as a config, a recipe or a vocabulary."""
+"""Bytes of a file of settings, such as a recipe or a vocabulary."""
+MOST_CONFIG = 1 << 21
+"""Bytes of the ``config.json`` of a model."""
 MOST_HEADER = 1 << 24
 """Bytes of the header of a safetensors file, some hundred for each tensor."""
 MOST_ROWS = 1 << 20

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from treelm.errors import SKIP, InputError
 from treelm.trees.tree import Tree, bracketed, escape
-from treelm.trees.treebanks import EMPTY_TAG, PENN, Treebank, repair_brackets
+from treelm.trees.treebanks import EMPTY_TAG, PENN, Findings, Treebank, repair_brackets
 
 TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
 """Labels of outer brackets, which hold a tree and are no constituent."""
-BARE_TAG: Final = "line of the first tag alone"
-PHRASES: Final = "phrases"
-"""Keys of ``left_out`` of trees that may be parts of one: that of the line of the first word with a tag alone, and
-that of the number of trees that are a phrase, neither a clause nor in an outer bracket."""
 _PHRASE_LABELS: Final = frozenset({"NP", "VP", "PP", "ADJP", "ADVP"})
 UNKNOWN_TAG: Final = "X"
 """Part-of-speech tag that is written when none is known."""
@@ -72,7 +67,7 @@ def read_trees(
     treebank: Treebank = PENN,
     separators: str | None = None,
     unwrap: bool = True,
-    left_out: Counter[str] | None = None,
+    findings: Findings | None = None,
 ) -> list[BracketedTree | InputError]:
     """The trees of a text in their normal form, and an ``InputError`` in the place of each bad one. Takes linear time.
 
@@ -80,7 +75,7 @@ def read_trees(
     the treebank; words tagged ``-NONE-`` and all else that is annotation in this treebank go, and constituents that
     they leave empty; the outer bracket (empty, ROOT or TOP) goes if its only child is a constituent, and an empty one
     is named ROOT otherwise (``unwrap``); ``-LRB-`` and its like become brackets, also inside words; part-of-speech tags
-    stand beside the tree. With ``has_tags=False`` words have none. ``left_out`` counts what goes. Where a treebank has
+    stand beside the tree. With ``has_tags=False`` words have none. ``findings`` has what goes. Where a treebank has
     metadata, a tree of nothing else is left out too.
 
     What follows a bracket that closes nothing, or a word outside brackets, is not read, nor is the tree before it on
@@ -88,7 +83,8 @@ def read_trees(
     """
     cuts = treebank.separators if separators is None else separators
     is_plain = has_tags and treebank.is_plain
-    left_out = Counter() if left_out is None else left_out
+    findings = findings or Findings()
+    left_out = findings.left_out
     found: list[BracketedTree | InputError] = []
     # Labels and children (None: dropped) of open constituents, and the number of tags before them
     stack: list[tuple[str, list[Tree | str | None], int]] = []
@@ -115,9 +111,9 @@ def read_trees(
             found.append(problem or error("a tree without words", "remove it or give it words", start))
         else:
             if isinstance(node, str):
-                left_out.setdefault(BARE_TAG, line)
+                findings.bare_tag_line = findings.bare_tag_line or line
             elif node.label in _PHRASE_LABELS:
-                left_out[PHRASES] += 1
+                findings.num_phrases += 1
             found.append(BracketedTree(_top(node, unwrap=unwrap), tuple(tags) if has_tags else None, line))
 
     for number, (label, word, closes, bare) in enumerate(TOKEN.findall(text)):

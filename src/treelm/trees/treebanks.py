@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from treelm.errors import check_choice
@@ -14,6 +14,24 @@ EMPTY_TAG: Final = "-NONE-"
 """Tag of traces and other empty elements in the style of the Penn Treebank."""
 AUTO: Final = "auto"
 _LEAF = re.compile(rb"\((?!ID\b|-NONE-)[^\s()]+ ([^\s()]+)\)")
+
+
+@dataclass(kw_only=True, slots=True)
+class Findings:
+    """What of a file was read otherwise than it stands, and what makes its trees doubtful."""
+
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Annotation, by its kind."""
+    num_repaired: int = 0
+    """Brackets of the text that were not escaped."""
+    num_like_traces: int = 0
+    """Words that look like traces, where no annotation is known to be."""
+    num_phrases: int = 0
+    """Trees that are a phrase, neither a clause nor in an outer bracket: they may be parts of one."""
+    bare_tag_line: int = 0
+    """Line of the first word with a tag alone; 0: none."""
+    unbalanced_line: int = 0
+    """Line of the first tree that seems to be in another one; 0: none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

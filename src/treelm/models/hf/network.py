@@ -25,6 +25,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.json import read_json
+from treelm.io.limits import MOST_CONFIG
 from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.capabilities import DocumentContext
 from treelm.models.hf.vocabulary import CausalVocabulary
@@ -387,7 +388,7 @@ def load_parts(folder: Path) -> tuple[Any, Any, CausalConfig]:
     Only what ``plain_copy`` leaves of the folder is read. Raises ``InputError`` for what transformers does not read,
     for weights that are missing, for a network far larger than its weights, and for an export of ours.
     """
-    header, where = read_json(folder / CONFIG, remedy=HUB_FOLDER), str(folder)
+    header, where = read_json(folder / CONFIG, remedy=HUB_FOLDER, most=MOST_CONFIG), str(folder)
     if header.get("model_type") == EXPORTED:
         found = "what `treelm export` wrote for transformers"
         raise InputError(found, where=where, remedy="give the run that was exported")

@@ -22,6 +22,7 @@ from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, json_hash, read_json
+from treelm.io.limits import MOST_CONFIG
 from treelm.models import FOREIGN, config_class, system_class, system_of_file
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import find_run
@@ -148,7 +149,7 @@ def _checksum(header: Mapping[str, Any]) -> str:
 
 def _read_header(directory: Path) -> _Header:
     path = directory / CONFIG
-    values = read_json(path, remedy=_REMEDY)
+    values = read_json(path, remedy=_REMEDY, most=MOST_CONFIG)
     version = values.get("format_version")
     if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         found = f"format_version = {version!r}, this treelm ({__version__}) reads {FORMAT_VERSION}"
@@ -200,7 +201,7 @@ def _foreign_class(directory: Path) -> Any:
     if not (directory / CONFIG).is_file():
         return None
     try:
-        header = read_json(directory / CONFIG, remedy=_REMEDY)
+        header = read_json(directory / CONFIG, remedy=_REMEDY, most=MOST_CONFIG)
     except InputError:
         return None  # reported when it is read as one of ours
     classes: list[Any] = [] if "format_version" in header else [system_class(name) for name in FOREIGN]
