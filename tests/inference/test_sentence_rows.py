@@ -240,12 +240,12 @@ def test_ids_that_differ_in_blanks_or_types_alone_are_refused_or_skipped(tmp_pat
         write(tmp_path, "item;word", [("2", "The"), ("2 ", "dog"), ("3", "It")]),
         Columns(sentence=("item",)),
     )
-    with pytest.raises(InputError, match=r"words.csv:3: sentence '2 ' beside '2', which differ in blanks or types"):
+    with pytest.raises(InputError, match=r"words.csv:3: sentence '2 ' beside '2': they differ in blanks or types"):
         read_table(path, columns, "as-given")
     skipped = list[InputError]()
     assert [one.keys for one in read_table(path, columns, "as-given", skipped=skipped).stimuli] == [("2",), ("3",)]
     rows = [(f"x:{n}", {"sentence_id": key, "word": "a"}) for n, key in enumerate([2, "2"])]
-    with pytest.raises(InputError, match="x:1: sentence '2' beside '2', which differ"):
+    with pytest.raises(InputError, match="x:1: sentence '2' beside '2': they differ"):
         table_stimuli(["sentence_id", "word"], rows, Columns(), "as-given", source="x")
 
 

@@ -184,6 +184,10 @@ def test_a_region_that_comes_again_is_refused_or_skipped(tmp_path: Path) -> None
     skipped = list[InputError]()
     found = read(tmp_path, *rows, header="item;part;word", columns=columns, skipped=skipped)
     assert ([one.keys for one in found.stimuli], len(skipped)) == ([("2",)], 1)
+    with pytest.raises(InputError, match="part 'a' again"):  # nothing would be left
+        read(tmp_path, *rows[:3], header="item;part;word", columns=columns, skipped=[])
+    with pytest.raises(InputError, match="punctuation = apart with sum_by"):
+        read(tmp_path, *rows[:2], header="item;part;word", columns=columns, punctuation="apart")
 
 
 FRAME = pandas.DataFrame(

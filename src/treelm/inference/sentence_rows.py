@@ -112,17 +112,15 @@ def check_columns(
         needed[0] = ("text_column", columns.text_column)
     needed += [(name, getattr(columns, name)) for name in ("document", "target_column", "sum_by")]
     for setting, name in needed:
-        is_there = name in names or (name in columns.sentence and name in numbered)
-        if name and not is_there:
+        if name and name not in names and not (name in columns.sentence and name in numbered):
             remedy = f"name the column by {setting} = ...; {choose_from(name, names)}"
             first = [cells for _, cells in rows[:_MOST_SHOWN]]
             texts = [one for one in names if first and all(len(str(own[one]).split()) >= _FEWEST for own in first)]
             if texts and setting in ("word", "sentence"):
                 remedy = f"if each row is a sentence, give text_column = {texts[0]!r}; else {remedy}"
             shown = ", ".join(f"{one} {cell!r}" for own in first[:1] for one, cell in own.items())
-            raise InputError(
-                f"no column {name!r}; the first row: {shown or 'none'}", where=f"{source}:1", remedy=remedy
-            )
+            found = f"no column {name!r}; the first row: {shown or 'none'}"
+            raise InputError(found, where=f"{source}:1", remedy=remedy)
 
 
 def sentence_rows(
@@ -174,18 +172,20 @@ def sentence_rows(
     for key, places in table.places.items():
         other = plain.setdefault(tuple(cell_text(cell).strip() for cell in key), key)
         if other != key:
-            found = (
-                f"sentence {columns.shown(key)} beside {columns.shown(other)}, which differ in blanks or types alone"
-            )
+            found = f"sentence {columns.shown(key)} beside {columns.shown(other)}: they differ in blanks or types alone"
             wrong.setdefault(key, InputError(found, where=read[places[0]][1][0], remedy="write the same id alike"))
     wrong = {**table.errors(remedy), **wrong}
-    errors = [wrong[key] for key in table.places if key in wrong]
-    if errors and (skipped is None or len(errors) == len(table.places)):
+    good = [SentenceRows(key, *table.rows_and_words(key)) for key in table.places if key not in wrong]
+    settle([wrong[key] for key in table.places if key in wrong], skipped, something_is_left=bool(good))
+    return good, () if are_texts else tuple(table.notes([one.key for one in good]))
+
+
+def settle(errors: Sequence[InputError], skipped: list[InputError] | None, *, something_is_left: bool) -> None:
+    """Raise the first error, unless ``skipped`` collects them and something is left to read."""
+    if errors and (skipped is None or not something_is_left):
         raise errors[0]
     if skipped is not None:
         skipped += errors
-    good = [SentenceRows(key, *table.rows_and_words(key)) for key in table.places if key not in wrong]
-    return good, () if are_texts else tuple(table.notes([one.key for one in good]))
 
 
 def _line(where: str) -> int:
@@ -199,14 +199,13 @@ def _hashable(cell: Cell) -> Cell:
 def word_of(cell: Any, where: str, what: str = "word") -> str:
     """The word of a cell, or what else words are there. Raises ``InputError`` for a cell that holds none."""
     if cell is None:
-        remedy = f"give a {what} in every row; pandas takes NA, null, nan and None for missing: read_csv(FILE, {{}})"
-        raise InputError(f"a missing {what}", where=where, remedy=remedy.format("keep_default_na=False"))
+        how = "pandas takes NA, null, nan and None for missing: read_csv(FILE, keep_default_na=False)"
+        raise InputError(f"a missing {what}", where=where, remedy=f"give a {what} in every row; {how}")
     with suppress(UnicodeDecodeError):  # such bytes are refused as any other type is
         cell = cell.decode() if isinstance(cell, bytes) else cell.item() if isinstance(cell, np.generic) else cell
     if not isinstance(cell, str | Number | date):
-        raise InputError(
-            f"{type(cell).__name__} where a {what} was expected", where=where, remedy=f"give {what}s as texts"
-        )
+        found = f"{type(cell).__name__} where a {what} was expected"
+        raise InputError(found, where=where, remedy=f"give {what}s as texts")
     word = cell if isinstance(cell, str) else cell_text(cell)
     if words_of(word, where=where) and (word.isascii() or normalise(word)):
         return word

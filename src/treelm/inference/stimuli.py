@@ -13,7 +13,7 @@ from treelm.corpora.running_text import sentence_ends
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
 from treelm.errors import SKIP, InputError, check_choice
-from treelm.inference.sentence_rows import Columns, Row, sentence_rows
+from treelm.inference.sentence_rows import Columns, Row, sentence_rows, settle
 from treelm.inference.text_rows import text_rows
 from treelm.io.files import name_of, read_text
 from treelm.io.tables import DECIMAL_COMMA, Cell, read_rows, table_text
@@ -167,20 +167,21 @@ def table_stimuli(
     Rows of a sentence that follow each other with the same cell in ``columns.sum_by`` become one region. Texts in
     ``language`` are split into sentences. A column ``line_name`` is added, of the line where a word or region begins.
 
-    Raises ``InputError`` as they do, and for a cell of ``columns.sum_by`` that comes again after others.
+    Raises ``InputError`` as they do, for a cell of ``columns.sum_by`` that comes again after others, and for sums of
+    what ``punctuation`` sets apart.
     """
+    if columns.sum_by and punctuation == "apart":
+        raise InputError("punctuation = apart with sum_by", remedy="give punctuation = summed, or remove one of them")
     rows_of = text_rows if columns.text_column else sentence_rows
     sentences, notes = rows_of(names, rows, columns, are_texts=bool(language), skipped=skipped, **how)
     own_names = [name for name in names if name not in columns.all]
-    stimuli, differing = list[Stimulus](), set[str]()
+    stimuli, differing, errors = list[Stimulus](), set[str](), list[InputError]()
     for (document, *keys), group, texts, target in sentences:
         source, _, line = group[0][0].rpartition(":")
         try:
             regions = _regions(group, columns.sum_by)
         except InputError as error:
-            if skipped is None:
-                raise
-            skipped.append(error)
+            errors.append(error)
             continue
         kept = []
         for places in regions:
@@ -195,6 +196,7 @@ def table_stimuli(
         shown = () if target is None else tuple(target in places for places in regions)
         named: dict[str, Any] = {"document": str(document), "keys": tuple(keys), "kept": tuple(kept), "shown": shown}
         stimuli.append(stimulus(sentence, punctuation, split_words=True, **named))
+    settle(errors, skipped, something_is_left=bool(stimuli))
     columns = columns._replace(kept=(*own_names, *filter(None, [line_name])))
     if differing:
         listed = ", ".join(name for name in own_names if name in differing)

@@ -183,7 +183,9 @@ class SurprisalTable:
             )
             model = [MODEL] if settings.shape == "long" else []
             columns = [*model, *keys, *common, *places, *chosen, *predictors]
-        self.own = deduplicate_names(source.kept, taken=[name for name in columns if name != WORD_ID])
+        self.own = deduplicate_names(
+            source.kept, taken=[name for name in columns if name != WORD_ID or source.text_column]
+        )
         """The names of the source's other columns: own_NAME for one of the same name as a computed one."""
         self.renamed = {name: new for name, new in zip(source.kept, self.own, strict=True) if name != new}
         columns = [name for name in columns if name not in self.own]  # a word_id of the source's own

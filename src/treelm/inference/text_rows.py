@@ -14,6 +14,7 @@ from treelm.inference.sentence_rows import (
     SentenceRows,
     check_columns,
     ends_inside,
+    settle,
     word_of,
 )
 from treelm.io.tables import Cell
@@ -60,13 +61,9 @@ def text_rows(
             continue
         several += [where] * ends_inside(words_of(text))
         found.append(SentenceRows(key, [(where, cells)] * len(regions), regions, target))
-    errors = [*unreadable, *errors]
-    if not found:
-        raise (errors or [InputError("a table without rows", where=source, remedy="give a row for every sentence")])[0]
-    if skipped is None and errors:
-        raise errors[0]
-    if skipped is not None:
-        skipped += errors
+    if not given:
+        errors = [InputError("a table without rows", where=source, remedy="give a row for every sentence")]
+    settle([*unreadable, *errors], skipped, something_is_left=bool(found))
     told = "a sentence ends before the last word: several are read as one, unless split_sentences = 'en'"
     count = f"in {len(several)} of {len(found)} rows (first at {several[0]})" if several and not are_texts else ""
     return found, (f"{count} {told}",) if count else ()
