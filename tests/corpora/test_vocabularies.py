@@ -158,6 +158,10 @@ def test_required_characters_and_single_digits_are_pieces() -> None:
     assert tokens(vocabulary, "{&é") == ["{", "&", "é", "▁"]
     assert tokens(vocabulary, "1984") == ["1", "9", "8", "4", "▁"]
     assert tokens(vocabulary, "16") == ["1", "6", "▁"]
+    assert [vocabulary.shown(token) for token in vocabulary.encode(["16", "words"]).ids] == [
+        *("1…", "6…", "␣"),
+        *("word…", "s…", "␣"),
+    ]
     assert isinstance(vocabulary, SubwordVocabulary)
     assert vocabulary.spelled("a{6}") == "a}"
 

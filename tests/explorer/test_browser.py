@@ -137,7 +137,7 @@ def test_by_keys_alone(page: Any) -> None:
     assert after(page) == {"after “When”"}
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
 def test_it_fits_and_axe_finds_nothing(browser: Any, address: str, width: int, dark: bool) -> None:
     page = opened(browser, address, width=width, dark=dark)
     assert violations(page) == [], "before anything is typed"
@@ -148,7 +148,7 @@ def test_it_fits_and_axe_finds_nothing(browser: Any, address: str, width: int, d
         "rgb(20, 23, 28)" if dark else "rgb(251, 250, 247)"
     )
     cut = page.evaluate("""() => [...document.querySelectorAll("svg[role=img], table.bars")].filter(
-      (one) => !one.closest(".scrolled") && one.getBoundingClientRect().right > innerWidth).length""")
+      (one) => !one.closest("[tabindex='0']") && one.getBoundingClientRect().right > innerWidth).length""")
     assert cut == 0
     box = page.get_by_role("button", name=".", exact=True).bounding_box()
     assert 0 <= box["x"] <= box["x"] + box["width"] <= width, "the last word is in view"
@@ -156,6 +156,53 @@ def test_it_fits_and_axe_finds_nothing(browser: Any, address: str, width: int, d
     assert width_of(page) in (390, 1280)
     assert page.complaints == []
     page.context.close()
+
+
+def test_on_a_telephone_the_page_has_two_screens_and_one_part_is_open(browser: Any, address: str) -> None:
+    page = opened(browser, address, width=390, height=844)
+    read(page, GARDEN_PATH)
+    assert page.evaluate("() => document.documentElement.scrollHeight") <= 2 * 844
+    shown = page.locator("section:not([hidden]) > details")
+    assert shown.count() > 4
+    assert shown.locator("visible=true").locator("css=[data-panel]:visible").count() == 1
+    page.locator("#panel-trees summary").focus()
+    page.keyboard.press("Enter")
+    assert [one.get_attribute("id") for one in page.locator("section:has(> details[open])").all()] == ["panel-trees"]
+    assert violations(page) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert page.locator("section:not([hidden]) > details[open]").count() == shown.count(), "there is room for all"
+    assert page.complaints == []
+    page.context.close()
+
+
+def test_a_link_brings_the_view_back(page: Any, browser: Any, address: str) -> None:
+    read(page, GARDEN_PATH)
+    page.get_by_role("checkbox", name="palm").uncheck()
+    page.get_by_role("button", name="city", exact=True).click()
+    wait_until_read(page, NUM_WORDS)
+    other = opened(browser, page.url)
+    wait_until_read(other, NUM_WORDS)
+    for look in (after, lambda one: bits(one, "rnng"), lambda one: one.locator("#panel-beam").inner_text()):
+        assert look(other) == look(page)
+    assert not other.get_by_role("checkbox", name="palm").is_checked()
+    assert other.get_by_role("checkbox", name="rnng").is_checked()
+    other.goto(f"{address}?text=The+dog&model=lstm-gum-open&model=mine&at=0.0")
+    wait_until_read(other, 2)
+    assert other.locator("#status").inner_text() == "Read: 2 words by 1 model. Not here: mine."
+    assert after(other) == {"after “The”"}
+    other.context.close()
+
+
+def test_each_model_says_which_it_is_and_what_must_be_known_of_it(page: Any) -> None:
+    read(page, "The horticulturalist ")
+    for name, note in (("lstm-gum-open", "no trees"), ("rnng-gum-open", "upper bounds"), ("prpn-open-english", "")):
+        assert row(page, name).locator("th").inner_text().split("\n")[1:] == [note] * bool(note)
+    trees = page.locator("#panel-trees h3").all_inner_texts()
+    assert [("without labels" in one) for one in trees] == [False, True, True, True]
+    tokens = page.locator("#panel-next tbody th").all_inner_texts()
+    shown = " ".join([*tokens, *page.locator("svg text").all_text_contents()])
+    assert "…" in shown
+    assert not {sign for sign in ("▁", "UNK", "</w>") if sign in shown}
 
 
 def test_what_is_seen_can_be_saved(page: Any, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_characters_that_begin_words_are_marked() -> None:
     config = PRPNConfig(embedding_size=4, hidden_size=4, num_layers=1)
     lm = PRPN(config, vocabulary=CharacterVocabulary("abc"))
     drawing = distances_drawing(lm.structure(["ab", "c"]))
-    assert texts(drawing)[2:7] == ["a", "b", "</w>", "c", "</w>"]
+    assert texts(drawing)[2:7] == ["a", "b", "␣", "c", "␣"]
     assert drawing.file().count("bar end") == 2
 
 

@@ -10,6 +10,8 @@ from treelm.cli.options import ModelOptions, Runs
 from treelm.errors import import_extra
 from treelm.io.terminal import log
 
+_AT_FIRST = 3  # models that read before any is chosen, in a row of all
+
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(ModelOptions):
@@ -24,7 +26,8 @@ class Arguments(ModelOptions):
     """
 
     runs: Runs = ()
-    """Folders of trained models, or names of models that come with the package; without any, all of these."""
+    """Folders of trained models, or names of models that come with the package; without any, all of these, of which
+    the first three read at first."""
     port: int = 0
     """Port of the page; 0: any that is free."""
     open_page: bool = False
@@ -43,26 +46,30 @@ def main(options: Arguments) -> int:
     for library in ("starlette", "uvicorn", "blingfire"):
         import_extra(library, "explore")
     from treelm.explorer.sentences import Limits
-    from treelm.models.persistence.shipped import find_run, shipped_names
+    from treelm.models.persistence.shipped import PURPOSES, find_run, shipped_names
 
     limits = Limits(
         max_words=options.max_words, max_seconds=options.max_seconds, split_sentences=options.split_sentences
     )
-    runs = {find_run(run): run for run in options.runs or shipped_names()}
+    installed = shipped_names()
+    usual = sorted(installed, key=[*PURPOSES, *installed].index)  # those to take first are first
+    runs = {find_run(run): run for run in options.runs or usual}
     import torch
 
-    from treelm.evaluation.comparison.compare import display_names, row_names
+    from treelm.evaluation.comparison.compare import row_names
     from treelm.explorer.reading import Reader
     from treelm.explorer.server import serve
 
     torch.set_num_threads(1)  # models compute side by side, each in a thread of its own
     names = row_names([find_run(run) for run in options.runs] or list(runs))
-    models = {path: options.load(run) for path, run in runs.items()}
-    shown = display_names([(lm.system, names[path]) for path, lm in models.items()])
-    readers = [Reader(name, lm) for name, lm in zip(shown, models.values(), strict=True)]
+    readers = []
+    for number, (path, run) in enumerate(runs.items()):
+        lm, name = options.load(run), names[path]
+        name = name if lm.system in name else f"{name} ({lm.system})"
+        readers.append(Reader(name, lm, is_on=bool(options.runs) or number < _AT_FIRST))
 
     def ready(address: str) -> None:
-        for line in (", ".join(shown), f"open {address}", "Ctrl-C ends it"):
+        for line in (", ".join(reader.name for reader in readers), f"open {address}", "Ctrl-C ends it"):
             log(line)
         if options.open_page:
             webbrowser.open(address)

@@ -55,6 +55,10 @@ class CharacterVocabulary(Vocabulary):
         """The character, ``<unk>`` or ``</w>``."""
         return (UNKNOWN, END_OF_WORD)[index] if index < _NUM_SPECIAL else self._characters[index - _NUM_SPECIAL]
 
+    def shown(self, index: int) -> str:
+        """The character, or the blank that ends a word, which can be seen."""
+        return "␣" if index == _END_ID else self.token(index)
+
     def spell(self, tokens: Sequence[int]) -> str:
         """The word form that the tokens write, without the end mark."""
         return "".join(self.token(index) for index in tokens if index != _END_ID)

@@ -80,6 +80,15 @@ class Vocabulary(ABC):
         """The word form that the tokens of one word write."""
         return "".join(map(self.token, tokens))
 
+    def shown(self, index: int) -> str:
+        """A token as people write it: ``and``, ``un…`` where its word goes on, ``␣`` where it only ends; bytes by
+        their names.
+        """
+        text = self.spell([index]) or "␣"
+        if "\N{REPLACEMENT CHARACTER}" in text:
+            return self.token(index)
+        return text if self.ends_word[index] else f"{text}\N{HORIZONTAL ELLIPSIS}"
+
     @property
     @abstractmethod
     def ends_word(self) -> NDArray[np.bool_]:

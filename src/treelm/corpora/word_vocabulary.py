@@ -117,6 +117,19 @@ class WordVocabulary(Vocabulary):
         """The form, or the name of the unknown class."""
         return self._tokens[index]
 
+    def shown(self, index: int) -> str:
+        """The form; of a class of unknown words what is in its name: a capital, digits, a suffix.
+
+        >>> WordVocabulary(["and"], unknown="berkeley", classes=["UNK-LC-ing"]).shown(1)
+        '(unknown word in -ing)'
+        """
+        if index >= self.num_unknowns:
+            return self._tokens[index]
+        features = self._tokens[index].split("-")[1:]
+        word = "number" if "NUM" in features else "Word" if {"CAPS", "INITC"} & {*features} else "word"
+        suffix = f" in -{features[-1]}" if features and features[-1].islower() else ""
+        return f"(unknown {word}{suffix})"
+
     @property
     def ends_word(self) -> NDArray[np.bool_]:
         """Mask of the tokens (V,): true for all, as each is a whole word."""

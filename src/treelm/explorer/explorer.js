@@ -8,6 +8,7 @@ const panels = new Map([...document.querySelectorAll("[data-panel]")].map((one) 
 const boxes = [...document.querySelectorAll(".models input")];
 const rows = new Map([...document.querySelectorAll("#bars tbody tr")].map((one) => [Number(one.dataset.run), one]));
 const MARGINS = 34; // pixels left and right of a drawing in its card
+const narrow = matchMedia("(max-width: 40rem)");
 const PAUSE = 250; // milliseconds after which a word that no space has ended is read
 
 let sentences = [];
@@ -16,6 +17,7 @@ let chosen = null; // the same, if it was chosen; null: the last word
 let bits = new Map(); // "run sentence word" -> what was answered
 let current = null; // the request that is being answered
 let timer = 0;
+let missing = []; // models of the address that this server does not have
 
 function request() {
   const runs = boxes.filter((box) => box.checked).map((box) => Number(box.value));
@@ -42,8 +44,29 @@ async function* lines(answer) {
   }
 }
 
+/* The view is in the address: what was typed, which models read it, and the word that was chosen. */
+
+function keepView() {
+  const view = new URLSearchParams({ text: get("text").value });
+  for (const box of boxes) if (box.checked) view.append("model", box.dataset.name);
+  if (chosen) view.set("at", chosen.join("."));
+  history.replaceState(null, "", `?${view}`);
+}
+
+function showView() {
+  const view = new URLSearchParams(location.search);
+  if (!view.has("text")) return;
+  get("text").value = view.get("text");
+  const names = view.getAll("model");
+  for (const box of boxes) box.checked = names.includes(box.dataset.name);
+  const at = (view.get("at") ?? "").split(".").map(Number);
+  chosen = at.length === 2 && at.every(Number.isInteger) ? at : null;
+  missing = names.filter((name) => !boxes.some((box) => box.dataset.name === name));
+}
+
 async function ask() {
   clearTimeout(timer);
+  keepView();
   current?.abort();
   const own = (current = new AbortController());
   const body = request();
@@ -97,7 +120,9 @@ const answers = {
     for (const panel of panels.values()) panel.classList.remove("waiting");
     const failed = document.querySelectorAll("#bars .refused:not([hidden])").length;
     const count = sentences.flat().length;
-    if (!failed) say(`Read: ${count} word${count === 1 ? "" : "s"} by ${request().runs.length} models.`);
+    const number = request().runs.length;
+    const lacks = missing.length ? ` Not here: ${missing.join(", ")}.` : "";
+    if (!failed) say(`Read: ${count} word${count === 1 ? "" : "s"} by ${number} model${number === 1 ? "" : "s"}.${lacks}`);
   },
 };
 
@@ -254,6 +279,18 @@ get("words").addEventListener("keydown", (event) => {
 
 for (const box of boxes) box.addEventListener("change", ask);
 
+/* Where there is room for all parts they are open, else one at a time: details of one name close each other. */
+function fold() {
+  for (const part of document.querySelectorAll("section > details")) {
+    if (narrow.matches) part.setAttribute("name", "part");
+    else part.removeAttribute("name");
+    part.querySelector("[data-panel]").tabIndex = narrow.matches ? 0 : -1; // it scrolls, by keys too
+    part.open = !narrow.matches || part.closest("section").id === "panel-next";
+  }
+}
+narrow.addEventListener("change", fold);
+fold();
+
 for (const example of document.querySelectorAll(".example")) {
   example.addEventListener("click", () => {
     get("text").value = example.textContent;
@@ -279,4 +316,5 @@ get("save").addEventListener("click", async () => {
   }
 });
 
-if (get("text").value) ask(); // what a browser kept of before
+showView();
+if (get("text").value) ask(); // of the address, or what a browser kept of before

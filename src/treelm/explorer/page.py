@@ -18,7 +18,8 @@ from treelm.figures.report.templates import render, share_text
 from treelm.figures.structures import PICTURES
 from treelm.figures.svg import FONT, Drawing, below, box, colour_class, element, heading, join, text, text_width
 from treelm.figures.trees import tree_drawing
-from treelm.models.capabilities import Searching
+from treelm.models.base import LanguageModel
+from treelm.models.capabilities import Parser, Searching, has
 from treelm.trees.tree import MAX_SVG_HEIGHT
 
 _BARS = 64  # height
@@ -43,13 +44,13 @@ class Panel(NamedTuple):
 NEXT = Panel(
     "next",
     "What comes next",
-    "The most probable next words, or parts of words where a model reads those, and the end of the sentence.",
+    "The most probable next words and the end of the sentence; with … the beginning of a word.",
     layout="cards small",
 )
 TREES = Panel(
     "trees",
     "The best tree so far",
-    "Constituents that are still open are drawn as if they ended here. Trees without labels: the model predicts none.",
+    "Constituents that are still open are drawn as if they ended here.",
 )
 BEAM = Panel(
     "beam",
@@ -64,12 +65,27 @@ STRUCTURES = tuple(
 PANELS = (NEXT, TREES, BEAM, *STRUCTURES)
 
 
+NOTES = {
+    "no trees": "it reads words alone",
+    "no surprisals": "it parses, and gives words no probabilities",
+    "upper bounds": "its search finds a part of the probability",
+}
+"""What must be known of a model to read its row, and why it is so."""
+
+
+def _notes(lm: LanguageModel) -> list[str]:
+    """Which of ``NOTES`` a model has."""
+    is_so = (not has(lm, Parser), not lm.predicts_words, lm.predicts_words and isinstance(lm, Searching))
+    return [note for note, applies in zip(NOTES, is_so, strict=True) if applies]
+
+
 def _contents(look: Look, name: str, words: Words) -> Iterator[tuple[Panel, dict[str, Any]]]:
     """What a model has to show after some words, and the panel that it belongs to."""
     if look.candidates:
         yield NEXT, {"candidates": look.candidates}
     if look.tree is not None and look.tree.height <= MAX_SVG_HEIGHT:
-        yield TREES, {"drawing": tree_drawing(look.tree, f"tree of {name}")}
+        note = "" if look.has_labels else "without labels, which it does not predict"
+        yield TREES, {"drawing": tree_drawing(look.tree, f"tree of {name}"), "note": note}
     if look.analyses:
         yield BEAM, {"analyses": drawn_analyses(look.analyses, words, name)}
     for panel, kind in zip(STRUCTURES, PICTURES, strict=True):
@@ -137,8 +153,8 @@ def _bars(one: Reading, words: Words, highest: float) -> Drawing:
 
 def page(readers: Sequence[Reader], limits: Limits) -> str:
     """The page as text."""
-    shown = [{"name": reader.name, "searches": isinstance(reader.lm, Searching)} for reader in readers]
-    values = {"readers": shown, "limits": limits, "panels": PANELS, "examples": EXAMPLES}
+    shown = [{"name": reader.name, "notes": _notes(reader.lm), "is_on": reader.is_on} for reader in readers]
+    values = {"readers": shown, "notes": NOTES, "limits": limits, "panels": PANELS, "examples": EXAMPLES}
     return str(render("explorer/page.html.j2", version=treelm.__version__, **values))
 
 

@@ -49,6 +49,8 @@ class Look:
     """A model's analysis of the words so far."""
 
     tree: Tree | None
+    has_labels: bool
+    """Whether the model predicts labels of constituents."""
     analyses: Sequence[PartialAnalysis]
     """What a search has kept, the most probable first; none if it reads without one."""
     structure: Structure | None
@@ -61,9 +63,9 @@ class Reader:
     Its work is done in a thread of its own, in small parts, in the order in which they were asked for.
     """
 
-    def __init__(self, name: str, lm: LanguageModel) -> None:
-        """Begin before the first word; ``name`` is what the page calls the model."""
-        self.name, self.lm = name, lm
+    def __init__(self, name: str, lm: LanguageModel, *, is_on: bool = True) -> None:
+        """Begin before the first word; ``name`` is what the page calls the model, which reads at first if it is on."""
+        self.name, self.lm, self.is_on = name, lm, is_on
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"explorer-{name}")
         self._steps = OrderedDict[Words, Step]()
 
@@ -114,6 +116,7 @@ class Reader:
         state = self._step(words).state
         return Look(
             tree=self.lm.partial_trees(state)[0] if has(self.lm, Parser) else None,
+            has_labels=has(self.lm, Parser) and self.lm.predicts_labels,
             analyses=self.lm.partial_analyses(state, MOST_ANALYSES)[0] if isinstance(self.lm, Searching) else [],
             structure=structure_of(self.lm, words),
             candidates=self._candidates(state) if self.lm.predicts_words else (),
@@ -122,5 +125,5 @@ class Reader:
     def _candidates(self, state: IncrementalState) -> list[Candidate]:
         vocabulary = self.lm.vocabulary
         log_probs, tokens = self.lm.next_word_log_probs(state)[0].topk(min(MOST_CANDIDATES, len(vocabulary) + 1))
-        names = [END if token == len(vocabulary) else vocabulary.token(token) for token in tokens.tolist()]
+        names = [END if token == len(vocabulary) else vocabulary.shown(token) for token in tokens.tolist()]
         return [Candidate(*one) for one in zip(names, log_probs.exp().tolist(), strict=True)]

@@ -94,5 +94,5 @@ def tokens_of_words(words: Sequence[str], vocabulary: Vocabulary) -> tuple[tuple
         raise InputError("a sentence without words", remedy="give one with words")
     tokens = encode_words([words], vocabulary).tokens
     begins_word = np.append(True, vocabulary.ends_word[tokens[:-1]])
-    names = words if begins_word.all() else [vocabulary.token(int(token)) for token in tokens]
+    names = words if begins_word.all() else [vocabulary.shown(int(token)) for token in tokens]
     return tuple(names), begins_word

@@ -352,7 +352,7 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar):
             return nonterminal_name(symbol)
         number = symbol - rules.num_nonterminals
         words = rules.words[number].argsort()[::-1][:_NUM_WORDS].tolist()
-        return f"T{number + 1} ({', '.join(map(self.vocabulary.token, words))})"
+        return f"T{number + 1} ({', '.join(map(self.vocabulary.shown, words))})"
 
     def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores, and the trees of ``parse``."""

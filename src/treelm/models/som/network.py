@@ -673,7 +673,7 @@ class SOM(DocumentReader, Parser):
         for word in words:
             state = self.extend(state, [word])
         (tokens,), (decisions,) = SOMState.own(state).tokens, SOMState.own(state).decisions
-        names = words if len(words) == len(tokens) else map(self.vocabulary.token, tokens)
+        names = words if len(words) == len(tokens) else map(self.vocabulary.shown, tokens)
         return slot_spans((BOUNDARY, *names), decisions, self.config.num_slots)
 
 
