@@ -12,6 +12,7 @@ from tests.models.pushdown.plain import PlainPushdown
 from tests.models.pushdown.test_network import actions_of
 from tests.models.pushdown.worlds import build_pushdown
 from tests.models.rnng.worlds import Tokens
+from tests.models.test_bits import build
 from tests.models.transformer.plain import plain_layers
 from tests.models.transformer.test_network import sizes_of, transformer
 from tests.models.transformer_grammar.plain_bottom_up import plain_of
@@ -19,6 +20,7 @@ from tests.models.transformer_grammar.test_network import node_of
 from tests.models.transformer_grammar.worlds import BOTTOM_UP, build_grammar
 from treelm.errors import InputError
 from treelm.models.search.config import SearchConfig
+from treelm.models.structures import SpanWeights
 from treelm.trees.transitions import SHIFT
 from treelm.trees.tree import Tree
 
@@ -99,6 +101,23 @@ def test_of_pushdown_layers_on_their_best_tree() -> None:
     (tree,) = lm.parse([WORDS])
     node = node_of(Tree.parse(str(tree).replace("(X ", "(X0 ")))
     assert_weights(lm, walked(PlainPushdown(lm), actions_of(lm, node)))
+
+
+@pytest.mark.parametrize("kind", ["word", "subword"])
+def test_of_the_spans_of_palm(kind: str) -> None:
+    """A span that begins within a word counts as one that begins with it."""
+    lm, words = build("palm", kind), ["the", "cats", "see", "unbelievable", "moon"]
+    spans = lm.structure(words)
+    assert isinstance(spans, SpanWeights)
+    sizes = [1, *(len(lm.vocabulary.encode([w], sentence_initial=n == 0).ids) for n, w in enumerate(words)), 1]
+    assert (max(sizes) > 1) == (kind == "subword")
+    ends = np.cumsum(sizes).tolist()
+    pieces = [list(range(stop - size, stop)) for size, stop in zip(sizes, ends, strict=True)]
+    square = np.array([[*row, *[0.0] * (len(spans.weights) - len(row))] for row in spans.weights])
+    (found,) = lm.attention([words])
+    assert found.tokens == ("<s>", *words, "<s>")
+    np.testing.assert_allclose(found.weights, by_words(square[None], pieces), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.weights[0, 1:].sum(1), 1)
 
 
 def test_what_there_is_not_is_told_in_a_line() -> None:

@@ -164,7 +164,8 @@ class Attention(ABC):
 
         Layers and heads are numbered from 1, the lowest, or backwards from -1, the last. A word of several tokens looks
         as its last one does, and what it gets is the sum of theirs. Of systems that build trees it is that of the
-        most probable tree; a Transformer Grammar looks at brackets, too, and from them.
+        most probable tree; a Transformer Grammar looks at brackets, too, and from them. PaLM looks at spans, each of
+        which is named by the word that it begins with; all end before the word that looks.
 
         Raises ``InputError`` for a model without attention, a sentence without words, and a layer or a head that there
         is not.
@@ -271,7 +272,7 @@ _LACKS: dict[type, str] = {
     ConfidentParser: "says nothing of tags, nor of how sure it is of trees",
 }
 _REMEDIES: dict[type, str] = {
-    Attention: "take a run of transformer, transformer-grammar or pushdown",
+    Attention: "take a run of transformer, transformer-grammar, pushdown or palm",
     Parser: "take a run with structure, such as one of prpn, on-lstm or rnng",
     DocumentContext: "score each sentence by itself",
     Grammar: "take a run of an induced grammar",

@@ -57,7 +57,10 @@ class StackAttention:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionWeights:
-    """What each position of a sentence looks at; rows are the positions that look, and sum to 1."""
+    """What each position of a sentence looks at; rows are the positions that look, and sum to 1.
+
+    A row of PaLM is 0 where there is no span to look at.
+    """
 
     tokens: tuple[str, ...]  # of positions: the boundary, words and, of grammars, brackets
     weights: NDArray[np.float64]  # (H, P, P), or (P, P) of one head

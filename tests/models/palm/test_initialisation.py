@@ -41,7 +41,7 @@ def test_every_weight_is_drawn_as_in_the_public_code() -> None:
                 for gate in weight.chunk(4):
                     product = gate @ gate.T if gate.shape[0] <= gate.shape[1] else gate.T @ gate
                     torch.testing.assert_close(product, torch.eye(len(product)), rtol=0, atol=1e-5)
-        found = dict(network.attention.named_parameters())
+        found = dict(network.span_attention.named_parameters())
         assert_uniform(found["rational.forget_weight"], 5 / 3 * math.sqrt(6 / (48 + 12)))
         assert_uniform(found["rational.update_weight"], 5 / 3 * math.sqrt(6 / (48 + 12)))
         assert_uniform(found["scorer.span_weight"], math.sqrt(6 / (48 + 24 + 16)))

@@ -220,16 +220,23 @@ class AttentionBlock(nn.Module):
 def weights_of_layers(
     blocks: Sequence[AttentionBlock], units: Tensor, mask: AttentionMask, is_last: NDArray[np.bool_]
 ) -> list[Floats]:
-    """The weights (H, P, P) of each layer, the lowest first, from the inputs (1, T, D) of one sentence.
-
-    P are the positions that are the last of their words (T,): the rows of these, and the sums of the columns of all.
-    """
-    found, begins = list[Floats](), np.flatnonzero(np.append(True, is_last[:-1]))
+    """The weights of each layer, the lowest first, from the inputs (1, T, D) of one sentence: see ``by_words``."""
+    found = list[Floats]()
     for block in blocks:
         query, key, value = block.heads(units)
-        weights = block.logits(query, key, mask)[:, 0].softmax(-1).double().cpu().numpy()
+        weights = block.logits(query, key, mask)[:, 0].softmax(-1)
         units = block.finish(units, block.attend(query, key, value, mask))
-        found.append(np.add.reduceat(weights[:, is_last], begins, axis=2))
+        found.append(by_words(weights.double().cpu().numpy(), is_last))
+    return found
+
+
+def by_words(weights: Floats, is_last: NDArray[np.bool_]) -> Floats:
+    """Weights (H, P, P) of the P positions that are the last of their words, from those of all (H, T, T).
+
+    They are the rows of these positions, and the sums of the columns of all that are of one word.
+    """
+    begins = np.flatnonzero(np.append(True, is_last[:-1]))
+    found: Floats = np.add.reduceat(weights[:, is_last], begins, axis=2)
     return found
 
 

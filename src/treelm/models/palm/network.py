@@ -23,7 +23,8 @@ from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.awd import AWDStreamLM
-from treelm.models.capabilities import Parser, TreeConditioned, require
+from treelm.models.capabilities import Attention, Parser, TreeConditioned, require
+from treelm.models.layers.attention import by_words
 from treelm.models.layers.devices import to_device
 from treelm.models.palm.attention import (
     SpanAttention,
@@ -45,7 +46,7 @@ _LOOKED_AT = 1000  # sentences that are searched for constituents together
 _TREES = "give brackets or CoNLL-U"
 
 
-class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
+class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
     """Embedding, LSTM layers with span attention after one of them, softmax over the tied embedding.
 
     What is carried from segment to segment is the state of every layer, the last m states that spans are made of
@@ -61,12 +62,12 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         super().__init__(config, vocabulary=vocabulary, labels=labels)
         if self.is_given_trees:
             given = 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'
-            self.unavailable[Parser] = given
+            self.unavailable |= {Parser: given, Attention: given}
         else:
             self.unavailable[TreeConditioned] = "this run needs no trees"
         self.reads_constituents = config.is_supervised or config.attention == "given"
         self.stack = self.lstm_stack()
-        self.attention = SpanAttention(
+        self._modules["attention"] = SpanAttention(
             config.sizes[config.attention_layer],
             rational_size=config.rational_size,
             scorer_size=config.scorer_size if config.attention == "learned" else None,
@@ -74,7 +75,14 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
             branching="left" if config.attention == "left" else "right",
         )
         if config.initialisation == "released":
-            draw_as_released(self.embedding, self.stack, self.attention)
+            draw_as_released(self.embedding, self.stack, self.span_attention)
+
+    @property
+    def span_attention(self) -> SpanAttention:
+        """The layer that ``attention`` tells of; its weights have that name in files."""
+        found = self._modules["attention"]
+        assert isinstance(found, SpanAttention)
+        return found
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
@@ -140,7 +148,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         if config.attention == "given" and gold is not None:
             given = given_weights(gold, available, hidden.dtype)
         rate = config.layer_dropout if config.attention_layer < config.num_layers else config.output_dropout
-        attended = self.attention(hidden, before, available, given=given, dropout=rate)
+        attended = self.span_attention(hidden, before, available, given=given, dropout=rate)
         context = torch.cat([before, hidden])[-config.max_span :].transpose(0, 1)
         structure = {"span_weights": attended.weights, "available": available}
         if attended.log_weights is not None:
@@ -301,6 +309,16 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
         reach = tuple(found["available"][:, 0].tolist())
         return SpanWeights(tokens=(BOUNDARY, *names, BOUNDARY), weights=tuple(rows), reach=reach)
 
+    def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
+        """Weights of the spans that begin at each word and end before the one that looks; the first has none."""
+        found, tokens = self.structure(words), encode_words([words], self.vocabulary).tokens
+        assert found is not None
+        weights = np.zeros((1, len(found.weights), len(found.weights)))
+        for step, row in enumerate(found.weights):
+            weights[0, step, :step] = row
+        is_last = np.concatenate([[True], self.vocabulary.ends_word[tokens], [True]])
+        return (BOUNDARY, *words, BOUNDARY), [by_words(weights, is_last)]
+
     def span_scores(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """The score of every span of each sentence: (n, n), words i to j, both included; -inf where i > j.
 
@@ -315,7 +333,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, TreeConditioned):
             numbers = order[start : start + _ROWS]
             batch = encode_words([sentences[number] for number in numbers], self.vocabulary)
             inputs = self._with_end(exact.pad(batch)[0])
-            chart = exact.attention.chart(exact.states_before_attention(inputs), max(len(inputs) - 2, 1))
+            chart = exact.span_attention.chart(exact.states_before_attention(inputs), max(len(inputs) - 2, 1))
             scores = to_host(chart)
             for row, number in enumerate(numbers):
                 tokens = batch.tokens[batch.token_offsets[row] : batch.token_offsets[row + 1]]
