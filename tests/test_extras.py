@@ -1,23 +1,25 @@
-"""Libraries of extras: whoever lacks one is told what to install, the same way everywhere."""
+"""What must be installed: whoever lacks a library of an extra is told the same way everywhere, by pages beforehand."""
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from tests.pages import ROOT, blocks
 from treelm.errors import InputError, import_extra
 
-ROOT = Path(__file__).parent.parent
-EXTRAS = {
-    name: [*map(Requirement, listed)]
-    for name, listed in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].items()
-}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {name: [*map(Requirement, listed)] for name, listed in PROJECT["optional-dependencies"].items()}
 FOR_DEVELOPERS = {"dev", "docs", "release"}
 LARGE = {"benepar", "stanza", "lm-eval"}
 SOURCES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
@@ -60,3 +62,42 @@ def test_names_of_extras_stand_in_quotes_that_every_shell_takes_and_exist() -> N
     found = [one for text in SOURCES.values() for one in re.findall(r"(\S)treelm\[([\w,-]+)\](.)", text)]
     assert {(before, after) for before, _, after in found} == {("'", "'")}
     assert {name for _, names, _ in found for name in names.split(",")} <= set(EXTRAS)
+
+
+def installed_with(asked: Iterable[str]) -> set[str]:
+    """The distributions that pip installs when it is asked for some, as far as they are known here."""
+    todo, done = [*map(Requirement, asked)], set[str]()
+    while todo:
+        one = todo.pop()
+        name = canonicalize_name(one.name)
+        if name == "treelm":
+            todo += map(Requirement, PROJECT["dependencies"])
+            todo += [each for extra in one.extras for each in EXTRAS[extra]]
+        elif name not in done:
+            with suppress(PackageNotFoundError):
+                needed = map(Requirement, requires(name) or [])
+                todo += [each for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+        done.add(name)
+    return done
+
+
+@pytest.mark.parametrize("name", ["reading-times", "garden-paths", "minimal-pairs", "own-treebank"])
+def test_a_tutorial_says_first_what_its_code_and_commands_need(name: str) -> None:
+    page = ROOT / "docs" / "tutorials" / f"{name}.md"
+    code = "\n".join(blocks("python", page))
+    told = re.search(r"^# .*\n\nYou need `pip install (.*?)`", page.read_text(encoding="utf-8"))
+    assert told is not None
+    asked = told[1].replace("'", "").split()
+    needed = {"treelm"}
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            needed |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            needed.add((node.module or "").partition(".")[0])
+    distributions = packages_distributions()
+    here = {name for name in needed if name in distributions}
+    assert needed - here <= sys.stdlib_module_names | {"treelm"}
+    installed = installed_with(asked)
+    assert [one for one in here if not {*map(canonicalize_name, distributions[one])} & installed] == []
+    names = re.findall(r"[\w-]+-open-english", code + "".join(blocks("sh", page)))
+    assert not names or "treelm-english" in asked
