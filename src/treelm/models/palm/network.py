@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
@@ -83,6 +83,11 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
         found = self._modules["attention"]
         assert isinstance(found, SpanAttention)
         return found
+
+    def get_submodule(self, target: str) -> nn.Module:
+        """A part by its name in files, where ``attention`` is the layer."""
+        first, _, rest = target.partition(".")
+        return self.span_attention.get_submodule(rest) if first == "attention" else super().get_submodule(target)
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
