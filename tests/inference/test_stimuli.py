@@ -77,7 +77,7 @@ def test_numbers_of_sentences_that_are_read_are_told(
 )
 def test_marks_in_text_are_told(texts: list[str], is_told: bool, caplog: pytest.LogCaptureFixture) -> None:
     list(from_sentences([sentence(*text.split()) for text in texts], "as-given"))
-    assert ("in.txt:1: every sentence has marks such as | or *target*" in caplog.text) == is_told
+    assert ("in.txt:1: every sentence has " in caplog.text) == is_told
 
 
 def test_one_word_a_line(tmp_path: Path) -> None:

@@ -158,6 +158,27 @@ def test_two_sentences_in_a_row_are_told_or_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "settings", "note"),
+    [
+        (
+            ["the / dog", "a / cat"],
+            {},
+            "every sentence has /, which is read as words or parts of them: to cut there, give",
+        ),
+        (["the [dog]", "a [cat] ran"], {}, "every sentence has [ ], which"),
+        (["the / dog", "a / cat"], {"region_separator": "/"}, ""),
+        (["the *dog*", "a *cat*"], {}, ""),
+        (["the / dog", "a cat"], {}, ""),
+        (["1. the dog", "2. a cat"], {}, "every sentence begins with its number"),
+    ],
+)
+def test_what_every_sentence_has_is_told(rows: list[str], settings: dict[str, Any], note: str, tmp_path: Path) -> None:
+    found = read(tmp_path, *rows, columns=settings).notes
+    assert len(found) == bool(note)
+    assert note in "".join(found)
+
+
+@pytest.mark.parametrize(
     ("rows", "regions", "notes"),
     [
         (["1;a;un", "1;a;kind", "1;b;to", "2;a;x"], [["un kind", "to"], ["x"]], 1),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,13 +13,11 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
 from treelm.errors import SKIP, InputError, check_choice
 from treelm.inference.sentence_rows import Columns, Row, sentence_rows, settle
-from treelm.inference.text_rows import text_rows
+from treelm.inference.text_rows import EverySentence, text_rows
 from treelm.io.files import name_of, read_text
 from treelm.io.tables import DECIMAL_COMMA, Cell, read_rows, table_text
 
 _logger = logging.getLogger(__name__)
-_MARKS = re.compile(r"\*[^*\s](?:[^*]*[^*\s])?\*|\S\s*\|\s*\S")
-"""A target between asterisks, or a bar between regions."""
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
 """Treatment of punctuation and clitics that are written together with a word, as in ``dog,``."""
 
@@ -84,33 +81,21 @@ def stimulus(
 def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> Iterator[Stimulus]:
     """Stimuli from text or trees; an empty sentence ends a document.
 
-    Warns at the end if every sentence of text begins with its running number, or has marks of regions or a target.
+    Warns at the end of what every sentence of text has (``EverySentence``).
     """
-    document, is_new = 1, False
-    first, count, is_numbered, is_marked = "", 0, True, True
+    document, is_new, first, habits = 1, False, "", EverySentence()
     for sentence in sentences:
         if not sentence.words:
             is_new = True
             continue
-        first, count = first or sentence.where, count + 1
-        is_numbered = is_numbered and sentence.tree is None and _number_of(sentence) == str(count)
-        is_marked = is_marked and sentence.tree is None and bool(_MARKS.search(" ".join(sentence.words)))
+        if sentence.tree is None:
+            first = first or sentence.where
+            habits.add(sentence.words)
         if is_new:
             document, is_new = document + 1, False
         yield stimulus(sentence, punctuation, document=str(document))
-    if is_numbered and count > 1:
-        _logger.warning("%s: every sentence begins with its number, which is read as a word: remove the numbers", first)
-    if is_marked and count:
-        remedy = "to have regions or targets, give a table with a header and text_column = ..."
-        _logger.warning(
-            "%s: every sentence has marks such as | or *target*, which are read as words: %s", first, remedy
-        )
-
-
-def _number_of(sentence: Sentence) -> str:
-    """The number that a sentence of several words begins with, without its brackets and points; else nothing."""
-    start = next(filter(None, (word.strip("().:") for word in sentence.words[:2])), "")
-    return start if start.isdecimal() and len(sentence.words) > 1 else ""
+    for note in habits.notes():
+        _logger.warning("%s: %s", first, note)
 
 
 @dataclass(frozen=True, kw_only=True)

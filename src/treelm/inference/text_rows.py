@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treelm.corpora.tokens import BLANKS, words_of
 from treelm.errors import SKIP, InputError
@@ -21,6 +21,33 @@ from treelm.io.tables import Cell
 
 MARK = "*"
 """What stands on both sides of a target."""
+
+_MARKS = "|*/\\#^~_+=@<>[]{}"
+"""Characters that are hardly in every sentence, but to cut it."""
+
+
+class EverySentence:
+    """What every sentence of a text has, and its author may not have meant as words: its number, and marks."""
+
+    def __init__(self, mark: str = "") -> None:
+        """Begin with no sentence; ``mark`` is none of the marks."""
+        self._count, self._is_numbered, self._marks = 0, True, {*_MARKS} - {*mark}
+
+    def add(self, words: Sequence[str]) -> None:
+        """Take in a sentence."""
+        self._count += 1
+        number = next(filter(None, (word.strip("().:") for word in words[:2])), "")
+        self._is_numbered &= number == str(self._count) and len(words) > 1
+        self._marks &= set().union(*words)
+
+    def notes(self) -> Iterator[str]:
+        """What is to be said of it, if there are several sentences."""
+        if self._is_numbered and self._count > 1:
+            yield "every sentence begins with its number, which is read as a word: remove the numbers"
+        if self._marks and self._count > 1:
+            marks = " ".join(sorted(self._marks))
+            remedy = "give a table of sentences, text_column = ... and region_separator = ..."
+            yield f"every sentence has {marks}, which is read as words or parts of them: to cut there, {remedy}"
 
 
 def text_rows(
@@ -49,7 +76,7 @@ def text_rows(
     check_columns(columns, names, given, source, numbered)
     given = [(where, {**dict.fromkeys(numbered, n), **cells}) for n, (where, cells) in enumerate(given, start=1)]
     mark = _mark_of([str(cells[columns.text_column]) for _, cells in given], columns, source)
-    found, errors, several = list[SentenceRows](), list[InputError](), list[str]()
+    found, errors, several, habits = list[SentenceRows](), list[InputError](), list[str](), EverySentence(mark)
     key: Key = ()
     for where, cells in given:
         key = columns.key(cells, key if fill_down else ())
@@ -60,13 +87,14 @@ def text_rows(
             errors.append(error)
             continue
         several += [where] * ends_inside(words_of(text))
+        habits.add(words_of(text))
         found.append(SentenceRows(key, [(where, cells)] * len(regions), regions, target))
     if not given:
         errors = [InputError("a table without rows", where=source, remedy="give a row for every sentence")]
     settle([*unreadable, *errors], skipped, something_is_left=bool(found))
     told = "a sentence ends before the last word: several are read as one, unless split_sentences = 'en'"
     count = f"in {len(several)} of {len(found)} rows (first at {several[0]})" if several and not are_texts else ""
-    return found, (f"{count} {told}",) if count else ()
+    return found, (*([f"{count} {told}"] if count else ()), *habits.notes())
 
 
 def _mark_of(texts: Sequence[str], columns: Columns, source: str) -> str:
