@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -99,7 +99,9 @@ def pretended_device() -> Iterator[Traffic]:
     replaced = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)  # a wrapper's data cannot be set
     try:
-        with Traffic() as traffic, mock.patch.multiple(torch, autocast=_autocast, tensor=_tensor):
+        with Traffic() as traffic, mock.patch.multiple(torch, autocast=_autocast, tensor=_tensor), ExitStack() as stack:
+            for name in ("adam", "sgd"):  # whose fused forms exist on the devices that torch knows
+                stack.enter_context(mock.patch(f"torch.optim.{name}._device_dtype_check_for_fused"))
             yield traffic
     finally:
         torch.__future__.set_overwrite_module_params_on_conversion(replaced)

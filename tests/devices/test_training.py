@@ -14,9 +14,15 @@ from treelm.models.layers.few_calls import computing
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.distributed import ProcessGroup
 from treelm.training.numerics import numerics
+from treelm.training.optimizers import build_optimizer
 from treelm.training.updates import ShardStates, update_weights
 
 WAITS = ("prpn sentences",)  # takes statistics of what a mask keeps, and only the device knows how much that is
+MORE_WAITS = {
+    **dict.fromkeys(("palm-s", "neural-pcfg", "low-rank pcfg", "simple pcfg", "compound pcfg"), 1),
+    "urnng": 3,  # drawn trees
+}
+"""For what only the device knows: targets in reach, a probability of zero, trees that it drew."""
 DECIDES = ("som", "som documents", "shift-reduce")  # step by step on the CPU, from what the device computes
 
 
@@ -24,7 +30,7 @@ def train(world: World, device: torch.device) -> list[float]:
     """The losses and norms of gradients of two steps."""
     group = ProcessGroup(TrainingConfig(device="cpu"))
     model = world.model.to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)  # the fused one exists on real devices only
+    optimizer = build_optimizer(model, world.config, epoch=0)
     found: list[float] = []
     carried: ShardStates = {}
     with numerics(world.config):
@@ -60,9 +66,10 @@ def test_a_step_on_another_device_gives_the_same_copies_in_few_pieces_and_hardly
     assert elsewhere == pytest.approx(here, rel=1e-5 if precision == "fp32" else 0.02)
     if precision == "bf16" or variant in (*DECIDES, *WAITS):
         return
-    most_copies = {"shift-reduce parser": 12, "urnng": 4}.get(variant, 3)  # of urnng, two networks' plans
+    most_copies = {"shift-reduce parser": 12}.get(variant, 4)
     assert traffic.counts["copies to the device"] <= most_copies * len(world.batches)
-    assert traffic.num_waits <= 10 * len(world.batches)  # loss, its terms, the gradient's norm, masks of sentences
+    # Once an update, when the weights have changed, for losses and norm together.
+    assert traffic.num_waits == (1 + MORE_WAITS.get(variant, 0)) * len(world.batches), traffic.counts
 
 
 def test_a_tensor_of_the_cpu_is_noticed(tmp_path: Path) -> None:

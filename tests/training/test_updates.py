@@ -94,7 +94,7 @@ def test_an_update_captures_graphs_only_if_the_recipe_says_so(wanted: bool, monk
 
     monkeypatch.setattr(ToyLM, "losses", watched)
     model, config = toy_model(), TrainingConfig(cuda_graphs=wanted)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
     update_weights(model, optimizer, next(iter(ToyBatches())), config, 1, ProcessGroup(config), {})
     assert seen == [wanted]
     assert not graphs._wanted.get()

@@ -109,9 +109,10 @@ class StreamLM(LanguageModel, DocumentContext):
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Losses of every token and end, sums of -log p in nats; every sentence by itself, from the zero state."""
+        inside = inside_of(batch)
         inputs, targets, mask = self.pad(batch)
-        output = self.forward(inputs, self.init_state(len(batch)), mask=None if mask.all() else mask)
-        return self._losses(output, targets, mask, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
+        output = self.forward(inputs, self.init_state(len(batch)), mask=None if inside.all() else mask)
+        return self._losses(output, targets, inside, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
     def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
         """Losses of a segment and what the next one begins with, detached.
@@ -122,10 +123,9 @@ class StreamLM(LanguageModel, DocumentContext):
         ``InputError`` when the batch continues and nothing is carried.
         """
         output, targets = self.read_segment(batch, carried), self._tensor(batch.targets)
-        mask = None if batch.mask is None else to_device(batch.mask, targets.device)
         num_words = batch.num_words + batch.num_sentences
         count = {"num_words": num_words, "num_sentences": batch.num_sentences}
-        losses = self._losses(output, targets, mask, whole=mask is None, **count)
+        losses = self._losses(output, targets, batch.mask, whole=batch.mask is None, **count)
         return losses, {name: tensor.detach() for name, tensor in output.carried.items()}
 
     def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
@@ -146,13 +146,14 @@ class StreamLM(LanguageModel, DocumentContext):
         self,
         output: StreamOutput,
         targets: Tensor,
-        mask: Tensor | None,
+        inside: NDArray[np.bool_] | None,
         *,
         num_words: int,
         num_sentences: int,
         whole: bool = False,
     ) -> Losses:
-        hidden, wanted = _chosen(output.outputs, mask), _chosen(targets, mask)
+        kept = None if inside is None else self._tensor(np.flatnonzero(inside))
+        hidden, wanted = _chosen(output.outputs, kept), _chosen(targets, kept)
         weight = self.decoder_weight
         word = summed_cross_entropy(hidden.to(weight.dtype), weight, self.decoder_bias, wanted, whole=whole)
         count = len(wanted)
@@ -168,8 +169,7 @@ class StreamLM(LanguageModel, DocumentContext):
         padded = np.full((int(lengths.max(initial=0)) + 2, len(batch)), self.end, dtype=np.int64)
         rows = np.repeat(np.arange(len(batch)), lengths)
         padded[np.arange(len(batch.tokens)) - np.repeat(batch.token_offsets[:-1], lengths) + 1, rows] = batch.tokens
-        inside = np.arange(len(padded) - 1)[:, None] <= lengths
-        mask = to_device(inside, self.decoder_weight.device)
+        mask = to_device(inside_of(batch), self.decoder_weight.device)
         return self._tensor(padded[:-1]), self._tensor(padded[1:]), mask
 
     # Scores.
@@ -425,9 +425,16 @@ class DistanceParser(StreamLM, Parser):
         return Distances(tokens=tokens, values=tuple(values.tolist()), begins_word=tuple(begins_word.tolist()))
 
 
-def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
-    """(T, B, ...) -> (n, ...): what the mask keeps."""
-    return values.flatten(0, 1) if mask is None else values[mask]
+def inside_of(batch: SentenceBatch) -> NDArray[np.bool_]:
+    """What is no padding of sentences and their ends: (T, B), as ``pad`` has them."""
+    lengths = np.diff(batch.token_offsets)
+    inside: NDArray[np.bool_] = np.arange(int(lengths.max(initial=0)) + 1)[:, None] <= lengths
+    return inside
+
+
+def _chosen(values: Tensor, kept: Tensor | None) -> Tensor:
+    """(T, B, ...) -> (n, ...): the places that are kept; all without them."""
+    return values.flatten(0, 1) if kept is None else values.flatten(0, 1).index_select(0, kept)
 
 
 def starts_in_a_row(batch: SentenceBatch) -> list[int]:

@@ -39,8 +39,6 @@ def estimate(setup: Setup, run: Path) -> None:
     where = {"step": 0, "epoch": 1, **times}
     log.write({"kind": "estimate", **where, "num_sentences": size, "num_words": int(setup.encoded.num_words.sum())})
     if isinstance(dev, SentenceBatches):
-        loss = LossSum()
-        for batch in dev:
-            loss.add(model.losses(batch))
+        loss = LossSum.sum(LossSum.read([model.losses(batch) for batch in dev])[0])
         log.write({"kind": "dev", **where, **loss.named()})
     save_model(model, run)

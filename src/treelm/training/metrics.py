@@ -7,10 +7,13 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.io.atomic import path_in_errors
@@ -31,10 +34,17 @@ class LossSum:
     num_sentences: int = 0
     terms: dict[str, list[float]] = field(default_factory=dict)  # name -> [sum, count]
 
-    def add(self, losses: Losses) -> None:
-        """Add the losses of one more batch."""
-        terms = {name: [term.sum.item(), term.count] for name, term in losses.terms.items()}
-        self.merge(LossSum(losses.total.item(), losses.num_words, losses.num_sentences, terms))
+    @classmethod
+    def read(cls, parts: Sequence[Losses], *others: Tensor) -> tuple[list[LossSum], list[float]]:
+        """The losses of some batches, and other numbers, brought from their device at once: it is waited for."""
+        tensors = [tensor for one in parts for tensor in (one.total, *(term.sum for term in one.terms.values()))]
+        numbers = torch.stack([tensor.detach().double() for tensor in (*tensors, *others)]).tolist()
+        values, sums = iter(numbers), list[LossSum]()
+        for one in parts:
+            total = next(values)
+            terms = {name: [next(values), term.count] for name, term in one.terms.items()}
+            sums.append(cls(total, one.num_words, one.num_sentences, terms))
+        return sums, list(values)
 
     def merge(self, other: LossSum) -> None:
         """Add what another sum holds."""

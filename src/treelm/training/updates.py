@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from torch.optim import Optimizer
 
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError, is_out_of_memory
-from treelm.models.base import LanguageModel, Losses
+from treelm.models.base import LanguageModel, Loss, Losses
 from treelm.models.capabilities import Parser, require
 from treelm.models.layers.devices import device_of
 from treelm.models.layers.dropout import shared_draws
@@ -60,17 +61,17 @@ def update_weights(
     """Change the weights by the gradient of one batch.
 
     The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches; of a segment of a
-    stream, divided by its targets. Of several processes each computes some shards of the batch. Raises
-    ``NonFiniteError``, the weights unchanged, when loss or gradient is not finite.
+    stream, divided by its targets. Of several processes each computes some shards of the batch. Nothing is read back
+    from the device before the end, when losses and norm come at once; so the optimiser, which must be a fused one, is
+    told on the device to leave the weights alone. Raises ``NonFiniteError``, the weights unchanged, when loss or
+    gradient is not finite.
     """
     if isinstance(batch, StreamBatch):
         divisor = batch.num_targets
     else:
         divisor = int(batch.num_words.sum()) if config.normalise_loss == "word" else len(batch)
 
-    def backward(losses: Losses, part: Batch) -> None:
-        if not torch.isfinite(losses.total):
-            raise NonFiniteError(f"the loss is {losses.total.item()}", step=step, names=part.names)
+    def backward(losses: Losses) -> None:
         (losses.total / divisor).backward()  # type: ignore[no-untyped-call]
 
     def draws(shard: int) -> AbstractContextManager[object]:
@@ -81,17 +82,24 @@ def update_weights(
 
     shards = {shard: rows for shard, rows in own_shards(len(batch), config, group).items() if rows.start < rows.stop}
     with cuda_graphs(wanted=config.cuda_graphs), group.raise_together():
-        loss, following = losses_in_parts(
+        parts, following = losses_in_parts(
             model, batch, config, shards=shards, carried=carried, draws=draws, backward=backward
         )
     group.sum_gradients(model)
     parameters = [parameter for one in optimizer.param_groups for parameter in one["params"]]
     largest = math.inf if config.gradient_clip is None else config.gradient_clip
-    norm = torch.nn.utils.clip_grad_norm_(parameters, largest).item()
-    if not math.isfinite(norm):
-        raise NonFiniteError(f"the norm of the gradient is {norm}", step=step, names=batch.names)
+    norm = torch.nn.utils.clip_grad_norm_(parameters, largest)
+    numbers = torch.stack([norm.double(), *(losses.total.detach().double() for losses, _ in parts)])
+    optimizer.found_inf = numbers.isfinite().all().logical_not().float()  # type: ignore[attr-defined]
     optimizer.step()
-    return Update(loss, norm, following)
+    with group.raise_together():
+        sums, (found_norm,) = LossSum.read([losses for losses, _ in parts], norm)
+        for one, (_, names) in zip(sums, parts, strict=True):
+            if not math.isfinite(one.total):
+                raise NonFiniteError(f"the loss is {one.total}", step=step, names=names)
+        if not math.isfinite(found_norm):
+            raise NonFiniteError(f"the norm of the gradient is {found_norm}", step=step, names=batch.names)
+    return Update(LossSum.sum(sums), found_norm, following)
 
 
 def own_shards(num_rows: int, config: TrainingConfig, group: ProcessGroup) -> dict[int, slice]:
@@ -108,11 +116,12 @@ def losses_in_parts(
     shards: Mapping[int, slice],
     carried: ShardStates,
     draws: Callable[[int], AbstractContextManager[object]] = nullcontext,
-    backward: Callable[[Losses, Batch], None] | None = None,
-) -> tuple[LossSum, ShardStates]:
-    """The losses of the rows of a batch that ``shards`` names, and the hidden states of a stream after them.
+    backward: Callable[[Losses], None] | None = None,
+) -> tuple[list[tuple[Losses, tuple[str, ...]]], ShardStates]:
+    """The losses of the rows of a batch that ``shards`` names, by part, with the parts' names; and hidden states.
 
-    Each shard is computed within its random ``draws``, and ``backward`` gets the losses of each part. When memory is
+    Each shard is computed within its random ``draws``, and ``backward`` gets the losses of each part. What is returned
+    has no gradient, and the hidden states are those of a stream after the batch. When memory is
     exhausted, all is done again in parts of half the size. Raises ``InputError`` for a single row that does not fit
     into memory, and for a batch that does not and cannot be split.
     """
@@ -120,7 +129,7 @@ def losses_in_parts(
     while True:
         if backward:
             model.zero_grad(set_to_none=True)
-        loss, following, part = LossSum(), ShardStates(), batch
+        found, following, part = list[tuple[Losses, tuple[str, ...]]](), ShardStates(), batch
         losses: Losses | None = None
         try:
             for shard, rows in shards.items():
@@ -140,17 +149,23 @@ def losses_in_parts(
                             else:
                                 losses = model.losses(part)
                         if backward:
-                            backward(losses, part)
-                        loss.add(losses)
+                            backward(losses)
+                        found.append((without_gradient(losses), part.names))
                         losses = None
                 if states:
                     following[shard] = join_rows(states)
-            return loss, following
+            return found, following
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
         losses = None  # now that the exception is gone too, nothing holds on to what was computed
         size = _half(part, splits=not (model.training and model.couples_sentences))
+
+
+def without_gradient(losses: Losses) -> Losses:
+    """The same numbers, which hold on to nothing that was computed."""
+    terms = {name: Loss(sum=term.sum.detach(), count=term.count) for name, term in losses.terms.items()}
+    return replace(losses, terms=terms, total=losses.total.detach())
 
 
 def join_rows(parts: Sequence[RecurrentState]) -> RecurrentState:
@@ -194,8 +209,8 @@ def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingCon
             else:
                 rows = slice(0, len(batch) if number % group.size == group.rank else 0)
             if rows.start < rows.stop:
-                loss, carried = losses_in_parts(model, batch, config, shards={0: rows}, carried=carried)
-                own.append((number, loss))
+                parts, carried = losses_in_parts(model, batch, config, shards={0: rows}, carried=carried)
+                own.append((number, LossSum.sum(LossSum.read([losses for losses, _ in parts])[0])))
     model.train()
     numbered = sorted((pair for part in group.all_gather(own) for pair in part), key=lambda pair: pair[0])
     return LossSum.sum(loss for _, loss in numbered)

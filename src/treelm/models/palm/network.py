@@ -37,6 +37,7 @@ from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.plan import before_inputs, encode_with_trees, gold_spans
 from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
 from treelm.models.stream_outputs import RecurrentState, StreamOutput, WordMetric, to_host
+from treelm.models.streams import inside_of
 from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
 from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
@@ -215,17 +216,18 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
         names = ("span_cross_entropy", "span_cross_entropy_uniform", "span_cross_entropy_least")
         return dict(zip(names, (sums / num_places).tolist(), strict=True)) if num_places else {}
 
-    def _read_with_end(self, batch: SentenceBatch) -> tuple[StreamOutput, Tensor, Tensor, Tensor, Tensor]:
+    def _read_with_end(self, batch: SentenceBatch) -> tuple[StreamOutput, Tensor, Tensor, NDArray[np.bool_], Tensor]:
         """The reading of sentences with trees, gold spans (T, B, m), and targets, their mask, and steps with spans.
 
         A further end is read after each sentence, which is no target: there the spans are looked at that end with the
         last word.
         """
-        inputs, targets, mask = self.pad(batch)
+        (inputs, targets, _), inside = self.pad(batch), inside_of(batch)
         inputs, targets = self._with_end(inputs), self._with_end(targets)
-        seen, mask = torch.cat([torch.ones_like(mask[:1]), mask]), torch.cat([mask, torch.zeros_like(mask[:1])])
+        seen, inside = np.insert(inside, 0, True, 0), np.insert(inside, len(inside), False, 0)
         gold = self._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
-        return self._read(inputs, self.init_state(len(batch)), mask, gold), gold, targets, mask, seen
+        reading = self._read(inputs, self.init_state(len(batch)), to_device(inside, inputs.device), gold)
+        return reading, gold, targets, inside, to_device(seen, inputs.device)
 
     def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
         """Read a segment as every stream model does; given attention is set by the batch's constituents."""
@@ -250,9 +252,9 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
         """Losses as of every stream model; with ``span_weight`` or given attention also from the trees of the batch."""
         if not self._losses_need_trees and (batch.actions is None or not self.reads_constituents):
             return super().losses(batch)
-        reading, gold, targets, mask, seen = self._read_with_end(batch)
+        reading, gold, targets, inside, seen = self._read_with_end(batch)
         num_words, num_sentences = int(batch.num_words.sum()), len(batch)
-        losses = self._losses(reading, targets, mask, num_words=num_words, num_sentences=num_sentences)
+        losses = self._losses(reading, targets, inside, num_words=num_words, num_sentences=num_sentences)
         return self._with_spans(losses, reading, gold, seen)
 
     def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
@@ -261,7 +263,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
             return super().stream_losses(batch, carried)
         reading, gold, mask = self._read_with_trees(batch, carried)
         targets, num_words = self._tensor(batch.targets), batch.num_words + batch.num_sentences
-        losses = self._losses(reading, targets, mask, num_words=num_words, num_sentences=batch.num_sentences)
+        losses = self._losses(reading, targets, batch.mask, num_words=num_words, num_sentences=batch.num_sentences)
         losses = self._with_spans(losses, reading, gold, mask)
         return losses, {name: tensor.detach() for name, tensor in reading.carried.items()}
 
@@ -272,7 +274,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
 
     def _gold(self, constituents: NDArray[np.int64], inputs: Tensor) -> Tensor:
         shape = (*inputs.shape, self.config.max_span)
-        return gold_spans(self._tensor(constituents), shape)
+        return to_device(gold_spans(constituents, shape), self.decoder_weight.device)
 
     def _with_spans(self, losses: Losses, reading: StreamOutput, gold: Tensor, mask: Tensor | None) -> Losses:
         """The losses of words with the term ``spans``, if the attention is taught.

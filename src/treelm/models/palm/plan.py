@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_sentences
@@ -43,13 +41,12 @@ def before_inputs(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray
     return np.stack([spans[:, 2] + 1, spans[:, 0], spans[:, 2] - spans[:, 1]], 1)
 
 
-def gold_spans(constituents: Tensor, shape: tuple[int, ...]) -> Tensor:
+def gold_spans(constituents: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """(T, B, m): whether the span of 1 to m tokens that ends before a step is a constituent.
 
     ``constituents`` (n, 3) are step, row and length, as in ``StreamBatch``; longer ones and later steps are left out.
     """
-    step, row, length = constituents.T
-    kept = (length <= shape[2]) & (step < shape[0])
-    gold = torch.zeros(shape, dtype=torch.bool, device=constituents.device)
-    gold[step[kept], row[kept], length[kept] - 1] = True
+    step, row, length = constituents[(constituents[:, 2] <= shape[2]) & (constituents[:, 0] < shape[0])].T
+    gold = np.zeros(shape, np.bool_)
+    gold[step, row, length - 1] = True
     return gold
