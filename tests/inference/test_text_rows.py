@@ -228,6 +228,19 @@ def test_trials_of_a_frame_keep_their_rows_and_those_that_cannot_be_read_are_mis
     ] * 1 + [pytest.approx(math.nan, nan_ok=True)]
 
 
+def test_the_first_word_has_no_surprisal_and_no_part_of_it_on_demand() -> None:
+    lm, frame = treelm.load(RUNS / "rnng"), pandas.DataFrame({"text": ["The city was"]})
+    columns = ["lexical_bits", "next_rank", "word_probability", "open_nodes"]
+    whole, found = (
+        treelm.surprisal_table(lm, frame, text_column="text", columns=columns, omit_first=is_omitted)
+        for is_omitted in (False, True)
+    )
+    lost = ["surprisal_bits", *columns[:-1]]
+    assert found.loc[0, lost].isna().all()
+    pandas.testing.assert_frame_equal(found[1:], whole[1:], check_dtype=False)
+    assert found["open_nodes"].tolist() == whole["open_nodes"].tolist()
+
+
 @pytest.mark.parametrize(("base", "unit"), [("2", "bits"), ("e", "nats"), (10, "hartleys")])
 def test_figures_are_in_the_unit_that_is_asked_for(base: Any, unit: str) -> None:
     lm, frame = treelm.load(RUNS / "rnng"), pandas.DataFrame({"text": ["The city was old .", "One"], "n_bits": [1, 2]})

@@ -45,22 +45,23 @@ class TableSettings:
     end: bool = False
     """Add a row </s> to every sentence: the surprisal of its end. With it, bits add up to -log2 p(sentence)."""
     log_base: Literal["2", "e", "10"] = "2"
-    """Unit of what is in bits: of e, nats, and columns are named NAME_nats; of 10, NAME_hartleys."""
+    """Base of logarithms. e: nats instead of bits, in columns NAME_nats. 10: hartleys, in columns NAME_hartleys."""
     omit_first: bool = False
-    """Leave out the surprisal of the first word or region of a sentence (NA), as tools do whose models know no
-    beginning of a sentence."""
+    """No surprisal, parts of it, probability or rank (NA) for the first word or region of a sentence, as in tools that
+    do not score it."""
     text_column: str = ""
-    """Of a table with a sentence in each row, or a trial: its column. Words have a row each, in regions cut by |
-    (the horse | fell) these, and where all sentences mark a *target*, it alone."""
+    """Of a table with a sentence, or a trial, in each row: the column of the sentences. The output has a row for each
+    word; if all sentences are cut into regions (the horse | fell), for each region; if all mark a *target*, for it
+    alone."""
     target_column: str = ""
-    """The column of the target instead, which stands once in its sentence."""
+    """Of such a table: the column of the target, which occurs once in its sentence and alone has a row."""
     target_from: Literal["", "0", "1"] = ""
-    """Of a target column with numbers of words: the number of the first word of a sentence."""
+    """Of a target column that holds the number of a word: the number of the first word of a sentence."""
     region_separator: str = "|"
-    """What stands between regions; '' cuts none."""
+    """Of a table of sentences: what separates regions; '' for none."""
     sum_by: str = ""
-    """Of a table: the column in which rows of a sentence that follow each other share a value if they are one region,
-    with one row and the sum of their bits; an empty cell is a row by itself."""
+    """Of a table: add up the bits of rows that share the value in this column and follow each other in a sentence, as
+    regions of several words; an empty cell is a row by itself."""
     split_sentences: str = ""
     """Language (en, de, ...) of texts whose sentences are to be found: every line, or what --sentence-column says, is
     split, and numbered in the column sentence_number. Needs pip install 'treelm[sentences]'."""

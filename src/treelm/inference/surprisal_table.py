@@ -56,6 +56,8 @@ MODEL, WORD_ID, CONTEXT, END_OF_SENTENCE = "model", "word_id", "context", "</s>"
 ENTROPY_REDUCTION, TREE_ENTROPY_REDUCTION = "next_entropy_reduction_bits", "entropy_reduction_bits"
 PROBABILITY = "word_probability"
 _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bits"}
+_OF_WORD = (BITS, PROBABILITY, *("lexical_bits", "syntactic_bits", "tag_bits", "word_given_tag_bits", "next_rank"))
+"""Columns that say how much a word was expected: surprisal, its parts, and the like."""
 _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 """Columns that are lagged only if they are named."""
 COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")
@@ -350,7 +352,7 @@ class SurprisalTable:
         found.loc[is_end, ["is_unk", "num_pieces"]] = [0, 1]
         found.loc[is_end, BITS] = ends if self.settings.end else []
         if self.settings.omit_first:
-            found.loc[found.index.get_level_values(1) == 1, BITS] = math.nan
+            found.loc[found.index.get_level_values(1) == 1, found.columns.isin(_OF_WORD)] = math.nan
         for name in found.columns[found.columns.str.endswith("_bits")]:
             found[name] *= {"2": 1.0, "e": NATS_PER_BIT, "10": math.log10(2)}[self.settings.log_base]
         found = found.rename(columns=self._in_unit)
