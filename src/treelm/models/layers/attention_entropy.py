@@ -44,7 +44,7 @@ def value_factors(output: nn.Linear, num_heads: int) -> Tensor:
 def value_norms(values: Tensor, factors: Tensor) -> Tensor:
     """||v W + b / H|| of values (n, D) in every head: (H, n)."""
     heads = values.double().view(len(values), len(factors), -1).transpose(0, 1)
-    norms: Tensor = (heads @ factors[:, :-1] + factors[:, -1:]).norm(dim=2)
+    norms: Tensor = torch.linalg.vector_norm(heads @ factors[:, :-1] + factors[:, -1:], dim=2)
     return norms
 
 
