@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -17,6 +18,7 @@ from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.papers.data import DataRoot
 from treelm.papers.metrics import Subject, SyntaxGym
+from treelm.training.run_folder import load_run_recipe
 
 SUITE = {
     "meta": {"name": "mine", "metric": "sum"},
@@ -55,6 +57,59 @@ def runs(project: Path) -> list[str]:
     (project / "suite.json").write_text(json.dumps(SUITE), encoding="utf-8")
     (project / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks .\tdog the . barks\n")
     return [str(project / name) for name in ("run", "counts", "parser")]
+
+
+def test_seeds_are_runs_of_their_own_in_one_table_and_go_on_where_they_stopped(
+    treelm: Treelm, project: Path, runs: list[str], tmp_path: Path
+) -> None:
+    command = ("train", project / "parser.toml", "--output", tmp_path / "out", "--quiet", "--seeds")
+    assert treelm(*command, "1").code == 0
+    first = (tmp_path / "out" / "seed-1" / "model.safetensors").stat()
+    outcome = treelm(*command, "1", "2")
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "out" / "seed-1" / "model.safetensors").stat() == first
+    assert [load_run_recipe(tmp_path / "out" / f"seed-{seed}").training.seed for seed in (1, 2)] == [1, 2]
+    kept = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert [row["name"] for row in kept["runs"]] == ["seed-1", "seed-2"]
+    assert "mean of 2 seeds" in outcome.out
+    assert "±" in outcome.out
+    for arguments, expected in (
+        ([*command, "1", "1"], "give each seed once"),
+        (["train", project / "parser.toml", "--seeds", "1"], "add --output FOLDER"),
+        (["train", "--resume", runs[0], "--seeds", "1"], "--seeds with --resume"),
+        (["train", project / "counts.toml", "--output", tmp_path / "n", "--seeds", "1", "2"], "estimated"),
+    ):
+        refused = treelm(*arguments)
+        assert refused.code == 2
+        assert expected in refused.err
+    assert not (tmp_path / "n").exists()
+
+
+def test_columns_are_chosen_by_name_or_heading(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
+    out = ("compare", *runs[:2], "--max-sentences", "2", "--output", tmp_path / "out")
+    outcome = treelm(*out, "--format", "latex", "--columns", "parameters", "perplexity", "is_upper_bound")
+    head, *rows = [line for line in outcome.out.splitlines() if line.endswith("\\\\")]
+    assert head == "run & parameters & perplexity & is\\_upper\\_bound \\\\"
+    assert [row.split(" & ")[-1] for row in rows] == ["True \\\\", "False \\\\"]
+    assert (tmp_path / "out" / "comparison.tex").read_text() == outcome.out
+    assert "system" in (tmp_path / "out" / "comparison.csv").read_text().splitlines()[0]
+    refused = treelm(*out, "--columns", "perplexty")
+    assert (refused.code, "did you mean perplexity?" in refused.err) == (2, True)
+
+
+def test_each_picture_of_a_report_is_a_file(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\nthe cat sees the dog .\n")
+    pages = ("--report", tmp_path / "report.html", "--figures", tmp_path / "figures")
+    outcome = treelm("compare", *runs, "--max-sentences", "2", "--sentences", tmp_path / "in.txt", *pages)
+    assert outcome.code == 0, outcome.err
+    found = {path.stem: ElementTree.parse(path).getroot() for path in (tmp_path / "figures").iterdir()}
+    expected = {"perplexity-on-dev-by-epochs", "tree-of-run", "tree-of-run-2", "surprisal-of-the-dog-barks"}
+    assert expected <= set(found)
+    shown = {one.text for one in found["surprisal-of-the-dog-barks"].iter()}
+    assert {"run", "counts", "the", "dog", "barks", "."} <= shown
+    assert "parser" not in shown
+    assert all(one.find("{*}style") is not None for one in found.values())
+    assert "add --report" in treelm("compare", *runs, "--figures", tmp_path / "figures").err
 
 
 def test_a_beam_that_no_model_uses_is_told_of(treelm: Treelm, runs: list[str]) -> None:

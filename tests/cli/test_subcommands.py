@@ -458,6 +458,23 @@ def test_generate_spells_whole_words(treelm: Treelm, project: Path, tmp_path: Pa
     assert [one.tree.words() for one in without_errors(read_trees(trees.out), None)] == plain
 
 
+def test_trees_are_made_binary_and_written_as_json(treelm: Treelm, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("It is not here .\n\n")
+    command = ("parse", "chart-gum-open", tmp_path / "in.txt", "--show", "json", "--binarise")
+    found = {}
+    for how in ("no", "left", "right"):
+        first, empty = (json.loads(line) for line in treelm(*command, how).out.splitlines())
+        assert empty is None
+        assert first["words"] == ["It", "is", "not", "here", "."]
+        assert len(first["tags"]) == 5
+        (tree,) = without_errors(read_trees(first["tree"]), None)
+        assert [[*span] for span in tree.tree.spans()] == first["spans"]
+        found[how] = {(start, end) for _, start, end in first["spans"]}
+    assert found["no"] == {(0, 5), (0, 1), (1, 4), (3, 4)}
+    assert found["left"] - found["no"] == {(0, 4), (1, 3)}
+    assert found["right"] - found["no"] == {(1, 5), (2, 4)}
+
+
 def test_a_tree_that_is_too_tall_for_a_drawing_leaves_out_the_figure_alone(
     treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ class Arguments(Settings):
 
     needs: ClassVar = {
         **dict.fromkeys((one.name for one in fields(PairOptions) if one.name != "encoding"), "pairs"),
-        **{"data_format": "data", "sentences": "report", "reading_data": "reading"},
+        **{"data_format": "data", "sentences": "report", "figures": "report", "reading_data": "reading"},
     }
     excludes: ClassVar = {"split": "data"}
 
@@ -50,6 +50,9 @@ class Arguments(Settings):
     """Folders of trained models, or comparison.json files of comparisons made before."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
     """Form of the table that is printed."""
+    columns: tuple[str, ...] = ()
+    """Columns of the table that is printed and of comparison.md and .tex, in this order, by their headings or their
+    names in comparison.csv, which has all; without it, all that are displayed."""
     wide: bool = False
     """One table with all columns, however wide, instead of parts that fit the terminal."""
     output: Output = ""
@@ -57,6 +60,8 @@ class Arguments(Settings):
     report: str = ""
     """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
     this subcommand draws it again without models."""
+    figures: str = ""
+    """Folder to write each picture of the report into, as SVG: learning curves, scores, surprisals, trees, beams."""
     sentences: str = ""
     """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report. Without it, those
     of the comparison that was given, else three of the first run's dev data."""
@@ -87,19 +92,23 @@ def main(options: Arguments) -> int:
     if options.given_search() and not any(row.search for row in comparison.runs):
         log("none of these models searches, so the beam that was given changes nothing")
     if out is not None:
-        write_files(comparison, out)
+        write_files(comparison, out, options.columns)
     if options.report:
         comparison = write_page(comparison, Path(options.report), ["compare", *written(options)], sentences)
         if out is not None:
             comparison.save(out / FILE_NAME)  # with what the report shows of sentences
+    if options.figures:
+        from treelm.figures.report.page import write_figures
+
+        log(f"wrote {len(write_figures(comparison, Path(options.figures)))} pictures into {options.figures}")
     if options.format == "json":
         print_json(comparison.to_json())
     elif options.format == "table":
         from treelm.figures.tables import comparison_tables, print_table
 
-        print_table(*comparison_tables(comparison), wide=options.wide)
+        print_table(*comparison_tables(comparison, options.columns), wide=options.wide)
     else:
-        print(_text(comparison, options.format), end="")
+        print(_text(comparison, options.format, options.columns), end="")
     return 0
 
 
@@ -142,20 +151,20 @@ def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     log(f"{what}: done in {perf_counter() - begin:.0f} s")
 
 
-def write_files(comparison: Comparison, folder: Path) -> None:
-    """The comparison in every format."""
+def write_files(comparison: Comparison, folder: Path, columns: Sequence[str] = ()) -> None:
+    """The comparison in every format; tables for people have the columns that are named, if any are."""
     from treelm.evaluation.comparison.metrics import FILE_NAME
     from treelm.io.atomic import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)
     comparison.save(folder / FILE_NAME)
     for format, name in FILES.items():
-        write_atomically(folder / name, _text(comparison, format).encode())
+        write_atomically(folder / name, _text(comparison, format, () if format == "csv" else columns).encode())
     log(f"wrote {FILE_NAME}, {', '.join(FILES.values())} into {folder}")
 
 
-def _text(comparison: Comparison, format: str) -> str:
+def _text(comparison: Comparison, format: str, columns: Sequence[str]) -> str:
     from treelm.evaluation.comparison.frame import ComparisonFrame
 
-    frame = ComparisonFrame.of(comparison)
+    frame = ComparisonFrame.of(comparison, columns)
     return {"markdown": frame.to_markdown, "csv": frame.to_csv, "latex": frame.to_latex}[format]()

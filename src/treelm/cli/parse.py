@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -35,8 +36,11 @@ class Arguments(WorkerOptions, InputOptions):
     """Text, brackets or CoNLL-U; - is standard input."""
     output: Output = "-"
     """File to write; - is standard output."""
-    show: Literal["brackets", "drawing"] = "brackets"
-    """brackets: for programs. drawing: for eyes."""
+    show: Literal["brackets", "json", "drawing"] = "brackets"
+    """brackets, json: for programs; an object a line with words, tags, spans (label, first word, word after the last)
+    and tree, null for an empty line. drawing: for eyes."""
+    binarise: Literal["no", "left", "right"] = "no"
+    """Branch left or right where a constituent has three or more parts: labels that this makes end in |<>."""
     figure: str = ""
     """SVG file to draw the first sentence into: of a SOM the memory after every word, of PRPN and ON-LSTM the distances
     as bars, of PaLM the attention over spans beside the tree (and that of the file, if it has trees), else the tree.
@@ -47,10 +51,9 @@ class Arguments(WorkerOptions, InputOptions):
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    from treelm.figures.terminal import draw_tree
     from treelm.inference.batching import in_batches
     from treelm.inference.processes import annotate
-    from treelm.trees.brackets import format_tree
+    from treelm.trees.transforms import binarise_left, binarise_right
 
     if options.figure:
         if not options.figure.endswith(".svg"):
@@ -62,20 +65,32 @@ def main(options: Arguments) -> int:
     skipped: list[InputError] = []
     sentences = options.read(options.file, skipped, empty_lines=True)
     left_out = skipped if options.on_error == "skip" else None
-    figure, as_drawing = options.figure, options.show == "drawing"
+    figure, binarise = options.figure, {"left": binarise_left, "right": binarise_right}.get(options.binarise)
     bar = progress_bar("parsing", None, shares_terminal=options.output == "-")
     with bar as advance, open_output(options.output) as out, options.compute(annotate, lm, options.run) as compute:
         for sentence, found in in_batches(sentences, compute, batch_size=options.batch_size, skipped=left_out):
             if found is None:
-                print(file=out)
+                print("null" if options.show == "json" else "", file=out)
             else:
-                shown = f"{draw_tree(found.tree, found.tags)}\n" if as_drawing else format_tree(found.tree, found.tags)
-                print(shown, file=out)
+                tree = found.tree if binarise is None else binarise(found.tree)
+                print(_shown(tree, found.tags, options.show), file=out)
                 if figure:
                     _draw(figure, lm, found.tree, sentence.tree)
                     figure = ""
             advance()
     return report_skipped(skipped)
+
+
+def _shown(tree: Tree, tags: Sequence[str] | None, how: str) -> str:
+    from treelm.figures.terminal import draw_tree
+    from treelm.io.json import json_text
+    from treelm.trees.brackets import format_tree
+
+    if how == "drawing":
+        return f"{draw_tree(tree, tags)}\n"
+    brackets = format_tree(tree, tags)
+    values = {"words": tree.words(), "tags": tags, "spans": tree.spans(), "tree": brackets}
+    return brackets if how == "brackets" else json_text(values, indent=None)
 
 
 def _draw(path: str, lm: LanguageModel, tree: Tree, gold: Tree | None) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from treelm import cli
+from treelm.cli import compare
 from treelm.cli.arguments import Positional
 from treelm.cli.options import Output
 from treelm.errors import InputError
 from treelm.io.terminal import log
+
+_MEASURED: tuple[Literal["test", "dev"], ...] = ("test", "dev")
+"""Splits on which runs of several seeds are compared: the first that there are data for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,27 +27,57 @@ class Arguments:
 
     Example: treelm train demo --output runs/first --set training.epochs=20 model.dropout=0.2
     Example: treelm train --resume runs/first
+    Example: treelm train demo --seeds 1 2 3 --output runs/demo
     Example: torchrun --nproc-per-node 4 -m treelm train demo --output runs/first --resume-if-present
     """
 
-    excludes: ClassVar = {"output": "resume", "resume_if_present": "resume"}
+    excludes: ClassVar = dict.fromkeys(("output", "resume_if_present", "seeds"), "resume")
 
     recipe: Annotated[str, Positional("RECIPE")] = ""
     """Path or name of a recipe."""
     output: Output = ""
-    """Run folder to make."""
+    """Run folder to make; of several --seeds a folder of runs."""
     resume: str = ""
     """Run folder to go on with, by the recipe that is kept there."""
     resume_if_present: bool = False
     """Go on with the run in --output if there is one, else begin it: one command for jobs that are requeued."""
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE, as many as you like; no value unsets a field. When resuming: only longer training."""
+    seeds: tuple[int, ...] = ()
+    """Seeds to train with, one run each (OUTPUT/seed-1 ...), and a table of all with means and standard deviations. The
+    same command goes on where it was stopped."""
     quiet: bool = False
     """Show no progress; a limit of time that ends training is still printed."""
 
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
+    if not options.seeds:
+        return _train(options)
+    if len(set(options.seeds)) < len(options.seeds) or not options.output:
+        found = "no folder for the runs" if not options.output else f"--seeds {' '.join(map(str, options.seeds))}"
+        raise InputError(found, remedy="add --output FOLDER" if not options.output else "give each seed once")
+    from treelm.training.recipe import load_recipe
+
+    recipe = load_recipe(options.recipe, options.set)
+    if recipe.model.is_estimated:
+        found = f"--seeds for {recipe.model.system}, which is estimated, not optimised"
+        raise InputError(found, remedy="train it once, without them")
+    runs = [f"{options.output}/seed-{seed}" for seed in options.seeds]
+    for seed, run in zip(options.seeds, runs, strict=True):
+        own = (*options.set, f"training.seed={seed}")
+        if code := _train(replace(options, output=run, set=own, seeds=(), resume_if_present=True)):
+            return code
+    from treelm.training.distributed import rank_and_size
+
+    split = next((split for split in _MEASURED if recipe.data.has_split(split)), None)
+    if split is None or rank_and_size()[0]:
+        return 0
+    return compare.main(compare.Arguments(runs=tuple(runs), split=split, output=options.output))
+
+
+def _train(options: Arguments) -> int:
+    """Train a run and say where it is."""
     from treelm.training.distributed import rank_and_size
     from treelm.training.outcomes import NonFiniteError, ProcessLost, TrainingInterrupted
     from treelm.training.recipe import read_settings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,13 +15,13 @@ from treelm.figures import svg
 from treelm.figures.report.sentences import drawn_analyses
 from treelm.figures.report.templates import render, share_text
 from treelm.figures.structures import PICTURES
-from treelm.figures.svg import FONT, Drawing, below, box, colour_class, element, heading, join, text, text_width
+from treelm.figures.svg import below, heading
 from treelm.figures.trees import tree_drawing
+from treelm.figures.words import WordBars, surprisal_drawing
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Parser, Searching, has
 from treelm.trees.tree import MAX_SVG_HEIGHT
 
-_BARS = 64  # height
 EXAMPLES = (
     "When the people left the city was still small .",
     "When the war ended the city was still small .",
@@ -115,11 +114,14 @@ class Reading:
 def picture(words: Words, num_read: int, readings: Sequence[Reading]) -> str:
     """The surprisals of a sentence by all models, and what each makes of its first ``num_read`` words, as SVG."""
     parts = [heading(f"{one.name}: {one.refused}") for one in readings if one.refused]
-    scored = [one for one in readings if one.steps and all(step.surprisal_bits is not None for step in one.steps)]
+    scored = [
+        WordBars(one.name, one.number, bits, [step.unknown_class is not None for step in one.steps])
+        for one in readings
+        if (bits := [step.surprisal_bits for step in one.steps if step.surprisal_bits is not None])
+        and len(bits) == len(words)
+    ]
     if scored:
-        bits = [step.surprisal_bits or 0.0 for one in scored for step in one.steps]
-        highest = max([1.0, *filter(math.isfinite, bits)])
-        parts += [heading("Surprisal in bits"), *(_bars(one, words, highest) for one in scored)]
+        parts.append(surprisal_drawing(words, scored))
     looks = [(one.name, one.look) for one in readings if one.look is not None]
     if num_read and looks:
         parts.append(heading(f"After {' '.join(words[:num_read])}"))
@@ -132,23 +134,6 @@ def picture(words: Words, num_read: int, readings: Sequence[Reading]) -> str:
                 title = f"{name}: {title}"
                 parts.append(below(title, [heading(title, "soft"), drawing], gap=4))
     return below(f"read along: {' '.join(words)}", parts, gap=18).file()
-
-
-def _bars(one: Reading, words: Words, highest: float) -> Drawing:
-    column = max(44.0, *(text_width(word) + 10 for word in words))
-    base = FONT + 20 + _BARS
-    parts = [text(0, FONT, one.name)]
-    for number, (word, step) in enumerate(zip(words, one.steps, strict=True)):
-        bits = step.surprisal_bits or 0.0
-        size = _BARS * min(bits / highest, 1.0)
-        middle = column * (number + 0.5)
-        shown = f"{bits:.1f}{'*' if step.unknown_class is not None else ''}"
-        parts.append(box(middle - 11, base - size, 22, size, f"bar {colour_class(one.number)}"))
-        parts.append(text(middle, base - size - 4, shown, "label middle"))
-        parts.append(text(middle, base + FONT + 3, word, "middle"))
-    width = column * len(words)
-    parts.append(element("line", class_="axis", x1=0, x2=width, y1=base, y2=base))
-    return Drawing("plot", one.name, width, base + FONT + 6, join(*parts))
 
 
 def page(readers: Sequence[Reader], limits: Limits) -> str:

@@ -109,23 +109,25 @@ class Drawing:
 
     def __html__(self) -> str:
         """The picture as a part of a page, in its natural size."""
-        return self._svg(self.content)
+        size = {"width": round(self.width), "height": round(self.height)}
+        frame = f"0 0 {self.width:.0f} {self.height:.0f}"
+        title = element("title", self.title)
+        return element("svg", title, self.content, class_=self.kind, role="img", viewBox=frame, **size)
 
     def file(self) -> str:
         """The picture as the content of a file, which needs nothing from outside."""
-        background = element("rect", class_="background", width="100%", height="100%")
-        style = element("style", Markup(_picture_style()))
-        xml = {"xmlns": "http://www.w3.org/2000/svg"}
-        return self._svg(join(style, background, self.content), **xml) + "\n"
+        return file_of(self.__html__())
 
     def _repr_svg_(self) -> str:
         return self.file()
 
-    def _svg(self, content: Markup, **attributes: str) -> str:
-        size = {"width": round(self.width), "height": round(self.height)}
-        frame = f"0 0 {self.width:.0f} {self.height:.0f}"
-        title = element("title", self.title)
-        return element("svg", title, content, class_=self.kind, role="img", viewBox=frame, **size, **attributes)
+
+def file_of(picture: str) -> str:
+    """The content of a file with a picture of a page, which needs nothing from outside."""
+    background = element("rect", class_="background", width="100%", height="100%")
+    start, end = str(picture).split("</title>", 1)  # markup would escape what it is given
+    start = start.replace(">", ' xmlns="http://www.w3.org/2000/svg">', 1)
+    return f"{start}</title>{element('style', Markup(_picture_style()))}{background}{end}\n"
 
 
 def heading(title: str, kind: str = "title") -> Drawing:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from treelm.errors import InputError, choose_from
 from treelm.evaluation.comparison.metrics import BOUND, TRIVIAL, Comparison, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval
@@ -290,14 +291,19 @@ class ComparisonFrame:
         return [" ".join(text for of, text in LEGEND.items() if of in shown) + gold + seeds, *self.comparison.notes]
 
     @classmethod
-    def of(cls, comparison: Comparison) -> ComparisonFrame:
-        """Gather the columns that some run has a value for."""
+    def of(cls, comparison: Comparison, names: Sequence[str] = ()) -> ComparisonFrame:
+        """Gather the columns that some run has a value for, or display those that are named, in this order.
+
+        Names are those of columns or their headings. Raises ``InputError`` for one that no run has a value for.
+        """
         import pandas
 
         rows = comparison.runs
         values = {column: [column.value(row) for row in rows] for column in _columns(rows)}
         columns = [one for one in values if one.group == HIDDEN or any(value is not None for value in values[one])]
         data = pandas.DataFrame({one.name: pandas.Series(values[one], dtype=object) for one in columns})
+        if names:
+            columns = [next(one for one in columns if one.group == NAMES), *(_named(name, columns) for name in names)]
         return cls(data, columns, seed_numbers(rows), comparison)
 
     def to_csv(self) -> str:
@@ -423,6 +429,20 @@ class ComparisonFrame:
         bound = next((row for row in one.rows if self._is_bound(column, row)), one.rows[0])
         deviation = "" if one.deviation is None else f" ± {column.text(one.deviation)}"
         return f"{self.text(column, bound, one.mean)}{deviation}"
+
+
+def _named(name: str, columns: Sequence[Column]) -> Column:
+    """The column of a name or heading; one that is in files alone is displayed under its name."""
+    for one in columns:
+        if name in (one.name, one.heading, one.name.partition(",")[0]) and one.group != HIDDEN:
+            is_shown = one.group != DATA_ONLY
+            return one if is_shown else replace(one, heading=one.heading or one.name, text=_any, group=METRICS)
+    known = [one.heading or one.name for one in columns if one.group not in (NAMES, HIDDEN)]
+    raise InputError(f"no column {name!r} in this comparison", remedy=choose_from(name, known))
+
+
+def _any(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from collections.abc import Callable, Sequence
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +22,18 @@ from treelm.evaluation.tables import Table
 from treelm.figures import svg
 from treelm.figures.charts import Axes, Point, for_both_widths, line_chart
 from treelm.figures.report.scores import garden_path_section, pairs_section, reading_section, syntaxgym_section
-from treelm.figures.report.sentences import sentence_sections
+from treelm.figures.report.sentences import sentence_bars, sentence_sections
 from treelm.figures.report.templates import Section, looks_of, render, section
 from treelm.figures.svg import Drawing
+from treelm.figures.words import surprisal_drawing
 from treelm.io.atomic import check_output_path, write_atomically
 
 Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
+
+_PICTURE = re.compile(r'(?<!<div class="narrow">)<svg class="[^"]*" role="img".*?</svg>', re.DOTALL)
+"""Of a chart in two widths the wide one."""
+_LONGEST_NAME = 80  # characters of the name of a picture's file
 
 
 def write_report(comparison: Comparison, path: Path) -> None:
@@ -35,6 +43,22 @@ def write_report(comparison: Comparison, path: Path) -> None:
     """
     check_path(path)
     write_atomically(path, report_page(comparison).encode())
+
+
+def write_figures(comparison: Comparison, folder: Path) -> list[str]:
+    """Write each picture of the page into a file of its own, and return their names, made of what they show."""
+    pictures: list[str] = re.findall(_PICTURE, report_page(comparison))
+    pictures += [surprisal_drawing(words, models).__html__() for words, models in sentence_bars(comparison)]
+    found: dict[str, str] = {}
+    for picture in pictures:
+        title = re.sub(r"\W+", "-", html.unescape(picture.partition("<title>")[2].partition("</title>")[0]))
+        title = title.strip("-")[:_LONGEST_NAME]
+        tries = (f"{title}-{again}.svg" if again > 1 else f"{title}.svg" for again in count(1))
+        found[next(one for one in tries if one not in found)] = picture
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, picture in found.items():
+        write_atomically(folder / name, svg.file_of(picture).encode())
+    return list(found)
 
 
 def check_path(path: Path, *, to_come: Path | None = None) -> None:
@@ -95,15 +119,15 @@ def findings(frame: ComparisonFrame) -> list[str]:
         column = next((columns[key] for name in names for key in columns if key.partition(",")[0] == name), None)
         rivals = [] if column is None else max(frame.standings(column), key=len, default=[])  # whose values compare
         if column is not None and len(rivals) > 1:
-            best, count, told = rivals[0].name, len(rivals), _first_and_second(frame, column, rivals)
+            best, number, told = rivals[0].name, len(rivals), _first_and_second(frame, column, rivals)
             if not frame.leaders(column, rivals):
-                said[what] = f"of {count} models, {_open(frame, column, rivals)}"
+                said[what] = f"of {number} models, {_open(frame, column, rivals)}"
                 continue
             gold = frame.data["gold_trees"][rivals[0].rows[0]] if what == "trees" else ""
             said[what] = {
-                "words": f"of {count} models, {best} has the lowest perplexity: {told}",
-                "tests": f"in tests of syntax, {best} leads {count} models ({column.heading}): {told}",
-                "trees": f"to the {gold} trees, {best} comes closest of {count} ({column.heading}): {told}",
+                "words": f"of {number} models, {best} has the lowest perplexity: {told}",
+                "tests": f"in tests of syntax, {best} leads {number} models ({column.heading}): {told}",
+                "trees": f"to the {gold} trees, {best} comes closest of {number} ({column.heading}): {told}",
             }[what]
     sentences = (said.get("words", ""), "; ".join(said[what] for what in ("tests", "trees") if what in said))
     return [f"{one[0].upper()}{one[1:]}." for one in sentences if one]
