@@ -9,7 +9,8 @@ networks then train and search on the same card, on the same batches where there
 
 A training step is: batch to the device, forward, backward, clipping, fused Adam, and the loss read back. ``fp32``
 multiplies in TF32, as ``precision = "fp32-fast"`` does, ``bf16`` as ``precision = "bf16"``. Determinism is off, since
-the public codes have none. ``--device cpu --small`` runs everything at toy sizes.
+the public codes have none. ``--device cpu --small`` runs everything at toy sizes. ``--needs`` prints the packages to
+bring to a bare machine that has Python and torch, as pip takes them.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ import json
 import platform
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import gpu_public
 import gpu_systems
-from gpu_timing import Row, Settings, Work, device_name, failed
+from gpu_timing import Comparison, Row, Settings, Work, device_name, failed
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from treelm.cli.arguments import parse
 
@@ -53,21 +58,24 @@ class Arguments:
     """Used by the program itself: run one part in this process."""
 
 
-PARTS: dict[str, tuple[float, Callable[[Settings], Iterator[Work]]]] = {
+PARTS: dict[str, tuple[float, Callable[[Settings], Iterator[Work | Comparison]]]] = {
     # name: most seconds, rows; in the order of importance
-    "rnng training": (70, gpu_systems.rnng_training),
-    "rnng training, public": (60, gpu_public.rnng_training),
-    "rnng search": (70, gpu_systems.rnng_search),
-    "rnng search, public": (80, gpu_public.rnng_search),
-    "prpn": (35, gpu_systems.stream("prpn")),
-    "awd-lstm": (35, gpu_systems.stream("lstm")),
-    "palm": (35, gpu_systems.stream("palm")),
-    "on-lstm": (35, gpu_systems.stream("on-lstm")),
-    "som": (40, gpu_systems.som_training),
-    "prpn, public": (30, gpu_public.stream("prpn")),
-    "awd-lstm, public": (30, gpu_public.stream("awd-lstm")),
-    "palm, public": (30, gpu_public.stream("palm")),
-    "on-lstm, public": (30, gpu_public.stream("on-lstm")),
+    "equality": (60, gpu_systems.equality),
+    "rnng training": (80, gpu_systems.rnng_training),
+    "rnng training, public": (50, gpu_public.rnng_training),
+    "rnng search": (60, gpu_systems.rnng_search),
+    "rnng search, public": (60, gpu_public.rnng_search),
+    "som": (30, gpu_systems.tree_training("som", "som-ptb", 64)),
+    "transformer-grammar": (25, gpu_systems.tree_training("transformer-grammar", "tg-bllip-lg", 64)),
+    "pushdown": (25, gpu_systems.tree_training("pushdown", "pushdown-bllip-lg", 64)),
+    "prpn": (25, gpu_systems.stream("prpn")),
+    "on-lstm": (25, gpu_systems.stream("on-lstm")),
+    "palm": (25, gpu_systems.stream("palm")),
+    "awd-lstm": (25, gpu_systems.stream("lstm")),
+    "prpn, public": (25, gpu_public.stream("prpn")),
+    "on-lstm, public": (25, gpu_public.stream("on-lstm")),
+    "palm, public": (25, gpu_public.stream("palm")),
+    "awd-lstm, public": (25, gpu_public.stream("awd-lstm")),
 }
 
 
@@ -80,16 +88,38 @@ def main(options: Arguments) -> None:
         return
     begin = perf_counter()
     gpu_systems.prepare(settings)
-    rows: list[Row] = []
+    rows, skipped = list[Row](), dict[str, str]()
     for name in options.parts or PARTS:
-        if options.public is None and name.endswith("public"):
-            continue
         limit = min(PARTS[name][0], TOTAL_SECONDS - (perf_counter() - begin))
-        found = list(run_part(name, settings)) if options.small else in_process(name, options, limit)
+        found = list[Row]()
+        if options.public is None and name.endswith("public"):
+            skipped[name] = "no clones: give --public FOLDER"
+        else:
+            found = list(run_part(name, settings)) if options.small else in_process(name, options, limit)
         rows += found
-        write(options.out, rows, settings, perf_counter() - begin)
+        write(options.out, rows, skipped, settings, perf_counter() - begin)
         for row in found:
             print(row.line(), flush=True)
+
+
+def wheels() -> list[str]:
+    """What treelm needs besides torch and what comes with it, and the tests, in the versions of this machine."""
+
+    def needed(*names: str) -> dict[str, str]:
+        found, waiting = dict[str, str](), list(names)
+        while waiting:
+            one = canonicalize_name(waiting.pop())
+            if one not in found:
+                found[one] = metadata.version(one)
+                wanted = map(Requirement, metadata.requires(one) or [])
+                waiting += [
+                    other.name for other in wanted if other.marker is None or other.marker.evaluate({"extra": ""})
+                ]
+        return found
+
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    there, found = needed("torch"), needed("pytest", *(Requirement(one).name for one in project["dependencies"]))
+    return sorted(f"{name}=={version}" for name, version in found.items() if name not in there)
 
 
 def run_part(name: str, settings: Settings) -> Iterator[Row]:
@@ -127,7 +157,7 @@ def _rows(printed: str) -> list[Row]:
     return [Row(**json.loads(line)) for line in lines]
 
 
-def write(path: Path, rows: list[Row], settings: Settings, seconds: float) -> None:
+def write(path: Path, rows: list[Row], skipped: dict[str, str], settings: Settings, seconds: float) -> None:
     """The JSON and the table of what has been measured so far."""
     report: dict[str, Any] = {
         "device": device_name(settings.device),
@@ -137,6 +167,7 @@ def write(path: Path, rows: list[Row], settings: Settings, seconds: float) -> No
         "small": settings.small,
         "seconds": seconds,
         "rows": [asdict(row) for row in rows],
+        "skipped": skipped,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=1))
@@ -154,12 +185,14 @@ def table(report: dict[str, Any]) -> str:
     rows = [Row(**row) for row in report["rows"]]
     for row in rows:
         if row.error is None:
-            lines.append(
-                f"| {row.name} | {row.speed:,.0f} {row.unit}/s | {1000 * row.step:.1f} ms | {row.peak_mb:,.0f} MB |"
-            )
+            lines.append(f"| {row.name} | {row.amount} | {1000 * row.step:.1f} ms | {row.peak_mb:,.0f} MB |")
     broken = [f"* {row.name}: {row.error}" for row in rows if row.error is not None]
+    broken += [f"* {name}: {reason}" for name, reason in report["skipped"].items()]
     return "\n".join([*lines, *(["", "Not measured:", "", *broken] if broken else []), ""])
 
 
 if __name__ == "__main__":
-    main(parse(Arguments, Path(__file__).name, sys.argv[1:]))
+    if sys.argv[1:] == ["--needs"]:
+        print("\n".join(wheels()))
+    else:
+        main(parse(Arguments, Path(__file__).name, sys.argv[1:]))

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from itertools import cycle, islice
+from pathlib import Path
 from typing import Any
 
 import torch
 from bench import random_batches
-from gpu_timing import Settings, Work
+from gpu_timing import Comparison, Settings, Work
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.devices.test_training import train
+from tests.devices.worlds import VARIANTS, build_world
+from tests.systems import SMALL
 
 from treelm.corpora.batches import SentenceBatch, SentenceBatches
 from treelm.corpora.data_config import DataConfig, prepared_split
@@ -18,13 +27,13 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models import system_class
 from treelm.models.base import LanguageModel, Losses
+from treelm.models.layers.dropout import dropout_off
+from treelm.models.layers.few_calls import computing
 from treelm.models.layers.graphs import cuda_graphs
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
-from treelm.models.som.config import SOMConfig
-from treelm.models.som.network import SOM
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import load_recipe
 
@@ -35,7 +44,11 @@ NUM_SENTENCES = 10  # that are searched at once
 STEPS_BEFORE_SEARCH = 100  # of training, so that search meets a model that knows something
 VOCABULARY_SIZE = 10_000
 PAPER_BATCH = {"prpn": (64, 35), "lstm": (20, 70), "palm": (20, 70), "on-lstm": (20, 70)}  # rows and steps
+DRAWS = ("som", "shift-reduce", "urnng")  # at random while training, by the device's generator
 _SMALL = {
+    "som": ("model.size=8", "model.num_slots=6"),
+    "transformer-grammar": ("model.size=8", "model.num_layers=1", "model.num_heads=2"),
+    "pushdown": ("model.size=8", "model.num_layers=2", "model.num_heads=2"),
     "lstm": ("model.embedding_size=8", "model.hidden_size=8"),
     "on-lstm": ("model.embedding_size=10", "model.hidden_size=10"),
     "palm": ("model.embedding_size=8", "model.hidden_size=8", "model.max_span=4"),
@@ -92,37 +105,67 @@ def trainer(model: LanguageModel) -> Callable[[Losses, float], None]:
     return update
 
 
-def build_rnng(settings: Settings) -> RNNG:
-    """Noji & Oseki's (2021) size: 256 units, 2 layers."""
+def equality(settings: Settings) -> Iterator[Comparison]:
+    """Losses and norms of gradients of two updates without dropout, against the plain form on the CPU.
+
+    Of systems at the sizes of the tests; those that draw at random while training are left out. On a CPU the form for
+    GPUs, in few calls, is compared.
+    """
+    device, on_cpu = torch.device(settings.device), torch.device("cpu")
+    for variant in ("rnng", "rnng attention", "lstm") if settings.small else VARIANTS:
+        if SMALL[variant].system not in DRAWS and variant != "compound pcfg":
+            yield Comparison(
+                name=f"{variant} against the CPU", compute=partial(_two_ways, variant, device, on_cpu), most=1e-4
+            )
+
+
+def _two_ways(variant: str, device: torch.device, on_cpu: torch.device) -> tuple[list[float], list[float]]:
+    found = []
+    for where, in_few_calls in ((device, True), (on_cpu, False)):
+        with tempfile.TemporaryDirectory() as folder, computing(in_few_calls=in_few_calls):
+            world = build_world(variant, Path(folder))
+            with dropout_off(world.model):
+                found.append(train(replace(world, config=replace(world.config, device=where.type)), where))
+    return found[0], found[1]
+
+
+def build_rnng(settings: Settings, size: int) -> RNNG:
+    """Two layers of this size; 256 is that of Noji & Oseki (2021)."""
     torch.manual_seed(1)
     corpus = encoded_corpus("brackets")
-    size = 8 if settings.small else 256
     config = RNNGConfig(embedding_size=size, hidden_size=size)
     return RNNG(config, vocabulary=corpus.vocabulary, labels=corpus.labels).to(settings.device).train()
 
 
 def rnng_training(settings: Settings) -> Iterator[Work]:
-    """Sentences a second at several sizes of a batch."""
+    """Words a second at several sizes of a batch, and of the network (35 million parameters)."""
     for name in PRECISIONS:
-        for batch_size in (4,) if settings.small else BATCH_SIZES:
-            model = build_rnng(settings)
-            step = training_step(model, "brackets", batch_size, name, settings)
-            yield Work(name=f"treelm rnng training, batch {batch_size}, {name}", unit="sentences", step=step)
+        for size, batch_size in ((8, 4),) if settings.small else (*((256, one) for one in BATCH_SIZES), (656, 512)):
+            step = training_step(build_rnng(settings, size), "brackets", batch_size, name, settings)
+            yield Work(name=f"treelm rnng training, {size} x 2, batch {batch_size}, {name}", unit="words", step=step)
 
 
-def som_training(settings: Settings) -> Iterator[Work]:
-    """eSOM of the paper's size, dynamic oracle."""
-    for name in PRECISIONS:
-        torch.manual_seed(1)
-        config = SOMConfig(size=8, num_slots=6) if settings.small else SOMConfig(size=400, num_slots=15)
-        model = SOM(config, vocabulary=encoded_corpus("conllu").vocabulary).to(settings.device).train()
-        size = 4 if settings.small else 64
-        step = training_step(model, "conllu", size, name, settings)
-        yield Work(name=f"treelm som training, batch {size}, {name}", unit="sentences", step=step)
+def tree_training(system: str, recipe: str, batch_size: int) -> Callable[[Settings], Iterator[Work]]:
+    """Words a second of a system of a recipe's size."""
+
+    def works(settings: Settings) -> Iterator[Work]:
+        for name in PRECISIONS:
+            torch.manual_seed(1)
+            form, size = "conllu" if system == "som" else "brackets", 4 if settings.small else batch_size
+            corpus, config = (
+                encoded_corpus(form),
+                load_recipe(recipe, _SMALL[system] if settings.small else ()).model.config,
+            )
+            build: Any = system_class(system)
+            model = build(config, vocabulary=corpus.vocabulary, labels=corpus.labels).to(settings.device).train()
+            step = training_step(model, form, size, name, settings)
+            yield Work(name=f"treelm {system} training, batch {size}, {name}", unit="words", step=step)
+
+    return works
 
 
 def training_step(model: LanguageModel, form: str, batch_size: int, name: str, settings: Settings) -> Callable[[], int]:
-    """A step on the next batch of trees: sentences."""
+    """A step on the next batch of trees: words."""
     update, batches = trainer(model), tree_batches(form, batch_size)
 
     def step() -> int:
@@ -130,7 +173,7 @@ def training_step(model: LanguageModel, form: str, batch_size: int, name: str, s
         with precision(name, settings):
             losses = model.losses(batch)
         update(losses, len(batch))
-        return len(batch)
+        return int(batch.num_words.sum())
 
     return step
 
@@ -144,7 +187,7 @@ def search_sentences(num_sentences: int) -> list[Sequence[str]]:
 
 def rnng_search(settings: Settings) -> Iterator[Work]:
     """Beam search with a model that was trained for a moment: words a second."""
-    model = build_rnng(settings)
+    model = build_rnng(settings, 8 if settings.small else 256)
     step = training_step(model, "brackets", 4 if settings.small else 64, "fp32", settings)
     for _ in range(1 if settings.small else STEPS_BEFORE_SEARCH):
         step()
@@ -170,7 +213,8 @@ def stream(system: str) -> Callable[[Settings], Iterator[Work]]:
     def works(settings: Settings) -> Iterator[Work]:
         for name in PRECISIONS:
             yield stream_work(system, name, settings)
-        yield stream_work(system, "fp32", settings, graphs=True)
+        if settings.device == "cuda":
+            yield stream_work(system, "fp32", settings, graphs=True)
 
     return works
 
@@ -187,8 +231,6 @@ def stream_work(system: str, name: str, settings: Settings, *, graphs: bool = Fa
 
     def step() -> int:
         nonlocal carried
-        if graphs and settings.device == "cpu":
-            raise RuntimeError("not measured: CUDA graphs need a GPU")
         batch = next(batches)
         with precision(name, settings), cuda_graphs(wanted=graphs):
             losses, carried = model.stream_losses(batch, carried)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,6 +11,7 @@ from time import perf_counter
 import torch
 
 WARM_UP_STEPS = 3
+DIFFERENCE = "relative difference"  # a unit of rows that compare instead of measuring a speed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,12 @@ class Row:
         """For the terminal."""
         if self.error is not None:
             return f"{self.name}: {self.error.splitlines()[-1] if self.error else 'failed'}"
-        return f"{self.name}: {self.speed:,.0f} {self.unit}/s, {1000 * self.step:.1f} ms a step, {self.peak_mb:,.0f} MB"
+        return f"{self.name}: {self.amount}, {1000 * self.step:.1f} ms a step, {self.peak_mb:,.0f} MB"
+
+    @property
+    def amount(self) -> str:
+        """The speed, or the difference, with its unit."""
+        return f"{self.speed:.0e} {self.unit}" if self.unit == DIFFERENCE else f"{self.speed:,.0f} {self.unit}/s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +85,25 @@ class Work:
             num_steps=len(times),
             peak_mb=torch.cuda.max_memory_allocated() / 2**20 if on_gpu else 0.0,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two computations of the same numbers. The row is their largest relative difference."""
+
+    name: str
+    compute: Callable[[], tuple[Sequence[float], Sequence[float]]]
+    most: float
+    """Above it the row fails."""
+
+    def measure(self, settings: Settings) -> Row:
+        """Compare once."""
+        begin = perf_counter()
+        found, expected = self.compute()
+        largest = max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
+        if not largest <= self.most:
+            raise ValueError(f"a relative difference of {largest:.1e}, more than {self.most:.0e}")
+        return Row(name=self.name, unit=DIFFERENCE, speed=largest, step=perf_counter() - begin, num_steps=1)
 
 
 def failed(name: str, error: Exception) -> Row:
