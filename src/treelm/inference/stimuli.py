@@ -171,7 +171,8 @@ def table_stimuli(
         kept = []
         for places in regions:
             where, cells = group[places[0]]
-            lost = {name for name in own_names if len({str(group[place][1][name]) for place in places}) > 1}
+            several = own_names if len(places) > 1 else ()
+            lost = {name for name in several if len({str(group[place][1][name]) for place in places}) > 1}
             own = [None if name in lost else cells[name] for name in own_names]
             kept.append((*own, *([int(where.rpartition(":")[2])] if line_name else ())))
             differing |= lost
