@@ -170,16 +170,15 @@ class Attention(ABC):
         Raises ``InputError`` for a model without attention, a sentence without words, and a layer or a head that there
         is not.
         """
-        model, words = require(self, Attention), words_of_each(sentences)
-        check_have_words(words)
-        return [model._weights(*model._attention(one), layer=layer, head=head) for one in words]
-
-    @staticmethod
-    def _weights(tokens: tuple[str, ...], layers: Sequence[Any], *, layer: int, head: int | None) -> AttentionWeights:
         from treelm.models.structures import AttentionWeights
 
-        weights = numbered("layer", layer, layers)
-        return AttentionWeights(tokens=tokens, weights=weights if head is None else numbered("head", head, weights))
+        model, words, found = require(self, Attention), words_of_each(sentences), list[AttentionWeights]()
+        check_have_words(words)
+        for tokens, layers in map(model._attention, words):
+            weights = numbered("layer", layer, layers)
+            weights = weights if head is None else numbered("head", head, weights)
+            found.append(AttentionWeights(tokens=tokens, weights=weights))
+        return found
 
     @abstractmethod
     def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[Any]]:
@@ -258,8 +257,8 @@ def numbered(name: str, number: int, choices: Any) -> Any:
     """What has this number, from 1, or backwards from -1. Raises ``InputError`` for one that there is not."""
     if not isinstance(number, int) or not 1 <= abs(number) <= len(choices):
         found = f"{name} = {number!r} of a model with {len(choices)}"
-        raise InputError(found, remedy=f"give 1 to {len(choices)}, or -1 for the last")
-    return choices[number - 1 if number > 0 else number]
+        raise InputError(found, remedy="count from 1, the lowest, or from -1, the last")
+    return choices[number - (number > 0)]
 
 
 _LACKS: dict[type, str] = {

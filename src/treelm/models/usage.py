@@ -18,6 +18,7 @@ from torch import Tensor
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import check_have_words, words_of_each
 from treelm.errors import InputError
+from treelm.models.capabilities import numbered
 from treelm.models.generation import Drawn, generate
 from treelm.models.perplexity import Perplexity, perplexity
 
@@ -110,7 +111,7 @@ class Usage:
         words = words_of_each(sentences)
         check_have_words(words)
         with torch.no_grad():
-            return self._hidden_states(words, partial(_chosen, layer=layer))
+            return self._hidden_states(words, partial(numbered, "layer", layer))
 
     def _hidden_states(self, sentences: Sequence[Sequence[str]], choose: Choose) -> list[NDArray[np.float64]]:
         """``hidden_states`` word by word; systems that see all places of a sentence at once override this."""
@@ -132,11 +133,3 @@ class Usage:
     @property
     def _lm(self) -> LanguageModel:
         return cast("LanguageModel", self)
-
-
-def _chosen(layers: Sequence[Tensor], layer: int) -> Tensor:
-    """A layer by its number. Raises ``InputError`` for one that there is not."""
-    if not isinstance(layer, int) or not 1 <= abs(layer) <= len(layers):
-        found = f"layer = {layer!r} of a model with {len(layers)}"
-        raise InputError(found, remedy="count from 1, the lowest, or from -1, the last")
-    return layers[layer - (layer > 0)]
