@@ -47,7 +47,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("in_this_process")
 def test_every_recipe_is_a_row_that_says_what_its_f1_is_against(treelm: Treelm, recipes: tuple[str, ...]) -> None:
-    outcome = treelm("demo", "--recipes", *recipes, "--syntaxgym", "none")
+    outcome = treelm("demo", "--recipes", *recipes)
     assert outcome.code == 0, outcome.err
     assert {path.name for path in Path("runs").iterdir()} == {*SYSTEMS, "comparison", "report.html", "report.json"}
     with Path("runs/comparison/comparison.csv").open() as file:
@@ -61,7 +61,7 @@ def test_every_recipe_is_a_row_that_says_what_its_f1_is_against(treelm: Treelm, 
     assert all(name in report for name in SYSTEMS)
     assert "threads = 1" in Path("runs/one/recipe.toml").read_text()
     trained = Path("runs/one/model.safetensors").stat().st_mtime_ns
-    again = treelm("demo", "--recipes", *recipes, "--syntaxgym", "none")
+    again = treelm("demo", "--recipes", *recipes)
     assert again.code == 0
     assert Path("runs/one/model.safetensors").stat().st_mtime_ns == trained
     assert "one: test" not in again.err  # its figures are kept
@@ -69,7 +69,7 @@ def test_every_recipe_is_a_row_that_says_what_its_f1_is_against(treelm: Treelm, 
 
 def test_a_system_that_fails_leaves_the_others_their_rows(treelm: Treelm, recipes: tuple[str, ...]) -> None:
     Path("bad.toml").write_text(Path("two.toml").read_text().replace("size = 12", "size = -1"))
-    outcome = treelm("demo", "--recipes", "bad.toml", "two.toml", "--jobs", "2", "--syntaxgym", "none")
+    outcome = treelm("demo", "--recipes", "bad.toml", "two.toml", "--jobs", "2")
     assert outcome.code == 2
     assert "bad is not in the comparison" in outcome.err
     assert "[bad] treelm demo:" in outcome.err
@@ -97,6 +97,7 @@ def test_trained_models_read_before_three_are_trained_and_all_are_on_one_page(
     assert f"deserved {hard.surprisal_bits[6]:.1f}* / {easy.surprisal_bits[7]:.1f}*" in shown
     assert f", - / {easy.surprisal_bits[4]:.1f}*" in shown
     assert "150 ms longer (95 % interval 102 to 199) without ',' before" in shown
+    assert f"bits more there: rnng {hard.surprisal_bits[6] - easy.surprisal_bits[7]:+.1f}, ngram" in shown
     assert "After 'Because the suspect changed the file deserved', the best tree of rnng" in shown
     assert "people, ms 120.8 (95.2, 146.0) 150.2 (116.7, 183.8) 65.0 (39.5, 89.9)" in shown
     assert "items with an unknown word up to there: rnng 24, ngram 24" in shown
@@ -138,7 +139,8 @@ def test_a_full_demo_has_a_folder_of_its_own(
     treelm: Treelm, recipes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("treelm.cli.demo.RECIPES", recipes[3:])
-    outcome = treelm("demo", "--full", "--syntaxgym", "number_prep")
+    monkeypatch.setattr("treelm.evaluation.syntaxgym.results.circuits", lambda: {"Agreement": ("number_prep",)})
+    outcome = treelm("demo", "--full")
     assert outcome.code == 0, outcome.err
     assert "number_prep" in Path("runs/full/comparison/comparison.csv").read_text()
     assert "echo 'the dog barks' | " in outcome.out  # a sentence of its own data

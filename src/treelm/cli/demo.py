@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import webbrowser
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -22,8 +21,7 @@ from treelm.io.terminal import log
 from treelm.io.workers import usable_cores
 
 if TYPE_CHECKING:
-    from treelm.corpora.sentence import Sentence
-    from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
+    from treelm.evaluation.comparison.metrics import Comparison
 
 RECIPES = (
     "demo",
@@ -48,9 +46,11 @@ BRIEF = (
 )
 """What is trained without --full, and how: an RNNG in 90 seconds, in three minutes all of it. Few sentences and a
 narrow beam, as an adaptive one finds all words in doubt after so little training."""
+KIND, BATCH = ("NPZ",), 12
 READERS = ("rnng-open-english", "lstm-open-english", "transformer-open-english", "ngram-pruned-open-english")
 SMALL_READERS = ("rnng-gum-open", "lstm-gum-open", "ngram-gum-open")
-"""Trained models that read a garden path first, and those that do if the data package is not installed."""
+"""Garden paths that are read first, so many sentences at a time that two processes have as much to do; the trained
+models that read them, and those that do without the data package."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,6 @@ class Arguments:
     """Paths or names of other recipes, one a row, which are trained as they are; no model reads before."""
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE: change fields of all recipes."""
-    syntaxgym: tuple[str, ...] = ()
-    """Test suites of SyntaxGym: all, none, or names; without it, with --full or --recipes, the circuits'."""
     jobs: int | None = None
     """Systems that train side by side; without it, as many as there are processors."""
     full: bool = False
@@ -98,8 +96,7 @@ def main(options: Arguments) -> int:
         options = replace(options, recipes=RECIPES)
     elif not options.recipes:
         read = [_read(options.folder)]
-        syntaxgym = options.syntaxgym or ("none",)
-        options = replace(options, recipes=FIRST, set=(*BRIEF, *options.set), syntaxgym=syntaxgym)
+        options = replace(options, recipes=FIRST, set=(*BRIEF, *options.set))
     runs = {Path(recipe).stem: recipe for recipe in options.recipes}
     if len(runs) < len(options.recipes):
         raise InputError("two recipes of one name", remedy="give each once; their names are those of the run folders")
@@ -128,15 +125,16 @@ def _read(folder: Path) -> Path:
 
     What stands in the file is not read again.
     """
-    from treelm.corpora.sentence import Sentence
-    from treelm.corpora.tokens import words_of
-    from treelm.evaluation.comparison.metrics import Comparison, GardenPathMetrics
-    from treelm.evaluation.human.garden_paths import measure_effect
-    from treelm.evaluation.human.sap import EFFECTS, items
+    from treelm.evaluation.comparison.metrics import Comparison, GardenPathMetrics, RunMetrics
+    from treelm.evaluation.human import sap
+    from treelm.evaluation.human.garden_paths import measure_effects
+    from treelm.evaluation.human.material import score_material
     from treelm.figures.human_tables import effect_table, pair_tables
+    from treelm.figures.report.analyse import analyses_of
     from treelm.figures.tables import print_table
-    from treelm.inference.loading import load
+    from treelm.inference.loading import load, model_hash
     from treelm.inference.processes import model_workers
+    from treelm.models.capabilities import Searching
     from treelm.models.persistence.shipped import missing_models
 
     names: tuple[str, ...] = READERS
@@ -144,49 +142,39 @@ def _read(folder: Path) -> Path:
     if remedy := next((missing[name] for name in READERS if name in missing), ""):
         names = SMALL_READERS
         log(f"models of a small treebank read, to which many words are unknown (*); for those of more text, {remedy}")
-    effect = next(one for one in EFFECTS if one.name == "GPE_NPZ")
-    pair = [one for one in items((effect.subset,)) if one.number == "1" and one.condition in (effect.hard, effect.easy)]
+    material, item = sap.material(KIND), sap.items(KIND)[0]
+    effect = next(one for one in sap.EFFECTS if one.hard == item.condition)
     rows = [*Comparison.load(path).runs] if path.exists() else []
     if [row.run for row in rows] != [*names]:
         log(f"{', '.join(names)} read a garden path")
-        texts = [tuple(token for word in one.words for token in words_of(word, "treebank")) for one in pair]
-        sentences = [Sentence(words=text, identifier=text[0], source="sap", line=1) for text in texts]
-        rows = [_row(name, sentences) for name in names]
-    print_table(*pair_tables(effect, pair[0], rows))
+        pair = [one.as_read for one, _ in zip(material.stimuli("summed"), range(2), strict=False)]
+        rows = [
+            RunMetrics(
+                name=Path(name).name,
+                run=name,
+                system=lm.system,
+                num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
+                search=str(lm.search) if isinstance(lm, Searching) else "",
+                weights=model_hash(name),
+                sentences=analyses_of(lm, pair),
+            )
+            for name, lm in ((name, load(name)) for name in names)
+        ]
+    print_table(*pair_tables(effect, item, rows))
     folder.mkdir(parents=True, exist_ok=True)
     for number, row in enumerate(rows):
         if row.garden_paths is None:
             lm, processes = load(row.run), min(2, usable_cores()) if row.search else 1
-            bar = show_progress(f"{row.name}: all items", None)
+            bar = show_progress(f"{row.name}: all items", len({*material.sentences}))
             with bar as advance, model_workers(type(lm).score, lm, run=row.run, processes=processes) as compute:
-                effects = measure_effect(lm, effect, name=row.name, compute=compute, on_sentence=advance)
+                found = score_material(
+                    lm, material, name=row.name, batch_size=BATCH, compute=compute, on_sentence=advance
+                )
+            effects = measure_effects(found, KIND).effects
             rows[number] = replace(row, garden_paths=GardenPathMetrics(effects=effects))
             Comparison(runs=tuple(rows)).save(path)
     print_table(*effect_table(effect, rows))
     return path
-
-
-def _row(name: str, sentences: Sequence[Sentence]) -> RunMetrics:
-    """What a trained model makes of sentences."""
-    from treelm.evaluation.comparison.metrics import RunMetrics
-    from treelm.figures.report.analyse import analyses_of
-    from treelm.inference.loading import load, model_hash
-    from treelm.models.capabilities import Searching
-    from treelm.models.persistence.shipped import find_run
-    from treelm.models.persistence.storage import read_data_identity
-
-    lm = load(name)
-    return RunMetrics(
-        name=Path(name).name,
-        run=name,
-        system=lm.system,
-        num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
-        search=str(lm.search) if isinstance(lm, Searching) else "",
-        weights=model_hash(name),
-        data_identity=read_data_identity(find_run(name)),
-        vocabulary=lm.vocabulary.fingerprint(),
-        sentences=analyses_of(lm, sentences),
-    )
 
 
 def _train_and_measure(options: Arguments, recipe: str, run: Path) -> int:
@@ -204,12 +192,12 @@ def _train_and_measure(options: Arguments, recipe: str, run: Path) -> int:
 
 
 def _compare(options: Arguments, runs: list[Path]) -> Comparison:
-    """Measure what is not kept in the run folders yet, by default with the test suites that count in the SG score."""
+    """Measure what is not kept in the run folders yet; of --full also the test suites that count in the SG score."""
     from treelm.evaluation.comparison.compare import compare
     from treelm.evaluation.comparison.settings import Settings
     from treelm.evaluation.syntaxgym.results import circuits
 
-    suites = options.syntaxgym or tuple(suite for name in circuits() for suite in circuits()[name])
+    suites = tuple(suite for own in circuits().values() for suite in own) if options.full else ("none",)
     return compare(runs, Settings(syntaxgym=suites), show_progress)
 
 

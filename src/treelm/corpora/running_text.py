@@ -7,9 +7,9 @@ takes a paragraph for a very long one. So what is to be scored goes through the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from treelm.corpora.tokens import check_text, words_of
 from treelm.errors import InputError, import_extra
@@ -88,7 +88,7 @@ def split_sentences(paragraph: str, language: str = ENGLISH) -> list[str]:
     if language != ENGLISH:
         return [sentence.strip() for sentence in _pysbd(language).segment(paragraph) if sentence.strip()]
     found: list[str] = []
-    for sentence in map(str.strip, _blingfire()(paragraph).split("\n")):
+    for sentence in map(str.strip, import_extra("blingfire", "sentences").text_to_sentences(paragraph).split("\n")):
         if found and sentence and _belongs_to(sentence, found[-1]):
             found[-1] = f"{found[-1]} {sentence}"
         elif sentence:
@@ -99,11 +99,6 @@ def split_sentences(paragraph: str, language: str = ENGLISH) -> list[str]:
 def _belongs_to(sentence: str, before: str) -> bool:
     after_quotation = _GOES_ON.match(sentence) and _AFTER_QUOTATION.search(before)
     return bool(after_quotation or _ABBREVIATION.search(before) or _ONLY_MARKS.fullmatch(sentence))
-
-
-@cache
-def _blingfire() -> Callable[[str], str]:
-    return cast(Callable[[str], str], import_extra("blingfire", "sentences").text_to_sentences)
 
 
 @cache

@@ -202,9 +202,12 @@ def pair_tables(effect: Effect, item: Item, rows: Sequence[RunMetrics]) -> list[
         lines.append([("word", style(word)), *cells])
     people = "{:.0f} ms longer (95 % interval {:.0f} to {:.0f})".format(*human_effects()[effect.name, 0, item.number])
     bounds = [name for name, row in names.items() if row.search]
+    own = {name: [one.bits.surprisal_bits for one in row.sentences if one.bits] for name, row in names.items()}
+    effects = ", ".join(f"{name} {first[place] - other[place + 1]:+.1f}" for name, (first, other) in own.items())
     parts: list[Printed] = [
         Table.of(lines, title=f"Surprisal in bits, without {easy[more]!r} / with it (* unknown word)"),
         f"bold: people read {hard[place]!r} {people} without {easy[more]!r} before (Huang et al. 2024)",
+        f"bits more there: {effects}",
         *([f"upper bounds, by a search that finds part of the probability: {', '.join(bounds)}"] if bounds else []),
     ]
     for name in bounds:
@@ -231,12 +234,8 @@ def effect_table(effect: Effect, rows: Sequence[RunMetrics]) -> list[Printed]:
     found = {name: row.garden_paths.effects for name, row in _by_name(rows).items() if row.garden_paths is not None}
     words = ("critical word", "1 later", "2 later")
     people = [(word, people_text(effect.name, region)) for region, word in enumerate(words)]
-    models: list[Row] = [
-        [("", name), *((word, bits_text(one)) for word, one in zip(words, effects, strict=True))]
-        for name, effects in found.items()
-    ]
-    unknown = [f"{name} {one[-1].num_unknown}" for name, one in found.items() if one[-1].num_unknown]
-    sizes = " or ".join(str(size) for size in sorted({len(one.by_item) for each in found.values() for one in each}))
-    title = f"{effect.title}, mean of {sizes} items: ms more (95 % interval), bits more (standard error)"
+    models: list[Row] = [[("", name), *zip(words, map(bits_text, own), strict=True)] for name, own in found.items()]
+    unknown = [f"{name} {own[-1].num_unknown}" for name, own in found.items() if own[-1].num_unknown]
+    title = f"{effect.title}, mean over items: ms more (95 % interval), bits more (standard error)"
     lines = [f"items with an unknown word up to there: {', '.join(unknown)}"] if unknown else []
     return [Table.of([[("", "people, ms"), *people], *models], title=title), *lines]

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from tests.evaluation.human.published import SAP
-from treelm.corpora.running_text import normalise
 from treelm.evaluation.human import sap
-from treelm.evaluation.human.garden_paths import LOST, measure_effect, measure_effects
-from treelm.evaluation.human.material import Surprisals, score_material
-from treelm.inference.loading import load
+from treelm.evaluation.human.garden_paths import LOST, measure_effects
+from treelm.evaluation.human.material import Surprisals
 
 
 @pytest.mark.parametrize("place", SAP)
@@ -73,26 +71,17 @@ def test_beam_loss_is_summed_up_to_region() -> None:
     assert found.lost_bits == pytest.approx((0.5 * places["NPZ_AMB"], 0.5 * places["NPZ_UAMB"]))
 
 
-def test_a_subset_alone_gives_the_same_effects() -> None:
-    chosen = ("agreement", "relative-clause")
+@pytest.mark.parametrize(
+    ("chosen", "effects"),
+    [
+        (("agreement", "relative-clause"), {"Agr", "RC"}),
+        (("NPZ",), {"GPE_NPZ"}),
+        (("NPS", "MVRR", "agreement"), {"GPE_NPS", "GPE_MVRR", "Agr"}),
+        (("garden-path", "NPZ"), {"GPE_NPS", "GPE_MVRR", "GPE_NPZ"}),
+    ],
+)
+def test_a_subset_alone_gives_the_same_effects(chosen: tuple[str, ...], effects: set[str]) -> None:
     alone = measure_effects(sap.published(chosen)["gpt2"], chosen)
     whole = measure_effects(sap.published()["gpt2"])
-    assert {one.effect for one in alone.effects} == {"Agr", "RC"}
+    assert {one.effect for one in alone.effects} == effects
     assert all(one == whole.find(one.effect, one.region) for one in alone.effects)
-
-
-def test_one_effect_is_measured_on_the_words_up_to_its_regions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm, read = load("lstm-gum-open"), list[int]()
-    whole = measure_effects(score_material(lm, sap.material(), name="lstm", normalise=normalise))
-    score = lm.score
-    monkeypatch.setattr(lm, "score", lambda sentences: read.extend(map(len, sentences)) or score(sentences))
-    for effect in (sap.EFFECTS[2], sap.EFFECTS[3]):  # the three words of a relative clause are in no order
-        found = measure_effect(lm, effect, name="lstm")
-        assert [(one.effect, one.region) for one in found] == [(effect.name, region) for region in sap.REGIONS]
-        for one in found:
-            known = whole.find(effect.name, one.region)
-            assert known is not None
-            assert one.by_item == pytest.approx(known.by_item, abs=1e-4)
-            assert (one.num_unknown, one.num_missing) == (known.num_unknown, 0)
-    assert len(read) == 2 * 2 * 24
-    assert max(read) < max(len(item.words) for item in sap.items())

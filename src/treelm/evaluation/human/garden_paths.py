@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treelm.corpora.running_text import normalise
-from treelm.evaluation.human.material import Surprisals, score_material
-from treelm.evaluation.human.sap import EFFECTS, REGIONS, SUBSETS, Effect, human_effects, items, material
-from treelm.models.base import LanguageModel
+from treelm.evaluation.human.material import Surprisals
+from treelm.evaluation.human.sap import EFFECTS, REGIONS, SUBSETS, human_effects, is_in, items
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,31 +70,12 @@ def measure_effects(surprisals: Surprisals, subsets: tuple[str, ...] = SUBSETS) 
         start += len(one.words)
     found = []
     for effect in EFFECTS:
-        if effect.subset in subsets:
+        if is_in(subsets, effect.subset, effect.hard):
             hard, easy = (sentences[effect.subset, condition] for condition in (effect.hard, effect.easy))
             for region in REGIONS:
                 pairs = {number: (hard[number][region], easy[number][region]) for number in hard if number in easy}
                 found.append(_measure(surprisals, effect.name, region, pairs))
     return GardenPaths(name=surprisals.name, kind=surprisals.kind, effects=tuple(found))
-
-
-def measure_effect(lm: LanguageModel, effect: Effect, *, name: str, **how: Any) -> tuple[EffectInBits, ...]:
-    """One effect by a model, at every region: as ``measure_effects`` has it, read only up to the last region.
-
-    ``how`` are further arguments of ``score_material``.
-    """
-    whole = material((effect.subset,))
-    ends = {(one.number, one.condition): max(one.places) for one in items((effect.subset,))}
-    read = [
-        place
-        for place, (_, item, condition, position) in enumerate(whole.keys)
-        if condition in (effect.hard, effect.easy) and int(position) <= ends[item, condition]
-    ]
-    found = score_material(lm, whole.part(read), name=name, normalise=normalise, **how)
-    bits, is_unknown = np.full(len(whole), math.nan), np.zeros(len(whole), dtype=bool)
-    bits[read], is_unknown[read] = found.bits, found.is_unknown
-    effects = measure_effects(replace(found, bits=bits, is_unknown=is_unknown), (effect.subset,)).effects
-    return tuple(one for one in effects if one.effect == effect.name)
 
 
 def _measure(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,12 +52,6 @@ class Material:
     def __len__(self) -> int:
         """Number of words."""
         return len(self.words)
-
-    def part(self, places: Sequence[int]) -> Material:
-        """Some of the words, by their places in order, such as those that sentences begin with."""
-        columns = {name: getattr(self, name) for name in ("keys", "words", "sentences", "documents")}
-        chosen: dict[str, Any] = {name: tuple(of[place] for place in places) for name, of in columns.items()}
-        return replace(self, **chosen)
 
     def stimuli(self, punctuation: Punctuation, normalise: Callable[[str], str] = str) -> Iterator[Stimulus]:
         """Yield the sentences as stimuli, each word as ``normalise`` writes it."""

@@ -68,6 +68,11 @@ def _rows(name: str) -> Iterator[Mapping[str, str]]:
     return iter(read_columns(FOLDER / f"{name}.csv.gz").to_dict("records"))
 
 
+def is_in(subsets: tuple[str, ...], subset: str, condition: str) -> bool:
+    """Tell whether a condition is of one of these subsets, or of a kind that is named alone, such as NPZ."""
+    return subset in subsets or condition.partition("_")[0] in subsets
+
+
 @cache
 def items(subsets: tuple[str, ...] = SUBSETS) -> tuple[Item, ...]:
     """The sentences of subsets, in the benchmark's order."""
@@ -80,7 +85,7 @@ def items(subsets: tuple[str, ...] = SUBSETS) -> tuple[Item, ...]:
             tuple(row["sentence"].split(" ")),
         )
         for row in _rows("items")
-        if row["subset"] in subsets
+        if is_in(subsets, row["subset"], row["condition"])
     )
 
 
