@@ -111,7 +111,7 @@ def from_plain(
     one must be: JSON has none for infinity and for what is not a number. Raises ``InputError`` for an unknown field, a
     missing one, a wrong type, and for what the dataclass itself refuses.
     """
-    adapter, optional = _parts(config_class)
+    adapter, optional = _parts(config_class)  # type: ignore[arg-type]  # a class is hashable
     given = {name: None if value == NONE and name in optional else value for name, value in values.items()}
     text = json.dumps(given, default=str)
     if "\\u0000" in text:
@@ -158,7 +158,7 @@ def input_error(error: ValidationError, config_class: type[Any], where: str | No
     if isinstance(own, InputError):
         return InputError(own.found, where=own.where or where, remedy=own.remedy)
     remedy = _REMEDIES.get(first["type"], first["msg"]).format(**first.get("ctx", {}))
-    if name in _parts(config_class)[1]:
+    if name in _parts(config_class)[1]:  # type: ignore[arg-type]
         remedy += f', or "{NONE}"'
     return InputError(f"{name} = {value!r}", where=where, remedy=remedy)
 

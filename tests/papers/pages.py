@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from treelm.evaluation.tables import Row, Table
-from treelm.papers.data import data_sets, paper_file, paper_title
+from treelm.papers.data import data_sets, paper_file, paper_values
 from treelm.papers.declaration import Column, load_paper
 from treelm.papers.results import load_kept
 
@@ -21,7 +21,7 @@ def contents() -> str:
     """The papers with their tables and figures."""
     rows: list[Row] = [
         [
-            ("paper", f"`{paper}`: {paper_title(paper_file(paper))}"),
+            ("paper", f"`{paper}`: {paper_values(paper_file(paper))['paper']}"),
             ("in its order", ", ".join(one.name for one in load_paper(paper_file(paper), data_sets()))),
         ]
         for paper in PAPERS
@@ -40,7 +40,7 @@ def heading(column: Column) -> str:
 
 
 def _of_paper(paper: str) -> Iterator[str]:
-    yield f"## `{paper}`: {paper_title(paper_file(paper))}\n"
+    yield f"## `{paper}`: {paper_values(paper_file(paper))['paper']}\n"
     kept = load_kept(paper_file(paper))
     for table in load_paper(paper_file(paper), data_sets()):
         if table.name not in kept:

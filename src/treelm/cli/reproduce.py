@@ -65,11 +65,11 @@ def main(options: Arguments) -> int:
         raise InputError(f"budget = {options.budget}", remedy="give 0 or more minutes")
     if options.data and not Path(options.data).is_dir():
         raise InputError("no such folder", where=options.data, remedy="give the folder in which the corpora lie")
-    from treelm.papers.data import DataRoot, chosen, data_sets, paper_file, paper_tables
+    from treelm.papers.data import DataRoot, chosen, data_sets, paper_file, paper_values
 
     paper, output = paper_file(options.paper), Path(options.output)
     names = (*options.which, *(f"table {one}" if one[:1].isdigit() else one for one in options.table))
-    chosen(paper_tables(paper), names, paper.stem)  # what is wrong is told before PyTorch is loaded
+    chosen(paper_values(paper), names, paper.stem)  # what is wrong is told before PyTorch is loaded
     from treelm.papers.declaration import load_paper
     from treelm.papers.plan import make_plan
     from treelm.papers.work import do_job
@@ -124,13 +124,13 @@ def _run(options: Arguments, plan: Plan) -> dict[str, int]:
 def _show(plan: Plan, options: Arguments, failed: dict[str, int], not_yet: str, root: DataRoot) -> None:
     """Print all tables and write their files."""
     from treelm.io.terminal import stdout_console
-    from treelm.papers.data import paper_file, paper_title
+    from treelm.papers.data import paper_file
     from treelm.papers.output import LEGEND, as_text, missing_data, write_files
     from treelm.papers.results import gather, load_kept
 
     console, paper, output = stdout_console(), paper_file(options.paper), Path(options.output)
     kept = load_kept(paper)
-    console.print(paper_title(paper), style="bold", markup=False, highlight=False)
+    console.print(plan.tables[0].table.paper, style="bold", markup=False, highlight=False)
     folder = output / (paper.stem + ("-small" if options.small else ""))
     for planned in plan.tables:
         result = gather(planned, output, failed, not_yet=not_yet, results=kept.get(planned.table.name))

@@ -36,6 +36,7 @@ def metric(totals: Floats) -> Floats:
 
 def paired_interval(one: Sequence[Floats], other: Sequence[Floats]) -> tuple[float, float]:
     """The interval of ``one`` less ``other``: means over seeds of a metric, given each seed's sums by unit."""
-    first, second = (np.mean([metric(resampled(sums)) for sums in seeds], axis=0) for seeds in (one, other))
+    drawn = resampled(np.hstack([*one, *other])).reshape(RESAMPLES, len(one) + len(other), -1)
+    first, second = (metric(of).mean(1) for of in np.split(drawn, [len(one)], axis=1))
     low, high = np.quantile(first - second, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from treelm.configs import from_plain
 from treelm.corpora.catalog import PACKAGED, SPLITS, corpus_names
@@ -114,22 +115,18 @@ def paper_file(paper: str) -> Path:
     return path
 
 
-def paper_title(path: Path) -> str:
-    """Whose paper a file declares."""
-    return str(parse_toml(read_text(path), str(path)).get("paper", path.stem))
+def paper_values(path: Path) -> dict[str, Any]:
+    """What a file declares, unchecked: tables and figures in their order, and what is ``SHARED``."""
+    return parse_toml(read_text(path), str(path))
 
 
-def paper_tables(path: Path) -> list[str]:
-    """The names of its tables and figures, in order, unchecked."""
-    return [name for name in parse_toml(read_text(path), str(path)) if name not in SHARED]
-
-
-def chosen(tables: Collection[str], names: Collection[str], paper: str) -> list[str]:
-    """The tables and figures that are named, in the paper's order; all without names.
+def chosen(values: Iterable[str], names: Collection[str], paper: str) -> list[str]:
+    """Of ``paper_values`` the tables and figures that are named, in the paper's order; all without names.
 
     Read are ``table 2``, ``Fig. 4``, ``tables 1, 3-5``, also word by word, and a kind alone. Raises ``InputError`` for
     other words and for what the paper does not have.
     """
+    tables = [name for name in values if name not in SHARED]
     remedy = f"choose of {', '.join(tables)}"
     kind, numbers, wanted = "Table", True, set[str]()
     for text in names:

@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 from treelm.configs import from_plain
 from treelm.errors import InputError
-from treelm.io.files import read_text
-from treelm.papers.data import SHARED, DataSet, chosen
+from treelm.papers.data import SHARED, DataSet, chosen, paper_values
 from treelm.papers.metrics import KINDS, Measure
-from treelm.training.recipe import load_recipe, parse_toml
+from treelm.training.recipe import load_recipe
 
 _NAME = re.compile(r"(Table|Figure) (\d+)")
 _NUMBER = re.compile(r"(-?\d+(?:\.(\d+))?)(M?)(?:±(\d+(?:\.\d+)?))?\*?")
@@ -124,6 +123,8 @@ class Table:
     drawing: Literal["dots", "lines", "picture"] = "dots"
     sentence: str = ""
     notes: tuple[str, ...] = ()
+    paper: str = ""
+    """Whose paper it is of."""
     folder: str = ""
     """Folder of the file, in which recipes may lie."""
 
@@ -213,7 +214,7 @@ def load_paper(path: Path, sets: Mapping[str, DataSet], names: Collection[str] =
 
     Raises ``InputError`` for what is not there, and with file and block for a declaration that is wrong.
     """
-    values = parse_toml(read_text(path), str(path))
+    values = paper_values(path)
     paper = str(values.pop("paper", path.stem))
     shared = {name: values.pop(name, {}) for name in SHARED[1:]}
     wanted = chosen(values, names, path.stem)
@@ -243,7 +244,8 @@ def _table(
         for key, one in (shared["stand_ins"] if own is None else own).items()
     )
     measures = _over(shared["measures"], block.pop("measures", {}))
-    plain = {"source": f"{name}, {paper}", **block, "name": name, "folder": str(path.parent), "measures": measures}
+    plain = {"source": f"{name}, {paper}", **block, "name": name, "measures": measures}
+    plain |= {"paper": paper, "folder": str(path.parent)}
     table: Table = from_plain(Table, {**plain, "columns": [], "rows": [], "stand_ins": []}, where="")
     table = replace(table, **parts)
     _check(table, sets)

@@ -419,9 +419,14 @@ class ComparisonFrame:
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]
 
     @staticmethod
+    def unbeaten(column: Column, group: Sequence[Standing]) -> list[Standing]:
+        """Models that compare, than which no other is better for certain."""
+        return [one for one in group if not any(other.is_before(one, column.better) for other in group)]
+
+    @staticmethod
     def leaders(column: Column, group: Sequence[Standing]) -> list[Standing]:
         """The best of models that compare, several if they are equal; none if bounds leave it open which it is."""
-        first = [one for one in group if not any(other.is_before(one, column.better) for other in group)]
+        first = ComparisonFrame.unbeaten(column, group)
         return first if len(first) == 1 or not any(one.is_bound for one in first) else []
 
     def in_words(self, column: Column, one: Standing) -> str:

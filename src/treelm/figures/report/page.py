@@ -135,8 +135,7 @@ def findings(frame: ComparisonFrame) -> list[str]:
 
 def _open(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
     """Between which models it is open which one is first, since a search has found bounds alone."""
-    first = [one for one in found if not any(other.is_before(one, column.better) for other in found)]
-    values = [f"{one.name} with {frame.in_words(column, one)}" for one in first]
+    values = [f"{one.name} with {frame.in_words(column, one)}" for one in frame.unbeaten(column, found)]
     names = f"{', '.join(values[:-1])} or {values[-1]}"
     todo = f"values with ≤ are upper bounds, which {WIDER} may lower"
     return f"it is open which has the lowest perplexity, {names}: {todo}"
