@@ -36,6 +36,13 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+def test_headings_within_tables_and_rows_without_values_are_shown(treelm: Treelm, tmp_path: Path) -> None:
+    outcome = treelm("reproduce", "som", "tables 2-3", "--output", tmp_path)
+    places = [outcome.out.index(text) for text in ("Without annotations", "URNNG", "With annotations", "RNNG → URNNG")]
+    assert places == sorted(places)
+    assert "no values of ours yet: SOM, printed oracle\n" in outcome.out
+
+
 def test_a_paper_is_made_once_and_shown_again(
     treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,11 @@ def build_whole(job: Job) -> None:
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_run_of_the_papers_settings_starts(paper: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_run_of_the_papers_settings_starts(
+    paper: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gpt2").mkdir()
     root = DataRoot(tmp_path / "corpora", data_sets())
     for data in root.sets.values():
         forge(tmp_path / "corpora", data)

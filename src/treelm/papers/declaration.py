@@ -84,6 +84,8 @@ class Row:
     """Options of single measures."""
     metrics: dict[str, str] = field(default_factory=dict)
     note: str = ""
+    heading: str = ""
+    """What the paper prints above it and the rows that follow."""
     added: bool = False
     """Whether the row is ours: the paper has none."""
 

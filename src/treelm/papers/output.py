@@ -115,6 +115,8 @@ def _tables(result: Result) -> Iterator[Table]:
         rows = []
         for row in (row for row in table.rows if row.added in of_rows):
             cells = [one for one in result.values if one.cell.row == row and one.cell.column.name in columns]
+            if row.heading and not is_ours:
+                rows.append((row.heading, "", dict.fromkeys(columns, "")))
             stays = {PRINTED if row.absent else OURS: dict[str, str]()} if is_first and not row.added else {}
             rows += [(row.name, kind, texts) for kind, texts in (_kinds(cells) or stays).items()]
         shown = [name for name in columns if not title or any(name in texts for _, _, texts in rows)]
@@ -179,6 +181,9 @@ def as_text(result: Result) -> RenderableType:
         if one.cell.column.name == PICTURE and not one.why
     ]
     lines += [f"{'; '.join(rows)}: {why}" for why, rows in reasons.items()]
+    have = {one.row for one in result.values if one.ours or one.kept}
+    if idle := [row.name for row in table.rows if row.train and row.name not in have]:
+        lines.append(f"no values of ours yet: {'; '.join(idle)}")
     if result.seconds:
         times = (f"{row} {cpu:.0f} / {wall:.0f}" for row, (cpu, wall) in result.seconds.items())
         lines.append(f"training, mean CPU seconds / wall seconds of a run: {'; '.join(times)}")

@@ -150,6 +150,11 @@ class _Planner:
                 is_run = bool(column.metric) or column is _PICTURE  # other columns have printed and kept values alone
                 command = table.command(row, stand_in, column) if is_run or "{column}" not in row.train else ""
                 if row.train and is_run and not lacks:
+                    file = load_recipe(*table.train(row, stand_in, column)).vocabulary.file
+                    if file and not Path(file).exists():  # before hours of training that need it later
+                        missing = f"needs the file or folder {file} of its recipe's vocabulary.file"
+                        yield replace(cell, label=label, missing=missing, recipe=command)
+                        continue
                     made = self._runs(table, row, column, stand_in, data)
                     runs.setdefault(row.name, []).extend(job for job in made if job not in runs.get(row.name, ()))
                     found = [job for job in made if not row.finetune or stand_in or job.start]

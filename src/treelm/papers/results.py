@@ -120,7 +120,7 @@ def gather(
 
     ``codes`` are exit codes of jobs that failed now, by name; of others, ``not_yet`` says why there is nothing.
     """
-    notes = dict.fromkeys(planned.table.notes)
+    notes = dict.fromkeys((*planned.table.notes, *(results.notes if results else ())))
     for cell in planned.cells:
         for job in cell.jobs:
             found = kept(out / FOLDER / job.name, cell.measure) if cell.measure else None
