@@ -162,6 +162,9 @@ def test_on_a_telephone_the_page_has_two_screens_and_one_part_is_open(browser: A
     page = opened(browser, address, width=390, height=844)
     read(page, GARDEN_PATH)
     assert page.evaluate("() => document.documentElement.scrollHeight") <= 2 * 844
+    first = page.locator("#panel-next .card").first
+    assert first.get_attribute("data-run") == "0"
+    assert first.bounding_box()["x"] >= 0, "the first model is in view, whichever answered first"
     shown = page.locator("section:not([hidden]) > details")
     assert shown.count() > 4
     assert shown.locator("visible=true").locator("css=[data-panel]:visible").count() == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
@@ -85,7 +85,8 @@ def main() -> None:
     try:
         from treelm.io.terminal import told
 
-        with told():
+        is_first = os.environ.get("RANK", "0") == "0"  # of several processes that train together
+        with told() if is_first else nullcontext():
             code = run(sys.argv[1:])
     except KeyboardInterrupt:  # where nothing could be said yet, or while it was said
         code = _code_of_signal(sys.argv[1:])
