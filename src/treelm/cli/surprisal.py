@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -154,39 +154,27 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
 
     is_named_so = Path(unpacked_name(file)).suffix.lower() in TABLES and options.format == "auto"
     is_table = options.layout == "table" or (options.layout == "auto" and is_named_so)
-    found: Iterable[Stimulus]
-    names = Columns()
-    if not is_table:
-        of_tables = ("word_column", "sentence_column", "document_column", "fill_down", *options.of_rows)
-        refuse(options, of_tables, "without --layout table")
     if is_table:
-        asked = Columns(options.word_column, options.sentence_column, options.document_column)._replace(
-            **options.of_rows
-        )
-        how: dict[str, Any] = {
-            "language": options.split_sentences,
-            "fill_down": options.fill_down,
-            "encoding": options.encoding,
-        }
-        left_out = skipped if options.on_error == "skip" else None
-        table = stimuli.read_table(file, asked, options.punctuation, skipped=left_out, **how)
+        asked = Columns(options.word_column, options.sentence_column, options.document_column)
+        how: dict[str, Any] = {"fill_down": options.fill_down, "language": options.split_sentences}
+        how |= {"encoding": options.encoding, "skipped": skipped if options.on_error == "skip" else None}
+        table = stimuli.read_table(file, asked._replace(**options.of_rows), options.punctuation, **how)
         for note in table.notes:
             log(f"{file}: {as_typed(note)}")
-        names, found = table.columns, table.stimuli
-        if table.decimal_commas:
-            listed = ", ".join(table.decimal_commas)
-            log(f"{file}: decimal commas ({listed}) are passed on as they stand; our numbers have decimal points")
         if options.follows_documents:
             stimuli.check_documents(table.stimuli)
-    elif options.layout == "words":
+        return table.columns, iter(table.stimuli), len(table.stimuli)
+    of_tables = ("word_column", "sentence_column", "document_column", "fill_down", *options.of_rows)
+    refuse(options, of_tables, "without --layout table")
+    if options.layout == "words":
         found = stimuli.read_words(file, options.punctuation, options.encoding)
     else:
         sentences = options.read(file, skipped, empty_lines=options.context == "document")
         found = stimuli.from_sentences(sentences, options.punctuation)
-    if options.split_sentences and not is_table:
-        names = names._replace(sentence=(*names.sentence, stimuli.SENTENCE_NUMBER))
-        found = stimuli.split(found, options.split_sentences, are_documents=True)
-    return names, iter(found), len(found) if isinstance(found, Sized) else None
+    if options.split_sentences:
+        names = (*Columns().sentence, stimuli.SENTENCE_NUMBER)
+        return Columns(sentence=names), stimuli.split(found, options.split_sentences, are_documents=True), None
+    return Columns(), found, None
 
 
 def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[str]:

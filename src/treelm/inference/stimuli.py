@@ -104,8 +104,6 @@ class StimulusTable:
 
     columns: Columns
     stimuli: tuple[Stimulus, ...]
-    decimal_commas: tuple[str, ...] = ()
-    """Columns that are passed through with numbers such as 301,5, as they stand."""
     notes: tuple[str, ...] = ()
     """What is to be said of rows that may be read otherwise than meant."""
 
@@ -132,8 +130,11 @@ def read_table(
     how = {"source": path, "skipped": skipped, "unreadable": unreadable, **how}
     found = table_stimuli(names, rows, columns, punctuation, **how)
     cells = zip(*(row for one in found.stimuli for row in one.kept), strict=True) if has_commas else ()
-    commas = zip(found.columns.kept, (any(map(DECIMAL_COMMA.fullmatch, map(str, own))) for own in cells), strict=False)
-    return replace(found, decimal_commas=tuple(name for name, is_written_so in commas if is_written_so))
+    those = zip(found.columns.kept, (any(map(DECIMAL_COMMA.fullmatch, map(str, own))) for own in cells), strict=False)
+    if listed := ", ".join(name for name, is_written_so in those if is_written_so):
+        note = f"decimal commas ({listed}) are passed on as they stand; our numbers have decimal points"
+        found = replace(found, notes=(*found.notes, note))
+    return found
 
 
 def table_stimuli(
