@@ -39,6 +39,7 @@ EXPECTED = {
     "docs/evaluation.md": ("npz",),
     "docs/other-models.md": ("museum", "tensor("),
     "docs/pretrained.md": ("gum-open", "museum"),
+    "docs/python.md": ("rnng-gum-open", "≤ ", "(S (NP The museum)", "(8, 160)", "perplexity_per_word_with_end"),
     "docs/ten-minutes.md": ("phenomenon",),
     "docs/tutorials/own-treebank.md": ("labelled F1",),
 }

@@ -36,8 +36,17 @@ def _page(name: str) -> str:
         return f"# `{name}`\n\n::: {name}\n    options:\n{hidden}"
     import treelm
 
-    parts = [f"::: {_PACKAGE}.{one}\n    options:\n      heading_level: 2\n" for one in treelm.__all__]
+    parts = [f"{_place(one)}\n    options:\n      heading_level: 2\n" for one in treelm.__all__]
     return "\n\n".join([f"# `{name}`\n\n{treelm.__doc__}", *parts])
+
+
+def _place(name: str) -> str:
+    """Where a public name is documented: in its home, under an anchor, if a package has the same name."""
+    import treelm
+
+    if (Path(treelm.__file__).parent / name).is_dir():
+        return f'<a id="{_PACKAGE}.{name}"></a>\n\n::: {treelm._HOMES[name]}.{name}'
+    return f"::: {_PACKAGE}.{name}"
 
 
 class Docstrings(griffe.Extension):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from treelm.errors import InputError as InputError
+    from treelm.evaluation.frames import compare as compare
+    from treelm.evaluation.frames import evaluate as evaluate
     from treelm.inference.loading import load as load
     from treelm.inference.surprisal_table import surprisal_table as surprisal_table
     from treelm.models.base import LanguageModel as LanguageModel
@@ -23,6 +25,8 @@ _HOMES = {
     "LanguageModel": "treelm.models.base",
     "SearchConfig": "treelm.models.search.config",
     "Tree": "treelm.trees.tree",
+    "compare": "treelm.evaluation.frames",
+    "evaluate": "treelm.evaluation.frames",
     "load": "treelm.inference.loading",
     "models": "treelm.models.persistence.shipped",
     "recipes": "treelm.training.recipe",
@@ -35,6 +39,8 @@ __all__ = [
     "LanguageModel",
     "SearchConfig",
     "Tree",
+    "compare",
+    "evaluate",
     "load",
     "models",
     "recipes",

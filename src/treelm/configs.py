@@ -13,7 +13,7 @@ from functools import cache, reduce, wraps
 from operator import getitem
 from pathlib import PurePath
 from types import NoneType
-from typing import Annotated, Any, TypeVar, cast, dataclass_transform, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
 import pydantic.dataclasses
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -129,6 +129,24 @@ def from_plain(
     for *path, last in nulls:
         reduce(getitem, path, given)[last] = null
     return from_plain(config_class, given, where=where)
+
+
+def from_keywords(config_class: type[Config], given: Mapping[str, Any], *, where: str) -> Config:
+    """Build a dataclass from the arguments of a call: one text may stand where several may be given.
+
+    Raises ``InputError`` as ``from_plain`` does, and for arguments that the class says others need or exclude.
+    """
+    for name in given:
+        needed, excluded = (getattr(config_class, one, {}).get(name) for one in ("needs", "excludes"))
+        if needed and needed not in given:
+            raise InputError(f"{name} without {needed}", where=where, remedy=f"add {needed}, or remove it")
+        if excluded in given:
+            raise InputError(f"{name} with {excluded}", where=where, remedy="remove one of them")
+    several = {name for name, hint in get_type_hints(config_class).items() if get_origin(hint) is tuple}
+    values = {
+        name: [one] if name in several and isinstance(one, (str, PurePath)) else one for name, one in given.items()
+    }
+    return from_plain(config_class, values, where=where)
 
 
 @cache

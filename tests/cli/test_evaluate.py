@@ -183,7 +183,7 @@ CANNOT_PARSE = 'the attention of this run is set by given trees (attention = "gi
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("evaluate given --stream beside --trees out", "--trees, but the attention of this run is set by given trees"),
+        ("evaluate given --stream beside --trees out", f"--trees out, but {CANNOT_PARSE}"),
         ("parse given in.txt --output out", CANNOT_PARSE),
         ("data annotate in.txt --parser given --output out", CANNOT_PARSE),
         ("train given/recipe.toml --output out --set training.select_by=unlabeled_f1", CANNOT_PARSE),

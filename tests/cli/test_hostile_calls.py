@@ -162,12 +162,12 @@ evaluate run --data in.ptb --params new                      | --params without 
 evaluate run --data in.ptb --split train                     | --split with --data; remove one of them
 evaluate run --data in.ptb --stream beside                   | rnng reads whole sentences, not streams
 evaluate run --format brackets                               | --format without --data; add --data, or remove this
-evaluate run --stream-rows 1                                 | --stream-rows without --stream beside; add --stream
-evaluate run --stream only --protocol wsj40                  | --protocol with --stream only; remove one of them
-evaluate run --stream only --trees x                         | --trees with --stream only
+evaluate run --stream-rows 1                                 | --stream-rows 1 without --stream beside; add
+evaluate run --stream only --protocol wsj40                  | --protocol wsj40 with --stream only; remove one of them
+evaluate run --stream only --trees x                         | --trees x with --stream only
 evaluate run --search particles --search-seed -3             | search.seed is -3; give 0 or more
 evaluate run --num-particles 5                               | --num-particles with search by
-evaluate {lstm} --data in.ptb --protocol wsj40               | --protocol, but lstm is a language model without trees
+evaluate {lstm} --data in.ptb --protocol wsj40               | --protocol wsj40, but lstm is a language model without
 evaluate {lstm} --data in.tsv --format brackets --summary in.tsv | in.tsv: the output is the input
 evaluate {rnng} --data in.ptb --trees .                      | in.ptb.gold.ptb: the output is the input
 evaluate --gold dir --predicted in.ptb                       | Is a directory

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import torch
 
@@ -81,6 +82,69 @@ def test_what_cannot_be_trained_is_one_line(
         treelm.train(**arguments)
     assert "\n" not in str(found.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_evaluation_is_that_of_the_command_line(project: Path, tmp_path: Path, shell: Treelm) -> None:
+    run, file = project / "run", project / "train.ptb"
+    frame = treelm.evaluate(run, data=file, max_sentences=3, protocol="wsj10", word_beam=3)
+    options = ("--data", file, "--max-sentences", 3, "--protocol", "wsj10", "--word-beam", 3)
+    assert shell("evaluate", run, *options, "--summary", tmp_path / "out.json").code == 0
+    assert frame.to_dict("records") == json.loads((tmp_path / "out.json").read_text())
+    assert frame.attrs["results"] == json.loads(shell("evaluate", run, *options, "--json").out)
+    assert frame["is_upper_bound"].tolist() == [1]
+
+
+def test_a_comparison_is_that_of_the_command_line(project: Path, tmp_path: Path, shell: Treelm) -> None:
+    runs, file = [project / "run", "ngram-gum-open"], project / "train.ptb"
+    frame = treelm.compare(runs, data=file, output=tmp_path / "kept")
+    assert shell("compare", *runs, "--data", file, "--output", tmp_path / "kept").code == 0
+    written = pandas.read_csv(tmp_path / "kept" / "comparison.csv")
+    measured = [name for name in frame if not name.endswith("words_per_second")]
+    pandas.testing.assert_frame_equal(frame[measured].astype({"is_upper_bound": int}), written[measured])
+    assert frame["is_upper_bound"].tolist() == [True, False]
+    assert any("upper bounds" in note for note in frame.attrs["notes"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"splt": "dev"}, "evaluate: unknown field 'splt'; did you mean split"),
+        ({"split": "tst"}, "split.*'tst'.*give 'train', 'dev' or 'test'"),
+        ({"max_sentences": "three"}, "max_sentences = 'three'; give a whole number"),
+        ({"format": "text"}, "format without data; add data, or remove it"),
+        ({"split": "dev", "data": "x"}, "split with data"),
+        ({"data": "no-such-file.ptb"}, "no-such-file"),
+        ({"cache_weight": 0.1}, "cache_weight = 0.1 without stream"),
+        ({"stream": "only", "protocol": "wsj10"}, "protocol = wsj10 with stream"),
+        ({"action_beam": 0}, "action_beam"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_one_line(project: Path, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(treelm.InputError, match=message) as found:
+        treelm.evaluate(project / "run", **arguments)
+    assert "\n" not in str(found.value)
+
+
+def test_sentences_that_were_left_out_of_an_evaluation_are_warned_of(project: Path, tmp_path: Path) -> None:
+    file = tmp_path / "some.ptb"
+    file.write_text((project / "train.ptb").read_text() + "(S (NP the\n")
+    with pytest.warns(UserWarning, match="left out: .*some.ptb"):
+        frame = treelm.evaluate(project / "run", data=file, on_error="skip")
+    assert frame["skipped"].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("runs", "arguments", "message"),
+    [
+        ("run", {}, "one run where a list of runs was expected"),
+        ([], {}, "nothing to compare"),
+        (["run"], {"good": "yes"}, "good without pairs"),
+        (["run"], {"syntaxgim": "all"}, "did you mean syntaxgym"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(runs: Any, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(treelm.InputError, match=message):
+        treelm.compare(runs, **arguments)
 
 
 def test_drawn_sentences_are_those_of_the_command_line(project: Path, shell: Treelm) -> None:

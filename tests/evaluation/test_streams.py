@@ -172,4 +172,4 @@ def test_an_option_of_streams_without_a_stream_is_refused(tmp_path: Path, capsys
     (tmp_path / "run").mkdir()
     (tmp_path / "run/recipe.toml").write_text('[data]\ncorpus = "gum-open"\n[model]\nsystem = "lstm"\n')
     assert run(["evaluate", str(tmp_path / "run"), "--cache-weight", "0.1"]) == 2
-    assert "--cache-weight without --stream beside; add --stream beside" in capsys.readouterr().err
+    assert "--cache-weight 0.1 without --stream beside; add --stream beside" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import platform
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from treelm.cli.arguments import Positional, written
 from treelm.cli.files import check_not_input, print_json, progress_bar
 from treelm.cli.options import Output
-from treelm.evaluation.comparison.settings import PairOptions, Settings
+from treelm.evaluation.comparison.settings import Settings
 from treelm.io.terminal import log
 
 if TYPE_CHECKING:
@@ -40,11 +40,7 @@ class Arguments(Settings):
     Example: treelm compare runs/demo runs/som-small --report report.html --sentences sentences.txt
     """
 
-    needs: ClassVar = {
-        **dict.fromkeys((one.name for one in fields(PairOptions) if one.name != "encoding"), "pairs"),
-        **{"data_format": "data", "sentences": "report", "figures": "report", "reading_data": "reading"},
-    }
-    excludes: ClassVar = {"split": "data"}
+    needs: ClassVar = {**Settings.needs, "sentences": "report", "figures": "report"}
 
     runs: Annotated[tuple[str, ...], Positional("RUN")]
     """Folders of trained models, or comparison.json files of comparisons made before."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
-from treelm.cli.arguments import is_given, refuse
+from treelm.cli.arguments import refuse
 from treelm.cli.files import check_not_input, open_output, print_json, progress_bar, report_skipped
-from treelm.cli.options import FileFormat, RunFolder, SpanProtocol, TableOptions, TreebankOptions, WorkerOptions
-from treelm.corpora.sentence import Preprocessing
+from treelm.cli.options import RunFolder, TableOptions, WorkerOptions
 from treelm.errors import InputError
+from treelm.evaluation.settings import EvaluationSettings
 from treelm.io.atomic import check_output_path
 from treelm.io.terminal import log
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 
 _OF_FILES = ("run", "gold", "predicted", "params", "sentences", "json")
 """Options of one bracket file against another: all others are of a run."""
-_OF_STREAMS = ("stream_rows", "cache_weight", "cache_theta", "cache_window")
-_OF_TREES = ("protocol", "trees", "tree_builder")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WorkerOptions, TableOptions, TreebankOptions):
+class Arguments(EvaluationSettings, WorkerOptions, TableOptions):
     """Perplexity and F1 of a run, beside trivial baselines; or EVALB scores of one bracket file against another.
 
     Example: treelm evaluate runs/demo --split test
@@ -36,42 +34,9 @@ class Arguments(WorkerOptions, TableOptions, TreebankOptions):
     Example: treelm evaluate --gold gold.ptb --predicted parsed.ptb --params COLLINS.prm
     """
 
-    needs: ClassVar = {"format": "data", "sentences": "gold", "params": "gold"}
-    excludes: ClassVar = {"split": "data"}
+    needs: ClassVar = {**EvaluationSettings.needs, "sentences": "gold", "params": "gold"}
 
     run: RunFolder = ""
-    split: tuple[Literal["train", "dev", "test"], ...] = ()
-    """Splits of the run's own corpus; without it and --data, what the recipe's [evaluation] names."""
-    data: tuple[str, ...] = ()
-    """Treebank files instead of the run's own corpus."""
-    tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
-    """Way of building trees, from distances (unbiased, biased) or by an induced grammar (mbr, viterbi); without it, as
-    in the recipe."""
-    hard_gates: bool = False
-    """Compare the distances of a PRPN at an infinite temperature: each earlier state is open to attention or is not."""
-    preprocess: Preprocessing | None = None
-    """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
-    max_sentences: int | None = None
-    """Only so many sentences of each split, the first ones."""
-    format: FileFormat = "auto"
-    """Format of the files of --data. auto: by their names."""
-    stream: Literal["no", "beside", "only"] | None = None
-    """The perplexity of the whole text in a row, the hidden state kept over sentences, which is what papers on LMs
-    report: beside the metrics of sentences and trees, or nothing but that. Without it, as in the recipe; but options of
-    trees bring these metrics too."""
-    stream_rows: int | None = None
-    """Rows in which the stream is read, each from the zero state; without it, as in the recipe (the cache's too), and
-    one row for a text that is too short for them."""
-    cache_weight: float | None = None
-    """Put a continuous cache on the stream: its share, lambda (Grave et al. 2016)."""
-    cache_theta: float | None = None
-    """Sharpness of the cache's preference for similar states."""
-    cache_window: int | None = None
-    """Latest states that the cache holds."""
-    protocol: tuple[SpanProtocol, ...] = ()
-    """Protocols of unlabelled F1, each beside trivial trees; without it, those that are usual for the system."""
-    on_error: Literal["raise", "skip"] = "raise"
-    """skip: leave bad sentences out, report them at the end, exit with code 3."""
     summary: str = ""
     """File to write the main metrics into, one row for each split or file: .tsv or .json by its name."""
     trees: str = ""
@@ -110,36 +75,17 @@ def _evaluate_files(options: Arguments) -> int:
 
 
 def _evaluate_run(options: Arguments) -> int:
-    from treelm.evaluation.evaluate import evaluate_run
+    from treelm.evaluation.evaluate import evaluate_with
     from treelm.evaluation.report import as_table, write_summary
-    from treelm.evaluation.span_protocols import find_protocol
     from treelm.models import system_class
     from treelm.training.run_folder import recipe_of_model
 
-    of_trees = [f"--{name.replace('_', '-')}" for name in _OF_TREES if is_given(options, name)]
-    if options.stream == "only":
-        refuse(options, _OF_TREES, "with --stream only")
-    recipe = _with_settings(recipe_of_model(options.run), options, has_trees=bool(of_trees))
-    if recipe.evaluation.stream == "no":
-        refuse(options, _OF_STREAMS, "without --stream beside")
+    recipe = options.changed_recipe(recipe_of_model(options.run))
     tree_files = _check_files(options, recipe)
     options.note_lost_widths(options.run, system_class(recipe.model.system))
     skipped: list[InputError] = []
     with progress_bar("evaluating", None) as advance:
-        evaluations = evaluate_run(
-            Path(options.run),
-            recipe,
-            files=options.data,
-            format=options.format,
-            skipped=skipped if options.on_error == "skip" else None,
-            protocols=[find_protocol(name) for name in options.protocol] or None,
-            trees_for=next(iter(of_trees), ""),
-            fixed_rows=options.stream_rows is not None,
-            processes=options.processes,
-            cluster=options.cluster,
-            device=options.device,
-            on_sentence=advance,
-        )
+        evaluations = evaluate_with(options, recipe, options.run, skipped=skipped, on_sentence=advance)
     for evaluation in evaluations if options.trees else ():
         _write_trees(evaluation, tree_files)
     results = [one.result for one in evaluations]
@@ -149,22 +95,6 @@ def _evaluate_run(options: Arguments) -> int:
     table = as_table(results, title=f"{options.run}: {results[0].system}")
     options.show([result.to_json() for result in results], table)
     return report_skipped(skipped)
-
-
-def _with_settings(recipe: Recipe, options: Arguments, *, has_trees: bool) -> Recipe:
-    """The recipe with what the options change; a stream alone has no trees."""
-    names = ("max_sentences", "tree_builder", "stream", *_OF_STREAMS)
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
-    if has_trees and recipe.evaluation.stream == "only":
-        given.setdefault("stream", "beside")
-    if options.split:
-        given["splits"] = options.split
-    if options.hard_gates:
-        given["hard_gates"] = True
-    of_data = options.of_treebank() | ({"preprocess": options.preprocess} if options.preprocess else {})
-    data = replace(recipe.data, **of_data)
-    search, evaluation = options.changed(recipe.search), replace(recipe.evaluation, **given)
-    return replace(recipe, data=data, search=search, evaluation=evaluation)
 
 
 def _check_files(options: Arguments, recipe: Recipe) -> dict[tuple[str, str], Path]:

@@ -6,18 +6,19 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from treelm.cli.arguments import Positional, is_given
+from treelm.cli.arguments import Positional
 from treelm.cli.files import print_json
+from treelm.corpora.options import FileFormat, TreebankOptions
 from treelm.errors import InputError, choose_from
+from treelm.inference.settings import DeviceSettings, WorkerSettings
 from treelm.io.files import STDIN
 from treelm.io.terminal import log
 from treelm.models.capabilities import Searching, set_search
 from treelm.models.search.options import BeamSizes, SearchOptions
-from treelm.trees.treebanks import TreebankName
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
@@ -33,27 +34,6 @@ InputFile = Annotated[str, Positional("FILE")]
 RunsAndFile = Annotated[tuple[str, ...], Positional("RUN ... FILE")]
 Runs = Annotated[tuple[str, ...], Positional("RUN")]
 Output = Annotated[str, "-o"]
-FileFormat = Literal["auto", "text", "brackets", "conllu"]
-SpanProtocol = Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TreebankOptions:
-    """Options of what is text in files of treebanks, as ``ReadOptions`` has them."""
-
-    treebank: TreebankName = "auto"
-    """Treebank whose annotation (traces, numbers of sentences, lemmas, markup) is left out of brackets. auto:
-    detected from the first lines; penn: drop only words tagged -NONE-."""
-    encoding: str = ""
-    """Encoding of text, treebanks and tables, such as gb18030, latin-1, utf-16; without it UTF-8."""
-    label_separators: str = ""
-    """Characters at which function tags are cut off labels, such as -=*|:#; without it those of the treebank."""
-    repair_brackets: bool = False
-    """Read brackets that stand unescaped in words, as in (NNP Solano(r)) and (-LRB- (), as text."""
-
-    def of_treebank(self) -> dict[str, Any]:
-        """Those that are given."""
-        return {one.name: getattr(self, one.name) for one in fields(TreebankOptions) if is_given(self, one.name)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +65,8 @@ class InputOptions(TreebankOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions(SearchOptions):
+class ModelOptions(SearchOptions, DeviceSettings):
     """Options of loading a run. Systems that score without a search have no widths, and a note says so."""
-
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
-    """Device that computes. auto: on a GPU if there is one."""
 
     cluster = ""  # where models compute instead: an option of those that have workers
 
@@ -121,14 +98,8 @@ class ModelOptions(SearchOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerOptions(ModelOptions):
+class WorkerOptions(ModelOptions, WorkerSettings):
     """Options of computing with a run, here or elsewhere."""
-
-    processes: int = 1
-    """Processes of this machine that share the work; changes no result."""
-    cluster: str = ""
-    """Instead of processes: the workers of a Dask cluster. The address of its scheduler (tcp://HOST:PORT), or its
-    scheduler file. Workers read the run under the same path as here (docs/cluster.md)."""
 
     def where(self, run: str) -> dict[str, Any]:
         """Where the model of a run computes: arguments of ``model_workers``."""

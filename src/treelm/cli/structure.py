@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from treelm.cli.files import progress_bar, report_skipped
-from treelm.cli.options import FileFormat, ModelOptions, Runs, SpanProtocol, TableOptions
+from treelm.cli.options import ModelOptions, Runs, TableOptions
+from treelm.corpora.options import FileFormat
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError, check_positive
+from treelm.evaluation.comparison.settings import ProtocolName
 from treelm.io.terminal import log
 from treelm.models.capabilities import Grammar, require
 
@@ -48,7 +50,7 @@ class Arguments(ModelOptions, TableOptions):
     recipe."""
     max_sentences: int | None = None
     """Only so many sentences, the first ones."""
-    protocol: tuple[SpanProtocol, ...] = ("wsj10", "wsj40")
+    protocol: tuple[ProtocolName, ...] = ("wsj10", "wsj40")
     """Protocols of unlabelled F1."""
     draws: int = 5
     """Random trees of each kind to compare with."""

@@ -20,6 +20,7 @@ from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, bracketing_of, gold_bracketing
 from treelm.evaluation.overlap import training_note
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
+from treelm.evaluation.settings import EvaluationSettings
 from treelm.evaluation.span_protocols import (
     BINARISED,
     NO_PUNCTUATION,
@@ -27,6 +28,7 @@ from treelm.evaluation.span_protocols import (
     WSJ10,
     WSJ40,
     SpanProtocol,
+    find_protocol,
     score_spans,
 )
 from treelm.evaluation.streams import evaluate_stream, require_context
@@ -283,6 +285,31 @@ def evaluate_run(
             all_notes = (*learned, *evaluation.result.notes)
             found.append(replace(evaluation, result=replace(evaluation.result, search=searched, notes=all_notes)))
     return found
+
+
+def evaluate_with(
+    settings: EvaluationSettings,
+    recipe: Recipe,
+    run: Path | str,
+    *,
+    skipped: list[InputError],
+    on_sentence: Callable[[], None] = lambda: None,
+) -> list[Evaluation]:
+    """Evaluate a run by settings, and by the recipe that they have changed (``changed_recipe``)."""
+    return evaluate_run(
+        Path(run),
+        recipe,
+        files=settings.data,
+        format=settings.format,
+        skipped=skipped if settings.on_error == "skip" else None,
+        protocols=[find_protocol(name) for name in settings.protocol] or None,
+        trees_for=settings.of_trees,
+        fixed_rows=settings.stream_rows is not None,
+        processes=settings.processes,
+        cluster=settings.cluster,
+        device=settings.device,
+        on_sentence=on_sentence,
+    )
 
 
 def _about_trees(corpus: str, name: str, path: Path, format: Format) -> tuple[str, ...]:

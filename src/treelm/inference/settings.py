@@ -16,6 +16,25 @@ LOG_BASES = {"2": "bits", "e": "nats", "10": "hartleys"}
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceSettings:
+    """Where a model computes."""
+
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    """Device that computes. auto: on a GPU if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings(DeviceSettings):
+    """Where the model of a run computes: in this process, in others, or on a cluster."""
+
+    processes: int = 1
+    """Processes of this machine that share the work; changes no result."""
+    cluster: str = ""
+    """Instead of processes: the workers of a Dask cluster. The address of its scheduler (tcp://HOST:PORT), or its
+    scheduler file. Workers read the run under the same path as here (docs/cluster.md)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableSettings:
     """What a table has besides surprisals."""
 

@@ -306,11 +306,10 @@ class ComparisonFrame:
             columns = [next(one for one in columns if one.group == NAMES), *(_named(name, columns) for name in names)]
         return cls(data, columns, seed_numbers(rows), comparison)
 
-    def to_csv(self) -> str:
-        """All columns but hidden ones, unrounded; empty where there is no value.
+    def public(self) -> pandas.DataFrame:
+        """All columns but hidden ones, unrounded, with means over seeds and differences; missing where there is none.
 
-        ``is_upper_bound`` (0 or 1) is about every perplexity of the row. A text that begins as a formula would, such as
-        the name of a run ``=1+1``, has an apostrophe before it: spreadsheets would compute it.
+        ``is_upper_bound`` is about every perplexity of the row.
         """
         data = self.data[[column.name for column in self.columns if column.group != HIDDEN]].copy()
         extra = [(one.runs, name, one.metric, getattr(one, name)) for one in self.comparison.seeds for name in SEEDS]
@@ -321,6 +320,15 @@ class ComparisonFrame:
         ]
         for runs, name, of, value in extra:
             data.loc[data["run"].isin(runs), f"{name}, {of}"] = value
+        return data
+
+    def to_csv(self) -> str:
+        """``public``, empty where there is no value, ``is_upper_bound`` as 0 or 1.
+
+        A text that begins as a formula would, such as the name of a run ``=1+1``, has an apostrophe before it:
+        spreadsheets would compute it.
+        """
+        data = self.public()
         text: str = data.astype(object).where(data.notna(), None).map(_plain).to_csv(index=False, lineterminator="\n")
         return text
 

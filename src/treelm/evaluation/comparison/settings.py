@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from treelm.corpora.options import FileFormat
 from treelm.errors import InputError
+from treelm.inference.settings import DeviceSettings
 from treelm.models.search.options import SearchOptions
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.corpora import ReadingCorpus
     from treelm.evaluation.minimal_pairs import MinimalPair
     from treelm.evaluation.syntaxgym.suites import Suite
+
+ProtocolName = Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,18 +44,24 @@ class PairOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(PairOptions, SearchOptions):
+class Settings(PairOptions, SearchOptions, DeviceSettings):
     """Settings of what is measured; ``treelm compare`` has an option for each."""
+
+    needs: ClassVar = {
+        **dict.fromkeys(("good", "bad", "group_by", "max_pairs_per_group"), "pairs"),
+        **{"data_format": "data", "reading_data": "reading"},
+    }
+    excludes: ClassVar = {"split": "data"}
 
     split: Literal["train", "dev", "test"] = "test"
     """Split of each run's own corpus."""
     data: str = ""
     """A treebank file instead, the same for all."""
-    data_format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    data_format: FileFormat = "auto"
     """Format of the file of --data. auto: by its name."""
     max_sentences: int | None = None
     """Only the first sentences; without it, as in each run's recipe (so also the beam)."""
-    protocol: tuple[Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ("plain",)
+    protocol: tuple[ProtocolName, ...] = ("plain",)
     """Protocols of unlabelled F1."""
     syntaxgym: tuple[str, ...] = ("none",)
     """Test suites of SyntaxGym: all, none, or names and files."""
@@ -65,8 +75,6 @@ class Settings(PairOptions, SearchOptions):
     """Garden paths and other effects in bits, as in treelm gardenpath."""
     tokenisation: Literal["treebank", "whitespace"] = "treebank"
     """Cut of suites and pairs into words, as in treelm surprisal."""
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
-    """Device that computes. auto: on a GPU if there is one."""
 
     def load_suites(self) -> list[Suite]:
         """Load the suites that are named. Raises ``InputError`` as the function of that name does."""

@@ -1,0 +1,69 @@
+"""Evaluation and comparison as data frames, as Python asks for them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treelm.configs import from_keywords
+from treelm.errors import InputError
+from treelm.evaluation.comparison import compare as comparing
+from treelm.evaluation.comparison.frame import ComparisonFrame
+from treelm.evaluation.comparison.settings import Settings
+from treelm.evaluation.evaluate import evaluate_with
+from treelm.evaluation.report import summary_row
+from treelm.evaluation.settings import EvaluationSettings
+from treelm.training.run_folder import recipe_of_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def evaluate(run: str | Path, **settings: Any) -> pd.DataFrame:
+    """Evaluate a run: a row for each split or file, with the columns of ``treelm evaluate --summary``.
+
+    Settings have the names and defaults of the command line (``EvaluationSettings``): ``split="test"``,
+    ``data=["my.ptb"]``, ``stream="beside"``. A perplexity counts the ends of sentences, and is an upper bound where
+    ``is_upper_bound`` is 1; F1 is in 0..100. All figures, as ``--json`` has them, are in ``frame.attrs["results"]``.
+
+    Warns of sentences that ``on_error="skip"`` has left out. Raises ``InputError`` for settings, runs and data that
+    cannot be.
+
+    >>> frame = evaluate("ngram-gum-open", split="dev", max_sentences=20)
+    >>> frame["perplexity_per_word_with_end"].round(1).tolist(), frame["is_upper_bound"].tolist()
+    ([160.0], [0])
+    """
+    import pandas as pd
+
+    asked = from_keywords(EvaluationSettings, settings, where="evaluate")
+    skipped: list[InputError] = []
+    recipe = asked.changed_recipe(recipe_of_model(run))
+    results = [one.result for one in evaluate_with(asked, recipe, run, skipped=skipped)]
+    for error in skipped:
+        warnings.warn(f"left out: {error}", stacklevel=2)
+    frame = pd.DataFrame([summary_row(result) for result in results])
+    frame.attrs["results"] = [result.to_json() for result in results]
+    return frame
+
+
+def compare(runs: Sequence[str | Path], *, output: str | Path = "", **settings: Any) -> pd.DataFrame:
+    """Compare runs, each measured the same way: a row for each, with the columns of ``comparison.csv``.
+
+    Settings have the names and defaults of the command line (``comparison.settings.Settings``): ``data="my.ptb"``,
+    ``syntaxgym="all"``, ``gardenpath=True``. What takes long is kept in the folder ``output``, or in each run folder if
+    it is not given. What must be known to read the figures is in ``frame.attrs["notes"]``: which of them do not
+    compare, and which perplexities are bounds (``is_upper_bound``).
+
+    Raises ``InputError`` for settings, runs and data that cannot be.
+    """
+    if isinstance(runs, (str, Path)):
+        raise InputError("one run where a list of runs was expected", remedy=f"give [{str(runs)!r}]")
+    asked = from_keywords(Settings, settings, where="compare")
+    folder = Path(output) if output else None
+    found = comparing.compare([Path(run) for run in runs], asked, lambda *_: nullcontext(lambda: None), keep_in=folder)
+    values = ComparisonFrame.of(found).public().infer_objects()
+    values.attrs["notes"] = list(found.notes)
+    return values
