@@ -198,6 +198,18 @@ def test_rows_of_one_value_are_one_region(
     assert [cells[1] for one in found.stimuli for cells in one.kept].count(None) == notes
 
 
+def test_pieces_of_words_are_summed_by_the_number_of_their_word(tmp_path: Path) -> None:
+    rows, columns = ["1;1;un", "1;1;kind", "1;2;to", "2;1;a"], {"text_column": "", "sentence": ("item",)}
+    with pytest.raises(
+        InputError, match=r"word_id is 1 in 2 of its rows.*, or give sum_by = 'word_id' if words are cut"
+    ):
+        read(tmp_path, *rows, header="item;word_id;word", columns=columns)
+    found = read(tmp_path, *rows, header="item;word_id;word", columns={**columns, "sum_by": "word_id"})
+    assert ([one.sentence.words for one in found.stimuli], found.notes) == ([("un kind", "to"), ("a",)], ())
+    with pytest.raises(InputError, match=r"word_id is 1 in 2 of its rows.* if it does not number words$"):
+        read(tmp_path, "1;1;a", "1;2;b", "1;1;c", header="item;word_id;word", columns=columns)
+
+
 def test_a_region_that_comes_again_is_refused_or_skipped(tmp_path: Path) -> None:
     rows, columns = ["1;a;x", "1;b;y", "1;a;z", "2;a;u"], {"text_column": "", "sum_by": "part", "sentence": ("item",)}
     with pytest.raises(InputError, match=r"items.csv:4: part 'a' again, after another one"):

@@ -252,7 +252,7 @@ class _Table:
         for place, (key, _) in enumerate(read):
             self.places.setdefault(key, []).append(place)
         self.cells = {name: [_hashable(cells[name]) for _, (_, cells) in read] for name in names}
-        self.others = [name for name in names if name not in columns.all]
+        self.others = [name for name in names if name not in (*columns.all, columns.sum_by)]
         self.numbers = {} if are_texts else self._word_numbers()
         self.constant = [] if are_texts else [name for name in self.others if self._is_constant(name)]
         """Columns that do not change within a sentence."""
@@ -330,7 +330,9 @@ class _Table:
             own, counts = np.unique(numbers[places], return_counts=True, equal_nan=False)
             if counts.max() > 1:
                 told = f"{name} is {own[counts.argmax()]:g} in {counts.max()} of its rows"
-                return told, f"; rename {name} if it does not number words"
+                are_together = int(np.count_nonzero(np.diff(numbers[places])) < len(own))
+                pieces = f", or give sum_by = {name!r} if words are cut into pieces" * are_together
+                return told, f"; rename {name} if it does not number words{pieces}"
         for name in self.constant:
             if len(parts := self._parts(name, places)) > 1:
                 told = f"{name} changes from {parts[0][0]!r} to {parts[1][0]!r}"
