@@ -189,7 +189,7 @@ def test_a_link_brings_the_view_back(page: Any, browser: Any, address: str) -> N
         assert look(other) == look(page)
     assert not other.get_by_role("checkbox", name="palm").is_checked()
     assert other.get_by_role("checkbox", name="rnng").is_checked()
-    other.goto(f"{address}?text=The+dog&model=lstm-gum-open&model=mine&at=0.0")
+    other.goto(f"{address}#text=The+dog&model=lstm-gum-open&model=mine&at=0.0")
     wait_until_read(other, 2)
     assert other.locator("#status").inner_text() == "Read: 2 words by 1 model. Not here: mine."
     assert after(other) == {"after “The”"}

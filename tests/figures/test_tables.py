@@ -36,6 +36,14 @@ def test_a_table_is_as_wide_as_the_terminal_and_loses_nothing(
     assert printed.count("[red]") == parts
     assert set("".join(label.split())) <= set(printed)
     assert len(list(table.parts(10_000))) == 1
+    words = Table(headings=["name", "kind", "what"], rows=[[label, "rnng", said]], texts=frozenset({2}))
+    for width in (12, 40, 100):
+        console = Console(width=width, record=True)
+        with console.capture() as captured:
+            console.print(words)
+        printed = captured.get()
+        assert all(cell_len(line) <= max(width, 2 + 20 + 2) for line in printed.splitlines())
+        assert printed.count("b") + printed.count("c") >= said.count("b") + said.count("c"), "nothing of a text is lost"
 
 
 def test_what_does_not_fit_goes_below_under_the_same_labels(

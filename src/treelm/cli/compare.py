@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from treelm.cli.arguments import Positional, written
+from treelm.cli.arguments import Positional, refuse, written
 from treelm.cli.files import check_not_input, print_json, progress_bar
 from treelm.cli.options import Output
 from treelm.evaluation.comparison.settings import Settings
@@ -71,6 +71,8 @@ def main(options: Arguments) -> int:
     from treelm.io.files import require_rereadable
     from treelm.models.persistence.shipped import check_given
 
+    if options.format == "json":
+        refuse(options, ["columns"], "with --format json")
     out = Path(options.output) if options.output else None
     if options.report:
         from treelm.figures.report.page import check_path

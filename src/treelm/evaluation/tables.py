@@ -107,7 +107,7 @@ class Table:
         labels = range(self.num_labels)
         last, room = len(sizes) - 1, width - sum(size + _GAP for size in sizes[:-1])
         if last in self.texts and sizes[last] > _NARROWEST:
-            sizes[last] = min(sizes[last], room if room >= _NARROWEST else width - sizes[0] - _GAP)
+            sizes[last] = min(sizes[last], room if room >= _NARROWEST else max(_NARROWEST, width - sizes[0] - _GAP))
         surplus = sum(sizes[one] + _GAP for one in labels) + max(sizes[self.num_labels :], default=0) - width
         if surplus > 0 and sizes:
             longest = max(labels, key=sizes.__getitem__)

@@ -44,17 +44,18 @@ async function* lines(answer) {
   }
 }
 
-/* The view is in the address: what was typed, which models read it, and the word that was chosen. */
+/* The view is in the address: what was typed, which models read it, and the word that was chosen. The part behind the
+   # is never sent. */
 
 function keepView() {
   const view = new URLSearchParams({ text: get("text").value });
   for (const box of boxes) if (box.checked) view.append("model", box.dataset.name);
   if (chosen) view.set("at", chosen.join("."));
-  history.replaceState(null, "", `?${view}`);
+  history.replaceState(null, "", `#${view}`);
 }
 
 function showView() {
-  const view = new URLSearchParams(location.search);
+  const view = new URLSearchParams(location.hash.slice(1));
   if (!view.has("text")) return;
   get("text").value = view.get("text");
   const names = view.getAll("model");
@@ -316,5 +317,9 @@ get("save").addEventListener("click", async () => {
   }
 });
 
+addEventListener("hashchange", () => {
+  showView();
+  ask();
+});
 showView();
 if (get("text").value) ask(); // of the address, or what a browser kept of before

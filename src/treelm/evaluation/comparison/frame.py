@@ -303,7 +303,10 @@ class ComparisonFrame:
         columns = [one for one in values if one.group == HIDDEN or any(value is not None for value in values[one])]
         data = pandas.DataFrame({one.name: pandas.Series(values[one], dtype=object) for one in columns})
         if names:
-            columns = [next(one for one in columns if one.group == NAMES), *(_named(name, columns) for name in names)]
+            columns = [
+                next(one for one in columns if one.group == NAMES),
+                *(_named(name, columns) for name in dict.fromkeys(names)),
+            ]
         return cls(data, columns, seed_numbers(rows), comparison)
 
     def public(self) -> pandas.DataFrame:
@@ -447,7 +450,7 @@ class ComparisonFrame:
 def _named(name: str, columns: Sequence[Column]) -> Column:
     """The column of a name or heading; one that is in files alone is displayed under its name."""
     for one in columns:
-        if name in (one.name, one.heading, one.name.partition(",")[0]) and one.group != HIDDEN:
+        if name in (one.name, one.heading, one.name.partition(",")[0]) and one.group not in (NAMES, HIDDEN):
             is_shown = one.group != DATA_ONLY
             return one if is_shown else replace(one, heading=one.heading or one.name, text=_any, group=METRICS)
     known = [one.heading or one.name for one in columns if one.group not in (NAMES, HIDDEN)]
