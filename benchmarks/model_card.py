@@ -107,7 +107,7 @@ def model_card(name: str, folder: Path) -> str:
         _making(name, lm, recipe, figures),
         *([_curve(figures, is_taught=_is_taught(lm, recipe))] if figures.get("curve") else []),
         "## Figures",
-        f"{_table(figures['results'])}\n\n{_notes(figures['results'])}",
+        f"{_table(figures['results'])}\n\n{_notes(name, figures)}",
         *(["## What its surprisals are worth", worth(figures["measured"])] if figures.get("measured") else []),
         "## What it is for, and what not",
         purpose(lm, figures["results"], figures.get("measured", {})),
@@ -230,7 +230,11 @@ def _table(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _notes(results: Sequence[Mapping[str, Any]]) -> str:
-    notes = dict.fromkeys(note for result in results for note in result["notes"])
-    own = "Figures are of the weights as shipped, searched as the recipe says; `treelm evaluate` repeats them."
+def _notes(name: str, figures: Mapping[str, Any]) -> str:
+    """How the figures are made again, by the beam of that time if there was one, and what ``evaluate`` notes."""
+    notes = dict.fromkeys(note for result in figures["results"] for note in result["notes"])
+    beam = figures.get("measured", {}).get("syntaxgym", {}).get("command", "").partition(f" {name}")[2]
+    own = f"Figures are of the weights as shipped; `treelm evaluate {name}{beam}` repeats them."
+    if beam:
+        own += " By the adaptive beam, which is searched without these options, perplexities are lower."
     return "\n".join(f"* {note}" for note in (own, *notes))

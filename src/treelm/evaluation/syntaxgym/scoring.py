@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from treelm.configs import from_plain
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.suites import Condition, Metric, Suite
@@ -318,19 +319,10 @@ class ScoreCache:
         """Read what is cached, by text; a line that is not as it was written is left out. Infinity is null in JSON."""
         if not self.path.is_file():
             return {}
-        found = {}
-        for line in self.path.read_bytes().splitlines(keepends=True):
-            if (values := line_without_checksum(line)) is not None:
-                spans = tuple((start, end) for start, end in values["spans"])
-                found[values["text"]] = ScoredText(
-                    text=values["text"],
-                    spans=spans,
-                    surprisal_bits=tuple(math.inf if bits is None else bits for bits in values["surprisal_bits"]),
-                    is_unk=tuple(values["is_unk"]),
-                    end_bits=math.inf if values["end_bits"] is None else values["end_bits"],
-                    converged=tuple(values["converged"]),
-                )
-        return found
+        lines = map(line_without_checksum, self.path.read_bytes().splitlines(keepends=True))
+        values = (one for one in lines if one is not None)
+        scored = (from_plain(ScoredText, one, where=str(self.path), null=math.inf) for one in values)
+        return {one.text: one for one in scored}
 
     def add(self, scored: Iterable[ScoredText]) -> None:
         """Write down some more; quietly not, where nothing can be written."""
