@@ -40,6 +40,7 @@ def main(options: Arguments) -> None:
         with tempfile.TemporaryDirectory() as folder:
             stream = {"bptt": 35} if SMALL[name].training.get("batches") == "stream" else {}
             depth = {"max_open": 200, "max_consecutive": 200} if "max_open" in SMALL[name].model else {}
+            depth |= {"max_stack": 400, "max_depth": 50} if SMALL[name].system == "pushdown" else {}
             sizes = {"num_slots": 15} if SMALL[name].system in ("som", "prpn") else {}
             training = {"batch_size": options.batch_size, **stream}
             recipe = small_recipe(name, Path(folder), {"training": training, "model": {**depth, **sizes}})

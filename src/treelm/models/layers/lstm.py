@@ -81,7 +81,7 @@ def lstm_cell_into(gates: Tensor, cell_before: Tensor, cell: Tensor, tanh_cell: 
     i, f, o, g = gates.chunk(4, 1)
     g.mul_(2)
     gates.sigmoid_()
-    _twice_minus_one(g)
+    twice_minus_one(g)
     torch.mul(i, g, out=cell)
     cell.addcmul_(f, cell_before)
     tanh_into(tanh_cell, cell)
@@ -117,11 +117,14 @@ _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 def tanh_into(out: Tensor, inputs: Tensor) -> None:
     """tanh(x) = 2 sigmoid(2x) - 1: several times faster than torch's tanh on a CPU, and as exact to an ulp of 1."""
-    torch.mul(inputs, 2, out=out)
-    _twice_minus_one(out.sigmoid_())
+    if inputs.device.type == "cpu":
+        torch.mul(inputs, 2, out=out)
+        twice_minus_one(out.sigmoid_())
+    else:
+        torch.tanh(inputs, out=out)
 
 
-def _twice_minus_one(values: Tensor) -> None:
+def twice_minus_one(values: Tensor) -> None:
     """2x - 1 in place, in one pass."""
     torch.add(_MINUS_ONE, values, alpha=2, out=values)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from treelm.models.layers.lstm import GateWeights
+from treelm.models.layers.lstm import GateWeights, tanh_into, twice_minus_one
 from treelm.models.layers.recurrent import RecurrentCell, RecurrentLayer, State, Tape
 
 
@@ -81,15 +81,14 @@ class _ONLSTMCell(RecurrentCell):
         candidate = gates[:, 3 * size : 4 * size]
         candidate.mul_(2)  # tanh(x) = 2 sigmoid(2x) - 1, as in lstm_cell_into
         gates[:, : 4 * size].sigmoid_()
-        candidate.mul_(2).sub_(1)
+        twice_minus_one(candidate)
         beyond = masters - tape.overlap[:, None]
         chunked = gates[:, : 2 * size].view(num_rows, 2, -1, num_masters)
         out = tape.ordered.view(chunked.shape)
         torch.addcmul(beyond[:, :, None], chunked, tape.overlap[:, None, None], out=out)
         torch.mul(tape.ordered[:, 1], cell_before, out=cell)
         cell.addcmul_(tape.ordered[:, 0], candidate)
-        torch.mul(cell, 2, out=tape.tanh_cell)
-        tape.tanh_cell.sigmoid_().mul_(2).sub_(1)
+        tanh_into(tape.tanh_cell, cell)
         torch.mul(gates[:, 2 * size : 3 * size], tape.tanh_cell, out=hidden)
 
     def gradient_into(self, d_gates: Tensor, d_cell: Tensor, d_hidden: Tensor, step: Tape, cell_before: Tensor) -> None:

@@ -91,9 +91,13 @@ def normalise(values: Tensor, normalised: Tensor, deviation: Tensor) -> None:
     normalised.div_(deviation.div_((values.shape[1] - 1) ** 0.5).add_(EPSILON))
 
 
-def normalise_backward(gradient: Tensor, normalised: Tensor, deviation: Tensor) -> None:
+def bare_deviation(deviation: Tensor, size: int) -> Tensor:
+    """The deviation (..., 1) of vectors of this size without epsilon, times size - 1: for all steps in one pass."""
+    return (deviation - EPSILON).clamp_min(torch.finfo(deviation.dtype).tiny).mul_(size - 1)
+
+
+def normalise_backward(gradient: Tensor, normalised: Tensor, deviation: Tensor, bare: Tensor) -> None:
     """Turn the gradient of normalised vectors (n, C) into that of the values, in place."""
-    bare = (deviation - EPSILON).clamp_min(torch.finfo(gradient.dtype).tiny).mul_(gradient.shape[1] - 1)
     along = (gradient * normalised).sum(1, keepdim=True) * deviation / bare
     gradient.sub_(gradient.mean(1, keepdim=True)).addcmul_(normalised, along, value=-1).div_(deviation)
 
@@ -110,7 +114,7 @@ class _Normalised(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         normalised, deviation = ctx.saved_tensors
         gradient = gradients[0].clone()
-        normalise_backward(gradient, normalised, deviation)
+        normalise_backward(gradient, normalised, deviation, bare_deviation(deviation, gradient.shape[1]))
         return gradient
 
 
@@ -136,7 +140,7 @@ def apply_cell(state: Tensor, step: int, tape: Activations, gain: Tensor, shift:
 
 
 def cell_backward(
-    d_state: Tensor, step: int, tape: Activations, d_gates: Tensor, d_cell_norms: Tensor, gain: Tensor
+    d_state: Tensor, step: int, tape: Activations, bare: Tensor, d_gates: Tensor, d_cell_norms: Tensor, gain: Tensor
 ) -> Tensor:
     """Fill the step's ``d_gates`` (before nonlinearities) and ``d_cell_norms``; returns d of the old cell (B, H)."""
     size = gain.shape[0]
@@ -145,7 +149,7 @@ def cell_backward(
     d_hidden, tanh_cell = d_state[:, :size], tape.tanh_cell[step]
     torch.ops.aten.tanh_backward.grad_input(d_hidden * o, tanh_cell, grad_input=d_cell_norms[step])
     d_cell = d_cell_norms[step] * gain
-    normalise_backward(d_cell, tape.normalised_cell[step], tape.cell_deviation[step])
+    normalise_backward(d_cell, tape.normalised_cell[step], tape.cell_deviation[step], bare)
     d_cell += d_state[:, size:]
     torch.mul(d_cell, g, out=d_i)
     torch.mul(d_cell, tape.attended[step, :, size:], out=d_f)
@@ -302,6 +306,8 @@ class _Backward:
         )
         self.num_slots, self.size = self.tape.logits.shape[2], weight.shape[1]
         num_rows = len(self.states)
+        self.bare_gates = bare_deviation(tape.gate_deviation, tape.gates.shape[2])
+        self.bare_cell = bare_deviation(tape.cell_deviation, tape.normalised_cell.shape[2])
         self.recurrent = PackedWeight(weight.to(ctx.dtype).T, num_rows)
         self.keys = None if key_weight is None else PackedWeight(key_weight.to(ctx.dtype).T, num_rows)
         self.d_gates, self.d_products = torch.empty_like(self.tape.gates), torch.empty_like(self.tape.gates)
@@ -313,11 +319,12 @@ class _Backward:
     def step(self, step: int) -> None:
         """Compute all gradients of one step, and their part in those of earlier states."""
         tape, size, window = self.tape, self.size, slice(step, step + self.num_slots)
-        d_cell = cell_backward(
-            self.d_states[:, step + self.num_slots], step, tape, self.d_gates, self.d_cell_norms, self.cell_gain
-        )
+        d_state, filled = self.d_states[:, step + self.num_slots], (self.d_gates, self.d_cell_norms)
+        d_cell = cell_backward(d_state, step, tape, self.bare_cell[step], *filled, self.cell_gain)
         torch.mul(self.d_gates[step], self.gate_gain, out=self.d_products[step])
-        normalise_backward(self.d_products[step], tape.normalised_gates[step], tape.gate_deviation[step])
+        normalise_backward(
+            self.d_products[step], tape.normalised_gates[step], tape.gate_deviation[step], self.bare_gates[step]
+        )
         d_hidden = self.d_attended[:, :size]
         self.recurrent.multiply_into(d_hidden, self.d_products[step])
         if self.masks.recurrent is not None:
