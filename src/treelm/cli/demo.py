@@ -146,6 +146,7 @@ def _read(folder: Path) -> Path:
     effect = next(one for one in sap.EFFECTS if one.hard == item.condition)
     rows = [*Comparison.load(path).runs] if path.exists() else []
     if [row.run for row in rows] != [*names]:
+        folder.mkdir(parents=True, exist_ok=True)
         log(f"{', '.join(names)} read a garden path")
         pair = [one.as_read for one, _ in zip(material.stimuli("summed"), range(2), strict=False)]
         rows = [
@@ -160,8 +161,8 @@ def _read(folder: Path) -> Path:
             )
             for name, lm in ((name, load(name)) for name in names)
         ]
+        Comparison(runs=tuple(rows)).save(path)
     print_table(*pair_tables(effect, item, rows))
-    folder.mkdir(parents=True, exist_ok=True)
     for number, row in enumerate(rows):
         if row.garden_paths is None:
             lm, processes = load(row.run), min(2, usable_cores()) if row.search else 1
