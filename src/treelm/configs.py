@@ -13,7 +13,7 @@ from functools import cache, reduce, wraps
 from operator import getitem
 from pathlib import PurePath
 from types import NoneType
-from typing import Annotated, Any, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
 import pydantic.dataclasses
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -113,7 +113,7 @@ def from_plain(
     """
     adapter, optional = _parts(config_class)  # type: ignore[arg-type]  # a class is hashable
     given = {name: None if value == NONE and name in optional else value for name, value in values.items()}
-    text = json.dumps(given, default=str)
+    text = json.dumps(given, default=_encoded)
     if "\\u0000" in text:
         name = next(name for name, value in given.items() if "\\u0000" in json.dumps(value, default=str))
         raise InputError(f"{name} = {given[name]!r} holds a NUL character", where=where, remedy="remove it")
@@ -132,7 +132,7 @@ def from_plain(
 
 
 def from_keywords(config_class: type[Config], given: Mapping[str, Any], *, where: str) -> Config:
-    """Build a dataclass from the arguments of a call: one text may stand where several may be given.
+    """Build a dataclass from the arguments of a call, where one text may stand for several, and a number for its text.
 
     Raises ``InputError`` as ``from_plain`` does, and for arguments that the class says others need or exclude.
     """
@@ -142,11 +142,15 @@ def from_keywords(config_class: type[Config], given: Mapping[str, Any], *, where
             raise InputError(f"{name} without {needed}", where=where, remedy=f"add {needed}, or remove it")
         if excluded in given:
             raise InputError(f"{name} with {excluded}", where=where, remedy="remove one of them")
-    several = {name for name, hint in get_type_hints(config_class).items() if get_origin(hint) is tuple}
-    values = {
-        name: [one] if name in several and isinstance(one, (str, PurePath)) else one for name, one in given.items()
-    }
+    hints = get_type_hints(config_class)
+    values = {name: _as_given(value, get_origin(hints.get(name)), hints.get(name)) for name, value in given.items()}
     return from_plain(config_class, values, where=where)
+
+
+def _as_given(value: Any, kind: Any, hint: Any) -> Any:
+    if kind is tuple and isinstance(value, (str, PurePath)):
+        return [value]
+    return str(value) if kind is Literal and str(value) in get_args(hint) else value
 
 
 @cache
@@ -179,6 +183,11 @@ def input_error(error: ValidationError, config_class: type[Any], where: str | No
     if name in _parts(config_class)[1]:  # type: ignore[arg-type]
         remedy += f', or "{NONE}"'
     return InputError(f"{name} = {value!r}", where=where, remedy=remedy)
+
+
+def _encoded(value: Any) -> Any:
+    """A value that JSON does not know: a number of NumPy as one of Python, anything else as its text."""
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pandas
 import pytest
 import torch
@@ -71,6 +72,9 @@ def test_training_goes_on_from_python(project: Path, tmp_path: Path) -> None:
         ({"recipe": "demo", "output": "x", "training": {"epoch": 2}}, "did you mean epochs"),
         ({"recipe": {"data": {"corpus": "gum-open"}}, "output": "x"}, "field 'system' is missing"),
         ({"recipe": "demo", "resume": "x"}, "a recipe beside resume"),
+        ({"recipe": 3, "output": "x"}, "int where a recipe was expected"),
+        ({"recipe": "demo", "output": 3}, "no run folder"),
+        ({"resume": 3}, "no run given"),
         ({"resume": "x"}, "no run to resume"),
     ],
 )
@@ -138,6 +142,7 @@ def test_sentences_that_were_left_out_of_an_evaluation_are_warned_of(project: Pa
     [
         ("run", {}, "one run where a list of runs was expected"),
         ([], {}, "nothing to compare"),
+        ([3], {}, "no run given"),
         (["run"], {"good": "yes"}, "good without pairs"),
         (["run"], {"syntaxgim": "all"}, "did you mean syntaxgym"),
     ],
@@ -168,6 +173,33 @@ def test_a_table_of_sentences_is_that_of_the_command_line(project: Path, tmp_pat
     assert lm.perplexity(sentences).value == pytest.approx(
         2 ** (sum(one.total_bits for one in lm.surprisal(sentences)) / (len(rows) + 2))
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "message"),
+    [
+        ("generate", {"num_sentences": -1}, "num_sentences = -1; give 0 or more"),
+        ("generate", {"num_sentences": "2"}, "num_sentences = '2'; give a whole number"),
+        ("generate", {"temperature": "hot"}, "temperature = 'hot'; give a number"),
+        ("generate", {"top_p": 0}, "top_p = 0"),
+        ("surprisal_table", {"sentences": ["the dog"], "colums": []}, "did you mean columns"),
+        ("surprisal_table", {"sentences": ["the dog"], "columns": "next_rnk"}, "did you mean next_rank"),
+        ("surprisal_table", {"sentences": "the dog"}, "one text where a list"),
+        ("perplexity", {"sentences": []}, "no words"),
+        ("hidden_states", {"sentences": [""]}, "without words"),
+    ],
+)
+def test_what_a_model_cannot_be_asked_is_one_line(method: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(treelm.InputError, match=message) as found:
+        getattr(treelm.load("ngram-gum-open"), method)(**arguments)
+    assert "\n" not in str(found.value)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    lm, number = treelm.load("ngram-gum-open"), numpy.array([2])[0]
+    assert lm.generate(number, seed=number) == lm.generate(2, seed=2)
+    recipe = load_recipe("demo", {"training": {"epochs": number, "learning_rate": numpy.float32(0.5)}})
+    assert (recipe.training.epochs, recipe.training.learning_rate) == (2, 0.5)
 
 
 def test_surprisals_show_in_a_notebook(project: Path) -> None:

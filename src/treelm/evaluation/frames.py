@@ -16,6 +16,7 @@ from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_with
 from treelm.evaluation.report import summary_row
 from treelm.evaluation.settings import EvaluationSettings
+from treelm.models.persistence.shipped import check_given
 from treelm.training.run_folder import recipe_of_model
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def compare(runs: Sequence[str | Path], *, output: str | Path = "", **settings: 
     """
     if isinstance(runs, (str, Path)):
         raise InputError("one run where a list of runs was expected", remedy=f"give [{str(runs)!r}]")
+    for run in runs:
+        check_given(run)
     asked = from_keywords(Settings, settings, where="compare")
     folder = Path(output) if output else None
     found = comparing.compare([Path(run) for run in runs], asked, lambda *_: nullcontext(lambda: None), keep_in=folder)

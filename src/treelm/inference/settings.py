@@ -89,13 +89,6 @@ class TableSettings:
 
     def __post_init__(self) -> None:
         """Raise ``InputError`` for values that cannot be."""
-        for name in ("log_base", "target_from"):
-            object.__setattr__(self, name, str(getattr(self, name)))  # in Python, numbers as well
-        check_choice("shape", self.shape, ("auto", "wide", "long"))
-        check_choice("context", self.context, get_args(Context))
-        check_choice("lag_within", self.lag_within, get_args(Context))
-        check_choice("log_base", self.log_base, LOG_BASES)
-        check_choice("target_from", self.target_from, ("", "0", "1"))
         for name, needed in (("target_column", "text_column"), ("target_from", "target_column")):
             if getattr(self, name) and not getattr(self, needed):
                 raise InputError(f"{name} without {needed}", remedy=f"give {needed}, too")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.configs import from_keywords
 from treelm.corpora.tokens import words_of_each
 from treelm.errors import InputError, OnError, check_on_error, choose_from
 from treelm.inference.batching import chunks
@@ -435,7 +436,7 @@ def surprisal_table(
         raise InputError("no model", remedy="give one, or several by their names")
     named_file, given = (frequencies, None) if isinstance(frequencies, str) else ("", frequencies)
     usual = {"shape": "auto" if isinstance(models, LanguageModel) else "wide", "frequencies": named_file}
-    asked = TableSettings(**{**usual, **settings})
+    asked = from_keywords(TableSettings, {**usual, **settings}, where="surprisal_table")
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise InputError(f"two columns of the name {twice!r}", where=_FRAME, remedy="rename or remove one")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from treelm.configs import Number, Size, configuration, from_keywords
 from treelm.corpora.tokens import BLANKS
 from treelm.errors import InputError
 from treelm.models.capabilities import Parser, has, require
@@ -23,6 +24,21 @@ MAX_TOKENS_PER_WORD = 100
 """A word that has not ended by then is cut off with the sentence: a poor model may never end one."""
 
 
+@configuration
+class Drawing:
+    """How sentences are drawn."""
+
+    num_sentences: Number = 10
+    seed: Number = 1
+    max_words: Size = 60
+    """A sentence that has not ended after so many words is cut there."""
+    temperature: Annotated[float, Field(ge=_COLDEST)] = 1.0
+    """Divides the log probabilities."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Below 1, the likeliest tokens are drawn from that together have this probability (nucleus sampling, Holtzman et
+    al. 2020)."""
+
+
 class Drawn(NamedTuple):
     """A sentence that was drawn."""
 
@@ -31,49 +47,30 @@ class Drawn(NamedTuple):
     """The model's tree over it, if that was asked for and it has one."""
 
 
-def generate(
-    lm: LanguageModel,
-    *,
-    num_sentences: int,
-    seed: int,
-    max_words: int = 60,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    trees: bool = False,
-) -> Iterator[Drawn]:
+def generate(lm: LanguageModel, *, trees: bool = False, **settings: Any) -> Iterator[Drawn]:
     """Sample sentences and, if asked, the model's tree over each (None if it has none); a seed gives the same ones.
 
-    A token is drawn at a time, whatever the vocabulary: words end where a token ends a word. A word of
-    ``MAX_TOKENS_PER_WORD`` tokens without an end is left out, and its sentence ends before it, as one that has not
-    ended after ``max_words`` does. ``temperature`` divides the log probabilities; with ``top_p`` below 1 the likeliest
-    tokens are drawn from that together have this probability (nucleus sampling, Holtzman et al. 2020).
+    ``settings`` are those of ``Drawing``. A token is drawn at a time, whatever the vocabulary: words end where a token
+    ends a word. A word of ``MAX_TOKENS_PER_WORD`` tokens without an end is left out, and its sentence ends before it.
 
-    Raises ``InputError`` for numbers that cannot be.
+    Raises ``InputError`` for settings that cannot be.
     """
     lm.require_words()
-    for name, value, is_valid, remedy in (
-        ("num_sentences", num_sentences, num_sentences >= 0, "give 0 or more"),
-        ("seed", seed, 0 <= seed < 2**63, "give a whole number of at least 0 and below 2^63"),
-        ("max_words", max_words, max_words >= 1, "give 1 or more"),
-        ("temperature", temperature, _COLDEST <= temperature < math.inf, f"give a finite number of {_COLDEST} or more"),
-        ("top_p", top_p, 0 < top_p <= 1, "give a number above 0, at most 1"),
-    ):
-        if not is_valid:
-            raise InputError(f"{name} = {value}", remedy=remedy)
-    generator = torch.Generator().manual_seed(seed)
+    how = from_keywords(Drawing, settings, where="")
+    generator = torch.Generator().manual_seed(how.seed)
     spelled = (lm.vocabulary.spell([index]) for index in range(len(lm.vocabulary)))
     unwritable = torch.tensor([not text.strip(BLANKS + "\0") for text in spelled])  # no word is such a token alone
 
     def draw(log_probs: Tensor) -> int:
         if not torch.isfinite(log_probs).any():
             raise InputError("no token can follow: the beam is empty", remedy="raise action_beam or word_beam")
-        probs = (log_probs / temperature).softmax(0)
-        if top_p < 1:
+        probs = (log_probs / how.temperature).softmax(0)
+        if how.top_p < 1:
             ordered, order = probs.sort(descending=True, stable=True)
-            probs = probs.index_fill(0, order[ordered.cumsum(0) - ordered >= top_p], 0.0)
+            probs = probs.index_fill(0, order[ordered.cumsum(0) - ordered >= how.top_p], 0.0)
         return int(torch.multinomial(probs, 1, generator=generator))
 
-    samples = (_sample(lm, draw, unwritable, max_words) for _ in range(num_sentences))
+    samples = (_sample(lm, draw, unwritable, how.max_words) for _ in range(how.num_sentences))
     is_parsed = trees and has(lm, Parser)
     return (Drawn(words, _tree(lm, state, words) if is_parsed and words else None) for words, state in samples)
 

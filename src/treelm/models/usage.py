@@ -40,7 +40,8 @@ class Usage:
         """Perplexity per word of sentences, each by itself; each of their ends counts as one more word.
 
         It shows as ``perplexity per word, with end of sentence: ≤ 38.21``, with ``≤`` where a search finds part of the
-        probability, so that it is an upper bound; ``value`` is the number.
+        probability, so that it is an upper bound; ``value`` is the number. Words that the vocabulary lacks count as
+        unknown ones, so that models of other vocabularies do not compare.
         """
         return perplexity(self._lm.score(sentences))
 

@@ -325,6 +325,9 @@ def _absolute(section: str, name: str, value: Any, folder: Path) -> Any:
 
 def _find(name_or_path: str | Path) -> tuple[str, str, Path]:
     """Text, name for messages, and folder of a recipe; a packaged one's is the working directory."""
+    if not isinstance(name_or_path, (str, Path)):
+        found = f"{type(name_or_path).__name__} where a recipe was expected"
+        raise InputError(found, remedy="give a name, a path or a dictionary")
     path = Path(name_or_path)
     if str(name_or_path) in recipe_names():
         resource = files("treelm.recipes") / f"{name_or_path}.toml"

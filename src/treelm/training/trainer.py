@@ -24,6 +24,7 @@ from treelm.io.terminal import doing
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, StepScheduled, set_search
 from treelm.models.layers.graphs import has_graphs
+from treelm.models.persistence.shipped import check_given
 from treelm.models.persistence.storage import VOCABULARY, describe_model, load_model, remove_leftovers, save_model
 from treelm.models.persistence.tensors import check_same_tensors
 from treelm.training.checkpoint import Checkpoint, newest_checkpoint, save_checkpoint
@@ -135,11 +136,12 @@ def _recipe_and_folder(
             if value:
                 remedy = "remove one of them: a run keeps its recipe"
                 raise InputError(f'{name} beside resume = "{resume}"', remedy=remedy)
+        check_given(resume)
         check_run(Path(resume))
         return load_run_recipe(resume, settings), Path(resume)
     if not recipe:
         raise InputError("no recipe", remedy='give one and output = "RUN", or resume = "RUN"')
-    if not output:
+    if not isinstance(output, (str, Path)) or not str(output):
         raise InputError("no run folder", remedy='add output = "RUN"')
     return load_recipe(recipe, settings), Path(output)
 
