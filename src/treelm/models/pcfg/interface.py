@@ -83,10 +83,6 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
         self._kept = None
         return super().train(mode)
 
-    def finite_mass(self) -> list[float]:
-        """The exponentials of ``log_masses``."""
-        return [float(np.exp(log_mass)) for log_mass in self.log_masses()]
-
     # Whole sentences.
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
