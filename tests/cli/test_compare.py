@@ -109,6 +109,10 @@ def test_each_picture_of_a_report_is_a_file(treelm: Treelm, runs: list[str], tmp
     assert {"run", "counts", "the", "dog", "barks", "."} <= shown
     assert "parser" not in shown
     assert all(one.find("{*}style") is not None for one in found.values())
+    (tmp_path / "report.html").unlink()
+    taken = treelm("compare", *runs, "--report", tmp_path / "report.html", "--figures", tmp_path / "in.txt")
+    assert (taken.code, "in.txt: not a folder" in taken.err) == (2, True)
+    assert not (tmp_path / "report.html").exists(), "nothing is measured or written before"
     assert "add --report" in treelm("compare", *runs, "--figures", tmp_path / "figures").err
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from treelm.cli.arguments import Positional, refuse, written
 from treelm.cli.files import check_not_input, print_json, progress_bar
 from treelm.cli.options import Output
+from treelm.errors import InputError
 from treelm.evaluation.comparison.settings import Settings
 from treelm.io.terminal import log
 
@@ -78,6 +79,8 @@ def main(options: Arguments) -> int:
         from treelm.figures.report.page import check_path
 
         check_path(Path(options.report), to_come=out)
+    if options.figures and Path(options.figures).is_file():
+        raise InputError("not a folder", where=options.figures, remedy="give the name of a folder")
     read_again = (options.data, *options.pairs, *options.syntaxgym)
     require_rereadable(read_again)
     sentences = list(read_sentences(options.sentences)) if options.sentences else []
