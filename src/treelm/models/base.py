@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.tokens import check_have_words, check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
@@ -127,6 +128,9 @@ class LanguageModel(nn.Module, Usage, ABC):
     def word_columns(self) -> Mapping[str, SubwordAggregation]:
         """Names of the further columns of its scores, each with the rule that merges the values of a word's parts."""
         return {}
+
+    def plan_ahead(self, batch: SentenceBatch | StreamBatch) -> None:
+        """Begin with what the losses of the next batch need, while a device computes the present one. Here: nothing."""
 
     @property
     def couples_sentences(self) -> bool:

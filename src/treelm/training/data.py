@@ -33,10 +33,10 @@ class Batches(Protocol):
         """Go back to a position."""
 
 
-def read_epoch(batches: Batches) -> Iterator[tuple[Batch, dict[str, Any], bool]]:
-    """The rest of an epoch: each batch, the position behind it, and whether the epoch ends with it.
+def read_epoch(batches: Batches) -> Iterator[tuple[Batch, dict[str, Any], Batch | None]]:
+    """The rest of an epoch: each batch, the position behind it, and the next batch; None where the epoch ends.
 
-    Read one batch ahead, so that the end is known. Raises ``InputError`` if there is none.
+    Raises ``InputError`` if there is none.
     """
     iterator = iter(batches)
     batch = next(iterator, None)
@@ -46,7 +46,7 @@ def read_epoch(batches: Batches) -> Iterator[tuple[Batch, dict[str, Any], bool]]
     while batch is not None:
         position = batches.state()
         following = next(iterator, None)
-        yield batch, batches.state() if following is None else position, following is None
+        yield batch, batches.state() if following is None else position, following
         batch = following
 
 

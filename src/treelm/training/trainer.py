@@ -325,15 +325,17 @@ class Trainer:
                 _logger.warning("nothing left to do in %s: %s", self.run, reason)
             while reason is None:
                 self.optimizer.begin_epoch(len(self.batches))
-                for batch, position, ends_epoch in read_epoch(self.batches):
+                for batch, position, following in read_epoch(self.batches):
+                    ends_epoch = following is None
                     begin, cpu_begin = perf_counter(), process_time()
                     if not state.step:
                         self._warn_of_structure(batch)
                     self.optimizer.before_step(batch)
                     if isinstance(self.model, StepScheduled):
                         self.model.before_step(state.step + 1)
+                    step, optimizer = state.step + 1, self.optimizer.optimizer
                     update = update_weights(
-                        self.model, self.optimizer.optimizer, batch, config, state.step + 1, group, self.carried
+                        self.model, optimizer, batch, config, step, group, self.carried, next_batch=following
                     )
                     self.carried = update.carried if config.batches == "stream" else {}
                     state.step += 1

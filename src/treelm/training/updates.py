@@ -57,14 +57,16 @@ def update_weights(
     step: int,
     group: ProcessGroup,
     carried: ShardStates,
+    *,
+    next_batch: Batch | None = None,
 ) -> Update:
     """Change the weights by the gradient of one batch.
 
     The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches; of a segment of a
     stream, divided by its targets. Of several processes each computes some shards of the batch. Nothing is read back
-    from the device before the end, when losses and norm come at once; so the optimiser, which must be a fused one, is
-    told on the device to leave the weights alone. Raises ``NonFiniteError``, the weights unchanged, when loss or
-    gradient is not finite.
+    from the device before the end, when losses and norm come at once, and ``next_batch`` is planned meanwhile; so the
+    optimiser, which must be a fused one, is told on the device to leave the weights alone. Raises ``NonFiniteError``,
+    the weights unchanged, when loss or gradient is not finite.
     """
     if isinstance(batch, StreamBatch):
         divisor = batch.num_targets
@@ -92,6 +94,9 @@ def update_weights(
     numbers = torch.stack([norm.double(), *(losses.total.detach().double() for losses, _ in parts)])
     optimizer.found_inf = numbers.isfinite().all().logical_not().float()  # type: ignore[attr-defined]
     optimizer.step()
+    is_whole = config.micro_batch_size is None and config.shards is None and group.size == 1
+    if next_batch is not None and is_whole:
+        model.plan_ahead(next_batch)
     with group.raise_together():
         sums, (found_norm,) = LossSum.read([losses for losses, _ in parts], norm)
         for one, (_, names) in zip(sums, parts, strict=True):

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
 from tests.devices.calls import num_calls
 from tests.models.rnng.test_network import gradients, random_trees
 from tests.models.rnng.worlds import Tokens, as_batch, build_model
+from tests.systems import small_setup
 from treelm.models.layers import few_calls
 from treelm.models.layers.few_calls import StackLevels, computing
 from treelm.models.layers.precision import matmul_precision
+from treelm.models.rnng import network
+from treelm.models.rnng.network import RNNG
+from treelm.models.rnng.plan import plan_batch
+from treelm.training.trainer import fit
 
 
 @pytest.mark.parametrize(("composition", "most"), [("lstm", 45), ("none", 0), ("attention", 120)])
@@ -41,6 +50,29 @@ def test_low_precision_is_near_the_exact_form() -> None:
     for name, gradient in near.items():
         assert gradient.dtype == torch.float32
         assert float((gradient - wanted[name]).norm()) <= 0.1 * float(wanted[name].norm()) + 1e-3, name
+
+
+def test_plans_are_made_by_a_thread_while_the_device_computes_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights, threads = [], list[str]()
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return plan_batch(*arguments, **options)
+
+    monkeypatch.setattr(network, "plan_batch", watched)
+    for is_ahead in (True, False):
+        setup = small_setup("rnng", tmp_path, epochs=None, max_steps=3)
+        if not is_ahead:
+            monkeypatch.setattr(RNNG, "plan_ahead", lambda *_: None)
+        with computing(in_few_calls=True):
+            steps = list(fit(setup.model, setup.batches, None, setup.recipe.training, tmp_path / str(is_ahead)))
+        weights.append([step.loss.total for step in steps])
+    by_thread = [name.startswith("plans") for name in threads]
+    assert weights[0] == weights[1]
+    assert by_thread[:3] in ([False, True, False], [False, True, True])  # an epoch's first batch is not known before
+    assert not any(by_thread[-3:])
 
 
 @pytest.mark.gpu

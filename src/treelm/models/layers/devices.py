@@ -6,9 +6,11 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import torch
 from numpy.typing import NDArray
@@ -72,6 +74,33 @@ def plan_to_device(plan: Plan, device: torch.device) -> Plan:
         moved.update({id(old): new.view(old.shape) for old, new in zip(tensors, pieces, strict=True)})
     exchanged: Plan = _mapped(plan, lambda tensor: moved[id(tensor)])
     return exchanged
+
+
+class PlansAhead:
+    """The plan of the next batch, made and sent to the device by a thread while the device computes the present one."""
+
+    def __init__(self) -> None:
+        """Nothing is planned yet."""
+        self._ahead: tuple[object, Future[Any]] | None = None
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """A copy of a network has nothing planned yet."""
+        return type(self)()
+
+    def begin(self, batch: object, make: Callable[[], Any]) -> None:
+        """Make the plan of a batch in the thread, with the settings of this one."""
+        self._ahead = batch, _PLANNER.submit(copy_context().run, make)
+
+    def take(self, batch: object, make: Callable[[], Plan]) -> Plan:
+        """The plan of a batch, made before or now. Raises what making it raises."""
+        if self._ahead is None or self._ahead[0] is not batch:
+            return make()
+        future, self._ahead = self._ahead[1], None
+        plan: Plan = future.result()
+        return plan
+
+
+_PLANNER = ThreadPoolExecutor(1, thread_name_prefix="plans")  # starts its thread when it is first used
 
 
 def _copied(tensor: Tensor, device: torch.device) -> Tensor:

@@ -5,7 +5,7 @@ The plain form, one action at a time, is ``tests/models/rnng/plain.py``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
 from treelm.models.documents import DocumentReader
+from treelm.models.layers.devices import PlansAhead
 from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
-from treelm.models.layers.few_calls import run_stack
+from treelm.models.layers.few_calls import few_calls, run_stack
 from treelm.models.layers.lstm import LSTMWeights, Predecessors, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
@@ -68,6 +70,7 @@ class RNNG(GenerativeParser, DocumentReader):
         for table in (self.word_embedding, self.label_embedding, self.initial_embedding):
             nn.init.normal_(table, std=EMBEDDING_DEVIATION)
         self.read_documents(config, embedding_size, dropout=config.dropout)
+        self._plans = PlansAhead()
 
     def _build_composition(self) -> Composition:
         if self.config.composition == "lstm":
@@ -113,15 +116,22 @@ class RNNG(GenerativeParser, DocumentReader):
             outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.given.words), self.starts_of(batch))
             return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
 
+    def plan_ahead(self, batch: SentenceBatch | StreamBatch) -> None:
+        """Plan the next batch while the device computes; a CPU has no time for that."""
+        if isinstance(batch, SentenceBatch) and few_calls(self.word_embedding.device):
+            self._plans.begin(batch, self._planning(batch))
+
     def _plan(self, batch: SentenceBatch) -> BatchPlan:
-        ends_word = self.vocabulary.ends_word
-        device = self.word_embedding.device
-        return plan_batch(
+        return self._plans.take(batch, self._planning(batch))
+
+    def _planning(self, batch: SentenceBatch) -> Callable[[], BatchPlan]:
+        return partial(
+            plan_batch,
             self.config,
             batch,
-            ends_word,
+            self.vocabulary.ends_word,
             len(self.labels),
-            device,
+            self.word_embedding.device,
             by_type=self._shares_vectors,
             one_start=self._shares_vectors and self.documents is None,
         )

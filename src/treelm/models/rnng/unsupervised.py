@@ -217,6 +217,9 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
         else:
             self.config.check_bounds(corpus)
 
+    def plan_ahead(self, batch: SentenceBatch | StreamBatch) -> None:
+        """Nothing: the trees are not yet drawn."""
+
     def before_step(self, number: int) -> None:
         """Set the weight of the divergence, and whether the inference network still learns."""
         steps, most = self.config.kl_warmup_steps, self.config.inference_steps
