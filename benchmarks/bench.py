@@ -101,7 +101,7 @@ def main(options: Arguments) -> None:
         with tempfile.TemporaryDirectory() as folder:
             run = options.run or str(Path(folder) / "run")
             if not options.run:
-                train(recipe, run, on_terminal=False)
+                train(recipe, run, quiet=True)
             for beam in options.beams:
                 widths = _widths(beam)
                 found = speed.in_fresh_process(speed.measure_search, run, sentences, SearchConfig(**widths))
