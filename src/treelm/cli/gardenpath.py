@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from treelm.evaluation.human.garden_paths import GardenPaths
     from treelm.evaluation.human.material import Material
 
-Subset = Literal["garden-path", "MVRR", "NPS", "NPZ", "relative-clause", "agreement", "attachment"]
+Subset = Literal["garden-path", "relative-clause", "agreement", "attachment"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Arguments(SourceOptions):
     excludes: ClassVar = {"items": "beam_sweep", "references": "beam_sweep"}
 
     subsets: tuple[Subset, ...] = ("garden-path", "relative-clause", "agreement", "attachment")
-    """Parts of the benchmark; of the garden paths also one kind alone."""
+    """Parts of the benchmark."""
     beam_sweep: tuple[int, ...] = ()
     """Sizes of a fixed beam: the effects by each (widths SIZE, SIZE/10, SIZE/100), and what pruning lost. Only of runs
     that search."""
