@@ -108,7 +108,7 @@ def test_surprisal_of_a_table_keeps_the_words_and_columns_of_the_experimenter(
     output = tmp_path / "bits.csv"
     outcome = treelm(*call, "--output", output, "--columns", "open_nodes", "next_entropy_bits", "--end")
     assert outcome.code == 0
-    assert outcome.err.startswith("2 of 4 words (50.0%) are unknown to run, such as 'dog,': ")
+    assert outcome.err.startswith("2 of 4 regions (50.0%) have words that are unknown to run, such as 'dog,': ")
     found = list(csv.DictReader(io.StringIO(output.read_text(encoding="utf-8"))))
     assert [(row["item"], row["word_id"], row["text"], row["rt"]) for row in found] == [
         ("1", "A", "the", "310"),
