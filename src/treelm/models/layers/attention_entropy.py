@@ -50,11 +50,10 @@ def value_norms(values: Tensor, factors: Tensor) -> Tensor:
 
 def normalised_entropies(logits: Tensor, norms: Tensor) -> Tensor:
     """NAE by weights and by norms, (..., 2), from logits (..., S), -inf where nothing counts, and norms (..., S)."""
-    seen = (logits > -torch.inf).sum(-1, keepdim=True, dtype=logits.dtype)
-    shares = torch.stack([logits, logits + norms.log()], -1).softmax(-2)  # not a number where nothing is seen
-    entropy = torch.special.entr(shares).sum(-2)
-    found: Tensor = torch.where(seen > 1, entropy / seen.clamp(min=2).log(), 0)
-    return found
+    seen = (logits > -torch.inf).sum(-1, dtype=logits.dtype)
+    shares = torch.stack([logits, logits + norms.log()]).softmax(-1)  # not a number where nothing is seen
+    entropy = torch.special.entr(shares).sum(-1)
+    return torch.where(seen > 1, entropy / seen.clamp(min=2).log(), 0).movedim(0, -1)
 
 
 def attention_columns(
