@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Annotated, Any, ClassVar, Literal
@@ -52,52 +53,58 @@ class Arguments:
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    if not options.seeds:
-        return _train(options)
-    if len(set(options.seeds)) < len(options.seeds) or not options.output:
-        found = "no folder for the runs" if not options.output else f"--seeds {' '.join(map(str, options.seeds))}"
-        raise InputError(found, remedy="add --output FOLDER" if not options.output else "give each seed once")
-    from treelm.training.recipe import load_recipe
-
-    recipe = load_recipe(options.recipe, options.set)
-    if recipe.model.is_estimated:
-        found = f"--seeds for {recipe.model.system}, which is estimated, not optimised"
-        raise InputError(found, remedy="train it once, without them")
-    runs = [f"{options.output}/seed-{seed}" for seed in options.seeds]
-    for seed, run in zip(options.seeds, runs, strict=True):
-        own = (*options.set, f"training.seed={seed}")
-        if code := _train(replace(options, output=run, set=own, seeds=(), resume_if_present=True)):
-            return code
-    from treelm.training.distributed import rank_and_size
-
-    split = next((split for split in _MEASURED if recipe.data.has_split(split)), None)
-    if split is None or rank_and_size()[0]:
-        return 0
-    return compare.main(compare.Arguments(runs=tuple(runs), split=split, output=options.output))
-
-
-def _train(options: Arguments) -> int:
-    """Train a run and say where it is."""
     from treelm.training.distributed import rank_and_size
     from treelm.training.outcomes import NonFiniteError, ProcessLost, TrainingInterrupted
     from treelm.training.recipe import read_settings
     from treelm.training.trainer import train
 
-    is_main, run = rank_and_size()[0] == 0, options.resume or options.output
-    how: dict[str, Any] = {name: getattr(options, name) for name in ("resume", "resume_if_present", "quiet")}
-    try:
-        how |= read_settings(options.set)
-        train(options.recipe, options.output, **how)
-    except (InputError, OSError):
+    is_main, runs = rank_and_size()[0] == 0, _runs(options)
+    for own in runs:
+        run = own.resume or own.output
+        how: dict[str, Any] = {name: getattr(own, name) for name in ("resume", "resume_if_present", "quiet")}
+        try:
+            how |= read_settings(own.set)
+            train(own.recipe, own.output, **how)
+        except (InputError, OSError):
+            if is_main:
+                raise
+            return cli.EXIT_BAD_INPUT  # the first process has the same error, and says so
+        except (TrainingInterrupted, NonFiniteError, ProcessLost) as stopped:
+            if is_main:
+                log(f"treelm train: {stopped}")
+                if isinstance(stopped, TrainingInterrupted):  # a loss that is not finite would come again
+                    log(f"to continue: treelm train --resume {quote(run)}")
+            return stopped.exit_code
         if is_main:
-            raise
-        return cli.EXIT_BAD_INPUT  # the first process has the same error, and says so
-    except (TrainingInterrupted, NonFiniteError, ProcessLost) as stopped:
-        if is_main:
-            log(f"treelm train: {stopped}")
-            if isinstance(stopped, TrainingInterrupted):  # a loss that is not finite would come again
-                log(f"to continue: treelm train --resume {quote(run)}")
-        return stopped.exit_code
-    if is_main:
-        log(f"the model is in {run}; next: treelm evaluate {quote(run)}")
-    return 0
+            log(f"the model is in {run}; next: treelm evaluate {quote(run)}")
+    return _compare(options, [own.output for own in runs]) if options.seeds and is_main else 0
+
+
+def _runs(options: Arguments) -> list[Arguments]:
+    """The options of each run: with seeds, one for each of them, which goes on if it was begun.
+
+    Raises ``InputError`` for seeds without a folder, the same ones twice, or a system that has none.
+    """
+    from treelm.training.recipe import load_recipe
+
+    if not options.seeds:
+        return [options]
+    if len(set(options.seeds)) < len(options.seeds) or not options.output:
+        found = "no folder for the runs" if not options.output else f"--seeds {' '.join(map(str, options.seeds))}"
+        raise InputError(found, remedy="add --output FOLDER" if not options.output else "give each seed once")
+    model = load_recipe(options.recipe, options.set).model
+    if model.is_estimated:
+        found = f"--seeds for {model.system}, which is estimated, not optimised"
+        raise InputError(found, remedy="train it once, without them")
+    changed = ((f"{options.output}/seed-{seed}", f"training.seed={seed}") for seed in options.seeds)
+    common = replace(options, seeds=(), resume_if_present=True)
+    return [replace(common, output=run, set=(*options.set, seed)) for run, seed in changed]
+
+
+def _compare(options: Arguments, runs: Sequence[str]) -> int:
+    """One table of runs of several seeds, on held-out data if there are any."""
+    from treelm.training.recipe import load_recipe
+
+    data = load_recipe(options.recipe, options.set).data
+    split = next((split for split in _MEASURED if data.has_split(split)), None)
+    return compare.main(compare.Arguments(runs=tuple(runs), split=split, output=options.output)) if split else 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel, PreTrainedTokenizer
 from transformers.modeling_outputs import CausalLMOutput
@@ -85,6 +85,11 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         model.lm.load_state_dict(lm.state_dict())
         model.eval()
         return model
+
+    def get_submodule(self, target: str) -> nn.Module:
+        """A part by the name of its weights: where a method has the same name, the network knows which is meant."""
+        first, _, rest = target.partition(".")
+        return self.lm.get_submodule(rest) if first == "lm" else super().get_submodule(target)
 
     def _init_weights(self, module: Any) -> None:
         """Leave weights as the system has drawn them."""
