@@ -177,9 +177,8 @@ def _directory_entry(directory: Path) -> CorpusEntry:
     splits = _find_splits(directory)
     if not splits:
         names = ", ".join(f"train{suffix}" for suffix in SUFFIXES)
-        raise InputError(
-            "no corpus files", where=str(directory), remedy=f"name them {names} (.gz and .xz too), dev, test"
-        )
+        remedy = f"name them {names} (.gz and .xz too), dev, test"
+        raise InputError("no corpus files", where=str(directory), remedy=remedy)
     return CorpusEntry(name=str(directory), licence="not stated", splits=splits)
 
 
@@ -202,12 +201,8 @@ def _find_splits(directory: Path) -> dict[Split, Mapping[Format, Path | Download
 
 def _names(split: Split, format: Format) -> Iterator[str]:
     names = (split, "valid") if split == "dev" else (split,)
-    suffixes = [
-        f"{suffix}{packed}"
-        for suffix, known in SUFFIXES.items()
-        if known == format
-        for packed in ("", *PACKED_SUFFIXES)
-    ]
+    own = (suffix for suffix, known in SUFFIXES.items() if known == format)
+    suffixes = [f"{suffix}{packed}" for suffix in own for packed in ("", *PACKED_SUFFIXES)]
     return (f"{prefix}{name}{suffix}" for suffix in suffixes for prefix in _PREFIXES for name in names)
 
 

@@ -26,5 +26,5 @@ class TreebankOptions:
 
     def of_treebank(self) -> dict[str, Any]:
         """Those that are given."""
-        found = {one.name: getattr(self, one.name) for one in fields(TreebankOptions)}
-        return {one.name: found[one.name] for one in fields(TreebankOptions) if found[one.name] != one.default}
+        given = ((one, getattr(self, one.name)) for one in fields(TreebankOptions))
+        return {one.name: value for one, value in given if value != one.default}

@@ -110,10 +110,8 @@ class EvaluationResult:
         for perplexity in self.perplexities:
             yield perplexity.name, perplexity.text
             if perplexity.unit != "word":
-                yield (
-                    f"  bits per {perplexity.unit}",
-                    f"{'≤ ' * perplexity.is_upper_bound}{perplexity.bits_per_unit:.4f}",
-                )
+                bound = "≤ " if perplexity.is_upper_bound else ""
+                yield f"  bits per {perplexity.unit}", f"{bound}{perplexity.bits_per_unit:.4f}"
         for name, share in () if self.coverage is None else self.coverage.shares.items():
             yield f"  {name}", f"{share:.1%}"
         if self.coverage is not None and self.coverage.num_unconverged is None and self.is_upper_bound:

@@ -98,10 +98,8 @@ def learned_trees(
 
 def together(name: str, parts: Sequence[LearnedTrees]) -> LearnedTrees:
     """The seeds of all parts as those of one system."""
-    seeds, distances, unconverged = (
-        [*chain(*map(attrgetter(of), parts))] for of in ("seeds", "distances", "unconverged")
-    )
-    return LearnedTrees(name=name, seeds=seeds, distances=distances, unconverged=unconverged)
+    joined = {of: [*chain(*map(attrgetter(of), parts))] for of in ("seeds", "distances", "unconverged")}
+    return LearnedTrees(name=name, **joined)
 
 
 @dataclass(frozen=True, kw_only=True)
