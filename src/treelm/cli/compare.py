@@ -48,8 +48,8 @@ class Arguments(Settings):
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
     """Form of the table that is printed."""
     columns: tuple[str, ...] = ()
-    """Columns of the table that is printed and of comparison.md and .tex, in this order, by their headings or their
-    names in comparison.csv, which has all; without it, all that are displayed."""
+    """Columns of the printed table and of comparison.md and .tex, in this order, by heading or by name in
+    comparison.csv, which always has all of them."""
     wide: bool = False
     """One table with all columns, however wide, instead of parts that fit the terminal."""
     output: Output = ""
@@ -58,7 +58,7 @@ class Arguments(Settings):
     """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
     this subcommand draws it again without models."""
     figures: str = ""
-    """Folder to write each picture of the report into, as SVG: learning curves, scores, surprisals, trees, beams."""
+    """Folder for the pictures of the report as SVG files: learning curves, scores, surprisals, trees, beams."""
     sentences: str = ""
     """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report. Without it, those
     of the comparison that was given, else three of the first run's dev data."""

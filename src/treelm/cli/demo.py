@@ -57,10 +57,9 @@ models that read them, and those that do without the data package."""
 class Arguments:
     """Watch trained models read a garden path, train an RNNG beside an LSTM and an n-gram model, and compare them.
 
-    All is on one page at the end: three minutes on two processors. With --full, twelve systems are trained and compared
-    instead. Each has its own run folder, named after its recipe, and trains on one thread; as many as there are
-    processors train side by side. Whatever interrupts it, the same command goes on; remove a run folder to train that
-    system anew.
+    Writes one page with everything, in three minutes on two processors. With --full, twelve systems are trained and
+    compared instead. Each has its own run folder, named after its recipe, and trains on one thread, with one process
+    per processor. After an interruption, the same command resumes; remove a run folder to train that system anew.
 
     Example: treelm demo
     Example: treelm demo --full
@@ -70,13 +69,13 @@ class Arguments:
     output: Output = ""
     """Folder of the run folders and of the comparison: runs, or runs/full. Finished runs are not trained again."""
     recipes: tuple[str, ...] = ()
-    """Paths or names of other recipes, one a row, which are trained as they are; no model reads before."""
+    """Recipes to train instead, by name or path and without changes; the garden path is left out."""
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE: change fields of all recipes."""
     jobs: int | None = None
     """Systems that train side by side; without it, as many as there are processors."""
     full: bool = False
-    """Twelve systems and tests of syntax: eleven minutes on two processors."""
+    """Train twelve systems and run tests of syntax: eleven minutes on two processors."""
     measure_only: bool = False
     """Train and measure in this process, and show nothing: what this subcommand starts for each recipe."""
     open_report: bool = False

@@ -26,8 +26,8 @@ class Arguments(ModelOptions):
     """
 
     runs: Runs = ()
-    """Folders of trained models, or names of models that come with the package; without any, all of these, of which
-    the first three read at first."""
+    """Folders of trained models, or names of models that come with the package; without any, all of these, the first
+    three of them selected."""
     port: int = 0
     """Port of the page; 0: any that is free."""
     open_page: bool = False

@@ -14,8 +14,8 @@ from treelm.io.terminal import log
 class Arguments:
     """Trained models that come with treelm and treelm-english. Their names can stand wherever a run folder can.
 
-    Without NAME: name, system, size and purpose of each, where no terminal reads them as TSV. With NAME: its card, with
-    data, licence, recipe, metrics, and what its surprisals are worth.
+    Without NAME: name, system, size and purpose of each; outside a terminal, as TSV. With NAME: its card, with data,
+    licence, recipe, metrics, and what its surprisals are worth.
 
     Example: treelm models
     Example: treelm models rnng-gum-open

@@ -37,10 +37,10 @@ class Arguments(WorkerOptions, InputOptions):
     output: Output = "-"
     """File to write; - is standard output."""
     show: Literal["brackets", "json", "drawing"] = "brackets"
-    """brackets, json: for programs; an object a line with words, tags, spans (label, first word, word after the last)
-    and tree, null for an empty line. drawing: for eyes."""
+    """json: one object per line with words, tags, spans (label, first word, word after the last) and tree, null for an
+    empty line. drawing: for reading."""
     binarise: Literal["no", "left", "right"] = "no"
-    """Branch left or right where a constituent has three or more parts: labels that this makes end in |<>."""
+    """Make the trees binary by left or right branching; labels of new constituents end in |<>."""
     figure: str = ""
     """SVG file to draw the first sentence into: of a SOM the memory after every word, of PRPN and ON-LSTM the distances
     as bars, of PaLM the attention over spans beside the tree (and that of the file, if it has trees), else the tree.

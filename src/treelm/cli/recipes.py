@@ -13,9 +13,9 @@ from treelm.cli.files import print_list
 class Arguments:
     """Recipes that come with the package: each trains a model by treelm train NAME --output RUN.
 
-    Without NAME: name, system, corpus, time of training where it is known (of one core unless it says otherwise) and
-    purpose of each, where no terminal reads them as TSV. The corpus "yours" is data that you have to give: --set
-    data.corpus=FOLDER. With NAME: its file, to begin your own from.
+    Without NAME: name, system, corpus, training time if known (on one core unless stated) and purpose of each; outside
+    a terminal, as TSV. For the corpus "yours", give your data: --set data.corpus=FOLDER. With NAME: the recipe file, as
+    a starting point for your own.
 
     Example: treelm recipes
     Example: treelm recipes demo > mine.toml

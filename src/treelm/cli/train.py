@@ -37,7 +37,7 @@ class Arguments:
     recipe: Annotated[str, Positional("RECIPE")] = ""
     """Path or name of a recipe."""
     output: Output = ""
-    """Run folder to make; of several --seeds a folder of runs."""
+    """Run folder to create; with --seeds, the folder of the run folders."""
     resume: str = ""
     """Run folder to go on with, by the recipe that is kept there."""
     resume_if_present: bool = False
@@ -45,8 +45,8 @@ class Arguments:
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE, as many as you like; no value unsets a field. When resuming: only longer training."""
     seeds: tuple[int, ...] = ()
-    """Seeds to train with, one run each (OUTPUT/seed-1 ...), and a table of all with means and standard deviations. The
-    same command goes on where it was stopped."""
+    """Train one run per seed, in OUTPUT/seed-1 and so on, and print a table with means and standard deviations. The
+    same command resumes."""
     quiet: bool = False
     """Show no progress; a limit of time that ends training is still printed."""
 

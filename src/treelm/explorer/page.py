@@ -133,7 +133,7 @@ def picture(words: Words, num_read: int, readings: Sequence[Reading]) -> str:
             for title, drawing in drawings:
                 title = f"{name}: {title}"
                 parts.append(below(title, [heading(title, "soft"), drawing], gap=4))
-    return below(f"read along: {' '.join(words)}", parts, gap=18).file()
+    return below(f"word by word: {' '.join(words)}", parts, gap=18).file()
 
 
 def page(readers: Sequence[Reader], limits: Limits) -> str:
