@@ -97,10 +97,10 @@ def test_trained_models_read_before_three_are_trained_and_all_are_on_one_page(
     assert f"deserved {hard.surprisal_bits[6]:.1f}* / {easy.surprisal_bits[7]:.1f}*" in shown
     assert f", - / {easy.surprisal_bits[4]:.1f}*" in shown
     assert "150 ms longer (95 % interval 102 to 199) without ',' before" in shown
-    assert f"bits more there: rnng {hard.surprisal_bits[6] - easy.surprisal_bits[7]:+.1f}, ngram" in shown
+    assert f"difference there in bits: rnng {hard.surprisal_bits[6] - easy.surprisal_bits[7]:+.1f}, ngram" in shown
     assert "After 'Because the suspect changed the file deserved', the best tree of rnng" in shown
     assert "people, ms 120.8 (95.2, 146.0) 150.2 (116.7, 183.8) 65.0 (39.5, 89.9)" in shown
-    assert "items with an unknown word up to there: rnng 24, ngram 24" in shown
+    assert "items with an unknown word there or before: rnng 24, ngram 24" in shown
     assert rnng.garden_paths is not None
     table = Path("runs/comparison/comparison.csv").read_text().splitlines()
     rows = {row["run"]: row for row in csv.DictReader(table)}
@@ -129,9 +129,9 @@ def test_without_the_data_package_the_small_models_read_and_the_others_are_named
     monkeypatch.setattr("treelm.cli.demo.FIRST", recipes[3:])
     outcome = treelm("demo")
     assert outcome.code == 0, outcome.err
-    assert "many words are unknown (*); for those of more text, pip install treelm-english\n" in outcome.err
+    assert "many words are unknown (*); for larger ones, pip install treelm-english\n" in outcome.err
     assert "ngram-gum-open read a garden path\n" in outcome.err
-    assert "items with an unknown word up to there: ngram 2" in outcome.out
+    assert "items with an unknown word there or before: ngram 2" in outcome.out
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -140,7 +140,7 @@ def _read(folder: Path) -> Path:
     missing, path = missing_models(), folder / "reading.json"
     if remedy := next((missing[name] for name in READERS if name in missing), ""):
         names = SMALL_READERS
-        log(f"models of a small treebank read, to which many words are unknown (*); for those of more text, {remedy}")
+        log(f"the small models of the package read, to which many words are unknown (*); for larger ones, {remedy}")
     material, item = sap.material(KIND), sap.items(KIND)[0]
     effect = next(one for one in sap.EFFECTS if one.hard == item.condition)
     rows = [*Comparison.load(path).runs] if path.exists() else []

@@ -152,7 +152,7 @@ def effect_tables(results: Sequence[GardenPaths]) -> list[Printed]:
             f"{one.effect} {one.num_unknown}" for one in effects if one.num_unknown and one.region == REGIONS[-1]
         ]
         if unknown:
-            lines.append(f"{name}: items with an unknown word up to there: {', '.join(unknown)}")
+            lines.append(f"{name}: items with an unknown word there or before: {', '.join(unknown)}")
     return [
         effects_table(models, _IN_BITS),
         effects_table(
@@ -207,7 +207,7 @@ def pair_tables(effect: Effect, item: Item, rows: Sequence[RunMetrics]) -> list[
     parts: list[Printed] = [
         Table.of(lines, title=f"Surprisal in bits, without {easy[more]!r} / with it (* unknown word)"),
         f"bold: people read {hard[place]!r} {people} without {easy[more]!r} before (Huang et al. 2024)",
-        f"bits more there: {effects}",
+        f"difference there in bits: {effects}",
         *([f"upper bounds, by a search that finds part of the probability: {', '.join(bounds)}"] if bounds else []),
     ]
     for name in bounds:
@@ -237,5 +237,5 @@ def effect_table(effect: Effect, rows: Sequence[RunMetrics]) -> list[Printed]:
     models: list[Row] = [[("", name), *zip(words, map(bits_text, own), strict=True)] for name, own in found.items()]
     unknown = [f"{name} {own[-1].num_unknown}" for name, own in found.items() if own[-1].num_unknown]
     title = f"{effect.title}, mean over items: ms more (95 % interval), bits more (standard error)"
-    lines = [f"items with an unknown word up to there: {', '.join(unknown)}"] if unknown else []
+    lines = [f"items with an unknown word there or before: {', '.join(unknown)}"] if unknown else []
     return [Table.of([[("", "people, ms"), *people], *models], title=title), *lines]

@@ -66,18 +66,17 @@ class TableSettings:
     log_base: Literal["2", "e", "10"] = "2"
     """Base of logarithms. e: nats instead of bits, in columns NAME_nats. 10: hartleys, in columns NAME_hartleys."""
     omit_first: bool = False
-    """No surprisal, parts of it, probability or rank (NA) for the first word or region of a sentence, as in tools that
-    do not score it."""
+    """Leave surprisal, its parts, probability and rank of the first word or region of a sentence missing (NA), as in
+    tools that do not score it."""
     text_column: str = ""
     """Of a table with a sentence, or a trial, in each row: the column of the sentences. The output has a row for each
-    word; if all sentences are cut into regions (the horse | fell), for each region; if all mark a *target*, for it
-    alone."""
+    word; for each region if all sentences have regions (the horse | fell); for each target if all mark a *target*."""
     target_column: str = ""
-    """Of such a table: the column of the target, which occurs once in its sentence and alone has a row."""
+    """Of such a table: the column of the target, which must occur once in its sentence. Only targets get rows."""
     target_from: Literal["", "0", "1"] = ""
-    """Of a target column that holds the number of a word: the number of the first word of a sentence."""
+    """Of a target column of word numbers: the number of the first word of a sentence."""
     region_separator: str = "|"
-    """Of a table of sentences: what separates regions; '' for none."""
+    """Of a table of sentences: the separator of regions; '' for none."""
     sum_by: str = ""
     """Of a table: add up the bits of rows that share the value in this column and follow each other in a sentence, as
     regions of several words; an empty cell is a row by itself."""
