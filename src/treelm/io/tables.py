@@ -307,7 +307,7 @@ def _is_shown_otherwise(cell: Any) -> bool:
     """Tell whether a cell is a number or a date that a sheet shows with other characters, beside its decimals."""
     if isinstance(cell.value, date | time):
         return True
-    return isinstance(cell.value, int | float) and any(mark in cell.number_format for mark in "%,/?$€E")
+    return isinstance(cell.value, int | float) and not {*"%,/?$€E"}.isdisjoint(cell.number_format)
 
 
 def cell_text(value: Any) -> str:
