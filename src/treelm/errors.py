@@ -75,7 +75,9 @@ def nearest(given: str, known: Iterable[str], missing: Mapping[str, str] = Mappi
     >>> nearest("surprisl", ["parse", "surprisal"])
     'did you mean surprisal? '
     """
-    found = get_close_matches(given[:_MOST_FOUND], [*known, *missing], n=1)
+    names = [*known, *missing]
+    longer = [one for one in names if one.startswith(f"{given}_")]  # text of text_column
+    found = longer if len(longer) == 1 else get_close_matches(given[:_MOST_FOUND], names, n=1)
     if not found:
         return ""
     name = found[0]

@@ -183,6 +183,7 @@ def test_a_table_of_sentences_is_that_of_the_command_line(project: Path, tmp_pat
         ("generate", {"temperature": "hot"}, "temperature = 'hot'; give a number"),
         ("generate", {"top_p": 0}, "top_p = 0"),
         ("surprisal_table", {"sentences": ["the dog"], "colums": []}, "did you mean columns"),
+        ("surprisal_table", {"sentences": ["the dog"], "text": "a"}, "'text'; did you mean text_column"),
         ("surprisal_table", {"sentences": ["the dog"], "columns": "next_rnk"}, "did you mean next_rank"),
         ("surprisal_table", {"sentences": "the dog"}, "one text where a list"),
         ("perplexity", {"sentences": []}, "no words"),

@@ -12,11 +12,12 @@ import pytest
 
 import treelm
 from tests.legacy.make import HERE as RUNS
-from treelm.cli.arguments import in_options, parse
+from treelm.cli.arguments import as_typed, in_options, parse
 from treelm.cli.surprisal import Arguments
+from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.sentence_rows import Columns
-from treelm.inference.stimuli import StimulusTable, read_table
+from treelm.inference.stimuli import StimulusTable, from_sentences, read_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* unknown to ", "ignore:.*(cells that differ|written together)")
 
@@ -161,11 +162,19 @@ def test_two_sentences_in_a_row_are_told_or_split(tmp_path: Path) -> None:
     ("rows", "settings", "note"),
     [
         (
-            ["the / dog", "a / cat"],
+            ["the/ dog", "a/ cat"],
             {},
-            "every sentence has /, which is read as words or parts of them: to cut there, give",
+            "every sentence has /, which is read as words or parts of them: to cut there, give --region-separator /",
         ),
-        (["the [dog]", "a [cat] ran"], {}, "every sentence has [ ], which"),
+        (
+            ["[the] [dog]", "a [cat] ran"],
+            {},
+            "every sentence has [ ], which is read as words or parts of them: to mark a",
+        ),
+        (["the _dog_ ran_", "a cat_NN"], {}, "to mark a target, write *target*"),
+        (["an <unk> ran", "the <unk> fell"], {}, "to mark a target, write *target*"),
+        (["the [dog]", "a cat"], {}, ""),
+        (["the [dog] ran"], {}, ""),
         (["the / dog", "a / cat"], {"region_separator": "/"}, ""),
         (["the *dog*", "a *cat*"], {}, ""),
         (["the / dog", "a cat"], {}, ""),
@@ -173,9 +182,33 @@ def test_two_sentences_in_a_row_are_told_or_split(tmp_path: Path) -> None:
     ],
 )
 def test_what_every_sentence_has_is_told(rows: list[str], settings: dict[str, Any], note: str, tmp_path: Path) -> None:
-    found = read(tmp_path, *rows, columns=settings).notes
-    assert len(found) == bool(note)
-    assert note in "".join(found)
+    parse(Arguments, "treelm surprisal", ["run", "items.csv"])
+    found = as_typed("".join(read(tmp_path, *rows, columns=settings).notes))
+    assert bool(found) == bool(note)
+    assert note in found
+    assert "--text-column" not in found
+
+
+@pytest.mark.parametrize("rows", [["the / dog / ran", "a / cat"], ["| / the dog", "a / cat"]])
+def test_a_separator_that_is_not_named_is_refused(rows: list[str], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has /, which would be read as a word; cut there by region_sep"):
+        read(tmp_path, *rows, columns={"region_separator": ""}, skipped=[])
+
+
+@pytest.mark.parametrize("mark", ["[]", "{}", "_", "/", "#"])
+@pytest.mark.parametrize("target", [None, "ran into"])
+def test_a_target_between_other_marks_is_refused_but_told_of_in_text(
+    mark: str, target: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [f"the dog {mark[0]}ran into{mark[-1]} it.", f"({mark[0]}ran into{mark[-1]}) us"]
+    rows, columns, remedy = texts, {}, r"mark the target as \*target\*"
+    if target:
+        rows, columns, remedy = [f"{one};{target}" for one in texts], {"target_column": "verb"}, "remove them: verb has"
+    with pytest.raises(InputError, match=f"between {re.escape(mark[0])} and {re.escape(mark[-1])}.*; {remedy}"):
+        read(tmp_path, *rows, header="text;verb" if target else "text", columns=columns, skipped=[])
+    own = [Sentence(words=tuple(one.split()), identifier="1", source="items.txt", line=1) for one in texts]
+    assert len([*from_sentences(own, "as-given")]) == 2
+    assert re.search(r"every sentence has .*a table of sentences, text_column", caplog.text)
 
 
 @pytest.mark.parametrize(

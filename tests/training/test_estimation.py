@@ -35,8 +35,11 @@ def test_the_packaged_recipe_gives_a_run_that_is_evaluated_like_any_other(tmp_pa
     assert not judgement.result.spans
 
 
-@pytest.mark.parametrize("setting", ["training.epochs=3", "training.learning_rate=0.1", "training.batches=stream"])
-def test_fields_of_optimisation_are_refused(tmp_path: Path, setting: str) -> None:
+@pytest.mark.parametrize("setting", ["training.max_minutes=1", "training.learning_rate=0.1", "training.batches=stream"])
+def test_fields_of_optimisation_are_refused_before_data_are_prepared(
+    tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.training.trainer.set_up", None)
     with pytest.raises(InputError, match=r"\[training\]|stream"):
         train(load_recipe("ngram-demo", [*SMALL, setting]), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()

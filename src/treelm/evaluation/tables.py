@@ -26,6 +26,7 @@ _LATEX = str.maketrans(
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         "≤": r"$\leq$",
+        "≥": r"$\geq$",
         "±": r"$\pm$",
         "[": "{[}",  # at the beginning of a row the end of the row before would take [ and * for its own
         "*": "{*}",

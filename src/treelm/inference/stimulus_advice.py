@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from unicodedata import category, normalize
 
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
@@ -14,7 +15,7 @@ from treelm.trees.brackets import unescape
 
 ReadWords = Counter[tuple[str, bool, bool]]
 """How often each word was read, and how: whether it is unknown, and whether as several tokens."""
-_MOST_SHOWN = 8  # characters in a line
+_MOST_SHOWN, _MOST_WORDS = 8, 3  # characters, words in a line
 _TYPOGRAPHIC = frozenset("‘’‚“”„–—…")
 LONGEST_SENTENCE = 150
 """Words beyond which a sentence is hardly one."""
@@ -72,9 +73,11 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
             "accents and letters as one character (NFC)": any(normalize("NFC", word) != word for word in spelled),
         }
         remedy = ", ".join(part for part, there in parts.items() if there) or "other words, or leave these out"
+        examples = ", ".join(map(repr, islice(spelled, _MOST_WORDS)))
         yield (
-            f"{spelled.total():,} of {num_words:,} words hold characters of which {name} has no piece "
-            f"({listed(characters)}) and which it reads byte by byte: their bits are those of spelling; write {remedy}"
+            f"{spelled.total():,} of {num_words:,} words, such as {examples}, hold characters of which {name} has "
+            f"no piece ({listed(characters)}) and which it reads byte by byte: their bits are those of spelling; "
+            f"write {remedy}"
         )
     if without:
         yield (

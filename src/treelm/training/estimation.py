@@ -8,7 +8,6 @@ from time import perf_counter, process_time
 
 from treelm.corpora.batches import SentenceBatches
 from treelm.errors import InputError
-from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Counted
 from treelm.models.persistence.storage import save_model
 from treelm.training.config import TrainingConfig
@@ -16,16 +15,16 @@ from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
 from treelm.training.prepare import Setup
 
 
-def check_estimated(model: LanguageModel, config: TrainingConfig, *, resume: bool) -> None:
+def check_estimated(system: str, config: TrainingConfig, *, resume: bool) -> None:
     """Raise ``InputError`` for what has no meaning without steps."""
     if resume:
         remedy = "train it again, in another run folder"
-        raise InputError(f"{model.system} is estimated in one go: there is nothing to resume", remedy=remedy)
+        raise InputError(f"{system} is estimated in one go: there is nothing to resume", remedy=remedy)
     for field in fields(config):
         value = getattr(config, field.name)
         if value != field.default and field.name not in ("devices", "num_nodes", "timeout_minutes"):
-            found = f"{field.name} = {value!r} for {model.system}, which is estimated, not optimised"
-            raise InputError(found, where="[training]", remedy="leave the section empty")
+            found = f"{field.name} = {value!r} for {system}, which is estimated, not optimised"
+            raise InputError(found, where="[training]", remedy="remove it: [training] is of training step by step")
 
 
 def estimate(setup: Setup, run: Path) -> None:

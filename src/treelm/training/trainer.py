@@ -156,11 +156,11 @@ def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) ->
             check_resumable(run, recipe)
         else:
             check_new_run(run, recipe)
+        if recipe.model.is_estimated:
+            check_estimated(recipe.model.system, recipe.training, resume=resume)
         kept = run / VOCABULARY
         setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
-        if isinstance(setup.model, Counted):
-            check_estimated(setup.model, recipe.training, resume=resume)
-        else:
+        if not recipe.model.is_estimated:
             check_settings(setup.model, recipe.training, group, has_dev=setup.dev is not None)
         if not resume:
             run.mkdir(parents=True, exist_ok=True)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.evaluation.comparison.test_metrics import FULL
+from tests.legacy.make import HERE as LEGACY
 from treelm.errors import InputError
 from treelm.evaluation.comparison import measure
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
+from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics, training_metrics
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.report import GIVEN_TREES
@@ -88,6 +91,19 @@ def test_a_run_and_what_was_kept_of_it_have_rows_of_two_names(tmp_path: Path) ->
     files = [tmp_path / folder / "comparison.json" for folder in ("one", "other")]
     found = compare(files, Settings(), lambda what, total: nullcontext(lambda: None))
     assert [row.name for row in found.runs] == ["demo", "demo (2)"]
+
+
+def test_the_model_that_is_measured_is_named_and_figures_are_latex(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+    monkeypatch.setattr("treelm.evaluation.comparison.compare.check_data", lambda *_: None)
+    monkeypatch.setattr("treelm.evaluation.comparison.compare.doing", lambda what: nullcontext(told.append(what)))
+    monkeypatch.setattr(
+        "treelm.evaluation.comparison.compare.Measurement",
+        lambda run, name, *_: SimpleNamespace(metrics=lambda: replace(ONE, name=name)),
+    )
+    found = compare([LEGACY / "lstm", LEGACY / "rnng"], Settings(), lambda what, total: nullcontext(lambda: None))
+    assert told == ["measuring lstm", "measuring rnng"]
+    assert ComparisonFrame.of(found, ["perplexity"]).to_latex().startswith("% \\usepackage{booktabs}")
 
 
 def test_two_files_of_pairs_with_one_name_are_refused_since_they_would_share_a_column() -> None:

@@ -95,6 +95,7 @@ def test_latex_writes_what_it_would_take_for_commands() -> None:
     latex = ComparisonFrame.of(BOTH).to_latex()
     assert r"a\_parser" in latex
     assert r"$\leq$ 256.0" in latex
+    assert latex_text("≥ ±1") == r"$\geq$ $\pm$1"
     assert latex_text(r"50% & {a_b} ^~\#$") == (
         r"50\% \& \{a\_b\} \textasciicircum{}\textasciitilde{}\textbackslash{}\#\$"
     )

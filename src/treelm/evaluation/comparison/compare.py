@@ -15,6 +15,7 @@ from treelm.evaluation.comparison.measure import FOLDER, Measurement, ShowProgre
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.comparison.uncertainty import differences, seed_means
+from treelm.io.terminal import doing
 from treelm.models import system_of_file
 from treelm.models.persistence import shipped
 from treelm.models.persistence.hub import name_parts
@@ -57,7 +58,8 @@ def compare(
             is_ours = not shipped.is_shipped_folder(source) and not is_foreign(source)
             folder = keep_in or (source if is_ours else None)
             kept = None if folder is None else MetricCache(folder / FOLDER)
-            rows.append(Measurement(source, names[source], settings, kept, show).metrics())
+            with doing(f"measuring {names[source]}"):
+                rows.append(Measurement(source, names[source], settings, kept, show).metrics())
     taken: set[str] = set()
     for number, row in enumerate(rows):  # numbers distinguish rows of one name, such as a run and what was kept of it
         tries = (f"{row.name} ({again})" if again > 1 else row.name for again in count(1))
