@@ -151,10 +151,12 @@ def run_stack(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecess
 def cell_forward(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The LSTM cell of both products (n, 4H): hidden and cell state (n, H), and the gates that its gradient needs.
 
-    One kernel on a GPU.
+    One kernel on a GPU, where autocast would round states to bfloat16.
     """
     if from_input.is_cuda:
-        found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._thnn_fused_lstm_cell(from_input, from_hidden, cell)
+        products = from_input.to(cell.dtype), from_hidden.to(cell.dtype)
+        with torch.autocast("cuda", enabled=False):
+            found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._thnn_fused_lstm_cell(*products, cell)
         return found
     size = cell.shape[1]
     gates = (from_input + from_hidden).sigmoid()
