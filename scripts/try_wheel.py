@@ -22,7 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "ten-minutes.md",
-    *(f"tutorials/{name}.md" for name in ("reading-times", "garden-paths", "minimal-pairs", "own-treebank")),
+    *(
+        f"tutorials/{name}.md"
+        for name in ("reading-times", "garden-paths", "minimal-pairs", "own-items", "own-treebank")
+    ),
 )
 FIRST = ("lstm-open-english", "rnng-open-english")
 """Models whose first surprisal is timed: what somebody waits for who has just installed both packages."""

@@ -81,7 +81,7 @@ def installed_with(asked: Iterable[str]) -> set[str]:
     return done
 
 
-@pytest.mark.parametrize("name", ["reading-times", "garden-paths", "minimal-pairs", "own-treebank"])
+@pytest.mark.parametrize("name", ["reading-times", "garden-paths", "minimal-pairs", "own-items", "own-treebank"])
 def test_a_tutorial_says_first_what_its_code_and_commands_need(name: str) -> None:
     page = ROOT / "docs" / "tutorials" / f"{name}.md"
     code = "\n".join(blocks("python", page))

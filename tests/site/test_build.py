@@ -15,7 +15,7 @@ from treelm.cli import NESTED, SUBCOMMANDS
 pytestmark = pytest.mark.skipif(
     find_spec("mkdocs") is None or find_spec("mkdocstrings") is None, reason="not installed: pip install 'treelm[docs]'"
 )
-NOTEBOOKS = ("reading-times", "garden-paths", "minimal-pairs")
+NOTEBOOKS = ("reading-times", "garden-paths", "minimal-pairs", "own-items")
 _SOURCE = re.compile(r'<(?:script|img|source|iframe)\b[^>]*\bsrc="([^"]+)"|<link\b[^>]*\bhref="([^"]+)"[^>]*>')
 
 
