@@ -13,9 +13,8 @@ import pytest
 
 from tests.cli.conftest import TREES, Treelm
 from tests.legacy.make import HERE
-from treelm.cli import files, main
-from treelm.cli.compare import show_progress
-from treelm.io.terminal import doing, told
+from treelm.cli import main
+from treelm.io.terminal import doing, progress_bar, show_progress, told
 
 
 @pytest.fixture
@@ -79,11 +78,11 @@ def test_a_bar_does_not_come_beside_what_is_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, to rich
-    with files.progress_bar("scoring", 2) as advance:
+    with progress_bar("scoring", 2) as advance:
         advance()
     assert "scoring" in capsys.readouterr().err
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    with files.progress_bar("scoring", 2, shares_terminal=True) as advance:
+    with progress_bar("scoring", 2, shares_terminal=True) as advance:
         advance()
     assert "scoring" not in capsys.readouterr().err
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +102,14 @@ def test_an_evaluation_is_that_of_the_command_line(project: Path, tmp_path: Path
 
 def test_a_comparison_is_that_of_the_command_line(project: Path, tmp_path: Path, shell: Treelm) -> None:
     runs, file = [project / "run", "ngram-gum-open"], project / "train.ptb"
-    frame = treelm.compare(runs, data=file, output=tmp_path / "kept")
-    assert shell("compare", *runs, "--data", file, "--output", tmp_path / "kept").code == 0
+    chosen = ["perplexity", "parameters"]
+    frame = treelm.compare(runs, data=file, output=tmp_path / "kept", columns=chosen)
+    ours = {one.name: one.read_text() for one in (tmp_path / "kept").glob("comparison.*")}
+    assert ours.keys() == {f"comparison.{kind}" for kind in ("json", "md", "csv", "tex")}
+    assert "\\toprule" in ours["comparison.tex"]
+    options = ("--data", file, "--output", tmp_path / "kept", "--columns", *chosen)
+    assert shell("compare", *runs, *options).code == 0
+    assert ours == {name: (tmp_path / "kept" / name).read_text() for name in ours}
     written = pandas.read_csv(tmp_path / "kept" / "comparison.csv")
     measured = [name for name in frame if not name.endswith("words_per_second")]
     pandas.testing.assert_frame_equal(frame[measured].astype({"is_upper_bound": int}), written[measured])
@@ -127,6 +135,25 @@ def test_what_cannot_be_evaluated_is_one_line(project: Path, arguments: dict[str
     with pytest.raises(treelm.InputError, match=message) as found:
         treelm.evaluate(project / "run", **arguments)
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress_is_shown_unless_quiet(
+    project: Path, quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = list[str]()
+
+    @contextmanager
+    def bar(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+        yield lambda: begun.append(what)
+
+    monkeypatch.setattr("treelm.evaluation.frames.progress_bar", bar)
+    treelm.evaluate(project / "run", data=project / "train.ptb", max_sentences=2, quiet=quiet)
+    assert begun == ["evaluating"] * 2 * (not quiet)
+    treelm.compare(["ngram-gum-open"], data=project / "train.ptb", max_sentences=2, quiet=quiet)
+    shown = capsys.readouterr().err
+    assert ("ngram-gum-open" in shown and "done in" in shown) != quiet
+    assert bool(shown) != quiet
 
 
 def test_sentences_that_were_left_out_of_an_evaluation_are_warned_of(project: Path, tmp_path: Path) -> None:

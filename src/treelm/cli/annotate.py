@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
-from treelm.cli.files import progress_bar, write_metadata
+from treelm.cli.files import write_metadata
 from treelm.cli.options import InputFile, Output, WorkerOptions
 from treelm.errors import InputError, check_positive
 from treelm.inference.settings import AnnotationSettings
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 
 
 @dataclass(frozen=True, kw_only=True)

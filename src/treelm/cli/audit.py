@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from treelm.cli.files import print_json, progress_bar, report_skipped
+from treelm.cli.files import print_json, report_skipped
 from treelm.cli.options import InputFile, InputOptions, RunFolder
 from treelm.errors import InputError, check_positive
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 from treelm.models.capabilities import Enumerable
 
 MOST_WORDS = 12  # of a sentence: the checks read it many times, and breaches of the contract show early

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import platform
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from treelm.cli.arguments import Positional, refuse, written
-from treelm.cli.files import check_not_input, print_json, progress_bar
+from treelm.cli.files import check_not_input, print_json
 from treelm.cli.options import Output
 from treelm.errors import InputError
 from treelm.evaluation.comparison.settings import Settings
-from treelm.io.terminal import log
+from treelm.io.terminal import log, show_progress
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
     from treelm.evaluation.comparison.metrics import Comparison
-
-FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +64,7 @@ def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.corpora.readers import read_sentences
     from treelm.evaluation.comparison.compare import compare
-    from treelm.evaluation.comparison.metrics import FILE_NAME
+    from treelm.evaluation.comparison.frame import FILES, text_of, write_files
     from treelm.io.files import require_rereadable
     from treelm.models.persistence.shipped import check_given
 
@@ -85,7 +81,7 @@ def main(options: Arguments) -> int:
     require_rereadable(read_again)
     sentences = list(read_sentences(options.sentences)) if options.sentences else []
     pages = [Path(options.report), Path(options.report).with_suffix(".json")] if options.report else []
-    written_files = [out / name for name in (FILE_NAME, *FILES.values())] if out else []
+    written_files = [out / name for name in FILES.values()] if out else []
     check_not_input([*pages, *written_files], (*read_again, options.sentences))
     for run in options.runs:
         check_given(run)
@@ -94,10 +90,11 @@ def main(options: Arguments) -> int:
         log("none of these models searches, so the beam that was given changes nothing")
     if out is not None:
         write_files(comparison, out, options.columns)
+        log(f"wrote {', '.join(FILES.values())} into {out}")
     if options.report:
         comparison = write_page(comparison, Path(options.report), ["compare", *written(options)], sentences)
         if out is not None:
-            comparison.save(out / FILE_NAME)  # with what the report shows of sentences
+            comparison.save(out / FILES["json"])  # with what the report shows of sentences
     if options.figures:
         from treelm.figures.report.page import write_figures
 
@@ -109,7 +106,7 @@ def main(options: Arguments) -> int:
 
         print_table(*comparison_tables(comparison, options.columns), wide=options.wide)
     else:
-        print(_text(comparison, options.format, options.columns), end="")
+        print(text_of(comparison, options.format, options.columns), end="")
     return 0
 
 
@@ -141,31 +138,3 @@ def write_page(
     comparison.save(path.with_suffix(".json"))
     log(f"wrote {path} and {path.with_suffix('.json').name}")
     return comparison
-
-
-@contextmanager
-def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A progress bar, and a line when it is done."""
-    begin = perf_counter()
-    with progress_bar(what, total) as advance:
-        yield advance
-    log(f"{what}: done in {perf_counter() - begin:.0f} s")
-
-
-def write_files(comparison: Comparison, folder: Path, columns: Sequence[str] = ()) -> None:
-    """The comparison in every format; tables for people have the columns that are named, if any are."""
-    from treelm.evaluation.comparison.metrics import FILE_NAME
-    from treelm.io.atomic import write_atomically
-
-    folder.mkdir(parents=True, exist_ok=True)
-    comparison.save(folder / FILE_NAME)
-    for format, name in FILES.items():
-        write_atomically(folder / name, _text(comparison, format, () if format == "csv" else columns).encode())
-    log(f"wrote {FILE_NAME}, {', '.join(FILES.values())} into {folder}")
-
-
-def _text(comparison: Comparison, format: str, columns: Sequence[str]) -> str:
-    from treelm.evaluation.comparison.frame import ComparisonFrame
-
-    frame = ComparisonFrame.of(comparison, columns)
-    return {"markdown": frame.to_markdown, "csv": frame.to_csv, "latex": frame.to_latex}[format]()

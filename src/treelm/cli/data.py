@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 from treelm.cli import NESTED
 from treelm.cli.arguments import Positional
-from treelm.cli.files import check_not_input, print_list, progress_bar
+from treelm.cli.files import check_not_input, print_list
 from treelm.cli.options import Output
 from treelm.corpora.options import TreebankOptions
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 
 Action = Literal["list", "show", "statistics", "prepare", "text8", "annotate", "sections", "align"]
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from treelm.cli import EXIT_STOPPED, train
 from treelm.cli.arguments import written
-from treelm.cli.compare import show_progress, write_files, write_page
+from treelm.cli.compare import write_page
 from treelm.cli.options import Output
 from treelm.cli.side_by_side import run_side_by_side
 from treelm.errors import InputError, check_positive
-from treelm.io.terminal import log
+from treelm.io.terminal import log, show_progress
 from treelm.io.workers import usable_cores
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
 
 def _show(options: Arguments, comparison: Comparison) -> None:
     """Write tables and page, print the tables, and say what to do next."""
+    from treelm.evaluation.comparison.frame import write_files
     from treelm.figures.report.analyse import kept_sentences
     from treelm.figures.tables import comparison_tables, print_table
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from treelm.cli.arguments import refuse
-from treelm.cli.files import check_not_input, open_output, print_json, progress_bar, report_skipped
+from treelm.cli.files import check_not_input, open_output, print_json, report_skipped
 from treelm.cli.options import RunFolder, TableOptions, WorkerOptions
 from treelm.errors import InputError
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.io.atomic import check_output_path
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 
 if TYPE_CHECKING:
     from treelm.evaluation.evaluate import Evaluation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -141,36 +141,3 @@ def report_skipped(skipped: Iterable[InputError]) -> int:
     for error in damage:
         log(f"lost: the rest of the file from {error.where} on, any number of sentences")
     return EXIT_SKIPPED if errors else EXIT_OK
-
-
-@contextmanager
-def progress_bar(
-    what: str, total: int | None, *, unit: str = "sentences", shares_terminal: bool = False
-) -> Iterator[Callable[[], None]]:
-    """Give what to call after each sentence: a bar on standard error, or a line now and then if it is not a terminal.
-
-    What is counted may be other than sentences: ``unit`` is its name, for the line. With ``shares_terminal`` there is
-    no bar if what is written goes to the terminal too, where one would stand in the other.
-    """
-    from treelm.io.terminal import doing, heard, stderr_console
-
-    console, done = stderr_console(), 0
-    is_shown = shares_terminal and sys.stdout is not None and sys.stdout.isatty()
-    if is_shown or not console.is_terminal:
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            if is_shown:
-                heard()
-
-        of = "" if total is None else f" of {total}"
-        with doing(lambda: f"{what}: {done}{of} {unit}"):
-            yield advance
-    else:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with doing(""), Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task(what, total=total)
-            yield lambda: progress.advance(task)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from treelm.cli.files import open_output, progress_bar
+from treelm.cli.files import open_output
 from treelm.cli.options import ModelOptions, Output, RunFolder
+from treelm.io.terminal import progress_bar
 
 
 @dataclass(frozen=True, kw_only=True)

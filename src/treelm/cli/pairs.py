@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.files import check_items, progress_bar, report_skipped, write_items
+from treelm.cli.files import check_items, report_skipped, write_items
 from treelm.cli.options import RunsAndFile, ScoringOptions, described, impossible, runs_and_file
 from treelm.errors import InputError
 from treelm.evaluation.comparison.settings import PairOptions
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 
 if TYPE_CHECKING:
     from treelm.evaluation.minimal_pairs import MinimalPairResult

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.files import check_not_input, open_output, progress_bar, report_skipped
+from treelm.cli.files import check_not_input, open_output, report_skipped
 from treelm.cli.options import InputFile, InputOptions, Output, RunFolder, WorkerOptions
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 from treelm.models.capabilities import Parser, require
 
 if TYPE_CHECKING:

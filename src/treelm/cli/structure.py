@@ -7,13 +7,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from treelm.cli.files import progress_bar, report_skipped
+from treelm.cli.files import report_skipped
 from treelm.cli.options import ModelOptions, Runs, TableOptions
 from treelm.corpora.options import FileFormat
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError, check_positive
 from treelm.evaluation.comparison.settings import ProtocolName
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 from treelm.models.capabilities import Grammar, require
 
 if TYPE_CHECKING:

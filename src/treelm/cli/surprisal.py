@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from treelm.cli.arguments import as_typed, refuse
-from treelm.cli.files import check_not_input, open_table, progress_bar, report_skipped, write_metadata
+from treelm.cli.files import check_not_input, open_table, report_skipped, write_metadata
 from treelm.cli.options import InputOptions, ModelNames, Output, RunsAndFile, WorkerOptions, impossible, runs_and_file
 from treelm.errors import InputError
 from treelm.inference.settings import LOG_BASES, TableSettings
 from treelm.io.tables import TABLES, check_table_name
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 from treelm.models.capabilities import DocumentContext, Searching, has, why_not
 
 if TYPE_CHECKING:

@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.files import progress_bar
 from treelm.cli.options import Runs, TableOptions, WorkerOptions, described, reference_names
 from treelm.errors import InputError
 from treelm.inference.settings import Context
 from treelm.io.files import unpacked_name
 from treelm.io.tables import TABLES
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 from treelm.models.capabilities import DocumentContext, Searching, has, require, why_not
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from treelm.cli.files import check_items, progress_bar, write_items
+from treelm.cli.files import check_items, write_items
 from treelm.cli.options import Runs, ScoringOptions, described, impossible, reference_names
 from treelm.errors import InputError
-from treelm.io.terminal import log
+from treelm.io.terminal import log, progress_bar
 
 if TYPE_CHECKING:
     from treelm.evaluation.syntaxgym.scoring import SuiteResult

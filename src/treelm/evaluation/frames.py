@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treelm.configs import from_keywords
 from treelm.errors import InputError
 from treelm.evaluation.comparison import compare as comparing
-from treelm.evaluation.comparison.frame import ComparisonFrame
+from treelm.evaluation.comparison.frame import ComparisonFrame, write_files
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_with
 from treelm.evaluation.report import summary_row
 from treelm.evaluation.settings import EvaluationSettings
+from treelm.io.terminal import progress_bar, show_progress, told
 from treelm.models.persistence.shipped import check_given
 from treelm.training.run_folder import recipe_of_model
 
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def evaluate(run: str | Path, **settings: Any) -> pd.DataFrame:
+def evaluate(run: str | Path, *, quiet: bool = False, **settings: Any) -> pd.DataFrame:
     """Evaluate a run: a row for each split or file, with the columns of ``treelm evaluate --summary``.
 
     Settings have the names and defaults of the command line (``EvaluationSettings``): ``split="test"``,
     ``data=["my.ptb"]``, ``stream="beside"``. A perplexity counts the ends of sentences, and is an upper bound where
-    ``is_upper_bound`` is 1; F1 is in 0..100. All figures, as ``--json`` has them, are in ``frame.attrs["results"]``.
+    ``is_upper_bound`` is 1; F1 is in 0..100. All figures, as ``--json`` has them, are in
+    ``frame.attrs["results"]``. Unless ``quiet``, progress is shown on standard error.
 
     Warns of sentences that ``on_error="skip"`` has left out. Raises ``InputError`` for settings, runs and data that
     cannot be.
@@ -42,7 +44,9 @@ def evaluate(run: str | Path, **settings: Any) -> pd.DataFrame:
     asked = from_keywords(EvaluationSettings, settings, where="evaluate")
     skipped: list[InputError] = []
     recipe = asked.changed_recipe(recipe_of_model(run))
-    results = [one.result for one in evaluate_with(asked, recipe, run, skipped=skipped)]
+    tells, bar = (nullcontext(), _no_bar()) if quiet else (told(), progress_bar("evaluating", None))
+    with tells, bar as advance:
+        results = [one.result for one in evaluate_with(asked, recipe, run, skipped=skipped, on_sentence=advance)]
     for error in skipped:
         warnings.warn(f"left out: {error}", stacklevel=2)
     frame = pd.DataFrame([summary_row(result) for result in results])
@@ -50,13 +54,22 @@ def evaluate(run: str | Path, **settings: Any) -> pd.DataFrame:
     return frame
 
 
-def compare(runs: Sequence[str | Path], *, output: str | Path = "", **settings: Any) -> pd.DataFrame:
+def compare(
+    runs: Sequence[str | Path],
+    *,
+    output: str | Path = "",
+    columns: Sequence[str] = (),
+    quiet: bool = False,
+    **settings: Any,
+) -> pd.DataFrame:
     """Compare runs, each measured the same way: a row for each, with the columns of ``comparison.csv``.
 
     Settings have the names and defaults of the command line (``comparison.settings.Settings``): ``data="my.ptb"``,
-    ``syntaxgym="all"``, ``gardenpath=True``. What takes long is kept in the folder ``output``, or in each run folder if
+    ``syntaxgym="all"``, ``gardenpath=True``. The folder ``output`` gets comparison.json, .md, .csv and .tex; those for
+    people have the ``columns`` that are named, in this order. What takes long is kept there, or in each run folder if
     it is not given. What must be known to read the figures is in ``frame.attrs["notes"]``: which of them do not
-    compare, and which perplexities are bounds (``is_upper_bound``).
+    compare, and which perplexities are bounds (``is_upper_bound``). Unless ``quiet``, progress
+    is shown on standard error.
 
     Raises ``InputError`` for settings, runs and data that cannot be.
     """
@@ -66,7 +79,15 @@ def compare(runs: Sequence[str | Path], *, output: str | Path = "", **settings: 
         check_given(run)
     asked = from_keywords(Settings, settings, where="compare")
     folder = Path(output) if output else None
-    found = comparing.compare([Path(run) for run in runs], asked, lambda *_: nullcontext(lambda: None), keep_in=folder)
+    with nullcontext() if quiet else told():
+        show = _no_bar if quiet else show_progress
+        found = comparing.compare([Path(run) for run in runs], asked, show, keep_in=folder)
+    if folder is not None:
+        write_files(found, folder, columns)
     values = ComparisonFrame.of(found).public().infer_objects()
     values.attrs["notes"] = list(found.notes)
     return values
+
+
+def _no_bar(*_: object) -> AbstractContextManager[Callable[[], None]]:
+    return nullcontext(lambda: None)

@@ -20,6 +20,7 @@ SECONDS_TO_FIRST_NOTE, SECONDS_BETWEEN_NOTES = 2.0, 30.0
 """For how long people hear nothing of what goes on, before its first note and between two of them."""
 _under_way: list[Callable[[], str]] = []
 """What tells what is going on, the innermost last; "" for what is to be seen anyway."""
+_is_telling = False
 _heard = 0.0
 """When people last heard of it, by the monotonic clock."""
 
@@ -46,7 +47,14 @@ def doing(what: str | Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Tell people what goes on, in a line, once they have heard nothing for two seconds, then every thirty."""
+    """Tell people what goes on, in a line, once they have heard nothing for two seconds, then every thirty.
+
+    Nothing begins within another call, such as that of the command line, which tells already.
+    """
+    global _is_telling
+    if _is_telling:
+        yield
+        return
     is_over = threading.Event()
 
     def tell() -> None:
@@ -60,11 +68,12 @@ def told() -> Iterator[None]:
                     log(f"{what} ..." if is_new else f"{what} ... {now - since + SECONDS_TO_FIRST_NOTE:.0f} s")
 
     heard()
-    thread = threading.Thread(target=tell, daemon=True)
+    thread, _is_telling = threading.Thread(target=tell, daemon=True), True
     thread.start()
     try:
         yield
     finally:
+        _is_telling = False
         is_over.set()
         thread.join()  # it would disturb the interpreter's end
 
@@ -133,3 +142,43 @@ class _Enduring:
         """Write out what is held back."""
         with suppress_hangup():
             self._stream.flush()
+
+
+@contextmanager
+def progress_bar(
+    what: str, total: int | None, *, unit: str = "sentences", shares_terminal: bool = False
+) -> Iterator[Callable[[], None]]:
+    """Give what to call after each sentence: a bar on standard error, or a line now and then if it is not a terminal.
+
+    What is counted may be other than sentences: ``unit`` is its name, for the line. With ``shares_terminal`` there is
+    no bar if what is written goes to the terminal too, where one would stand in the other.
+    """
+    console, done = stderr_console(), 0
+    is_shown = shares_terminal and sys.stdout is not None and sys.stdout.isatty()
+    if is_shown or not console.is_terminal:
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            if is_shown:
+                heard()
+
+        of = "" if total is None else f" of {total}"
+        with doing(lambda: f"{what}: {done}{of} {unit}"):
+            yield advance
+    else:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with doing(""), Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task(what, total=total)
+            yield lambda: progress.advance(task)
+
+
+@contextmanager
+def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """A progress bar, and a line when it is done."""
+    begin = time.perf_counter()
+    with progress_bar(what, total) as advance:
+        yield advance
+    log(f"{what}: done in {time.perf_counter() - begin:.0f} s")

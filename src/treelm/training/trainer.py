@@ -20,7 +20,7 @@ from treelm.configs import to_plain
 from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.errors import InputError
-from treelm.io.terminal import doing
+from treelm.io.terminal import doing, told
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, StepScheduled, set_search
 from treelm.models.layers.graphs import has_graphs
@@ -85,7 +85,10 @@ def train(
     group = ProcessGroup(recipe.training)
     with ExitStack() as stack:  # from the first look at the folder to the last: what was seen there stays true
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
-        with doing("" if quiet else "preparing data and vocabulary"):
+        is_shown = group.is_main and not quiet
+        if is_shown:
+            stack.enter_context(told())
+        with doing("preparing data and vocabulary" if is_shown else ""):
             setup = _prepare(recipe, run, group, resume=resume)
         model = setup.model
         if isinstance(model, Counted):
@@ -103,7 +106,6 @@ def train(
             group=group,
             recipe=setup.recipe,
         )
-        is_shown = group.is_main and not quiet
         with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else doing("") as show:
             for step in trainer.steps():
                 if show:

@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from treelm.errors import InputError, choose_from
-from treelm.evaluation.comparison.metrics import BOUND, TRIVIAL, Comparison, RunMetrics
+from treelm.evaluation.comparison.metrics import BOUND, FILE_NAME, TRIVIAL, Comparison, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval
 from treelm.evaluation.syntaxgym.results import circuits
 from treelm.evaluation.tables import MISSING, Bold, Table
+from treelm.io.atomic import write_atomically
 from treelm.models.perplexity import UNCONVERGED
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ SHARES = {
 SEEDS = ("mean", "deviation", "half_interval")
 _TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
 Value = Callable[[RunMetrics], Any]
+FILES = {"json": FILE_NAME, "markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
+"""Names of the files that keep a comparison, by format."""
 
 
 @dataclass(frozen=True)
@@ -467,3 +471,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
         return f"'{value}"
     return int(value) if isinstance(value, bool) else value
+
+
+def write_files(comparison: Comparison, folder: Path, columns: Sequence[str] = ()) -> None:
+    """The comparison in every format; tables for people have the columns that are named, if any are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    comparison.save(folder / FILES["json"])
+    for format in ("markdown", "csv", "latex"):
+        text = text_of(comparison, format, () if format == "csv" else columns)
+        write_atomically(folder / FILES[format], text.encode())
+
+
+def text_of(comparison: Comparison, format: str, columns: Sequence[str]) -> str:
+    """The table as ``markdown``, ``csv`` or ``latex``."""
+    frame = ComparisonFrame.of(comparison, columns)
+    return {"markdown": frame.to_markdown, "csv": frame.to_csv, "latex": frame.to_latex}[format]()
