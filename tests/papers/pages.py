@@ -1,6 +1,6 @@
 """``python -m tests.papers.pages`` writes what pages say of the papers, from the declarations and the results kept.
 
-It stands in ``docs/reproduce.md`` and ``docs/reproduced-small.md`` between two comments; the rest of a page is by hand.
+It stands in ``docs/reproduce.md`` and ``docs/research/reproduced-small.md`` between two comments; the rest of a page is by hand.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def _of_paper(paper: str) -> Iterator[str]:
         yield f"**{table.name}: {table.title}** ({found.setting}; {found.made})\n\n{text}"
 
 
-PAGES = {"reproduce.md": contents, "reproduced-small.md": results}
+PAGES = {"reproduce.md": contents, "research/reproduced-small.md": results}
 
 
 def page(name: str) -> str:

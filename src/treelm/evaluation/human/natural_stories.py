@@ -1,6 +1,6 @@
 """The Natural Stories corpus (Futrell et al. 2021): ten stories in self-paced reading, with the times put right.
 
-**Its table of mean times is one row off: row k has the times of word k + 1.** docs/natural-stories-alignment.md has the
+**Its table of mean times is one row off: row k has the times of word k + 1.** docs/research/natural-stories-alignment.md has the
 evidence. What is read is a clone of the corpus as published, or the tables that were made of it (with more models).
 """
 
