@@ -53,7 +53,7 @@ class Arguments:
     natural_stories: str = ""
     """Folder of Natural Stories; without it, that of treelm's cache."""
     blimp: str = ""
-    """Folder of blimp.jsonl.gz: all of BLiMP in one file (docs/research/shipped-models.md); without it, BLiMP is not measured."""
+    """Folder of blimp.jsonl.gz (docs/research/shipped-models.md says how to make it); without it, BLiMP is left out."""
     max_pairs_per_group: int | None = None
     """Of each paradigm of BLiMP, the first pairs alone: a system that searches reads tens of words a second."""
     measures: tuple[Literal["syntaxgym", "blimp", "reading", "gardenpath"], ...] = tuple(MEASURES)

@@ -50,8 +50,8 @@ class SearchConfig:
     """Stack items after which search drops those out of reach, even within a word; memory only."""
     matmul: Literal["highest", "high", "medium"] = "highest"
     """``torch.set_float32_matmul_precision`` while searching. On a CPU "medium" lets oneDNN do float32 products,
-    which keeps a kernel for every shape, so it takes more memory (docs/research/performance.md). Where that would round to
-    bfloat16 ("medium") or TF32, products stay those of "highest", and a warning says so."""
+    which keeps a kernel for every shape, so it takes more memory (docs/research/performance.md). Where that would
+    round to bfloat16 ("medium") or TF32, products stay those of "highest", and a warning says so."""
 
     def __post_init__(self) -> None:
         """Check ranges; raises ``InputError`` naming the field."""
