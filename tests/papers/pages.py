@@ -1,6 +1,6 @@
 """``python -m tests.papers.pages`` writes what pages say of the papers, from the declarations and the results kept.
 
-It stands in ``docs/reproduce.md`` and ``docs/research/reproduced-small.md`` between two comments; the rest of a page is by hand.
+It stands between two comments in the ``PAGES`` below; the rest of a page is by hand.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """The Natural Stories corpus (Futrell et al. 2021): ten stories in self-paced reading, with the times put right.
 
 **Its table of mean times is one row off: row k has the times of word k + 1.** The evidence stands in
-docs/research/natural-stories-alignment.md. What is read is a clone of the corpus as published, or the tables that were made of it (with more models).
+docs/research/natural-stories-alignment.md. What is read is a clone of the corpus as published, or the tables that were
+made of it (with more models).
 """
 
 from __future__ import annotations
