@@ -54,12 +54,16 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/line_ratchet.py
+	$(BIN)/python scripts/wording.py
+	$(BIN)/codespell
 
 unit: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED)
 
-# The site of docs/ in build/site, strictly: a dead link, a page without a place or a public name without a docstring stops it
+# The pictures that explain, then the site of docs/ in build/site, strictly: a dead link, a page missing from the navigation
+# or a public name without a docstring stops it
 docs: install
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/gallery.py positions memory search levels
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open build/site/index.html, or, to search too: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 

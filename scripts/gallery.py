@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
+
+import numpy as np
 
 import treelm
 from treelm.evaluation.human import sap
@@ -15,6 +18,9 @@ from treelm.explorer.page import Reading, picture
 from treelm.explorer.reading import Reader
 from treelm.figures.charts import Dot, dot_panels
 from treelm.figures.structures import figure_of
+from treelm.figures.svg import FONT, MARGIN, Drawing, box, element, join, text, text_width
+from treelm.models.layers.levels import earliest_levels
+from treelm.trees.tree import Tree
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures" / "gallery"
 GARDEN_PATH = ("While", "the", "man", "hunted", "the", "deer", "ran", "into", "the", "woods", ".")
@@ -70,6 +76,95 @@ def effects(model: str, beside: str) -> str:
     return dot_panels(panels, f"Garden paths in bits: {model} (dots) beside {beside} (rings)")
 
 
+def search_tree(model: str, num_read: int, most: int = 3) -> str:
+    """The most probable analyses after each word of the garden path, each joined to the one that it continues."""
+    lm = treelm.load(model)
+    state, columns = lm.start(), []
+    for word in GARDEN_PATH[:num_read]:
+        state = lm.extend(state, [word])
+        columns.append({str(one.tree).rstrip(")"): one.share for one in lm.partial_analyses(state, 60)[0]})
+    shown = [dict(list(column.items())[:most]) for column in columns]
+    for number in reversed(range(1, num_read)):  # what a shown analysis continues is shown too
+        parents = (_parent(one, columns[number - 1]) for one in shown[number])
+        shown[number - 1] |= {one: columns[number - 1][one] for one in parents if one is not None}
+    lines, parts, x = [], [], float(MARGIN)
+    places = dict[tuple[int, str], tuple[float, float, float]]()
+    for number, analyses in enumerate(shown):
+        names = {}
+        for one in analyses:
+            before = _parent(one, columns[number - 1]) if number else None
+            names[one] = f"{one.removeprefix(before or '').strip()}  {100 * analyses[one]:.2g} %"
+        width = max(text_width(name) for name in names.values()) + 12
+        parts.append(text(x + 6, MARGIN + FONT, GARDEN_PATH[number], "title"))
+        for row, (one, name) in enumerate(names.items()):
+            y = 46.0 + 34 * row
+            places[number, one] = (x, y, x + width)
+            parts.append(box(x, y - 14, width, 22, "cell", one, fill_opacity=0.15 + 0.85 * analyses[one]))
+            parts.append(text(x + 6, y + 1, name))
+            parent = _parent(one, shown[number - 1]) if number else None
+            if parent is not None:
+                _, there, end = places[number - 1, parent]
+                lines.append(_line(f"M{end:.0f} {there - 3:.0f}L{x:.0f} {y - 3:.0f}"))
+        x += width + 34
+    title = f"search of {' '.join(GARDEN_PATH[:num_read])}"
+    height = 46.0 + 34 * max(map(len, shown))
+    return Drawing("search", title, x - 34 + MARGIN, height, join(*lines, *parts)).file()
+
+
+def _line(path: str) -> str:
+    return element("path", class_="curve", stroke="#9aa1ad", d=path)
+
+
+def _parent(analysis: str, before: dict[str, float]) -> str | None:
+    """The analysis one word earlier that this one continues; analyses are brackets without the last closing ones."""
+    known = [one for one in before if analysis.startswith((f"{one} ", f"{one})"))]
+    return max(known, key=len, default=None)
+
+
+def levels(*sentences: str) -> str:
+    """The steps that compose the constituents of a batch, by level: those of one column are computed in one call."""
+    names, waits_for, row_of = [], list[tuple[int, int]](), list[int]()
+    numbers = count()
+
+    def compose(tree: Tree, row: int) -> int:
+        """The steps of a constituent, which reads its children from the left; the number of the last one."""
+        last = -1
+        for child in tree.children:
+            awaited = compose(child, row) if isinstance(child, Tree) else -1
+            names.append(f"{tree.label} + {child.label if isinstance(child, Tree) else child}")
+            waits_for.append((last, awaited))
+            row_of.append(row)
+            last = next(numbers)
+        return last
+
+    for row, sentence in enumerate(sentences):
+        compose(Tree.parse(sentence), row)
+    level = earliest_levels(np.array(waits_for))
+    width = max(map(text_width, names)) + 14
+    lines, parts, places, y = [], [], {}, 40.0
+    for row in range(len(sentences)):
+        nodes = [node for node in range(len(names)) if row_of[node] == row]
+        filled = dict[int, int]()
+        for node in nodes:
+            column = int(level[node])
+            filled[column] = filled.get(column, -1) + 1
+            places[node] = (MARGIN + column * (width + 30), y + 30 * filled[column])
+        y += 30 * (max(filled.values()) + 1) + 14
+    for node, (left, top) in places.items():
+        for other in waits_for[node]:
+            if other >= 0:
+                there = places[other]
+                start, end = f"M{there[0] + width:.0f} {there[1] + 11:.0f}", f"L{left:.0f} {top + 11:.0f}"
+                parts.append(element("path", class_="curve", stroke="#596273", d=start + end))
+        parts.append(box(left, top, width, 22, "cell" if row_of[node] % 2 else "read"))
+        parts.append(text(left + 7, top + 15, names[node]))
+    for column in range(int(level.max()) + 1):
+        parts.append(text(MARGIN + column * (width + 30), MARGIN + FONT, f"call {column + 1}", "title"))
+    return Drawing(
+        "levels", "levels of a batch", MARGIN + (level.max() + 1) * (width + 30), y, join(*lines, *parts)
+    ).file()
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "tree": lambda: of_structure("chart-gum-open"),
     "distances": lambda: of_structure("prpn-open-english"),
@@ -79,6 +174,8 @@ PICTURES: dict[str, Callable[[], str]] = {
     "stack": lambda: of_structure("pushdown-open-english"),
     "object": lambda: reading_along("rnng-gum-open", "lstm-gum-open", num_read=6),
     "subject": lambda: reading_along("rnng-gum-open", "lstm-gum-open", num_read=7),
+    "search": lambda: search_tree("rnng-gum-open", 7),
+    "levels": lambda: levels("(S (NP the dog) (VP saw (NP a cat)))", "(S (NP people) (VP sleep))"),
     "garden-paths": lambda: effects("lstm-open-english", "gpt2"),
 }
 """What draws each picture, by the name of its file."""

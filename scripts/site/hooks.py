@@ -13,6 +13,7 @@ import api
 import commands
 import links
 import notebooks
+import tables
 from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 log = logging.getLogger("mkdocs.hooks.treelm")
-FOLDERS = {"reference/commands/": commands.pages, "reference/api/": api.pages}
+FOLDERS = {
+    "reference/commands/": commands.pages,
+    "reference/api/": api.pages,
+    "reference/tables/": tables.pages,
+}
 """Folders that stand in the navigation for all their pages, and what makes those: title and Markdown by file name."""
 
 

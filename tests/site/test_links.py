@@ -14,7 +14,7 @@ from links import relink  # noqa: E402
     ("uri", "link", "expected"),
     [
         ("models/rnng.md", "[a](../training.md#vocabularies)", "[a](../training.md#vocabularies)"),
-        ("deprecation.md", "[a](../CHANGELOG.md)", "[a](project/changelog.md)"),
+        ("exit-codes.md", "[a](../CHANGELOG.md)", "[a](project/changelog.md)"),
         ("project/contributing.md", "[a](docs/models/rnng.md#x)", "[a](../models/rnng.md#x)"),
         ("project/contributing.md", "[a](tests/README.md)", "[a](tests.md)"),
         ("project/tests.md", "[a](../README.md)", "[a](../README.md)"),
