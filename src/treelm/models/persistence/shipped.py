@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
 """One folder a model, with the files of a run folder, a model card and expected scores."""
-_FOR_TRIALS = "trying out, teaching, tests: many words are unknown to it"
+_FOR_TRIALS = "examples, teaching, tests: many unknown words"
 PURPOSES = {
-    "rnng-open-english": "reading and syntax, with trees: the first to take; searches, which takes time",
-    "lstm-open-english": "reading, without trees: fast",
-    "transformer-open-english": "reading, without trees: predicts words best of all",
-    "tg-open-english": "syntax in a model of attention; searches, which takes time",
-    "som-open-english": "trees with exact probabilities of words: fast",
-    "prpn-open-english": "trees that nobody has shown it",
-    "on-lstm-open-english": "trees that nobody has shown it; predicts words better than prpn-open-english",
-    "ngram-pruned-open-english": "a baseline of few words, without syntax",
+    "rnng-open-english": "reading times and syntax, with trees: the first choice; slow (beam search)",
+    "lstm-open-english": "reading times, without trees: fast",
+    "transformer-open-english": "reading times, without trees: the lowest perplexity",
+    "tg-open-english": "syntax in a Transformer; slow (beam search)",
+    "som-open-english": "trees and exact word probabilities: fast",
+    "prpn-open-english": "unsupervised trees",
+    "on-lstm-open-english": "unsupervised trees, with a lower perplexity than prpn-open-english",
+    "ngram-pruned-open-english": "a small baseline, without syntax",
     "chart-gum-open": "parsing: the best trees and tags; no surprisals",
-    "pushdown-open-english": "comparisons: attention that knows a stack; searches, which takes time",
+    "pushdown-open-english": "comparisons: a Transformer with a stack; slow (beam search)",
     "palm-open-english": "comparisons: an LSTM with attention over spans",
     **dict.fromkeys(("rnng-gum-open", "lstm-gum-open", "ngram-gum-open"), _FOR_TRIALS),
 }
-"""What each model is to be taken for (docs/pretrained.md has the figures behind it)."""
+"""What each model is for; docs/pretrained.md has the figures behind it."""
 
 
 class ShippedModel(NamedTuple):
