@@ -40,20 +40,30 @@ def library_gates(rows: Tensor) -> Tensor:
     return torch.cat([i, f, g, o])
 
 
-def library_weights(*directions: tuple[Tensor, Tensor, Tensor], as_operands: bool = True) -> list[Tensor]:
-    """Weights of input and state and the bias of one LSTM, or of two directions, as ``library_lstm`` takes them.
+def library_buffer(*directions: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, list[torch.Size]]:
+    """Weights of input and state and the bias of one LSTM, or of two directions, in one buffer, and their shapes.
 
-    They are slices of one buffer in cuDNN's order: matrices first, then biases. There is one bias; the second is zero.
+    They stand in cuDNN's order, matrices first, then biases: those of a GPU are copied at every call if they do not.
+    There is one bias; the second is zero.
     """
     ordered = [[library_gates(part) for part in direction] for direction in directions]
     parts = [matrix for *matrices, _ in ordered for matrix in matrices]
     parts += [one for *_, bias in ordered for one in (bias, torch.zeros_like(bias))]
-    flat = torch.cat([part.reshape(-1) for part in parts])
-    flat = operand(flat) if as_operands else flat
-    sizes = [part.numel() for part in parts]
-    pieces = [piece.view(part.shape) for piece, part in zip(torch.split(flat, sizes), parts, strict=True)]
-    matrices, biases = pieces[: 2 * len(directions)], pieces[2 * len(directions) :]
+    return torch.cat([part.reshape(-1) for part in parts]), [part.shape for part in parts]
+
+
+def weights_in(buffer: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:
+    """What ``library_lstm`` takes, as slices of a ``library_buffer``."""
+    sizes = [shape.numel() for shape in shapes]
+    pieces = [piece.view(shape) for piece, shape in zip(torch.split(buffer, sizes), shapes, strict=True)]
+    matrices, biases = pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :]
     return [one for k in range(0, len(matrices), 2) for one in (*matrices[k : k + 2], *biases[k : k + 2])]
+
+
+def library_weights(*directions: tuple[Tensor, Tensor, Tensor], as_operands: bool = True) -> list[Tensor]:
+    """Weights of input and state and the bias of one LSTM, or of two directions, as ``library_lstm`` takes them."""
+    buffer, shapes = library_buffer(*directions)
+    return weights_in(operand(buffer) if as_operands else buffer, shapes)
 
 
 def library_lstm(

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from treelm.models.layers.few_calls import library_gates, library_lstm, library_weights, lstm_cell
+from treelm.models.layers.few_calls import library_buffer, library_gates, library_lstm, lstm_cell, weights_in
 from treelm.models.layers.levels import Schedule, schedule, starts
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.precision import operand
@@ -137,16 +137,16 @@ def attention_outputs(
     """
     num_contexts, num_trees, size = len(plan.contexts), len(plan.local_trees), given.shape[1]
     directions = composition.forward_lstm, composition.backward_lstm
-    lstm = library_weights(*((one.weight_input, one.weight_hidden, one.bias) for one in directions))
+    lstm, shapes = library_buffer(*((one.weight_input, one.weight_hidden, one.bias) for one in directions))
     width = 2 * len(stack) * stack[0].hidden_size
     buffers = {
         "vectors": torch.cat([given, given.new_zeros(num_trees, size)]),
         # Hidden and cell states of all layers, and o. The last row stays zero: it is the state before any step.
         "states": given.new_zeros(num_contexts + 1, width + size),
         "labels": torch.cat([composition.label_query.index_select(0, plan.labels), label_vectors], 1)[plan.local_trees],
-        "lstm": torch.cat([one.reshape(-1) for one in lstm])[None],
+        "lstm": lstm[None],
     }
-    shapes, pads = [one.shape for one in lstm], Constant(plan.places, plan.place_levels)
+    pads = Constant(plan.places, plan.place_levels)
     weights: dict[str, tuple[Tensor, Tensor | None]] = {
         "query": (composition.query.weight, None),
         "gate": (composition.gate.weight, composition.gate.bias),
@@ -168,8 +168,7 @@ def attention_outputs(
         is_child: Tensor,
         kept: Tensor | None = None,  # (n, E)
     ) -> tuple[Tensor]:
-        pieces = torch.split(operand(flat[0]), [shape.numel() for shape in shapes])
-        own = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        own = weights_in(operand(flat[0]), shapes)
         zero = own[0].new_zeros(2, len(labels), size // 2)
         states = library_lstm(operand(read), (zero, zero), own, alive)[0].to(read.dtype)
         children = states.index_select(0, places).view(len(labels), -1, size)
