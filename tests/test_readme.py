@@ -35,6 +35,7 @@ EXPECTED = {
         "next_entropy_bits",
         "document_id",
     ),
+    "docs/compare.md": ("perplexity", "is_upper_bound"),
     "docs/measures.md": ("next_rank  open_nodes", "built"),
     "docs/reading.md": ("agreement-bits", "delta log likelihood"),
     "docs/evaluation.md": ("npz",),
