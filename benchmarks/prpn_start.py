@@ -5,7 +5,7 @@ python benchmarks/prpn_start.py --recipes prpn-ptb --seeds 5
 
 Rows are the variants, which have batch norm, and each with layer norm. "zeros": seeds with more than half of the
 distances exactly 0; "dead": with more than nine tenths; "equal": with more than half equal to the one before as far as
-gates can tell, of which training warns (docs/models/prpn.md).
+gates can tell, of which training warns (docs/research/prpn.md).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from tests.benchmarks.programs import rows_of
 
-# The commands behind the figures of docs/models/rnng-search.md.
+# The commands behind the figures of docs/research/rnng-search.md.
 
 
 def test_a_beam_is_not_off_beside_itself_and_only_an_adaptive_one_is_trusted(preloaded: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ NUM_LABELS = 26  # of the constituents of the Penn Treebank, which also the pars
 ENGLISH = {"kind": "word", "min_count": 2, "unknown": "berkeley", "max_size": None}
 # Batches of sentences of similar length out of 4096, at most 26,000 actions; Adam 1e-3.
 NOJI = {"optimizer": "adam", "learning_rate": 1e-3, "max_actions": 26_000, "schedule": "constant"}
-# The optimiser is not published; what docs/models/som.md says.
+# The optimiser is not published; what docs/research/som.md says.
 SHEN = {"optimizer": "adam", "learning_rate": 1e-3, "gradient_clip": 1.0, "schedule": "plateau", "plateau_factor": 0.5}
 SMALL_DATA = {"embedding_dropout": 0.1, "dropout": 0.3, "output_dropout": 0.5}
 RNNG = {"num_layers": 2, "order": "top-down", "composition": "lstm"}

@@ -4,7 +4,7 @@ Integer bookkeeping is done in NumPy, where a small operation costs a fraction o
 that multiplies matrices is in torch.
 
 Libraries choose a kernel by the shape of a product, and kernels add up in different orders: a row that is multiplied
-among 7 others may differ in its last bits from the same row among 8 (docs/models/rnng-search.md has what was found).
+among 7 others may differ in its last bits from the same row among 8 (docs/research/rnng-search.md has what was found).
 So rows are padded to a multiple of 16, and a product is cut into blocks of those sizes that give a row the same bits as
 a block of 16 does. Which these are is not looked up but tried, on this machine, for every shape of a weight.
 """
