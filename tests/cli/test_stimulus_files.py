@@ -144,3 +144,15 @@ def test_a_frame_of_any_kind_is_the_table_of_the_command(name: str, treelm: Tree
     assert [f"{bits:.6f}" for bits in found["surprisal_bits"]] == told["surprisal_bits"].tolist()
     for column in kind.header.split(";"):
         assert found[column].fillna("").tolist() == told[column].fillna("").tolist()
+    assert {*found} == {*told}
+    if "sentence_id" in told:
+        assert found["sentence_id"].astype(str).tolist() == told["sentence_id"].tolist()
+
+
+def test_a_table_that_cannot_be_read_is_refused_before_a_model_is_loaded(
+    treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.cli.options.ModelOptions.load", None)
+    outcome = treelm("surprisal", RUN, written(KINDS["marks"], tmp_path))
+    assert outcome.code == 2
+    assert "no column 'word'" in outcome.err

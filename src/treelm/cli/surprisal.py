@@ -87,6 +87,7 @@ def main(options: Arguments) -> int:
     task = partial(score_with_measures, measures=measures_of(options.columns))
     skipped: list[InputError] = []
     models: list[NamedModel] = []
+    source, stimuli, number = _read(options, file, skipped)  # before models: a table that cannot be read waits for none
     with ExitStack() as stack:
         for name, run in zip(names, runs, strict=True):
             lm = options.load(run, predicts_words=True)
@@ -95,7 +96,6 @@ def main(options: Arguments) -> int:
             models.append(NamedModel(name=name, lm=lm, compute=compute, unigrams=unigrams))
         hashes = [model_hash(run) for run in runs] if options.output != "-" else []  # others may be there later
         check_columns({model.name: model.lm for model in models}, options.columns)
-        source, stimuli, number = _read(options, file, skipped)
         table = SurprisalTable(models, options, source)
         advance = stack.enter_context(progress_bar("scoring", number, shares_terminal=options.output == "-"))
         left_out = skipped if options.on_error == "skip" else None

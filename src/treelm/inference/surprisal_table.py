@@ -466,7 +466,7 @@ def surprisal_table(
     has_targets = all(one.shown for one in read.stimuli)
     if asked.end or asked.sum_by or punctuation == "apart" or (asked.text_column and not has_targets):
         return pd.DataFrame({name: _plain(found[name]) for name in table.names if name != _LINE})
-    added = [name for name in table.names if name not in (*names.all, *table.own)]
+    added = [name for name in table.names if name not in ({*names.all} & {*frame}).union(table.own)]
     frame = frame.set_axis(deduplicate_names(list(frame), taken=added), axis=1)
     views = {name: found[found[MODEL] == name] for name in named} if asked.shape == "long" else {"": found}
     whole = {name: view.set_axis(view[_LINE]).reindex(range(1, len(frame) + 1)) for name, view in views.items()}
