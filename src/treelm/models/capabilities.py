@@ -271,7 +271,7 @@ _LACKS: dict[type, str] = {
     ConfidentParser: "says nothing of tags, nor of how sure it is of trees",
 }
 _REMEDIES: dict[type, str] = {
-    Attention: "take a run of transformer, transformer-grammar, pushdown or palm",
+    Attention: "take a model of transformer, transformer-grammar, pushdown, palm or hf",
     Parser: "take a run with structure, such as one of prpn, on-lstm or rnng",
     DocumentContext: "score each sentence by itself",
     Grammar: "take a run of an induced grammar",

@@ -127,6 +127,34 @@ def test_a_long_text_is_read_in_windows_word_by_word_too(context: int, folder: P
     assert float(lm.next_word_log_probs(state)[0, -1]) == pytest.approx(score.log_probs[-1], abs=1e-6)
 
 
+@with_keys_and_values
+def test_words_look_as_the_tokens_of_the_eager_network_do(folder: Path, lm: Any) -> None:
+    words, implementation = SENTENCES[2], lm.network.config._attn_implementation
+    network = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    encoded = (lm.vocabulary.encode([word], sentence_initial=n == 0).ids.tolist() for n, word in enumerate(words))
+    pieces = [[lm.tokens.begin], *([one for one in own if one != lm.tokens.end_of_word] for own in encoded)]
+    ends = np.cumsum([len(own) for own in pieces])
+    with torch.no_grad():
+        read = network(torch.tensor([[token for own in pieces for token in own]]), output_attentions=True)
+    for layer, weights in enumerate(read.attentions, 1):
+        (found,) = lm.attention([words], layer=layer)
+        assert found.tokens == ("<s>", *words)
+        for row, end in enumerate(ends):
+            for column, (own, stop) in enumerate(zip(pieces, ends, strict=True)):
+                expected = weights[0, :, end - 1, stop - len(own) : stop].sum(1).numpy()
+                np.testing.assert_allclose(found.weights[:, row, column], expected, atol=1e-6)
+    assert lm.network.config._attn_implementation == implementation
+    lm.context = ends[-1] - 1
+    with pytest.raises(InputError, match=r"of which the model sees \d+ at once"):
+        lm.attention([words])
+
+
+@pytest.mark.parametrize("name", ["mamba"])
+def test_a_network_without_attention_says_so(lm: Any) -> None:
+    with pytest.raises(InputError, match="MambaForCausalLM has no attention"):
+        lm.attention([["the"]])
+
+
 @pytest.mark.parametrize("name", ["unigram"])
 def test_a_word_that_cannot_be_written_is_unknown(lm: LanguageModel) -> None:
     known, unknown = lm.surprisal([["dog", "猫"]])[0].words

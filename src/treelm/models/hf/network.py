@@ -27,12 +27,14 @@ from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.json import read_json
 from treelm.io.limits import MOST_CONFIG
 from treelm.models.base import IncrementalState, LanguageModel
-from treelm.models.capabilities import DocumentContext
+from treelm.models.capabilities import Attention, DocumentContext
 from treelm.models.hf.vocabulary import CausalVocabulary
+from treelm.models.layers.attention import by_words
 from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, name_parts, plain_copy, quiet, save_parts
 from treelm.models.persistence.tensors import SizeLimit, sizes_of
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.states import TextState
+from treelm.models.structures import BOUNDARY
 
 _LOGITS = 1 << 27  # numbers that a batch may compute, half a gigabyte
 _ROWS = 64  # distributions that are looked at together
@@ -69,7 +71,7 @@ class CausalState(TextState):
     rows: tuple[_Row, ...]
 
 
-class CausalLM(LanguageModel, DocumentContext):
+class CausalLM(LanguageModel, DocumentContext, Attention):
     """Any causal language model of transformers; a text begins with its beginning of sequence.
 
     A sentence is scored by itself, as the text that its words make with blanks between them; ``score_document`` lets
@@ -286,6 +288,30 @@ class CausalLM(LanguageModel, DocumentContext):
             found[number].append(choose(read.hidden_states[1:])[row, places])  # the first are embeddings
         ends = [np.cumsum(own != self.tokens.end_of_word)[self.vocabulary.ends_word[own]] for own in tokens]
         return [torch.cat(own).double().cpu().numpy()[end] for own, end in zip(found, ends, strict=True)]
+
+    @torch.no_grad()
+    def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
+        """Words and weights of a sentence by itself, the beginning of sequence before it being the first.
+
+        Raises ``InputError`` for one that is longer than the context, and for a model without attention.
+        """
+        tokens = encode_words([words], self.vocabulary).tokens
+        own = self._own(tokens.tolist())
+        if self._first_seen(len(own)):
+            found = f"a sentence of {len(own)} tokens, of which the model sees {self.context} at once"
+            raise InputError(found, remedy="give a shorter one")
+        ids, config = torch.tensor([[self.tokens.begin, *own]], device=self.device), self.network.config
+        usual, config._attn_implementation = config._attn_implementation, "eager"  # faster ones keep no weights
+        try:
+            read = self.network(input_ids=ids, use_cache=False, output_attentions=True)
+        finally:
+            config._attn_implementation = usual
+        if not read.get("attentions"):
+            found = f"{self.config.architecture} has no attention whose weights could be had"
+            raise InputError(found, remedy="take a Transformer")
+        is_last = np.zeros(len(own) + 1, dtype=bool)
+        is_last[[0, *np.cumsum(tokens != self.tokens.end_of_word)[self.vocabulary.ends_word[tokens]]]] = True
+        return (BOUNDARY, *words), [by_words(one[0].double().cpu().numpy(), is_last) for one in read.attentions]
 
     def _segments(self, texts: Sequence[Sequence[int]], **options: Any) -> Iterator[tuple[int, int, Any, int, slice]]:
         """Read texts in pieces that fit its context: the number of a text, a place in it, what the network gives for a
