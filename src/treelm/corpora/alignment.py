@@ -55,7 +55,7 @@ def align(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> tuple[list[Se
 
     A tree is used once. Order plays a part only among trees of the same words, of which the one is taken that is
     nearest to the tree before. A line that one tree covers has that tree, without the words that the text leaves out
-    and with words of the text in the place of others; one of several trees has them under ``ROOT``, with words that no
+    and with words of the text instead of others; one of several trees has them under ``ROOT``, with words that no
     tree covers between them; one without is flat and labelled ``UNPARSED``; a line without words has no tree.
 
     Trees labelled ``UNPARSED`` are none. Raises ``InputError`` for a sentence without a tree among ``trees``, for a

@@ -206,7 +206,7 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
     ) -> None:
         """Cut at most ``batch_size`` sentences, ``max_actions`` actions and ``max_tokens`` tokens into a batch.
 
-        Of ``world`` processes the one with this ``rank`` gets every ``world``-th batch, all the same number of them.
+        Of ``world`` processes the one with this ``rank`` gets every ``world``-th batch, each the same number of them.
         """
         budgets = {"max_actions": max_actions, "max_tokens": max_tokens}
         check_positive(batch_size=batch_size, **budgets)

@@ -114,7 +114,7 @@ class Journal:
         return InputError(found, where=str(where), remedy=f"remove {self.folder} and begin again")
 
     def resume(self) -> None:
-        """Cut off what is behind the progress. Raises ``InputError`` when something before it is gone."""
+        """Cut off what is behind the progress. Raises ``InputError`` when something before it was removed."""
         done = self.progress
         sizes = {self.trees: done.num_bytes, self.table: done.num_table_bytes, self._errors: done.num_error_bytes}
         for path, size in sizes.items():
@@ -192,7 +192,7 @@ def annotate(
 
     Work in progress stands in ``TARGET.annotating``; the same call continues from there after any interruption, with
     any number of processes, here or on a ``cluster`` (see ``worker_pool``), and the result is the same bytes. Memory
-    does not grow with the input. When all is done, ``on_error`` is told every sentence that was not parsed, with its
+    does not grow with the input. When all is done, ``on_error`` gets every sentence that was not parsed, with its
     place, and ``on_done`` is called before the target is there. Raises ``InputError`` for an output that exists, for
     other settings or another input than it was begun with, and as ``settings.on_error`` says.
     """

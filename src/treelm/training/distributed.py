@@ -130,7 +130,7 @@ class ProcessGroup:
         return found
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Add up the gradients of all, in one piece. A parameter that somebody used has a gradient everywhere then.
+        """Add up the gradients of all at once. A parameter that somebody used has a gradient everywhere then.
 
         Not torch's ``DistributedDataParallel``: it counts on every process using every parameter in every step, which a
         network whose graph follows a tree does not.
