@@ -129,12 +129,30 @@ def test_a_comparison_is_that_of_the_command_line(project: Path, tmp_path: Path,
         ({"cache_weight": 0.1}, "cache_weight = 0.1 without stream"),
         ({"stream": "only", "protocol": "wsj10"}, "protocol = wsj10 with stream"),
         ({"action_beam": 0}, "action_beam"),
+        ({"gold": ["(S (X a))"], "predicted": ["(S (X a))"]}, "cannot tell what to evaluate"),
+        ({"run": "", "gold": ["(S (X a))"]}, "cannot tell what to evaluate"),
+        ({"run": "", "gold": ["(S (X a))"], "predicted": ["(S (X a))"], "split": "dev"}, "split with gold"),
     ],
 )
 def test_what_cannot_be_evaluated_is_one_line(project: Path, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(treelm.InputError, match=message) as found:
-        treelm.evaluate(project / "run", **arguments)
+        treelm.evaluate(**{"run": project / "run", **arguments})
     assert "\n" not in str(found.value)
+
+
+def test_trees_are_scored_as_evalb_does(tmp_path: Path, shell: Treelm) -> None:
+    gold = ["(S (NP (D the) (N dog)) (VP (V ran)))", "(S (NP (D a) (N cat)) (VP (V ran) (PP (P off))))"]
+    predicted = ["(S (NP (D the) (N dog)) (VP (V ran)))", "(S (NP (D a)) (VP (N cat) (V ran) (P off)))"]
+    files = [tmp_path / "gold.ptb", tmp_path / "predicted.ptb"]
+    for file, lines in zip(files, (gold, predicted), strict=True):
+        file.write_text("\n".join(lines) + "\n")
+    frame = treelm.evaluate(gold=gold, predicted=predicted)
+    assert frame[["matched", "gold_brackets", "predicted_brackets"]].to_numpy().tolist() == [[4, 7, 6]]
+    assert frame["f1"].tolist() == pytest.approx([2 * 4 / 13 * 100])
+    told = json.loads(shell("evaluate", "--gold", files[0], "--predicted", files[1], "--sentences", "--json").out)
+    assert treelm.evaluate(gold=files[0], predicted=str(files[1])).attrs["results"] == [told]
+    trees = [treelm.Tree.parse(line) for line in ("(S (NP the dog) (VP ran))", "(S (NP a) (VP cat ran off))")]
+    assert treelm.evaluate(gold=files[0], predicted=trees)["f1"].tolist() == frame["f1"].tolist()
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -13,19 +13,43 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison import compare as comparing
 from treelm.evaluation.comparison.frame import ComparisonFrame, write_files
 from treelm.evaluation.comparison.settings import Settings
+from treelm.evaluation.evalb import score_bracketings
+from treelm.evaluation.evalb_files import (
+    Bracketing,
+    bracketing_of,
+    find_parameters,
+    parse_bracketing,
+    read_bracketings,
+)
 from treelm.evaluation.evaluate import evaluate_with
-from treelm.evaluation.report import summary_row
+from treelm.evaluation.report import evalb_json, summary_row
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.io.terminal import progress_bar, show_progress, told
 from treelm.models.persistence.shipped import check_given
 from treelm.training.run_folder import recipe_of_model
+from treelm.trees.tree import Tree
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def evaluate(run: str | Path, *, quiet: bool = False, **settings: Any) -> pd.DataFrame:
+Trees = str | Path | Sequence[Tree | str]
+"""A bracket file, or trees and texts of brackets."""
+
+
+def evaluate(
+    run: str | Path = "",
+    *,
+    gold: Trees = "",
+    predicted: Trees = "",
+    params: str = "collins",
+    quiet: bool = False,
+    **settings: Any,
+) -> pd.DataFrame:
     """Evaluate a run: a row for each split or file, with the columns of ``treelm evaluate --summary``.
+
+    Or score ``predicted`` trees against ``gold`` ones as EVALB does with the parameters ``params``: one row of totals,
+    in percent; those of the sentences are in ``frame.attrs["results"]``, too.
 
     Settings have the names and defaults of the command line (``EvaluationSettings``): ``split="test"``,
     ``data=["my.ptb"]``, ``stream="beside"``. A perplexity counts the ends of sentences, and is an upper bound where
@@ -41,6 +65,16 @@ def evaluate(run: str | Path, *, quiet: bool = False, **settings: Any) -> pd.Dat
     """
     import pandas as pd
 
+    if bool(run) == bool(gold) or bool(gold) != bool(predicted):
+        raise InputError("cannot tell what to evaluate", remedy="give a run, or gold = ... and predicted = ...")
+    if gold:
+        if settings:
+            raise InputError(f"{min(settings)} with gold", remedy="remove one of them")
+        scored = score_bracketings(_bracketings(gold), _bracketings(predicted), find_parameters(params))
+        totals = evalb_json(scored)
+        frame = pd.DataFrame([{"protocol": totals["protocol"], **totals["all"]}])
+        frame.attrs["results"] = [totals]
+        return frame
     asked = from_keywords(EvaluationSettings, settings, where="evaluate")
     skipped: list[InputError] = []
     recipe = asked.changed_recipe(recipe_of_model(run))
@@ -87,6 +121,12 @@ def compare(
     values = ComparisonFrame.of(found).public().infer_objects()
     values.attrs["notes"] = list(found.notes)
     return values
+
+
+def _bracketings(trees: Trees) -> list[Bracketing]:
+    if isinstance(trees, (str, Path)):
+        return read_bracketings(Path(trees))
+    return [parse_bracketing(one) if isinstance(one, str) else bracketing_of(one) for one in trees]
 
 
 def _no_bar(*_: object) -> AbstractContextManager[Callable[[], None]]:
