@@ -19,7 +19,7 @@ class Arguments(InputOptions):
     """Check that a model keeps the contract of a left-to-right language model.
 
     Causality: log p of a prefix does not change, bit for bit, when later words do. Normalisation: probabilities sum to
-    one. Batch invariance: batch-mates change nothing. Incremental: word by word and all at once agree.
+    one. Batch invariance: other sentences of a batch change nothing. Incremental: word by word and all at once agree.
     Of a search that prunes, how much it may have missed is measured.
     With --training-mode: the same questions about the training loss of a stream model, dropout off; batch normalisation
     fails them, for its statistics see later words and other sentences.

@@ -25,7 +25,7 @@ class Arguments(ModelOptions, TableOptions):
     """What trees runs have learned: F1 by label and length, agreement of seeds, distances against heights.
 
     Runs of one system with one config are seeds of it: their mean is shown, and how far their trees agree. Trees from
-    distances are built by both builders, and stand beside trees that both make of random distances.
+    distances are built by both builders and compared with trees that both build from random distances.
 
     Example: treelm structure runs/prpn-1 runs/prpn-2 runs/prpn-3 --split dev
     Example: treelm structure runs/npcfg --split dev --rules 20
@@ -55,7 +55,7 @@ class Arguments(ModelOptions, TableOptions):
     draws: int = 5
     """Random trees of each kind to compare with."""
     rules: int | None = None
-    """List so many rules of induced grammars, the most used in the most probable trees of the sentences."""
+    """Number of rules of induced grammars to list, the most used ones in the most probable trees of the sentences."""
 
 
 def main(options: Arguments) -> int:

@@ -121,7 +121,7 @@ def smooth(levels: Sequence[Level], *, vocabulary_size: int, fallback: Discounts
 
 
 def _adjusted_counts(levels: Sequence[Level], number: int, vocabulary_size: int) -> Ints:
-    """Occurrences at the highest level; below, in how many different tokens' company an n-gram occurs on its left.
+    """Occurrences at the highest level; below, after how many different tokens an n-gram occurs.
 
     What stands at the begin of a sentence has nothing on its left: it keeps its occurrences.
     """
