@@ -17,7 +17,7 @@ SKIP = 'or skip it: on_error = "skip"'
 """End of what to do about a bad sentence."""
 _MOST_FOUND, _MOST = 500, 2000  # characters of a message's parts: a file can hold a word of any length
 MOST_OF_MESSAGE = 5000
-"""Characters of anything that is told in one line."""
+"""Characters of anything that is reported in one line."""
 _BEYOND_ASCII = re.compile("[^ -~]")
 
 
@@ -85,7 +85,7 @@ def nearest(given: str, known: Iterable[str], missing: Mapping[str, str] = Mappi
 
 
 def choose_from(given: str, known: Iterable[str]) -> str:
-    """Say what there is in the place of a name that is none, the nearest first: a remedy for ``InputError``.
+    """Say what there is instead of a name that is none, the nearest first: a remedy for ``InputError``.
 
     >>> choose_from("surprisl", ["parse", "surprisal"])
     'did you mean surprisal? choose from: parse, surprisal'

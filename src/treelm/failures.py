@@ -23,7 +23,7 @@ your files, but for what the error message in its last line may quote. Paths in 
 
 
 def explain(error: BaseException, subcommand: str, arguments: Sequence[str] = ()) -> InputError:
-    """Keep the traceback in a file, and say so to the user in one line; want of memory is just that."""
+    """Keep the traceback in a file, and say so to the user in one line; out of memory has its own line."""
     if is_out_of_memory(error):
         return OutOfMemory()
     if os.environ.get(VARIABLE, "0") not in ("", "0"):

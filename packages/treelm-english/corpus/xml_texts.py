@@ -21,7 +21,7 @@ _NO_PROSE = re.compile(
 _DATE = re.compile(
     r"(?:published|written|completed|serialized)\s+(?:between|in|from)\s+(\d{4}(?:\s*(?:and|to|–|-)\s*\d{4})?)"
 )
-_FORMULA, _CITATION = "\ue002", "\ue003"  # what stands in the place of them
+_FORMULA, _CITATION = "\ue002", "\ue003"  # what replaces them
 _BESIDE_TEXT = (
     "fig",
     "table-wrap",
@@ -98,7 +98,7 @@ def _ebook_paragraphs(root: Any) -> Iterator[str]:
 
 
 def _replace(element: Any, text: str) -> None:
-    """Put a text in the place of an element."""
+    """Put a text instead of an element."""
     parent, before, left = element.getparent(), element.getprevious(), text + (element.tail or "")
     if before is not None:
         before.tail = (before.tail or "") + left

@@ -59,7 +59,7 @@ class Arguments:
 
     Writes one page with everything, in three minutes on two processors. With --full, twelve systems are trained and
     compared instead. Each has its own run folder, named after its recipe, and trains on one thread, with one process
-    per processor. After an interruption, the same command resumes; remove a run folder to train that system anew.
+    per processor. After an interruption, the same command resumes; remove a run folder to train that system again.
 
     Example: treelm demo
     Example: treelm demo --full

@@ -69,7 +69,7 @@ def main(options: Arguments) -> int:
 
     paper, output = paper_file(options.paper), Path(options.output)
     names = (*options.which, *(f"table {one}" if one[:1].isdigit() else one for one in options.table))
-    chosen(paper_values(paper), names, paper.stem)  # what is wrong is told before PyTorch is loaded
+    chosen(paper_values(paper), names, paper.stem)  # errors are reported before PyTorch is loaded
     from treelm.papers.declaration import load_paper
     from treelm.papers.plan import make_plan
     from treelm.papers.work import do_job

@@ -48,7 +48,7 @@ class SourceOptions(WorkerOptions, TableOptions):
         usual: Sequence[str],
         context: Context = "sentence",
     ) -> list[tuple[str, Callable[[], Surprisals]]]:
-        """Names, and what gives their surprisals: published models that are asked for, and all in the place of runs.
+        """Names, and what gives their surprisals: published models that are asked for, and all instead of runs.
 
         A folder goes before a file, a published model before one of the package. Raises ``InputError`` for a name that
         is nothing.

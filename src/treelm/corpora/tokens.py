@@ -90,7 +90,7 @@ def token_spans(text: str, how: Tokenisation, *, where: str | None = None) -> It
 def words_of_each(sentences: Sequence[str | Sequence[str]]) -> list[Sequence[str]]:
     """The words of sentences, each of them a list of words, or a text that is split on whitespace.
 
-    Raises ``InputError`` for one text in the place of a list: its characters would be taken for sentences; and for what
+    Raises ``InputError`` for one text instead of a list: its characters would be taken for sentences; and for what
     is no text, has a NUL character, or is an empty word.
     """
     if isinstance(sentences, str):

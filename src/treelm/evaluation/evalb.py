@@ -204,7 +204,7 @@ def score_sentence(
 
 
 def _comparability(gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> tuple[Status, str | None]:
-    """Align the words of both sides, after quotes are mended; return a status, and the reason if it is not valid."""
+    """Align the words of both sides, after quotes are corrected; return a status, and the reason if it is not valid."""
     for side, name in ((gold.bracketing, "gold"), (predicted.bracketing, "predicted")):
         if side.problem is not None:
             return "error", f"the {name} tree cannot be read: {side.problem}"

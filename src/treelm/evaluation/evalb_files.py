@@ -134,7 +134,7 @@ def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:
             parts.append(token.group())
             depth += parts[-1].count("(") - parts[-1].count(")")
             if depth < 0:
-                raise InputError("a closing bracket too many", where=f"{path}:{number}", remedy="mend the brackets")
+                raise InputError("a closing bracket too many", where=f"{path}:{number}", remedy="correct the brackets")
             if depth == 0:
                 yield " ".join(parts), f"{path}:{begun}"
                 parts = []
@@ -191,7 +191,7 @@ NEW = replace(
     delete_labels=("TOP", "S1", "-NONE-", ",", ":", "``", "''", ".", "?", "!"),
     quote_labels=("``", "''", "POS", "NN", "CD", "VBZ", ":"),
 )
-"""``new.prm`` of the 2006 release: also deletes ``S1``, ``?``, ``!`` and mends quotes that are tagged differently."""
+"""``new.prm`` of the 2006 release: also deletes ``S1``, ``?``, ``!``, and corrects quotes that are tagged otherwise."""
 
 BUILT_IN = {parameters.name: parameters for parameters in (COLLINS, NEW)}
 

@@ -277,7 +277,7 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
 
 
 def write_summary(results: Sequence[EvaluationResult], path: Path) -> None:
-    """Write one row for each result, unrounded, as TSV or JSON by the file's name; it is replaced in one piece."""
+    """Write one row for each result, unrounded, as TSV or JSON by the file's name; it is replaced as a whole."""
     rows = [summary_row(result) for result in results]
     if path.suffix == ".json":
         write_atomically(path, f"{json_text(rows)}\n".encode())

@@ -21,7 +21,7 @@ _OF_TREES = ("protocol", "trees", "tree_builder")
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings(TreebankOptions, SearchOptions, WorkerSettings):
-    """Settings of evaluation, in the place of those of the run's recipe."""
+    """Settings of evaluation, instead of those of the run's recipe."""
 
     needs: ClassVar = {"format": "data"}
     excludes: ClassVar = {"split": "data"}

@@ -80,7 +80,7 @@ class Columns(NamedTuple):
         return (*word, *self.sentence, *([self.document] if self.document else []))
 
     def key(self, cells: Mapping[str, Cell], above: Key = ()) -> Key:
-        """What names the sentence of a row; with a key ``above``, its cell stands in the place of an empty one."""
+        """What names the sentence of a row; with a key ``above``, its cell replaces an empty one."""
         named = (cells[self.document] if self.document else "1", *(cells[name] for name in self.sentence))
         key = tuple(map(_hashable, named))
         return tuple(old if cell in _EMPTY else cell for cell, old in zip(key, above, strict=True)) if above else key
@@ -138,7 +138,7 @@ def sentence_rows(
     """The rows of each sentence, whose words are texts then, as a workbook gives them; and what is to be said of them.
 
     With ``fill_down`` an empty cell that names a sentence or a document is that of the row above. Of texts
-    (``are_texts``), which are split later, numbers of words may begin anew. ``unreadable`` grows while rows are read:
+    (``are_texts``), which are split later, numbers of words may begin again. ``unreadable`` grows while rows are read:
     the sentences beside such a row are as bad as it. ``remedy`` adds to what to do about rows of several sentences.
 
     Raises ``InputError`` for a column that is missing, and for the first sentence with an empty word, an empty name, or
@@ -457,13 +457,13 @@ def _whole_numbers(cells: Iterable[Cell]) -> Numbers | None:
 
 
 def numbers_words(name: str, cells: Iterable[Cell]) -> bool:
-    """Tell whether a column numbers words: by its name, or because its numbers count up and begin anew."""
+    """Tell whether a column numbers words: by its name, or because its numbers count up and begin again."""
     numbers = _whole_numbers(cells)
     return numbers is not None and (_is_named(_WORD_NUMBER, name) or _counts_anew(numbers))
 
 
 def _counts_anew(numbers: Numbers) -> bool:
-    """Tell whether numbers count up by one, and begin anew at 0 or 1, as those of words do."""
+    """Tell whether numbers count up by one, and begin again at 0 or 1, as those of words do."""
     again = numbers[1:][np.diff(numbers) != 1]
     is_base = {*again.tolist()} == {numbers[0]} <= {0, 1}
     return is_base and len(numbers) >= _FEWEST * (len(again) + 1)

@@ -145,7 +145,7 @@ class SurprisalTable:
     ) -> None:
         """Lay out the columns. Raises ``InputError`` for columns that cannot be had.
 
-        ``frequencies`` stand in the place of those that the settings name.
+        ``frequencies`` replace those that the settings name.
         """
         check_columns({one.name: one.lm for one in models}, settings.columns)
         self.models, self.settings, self.source = models, settings, source or Columns()

@@ -282,7 +282,7 @@ def file_hash(path: Path, *, remedy: str) -> str:
 def require_regular(path: Path, *, remedy: str) -> None:
     """Raise ``InputError`` for a pipe or a device: one may never end or never begin, the other may fill the memory.
 
-    What a shell has opened for this process is no danger. Folders and missing files are told where they are opened.
+    What a shell has opened for this process is no danger. Folders and missing files are reported where they are opened.
     """
     if str(path).startswith(_DESCRIPTORS) or not os.path.exists(path) or path.is_dir():
         return

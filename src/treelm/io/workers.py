@@ -57,7 +57,7 @@ def worker_pool(processes: int, cluster: str = "", *, what: str, remedy: str) ->
     """Give a ``Map`` for the block: this process itself, so many workers beside it, or those of a cluster.
 
     ``cluster`` is the address of a Dask scheduler, or the file that it has written its address to. An ``InputError``
-    of a task is raised in the place of its result. Dask does the tasks of a lost worker again; when a worker of this
+    of a task is raised instead of its result. Dask does the tasks of a lost worker again; when a worker of this
     machine is killed, ``InputError`` says ``what`` was, and the ``remedy``. Raises ``InputError`` for less than one
     process, for processes beside a cluster, and for a cluster that cannot be reached.
     """
@@ -177,7 +177,7 @@ def _dask(address: str) -> Iterator[Executor]:
     """Connect with the scheduler of a cluster, which does lost tasks again by itself."""
     kind = import_extra("distributed", "cluster").Client
     for name in ("distributed", "distributed.client"):  # each has a level of its own
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in our words
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # our own messages report what goes wrong
     is_file = "://" not in address and Path(address).exists()
     quiet = type("Quiet", (kind,), {"__del__": lambda client: None})  # it would try to close what was never open
     try:

@@ -35,7 +35,7 @@ class Number:
 
     @classmethod
     def parse(cls, text: str) -> Number | None:
-        """Read it; None for what is no number, such as NA."""
+        """Read it; None for what is not a number, such as NA."""
         if not (found := _NUMBER.fullmatch(text)):
             return None
         number, decimals, unit, spread = found.groups()

@@ -54,7 +54,7 @@ def set_up(recipe: AnyRecipe, *, vocabulary: Vocabulary | None = None, **setting
     """Prepare data, build the vocabulary (unless given) and the network; seeds the random generators.
 
     Recipe and settings are as ``treelm.train`` takes them. With ``start_from`` of ``[training]``, vocabulary and
-    weights are those of that run. The network is in training mode, so that a loop of one's own can begin::
+    weights are those of that run. The network is in training mode, so that your own loop can begin::
 
         setup = treelm.set_up("lstm-demo")
         optimizer = torch.optim.Adam(setup.model.parameters())

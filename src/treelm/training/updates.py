@@ -65,7 +65,7 @@ def update_weights(
     The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches; of a segment of a
     stream, divided by its targets. Of several processes each computes some shards of the batch. Nothing is read back
     from the device before the end, when losses and norm come at once, and ``next_batch`` is planned meanwhile; so the
-    optimiser, which must be a fused one, is told on the device to leave the weights alone. Raises ``NonFiniteError``,
+    optimiser, which must be a fused one, learns on the device to leave the weights alone. Raises ``NonFiniteError``,
     the weights unchanged, when loss or gradient is not finite.
     """
     if isinstance(batch, StreamBatch):

@@ -69,7 +69,7 @@ def read_trees(
     unwrap: bool = True,
     findings: Findings | None = None,
 ) -> list[BracketedTree | InputError]:
-    """The trees of a text in their normal form, and an ``InputError`` in the place of each bad one. Takes linear time.
+    """The trees of a text in their normal form, and an ``InputError`` instead of each bad one. Takes linear time.
 
     Normal form: function tags are cut off labels (``NP-SBJ=1`` becomes ``NP``) at ``separators``, by default those of
     the treebank; words tagged ``-NONE-`` and all else that is annotation in this treebank go, and constituents that

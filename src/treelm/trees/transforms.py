@@ -14,7 +14,7 @@ BINARY_MARK: Final = "|<>"
 
 
 def replace_words(tree: Tree, pieces: Sequence[Sequence[str]]) -> Tree | None:
-    """Put words in the place of each word: one, several, or none; None when no word is left at all.
+    """Replace each word by words: one, several, or none; None when no word is left at all.
 
     ``pieces[i]`` takes the place of word i, as children of the same constituent; constituents that are left empty go.
     Raises ``ValueError`` unless there is one item for each word.

@@ -170,7 +170,7 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]
 
 
 def xml_characters(text: str) -> str:
-    """The text with U+FFFD in the place of control characters and others that XML and HTML do not allow."""
+    """The text with U+FFFD instead of control characters and others that XML and HTML do not allow."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

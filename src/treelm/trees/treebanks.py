@@ -42,7 +42,7 @@ class Treebank:
     sign: re.Pattern[bytes] | None = None
     """Found in the first lines of a file of this treebank, and of no other."""
     has_bare_traces: bool = False
-    """Traces have no tag of their own: words that begin with ``*``, and ``0`` that is no number, stand for nothing."""
+    """Traces have no tag of their own: words that begin with ``*``, and ``0`` that is not a number, are dropped."""
     metadata: frozenset[str] = frozenset()
     """Labels of brackets that hold no text: numbers of sentences, comments, marks of disfluency."""
     lemma: str = ""

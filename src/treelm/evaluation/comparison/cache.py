@@ -28,7 +28,7 @@ class MetricCache:
         return metrics if isinstance(metrics, dict) else None
 
     def put(self, part: str, origin: dict[str, Any], metrics: dict[str, Any]) -> None:
-        """Keep metrics, in one piece."""
+        """Keep metrics, as a whole."""
         self._folder.mkdir(parents=True, exist_ok=True)
         kept = encode_json(with_checksum({"origin": origin, "figures": metrics}))
         write_atomically(self.path(part, origin), kept)

@@ -318,7 +318,7 @@ class Comparison:
         return {"format_version": FORMAT_VERSION, **finite(to_plain(self))}
 
     def save(self, path: str | Path) -> None:
-        """Write the file in one piece."""
+        """Write the file as a whole."""
         write_atomically(Path(path), encode_json(self.to_json()))
 
     @classmethod

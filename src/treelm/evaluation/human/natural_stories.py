@@ -50,7 +50,7 @@ _PUBLISHED = {
 }
 """Columns of bits by the name of their model."""
 _BY_SENTENCE = ("gpt2",)
-"""Published models that began anew with each sentence and have too few bits, or none, for its first word."""
+"""Published models that began again with each sentence and have too few bits, or none, for its first word."""
 _KEY = ["story", "position"]
 _END = r"[.?!]['\"]*$"
 _LEAF = re.compile(r"\(([^\s()]+) ([^\s()]+)/(\d+)\.(\d+)[^\s()]*\)")

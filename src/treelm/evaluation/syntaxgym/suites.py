@@ -134,7 +134,7 @@ def _read_suite(name: str, values: Mapping[str, Any], where: str, compatibility:
     predictions = tuple(parse_formula(formula, where=where, compatibility=compatibility) for formula in formulas)
     suite = Suite(name=name, metric=metric, formulas=formulas, predictions=predictions, items=items)
     if twice := _twice(item.number for item in items):
-        raise InputError(f"two items of number {twice[0]}", where=where, remedy="number them anew")
+        raise InputError(f"two items of number {twice[0]}", where=where, remedy="number them again")
     for item in items:
         _check(item, suite, f"{where}, item {item.number}")
     return suite
@@ -160,7 +160,7 @@ def _check(item: Item, suite: Suite, where: str) -> None:
     for condition in item.conditions:
         found = f"in condition {condition.name!r}"
         if len(condition.spans) < len(condition.regions):
-            raise InputError(f"two regions of one number {found}", where=where, remedy="number them anew")
+            raise InputError(f"two regions of one number {found}", where=where, remedy="number them again")
         if missing := [number for number in numbers if number not in condition.spans]:
             remedy = 'every condition has all regions: give it one with "content": "" if nothing stands there'
             raise InputError(f"no region {missing[0]} {found}", where=where, remedy=remedy)

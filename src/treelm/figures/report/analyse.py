@@ -67,7 +67,7 @@ def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: 
                 lm = load(Path(row.run))
                 if row.weights and model_hash(row.run) != row.weights:
                     found = f"another model than the one that {row.name} was measured with"
-                    remedy = "compare the run anew, or from the folder from which it was measured"
+                    remedy = "compare the run again, or from the folder from which it was measured"
                     raise InputError(found, where=row.run, remedy=remedy)
                 row = replace(row, sentences=analyses_of(lm, sentences))
                 advance()

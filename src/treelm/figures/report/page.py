@@ -37,7 +37,7 @@ _LONGEST_NAME = 80  # characters of the name of a picture's file
 
 
 def write_report(comparison: Comparison, path: Path) -> None:
-    """Write the page of a comparison, in one piece; only the sections that its metrics give.
+    """Write the page of a comparison, as a whole; only the sections that its metrics give.
 
     Raises ``InputError`` for a name that is not a page's, and for a comparison without runs.
     """

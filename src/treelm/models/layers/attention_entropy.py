@@ -5,7 +5,7 @@ Of the weights a that a head gives the n keys before a query's own, scaled to su
 
     NAE = - sum over keys k of a_k log a_k / log n,        0 where n < 2
 
-Oh & Schuler put norms of what each key brings in the place of weights (Kobayashi et al. 2020): a_k ||v_k W + b||, where
+Oh & Schuler put norms of what each key brings instead of weights (Kobayashi et al. 2020): a_k ||v_k W + b||, where
 v_k W is the head's part of the output projection and b its share 1 / H of the bias (Attn-N). They take differences from
 token to token. Yoshida et al. (2025) report the sum over heads and over the tokens of a word of NAE with these norms,
 of the last layer, for a Transformer and for Transformer Grammars, which look back at what is on the stack; of several

@@ -151,7 +151,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")  # of
 
 
 def restart_peak() -> bool:
-    """Let ``process_peak_mb`` tell of the time from now on; whether this system can, which Linux does."""
+    """Let ``process_peak_mb`` report the time from now on; whether this system can, which Linux does."""
     try:
         _CLEAR.write_text("5")
     except OSError:

@@ -35,7 +35,7 @@ class PackedWeight:
         self._packed = packed(weight, num_rows)
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """inputs @ weight^T in one piece, of inputs and in the type of the weight."""
+        """inputs @ weight^T as a whole, of inputs and in the type of the weight."""
         if self._packed is None:
             return inputs @ self._weight.T
         missing = -len(inputs) % ALIGNED_ROWS if len(inputs) != self._num_rows else 0

@@ -127,7 +127,7 @@ def summed_cross_entropy(
 ) -> Tensor:
     """Sum over rows of -log softmax(hidden @ weight^T + bias)[target], a float64 scalar in nats.
 
-    hidden (n, E), weight (V, E), bias (V), targets (n,). ``whole``: chunks are multiplied in one piece, for numbers of
+    hidden (n, E), weight (V, E), bias (V), targets (n,). ``whole``: chunks are multiplied as a whole, for numbers of
     rows that come again and again (see ``precision.multiply_into``).
     """
     whole = whole or not compiles_shapes(operand(weight[:0]).dtype, weight.device)

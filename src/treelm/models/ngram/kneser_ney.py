@@ -174,7 +174,7 @@ def prune(
     back-off weight, b'(c) the weight after the removal. Left out is what raises the perplexity, exp(D) - 1 of it, by
     less than ``threshold``, unless a longer n-gram that stays begins with it. P(c) is the share of c in the training
     data: products of shorter levels, which the paper takes, are not it, since Kneser-Ney's are no marginals (Chelba et
-    al. 2010). What stays keeps its probability; back-off weights are computed anew, so that the probabilities of a
+    al. 2010). What stays keeps its probability; back-off weights are computed again, so that the probabilities of a
     context sum to 1. Single tokens all stay.
     """
     base = vocabulary_size + 2

@@ -30,7 +30,7 @@ class ONLSTMLayer(RecurrentLayer):
 
     @torch.no_grad()
     def draw_as_released(self) -> None:
-        """Draw the weights anew as the public code does: two linear layers of torch, whose biases act as their sum."""
+        """Draw the weights again as the public code does: two linear layers of torch, whose biases act as their sum."""
         weights = self.weights
         of_input, of_hidden = weights.input_size**-0.5, weights.hidden_size**-0.5
         weights.weight_input.uniform_(-of_input, of_input)

@@ -217,7 +217,7 @@ def span_cross_entropy(
 
 @torch.no_grad()
 def draw_as_released(embedding: Tensor, stack: LSTMStack, attention: SpanAttention) -> None:
-    """Draw all weights anew as the public code does, and set all biases to 0; the paper does not say how it draws them.
+    """Draw all weights again as the public code does, all biases 0; the paper does not say how it draws them.
 
     Word vectors (V, E) are U(-sqrt(3/E), sqrt(3/E)), every gate of an LSTM layer has orthogonal matrices, and the
     attention's are uniform as in Glorot and Bengio (2010). Layers of the attention that only we have are drawn alike.

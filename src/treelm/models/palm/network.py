@@ -80,7 +80,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
 
     @property
     def span_attention(self) -> SpanAttention:
-        """The layer that ``attention`` tells of; its weights have that name in files."""
+        """The layer whose weights ``attention`` gives; its weights have that name in files."""
         found = self._modules["attention"]
         assert isinstance(found, SpanAttention)
         return found

@@ -129,7 +129,7 @@ class Rules(ABC):
         mass = self.mass()
         finite = float(self.root @ mass)
         if finite <= 0:
-            raise InputError("no tree of the grammar is finite", remedy="train it anew, with a smaller learning_rate")
+            raise InputError("no tree of the grammar is finite", remedy="train it again, with a smaller learning_rate")
         return self.mended(mass), math.log(finite)
 
 

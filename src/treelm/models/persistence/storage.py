@@ -170,7 +170,7 @@ def read_data_identity(directory: Path) -> dict[str, str]:
 
 
 def read_overrides(directory: Path) -> dict[str, Any]:
-    """Values in the place of the config's, which ``config.json`` may give under ``reading``; {} without any."""
+    """Values instead of the config's, which ``config.json`` may give under ``reading``; {} without any."""
     is_ours = (directory / CONFIG).is_file() and not is_foreign(directory)
     return _read_header(directory).reading if is_ours else {}
 

@@ -112,7 +112,7 @@ class SearchConfig:
 
 
 def with_search_section(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections of a recipe, those of an older one with ``[search]`` in the place of fields of ``[evaluation]``.
+    """The sections of a recipe, those of an older one with ``[search]`` instead of fields of ``[evaluation]``.
 
     Two switches that changed speed alone are no longer there, and are dropped. So are the widths in the record of an
     older run, which has every field: whether somebody asked for them is not known.

@@ -245,9 +245,9 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best analysis of each sentence as a tree over the words read so far.
 
-        Where sentences end by closing, what is open is closed. Else, where the last words may not have a constituent
-        yet, the tree is the best way to end here. Raises ``InputError`` before the first word, within a word, and where
-        the beam is empty.
+        Where sentences end by closing, open constituents are closed. Else, where the last words may not have a
+        constituent yet, the tree is the best way to end here. Raises ``InputError`` before the first word, within a
+        word, and where the beam is empty.
         """
         read = BeamState.own(state)
         beam = read.beam.copy()

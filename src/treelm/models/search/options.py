@@ -25,7 +25,7 @@ class BeamSizes(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """Fields of ``SearchConfig`` that are given in the place of those of a run's recipe; None: as the recipe says."""
+    """Fields of ``SearchConfig`` that are given instead of those of a run's recipe; None: as the recipe says."""
 
     action_beam: int | None = None
     """Hypotheses kept between actions. Widths alone ask for a fixed beam, with the recipe's other widths or those of

@@ -6,8 +6,8 @@ boundary ``<s>``, position t the t-th token; position t predicts token t + 1 and
 ``num_alive[t]`` rows, and the packed number of position t of row b is ``offsets[t] + b``.
 
 Decision theta at t says where token t attaches: candidate theta of t - 1 is written to slot theta of the memory, the
-input becomes candidate theta - 1, and candidates theta .. N - 1 are composed anew, upwards. With theta = 0 the input is
-in no slot but is composed into candidate 0.
+input becomes candidate theta - 1, and candidates theta .. N - 1 are composed again, upwards. With theta = 0 the input
+is in no slot but is composed into candidate 0.
 
 Every vector has a number in one bank: first the inputs x (P, as many as there are positions), then the results of the
 cell, in the order in which they are made. Node i is cell(first[i], second[i]): ``first`` is the candidate right below

@@ -93,7 +93,7 @@ class KeyValueMachine(Machine):
         return vectors.index_select(0, to_device(numbers, vectors.device))
 
     def _put_on(self, new: Ints, below: Ints) -> Ints:
-        """Put constituents on these rows, in the place of their parts; gives the integers of these rows."""
+        """Put constituents on these rows, instead of their parts; gives the integers of these rows."""
         outer = self.stacks.items(below)
         if self.weights.config.composes:
             new[:, at.BELOW], new[:, at.HEIGHT] = below, outer[:, at.HEIGHT] + 1

@@ -148,7 +148,7 @@ AGREEMENT = "seeds agree"
 
 @dataclass(frozen=True, kw_only=True)
 class Structure(OnTreebank):
-    """What ``treelm structure`` tells of a run's trees under one protocol, and of trivial trees.
+    """What ``treelm structure`` reports about a run's trees under one protocol, and of trivial trees.
 
     Trees from distances are built by ``tree_builder``. Recall is of the gold labels in ``labels``. Random
     trees are drawn ``draws`` times each.
