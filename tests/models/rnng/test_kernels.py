@@ -31,7 +31,7 @@ def test_calls_grow_with_heights_and_not_with_the_batch(composition: str, most: 
     with computing(in_few_calls=True):
         plan = model._plan(many)
     assert isinstance(plan.below, StackLevels)
-    levels = len(plan.attention.pushes) if plan.attention else len(plan.lstm or ())
+    levels = len(plan.attention.pushes) if plan.attention else len(plan.lstm.levels) if plan.lstm else 0
     found = num_calls(model, few)
     assert found == num_calls(model, many)
     assert found <= most * levels + 2 * 9 * len(plan.below.sizes) + 200

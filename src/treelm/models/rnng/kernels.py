@@ -19,8 +19,8 @@ Steps that read [S], in a constituent above it, are in level 2 or later. The gra
 On a GPU starting a kernel costs more than what most kernels compute:
 
 * ``compose_by_height``: all local trees of one height, whose children are words, labels and lower trees, are packed
-  sequences of two LSTM calls: NT, c_1 ... c_n and NT, c_n ... c_1, longest first. The library's kernel runs the chains
-  inside, and its last states are f and g of ``LSTMComposition``.
+  sequences c_1 ... c_n, longest first, of one call of a bidirectional LSTM. The library's kernel runs the chains
+  inside, from the states after NT, and its last states are f and g of ``LSTMComposition``.
 * The stack goes by its height (``layers.few_calls.run_stack``).
 """
 
@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from treelm.models.layers.few_calls import library_lstm, library_weights
+from treelm.models.layers.few_calls import library_gates, library_lstm, library_weights, lstm_cell
 from treelm.models.layers.lstm import lstm_cell_gradient_into, lstm_cell_into
 from treelm.models.layers.packed import LevelProduct
 from treelm.models.layers.precision import (
@@ -41,13 +41,14 @@ from treelm.models.layers.precision import (
     add_product,
     gather_into,
     like_operand,
+    linear,
     multiply_into,
     operand,
     padded,
     sum_of_rows,
 )
 from treelm.models.rnng.composition import LSTMComposition
-from treelm.models.rnng.plan import ChainPlan, DirectionPlan, TreeLevel
+from treelm.models.rnng.plan import ChainPlan, DirectionPlan, TreesByHeight
 
 
 def _longest(local_trees: list[list[tuple[int, int]]]) -> int:
@@ -249,31 +250,32 @@ def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, pl
     return vectors
 
 
-def compose_by_height(
-    given: Tensor, composition: LSTMComposition, kept: Tensor | None, levels: list[TreeLevel]
-) -> Tensor:
+def compose_by_height(given: Tensor, composition: LSTMComposition, kept: Tensor | None, trees: TreesByHeight) -> Tensor:
     """All vectors (L + F, E): the given ones (L, E), then constituents by height.
 
     ``kept`` is the dropout mask on [f; g], scaled, (F, 2E), or None.
     """
-    lstms = [
-        library_weights((lstm.weight_input, lstm.weight_hidden, lstm.bias))
+    if not trees.levels:
+        return given
+    labels, after_label = given.index_select(0, trees.labels), list[tuple[Tensor, Tensor]]()
+    directions = [
+        (lstm.weight_input, lstm.weight_hidden, lstm.bias)
         for lstm in (composition.forward_lstm, composition.backward_lstm)
     ]
-    weight, bias = operand(composition.output.weight), operand(composition.output.bias)
-    zero = weight.new_zeros(1, max((level.batch_sizes[0] for level in levels), default=0), given.shape[1])
-    vectors, start = given, 0
-    for level in levels:
+    for weight_input, _, own_bias in directions:
+        gates = linear(labels, library_gates(weight_input), library_gates(own_bias))
+        after_label.append(lstm_cell(gates, torch.zeros_like(gates), torch.zeros_like(labels)))
+    sizes = [level.batch_sizes[0] for level in trees.levels]
+    hidden, cell = (torch.split(operand(torch.stack(one)), sizes, 1) for one in zip(*after_label, strict=True))
+    weights = library_weights(*directions)
+    output, bias = operand(composition.output.weight), operand(composition.output.bias)
+    masks = [None] * len(sizes) if kept is None else torch.split(kept, sizes)
+    vectors = given
+    for level, mask, *before in zip(trees.levels, masks, hidden, cell, strict=True):
         batch_sizes = torch.tensor(level.batch_sizes)  # stays on the CPU, where the library looks at it
-        end = start + level.batch_sizes[0]
-        before = (zero[:, : end - start],) * 2
-        ends = [
-            library_lstm(operand(vectors.index_select(0, numbers)), before, lstm, batch_sizes)[1][0]
-            for numbers, lstm in zip((level.forward, level.backward), lstms, strict=True)
-        ]
-        both = torch.cat(ends, 1)
-        if kept is not None:
-            both = both * kept[start:end].to(both.dtype)
-        vectors = torch.cat([vectors, functional.linear(both, weight, bias).relu().to(given.dtype)])
-        start = end
+        read = operand(vectors.index_select(0, level.children))
+        both = torch.cat(library_lstm(read, (before[0], before[1]), weights, batch_sizes)[1].unbind(), 1)
+        if mask is not None:
+            both = both * mask.to(both.dtype)
+        vectors = torch.cat([vectors, functional.linear(both, output, bias).relu().to(given.dtype)])
     return vectors

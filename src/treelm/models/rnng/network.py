@@ -31,7 +31,7 @@ from treelm.models.rnng.composition import AttentionComposition, Composition, LS
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
 from treelm.models.rnng.kernels import compose, compose_by_height
 from treelm.models.rnng.machine import StackMachine
-from treelm.models.rnng.plan import BatchPlan, plan_batch
+from treelm.models.rnng.plan import BatchPlan, ChainPlan, plan_batch
 from treelm.models.rnng.released import released_beam
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
@@ -180,9 +180,9 @@ class RNNG(GenerativeParser, DocumentReader):
         vectors = self._drop(torch.cat(given))
         if isinstance(self.composition, LSTMComposition) and plan.lstm is not None:
             kept = self._mask(plan.num_composed, 2 * self.config.embedding_size) if self._drops else None
-            if isinstance(plan.lstm, list):
-                return compose_by_height(vectors, self.composition, kept, plan.lstm)
-            return compose(vectors, self.composition, kept, plan.lstm)
+            if isinstance(plan.lstm, ChainPlan):
+                return compose(vectors, self.composition, kept, plan.lstm)
+            return compose_by_height(vectors, self.composition, kept, plan.lstm)
         return vectors
 
     @property

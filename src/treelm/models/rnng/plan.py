@@ -206,11 +206,17 @@ def _blocks_of_steps(offsets: list[int], num_rows: int) -> list[list[StepBlock]]
 
 
 class TreeLevel(NamedTuple):
-    """Local trees of one height, as packed sequences: entries of step 1 of all trees, then of step 2, and so on."""
+    """Local trees of one height, their children as packed sequences: those of step 1 of all trees, then of step 2."""
 
-    forward: Tensor  # numbers of the vectors that the forward LSTM reads
-    backward: Tensor
+    children: Tensor  # numbers of their vectors
     batch_sizes: list[int]  # trees that have a step 1, a step 2, ...
+
+
+class TreesByHeight(NamedTuple):
+    """All local trees, in the order of their levels."""
+
+    labels: Tensor  # (F,) numbers of the vectors of their nonterminals
+    levels: list[TreeLevel]
 
 
 def order_by_height(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray, list[int]]:
@@ -236,18 +242,16 @@ def order_by_height(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray
 
 def plan_trees(
     local_trees: LocalTrees, order: IntArray, counts: list[int], vector_of_action: IntArray
-) -> list[TreeLevel]:
+) -> TreesByHeight:
     """The packed sequences of every height; constituents have the vectors that ``vector_of_action`` says."""
     levels, first = [], local_trees.offsets[:-1]
     for trees in np.split(order, np.cumsum(counts)[:-1]) if len(order) else []:
-        length = (local_trees.offsets[trees + 1] - first[trees])[None]
+        length = (local_trees.offsets[trees + 1] - first[trees] - 1)[None]
         step = np.arange(length.max())[:, None]
         is_read = step < length
-        forward = first[trees] + step
-        backward = np.where(step == 0, forward, first[trees] + length - step)
-        read = [vector_of_action[local_trees.entries[places[is_read]]] for places in (forward, backward)]
-        levels.append(TreeLevel(torch.from_numpy(read[0]), torch.from_numpy(read[1]), is_read.sum(1).tolist()))
-    return levels
+        children = vector_of_action[local_trees.entries[(first[trees] + 1 + step)[is_read]]]
+        levels.append(TreeLevel(torch.from_numpy(children), is_read.sum(1).tolist()))
+    return TreesByHeight(torch.from_numpy(vector_of_action[local_trees.entries[first[order]]]), levels)
 
 
 class Given(NamedTuple):
@@ -275,7 +279,7 @@ class BatchPlan:
     shifts: Tensor  # (W,) contexts in which a word comes next
     words: Tensor  # (W,) which word it is
     sentence: Tensor  # (T,)
-    lstm: ChainPlan | list[TreeLevel] | None = None
+    lstm: ChainPlan | TreesByHeight | None = None
     attention: AttentionPlan | None = None
 
 
@@ -322,7 +326,7 @@ def plan_batch(
     )
     initial = 0 if one_start else derivations.sentence
     vector_of_context = np.where(derivations.is_start, initial, np.roll(vector_of_action, 1))
-    lstm: ChainPlan | list[TreeLevel] | None = None
+    lstm: ChainPlan | TreesByHeight | None = None
     attention, order = None, contexts.order
     if levels:
         lstm = plan_chains(local_trees, levels, vector_of_action, device)
