@@ -165,13 +165,16 @@ def tree_training(system: str, recipe: str, batch_size: int) -> Callable[[Settin
 
 
 def training_step(model: LanguageModel, form: str, batch_size: int, name: str, settings: Settings) -> Callable[[], int]:
-    """A step on the next batch of trees: words."""
+    """A step on the next batch of trees: words. As in training, what can be planned for the batch after it is."""
     update, batches = trainer(model), tree_batches(form, batch_size)
+    following = next(batches)
 
     def step() -> int:
-        batch = next(batches)
+        nonlocal following
+        batch, following = following, next(batches)
         with precision(name, settings):
             losses = model.losses(batch)
+        model.plan_ahead(following)
         update(losses, len(batch))
         return int(batch.num_words.sum())
 
