@@ -111,10 +111,10 @@ def main(options: Arguments) -> int:
         log(long_sentences(table.long_sentences) + remedy)
     for own, new in table.renamed.items():
         log(f"the column {own} of {file} is {new} here, beside ours of that name")
-    for model, found in zip(models, table.findings, strict=True):
-        whose = f"{model.name}: " if len(models) > 1 else ""
+    for name, model, found in zip(options.names_of(runs), models, table.findings, strict=True):
+        whose = f"{name}: " if len(models) > 1 else ""
         doubts = (f"{whose}{line}" for line in _doubts(options, model, found))
-        for line in (*advice(found.words, model.lm.vocabulary, model.name, "--{}"), *doubts):
+        for line in (*advice(found.words, model.lm.vocabulary, name, "--{}"), *doubts):
             log(line)
     if hashes:
         each = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from treelm.corpora.options import FileFormat
 from treelm.errors import InputError, check_choice, check_positive
 
 Context = Literal["sentence", "document"]
@@ -113,7 +114,7 @@ OnUnparsed = Literal["raise", "skip", "blank", "flat"]
 class AnnotationSettings:
     """Settings that silver trees depend on: work that was begun with others is not continued."""
 
-    format: Literal["auto", "brackets", "conllu", "text"] = "auto"
+    format: FileFormat = "auto"
     """Format of the file; of trees, only the words are read. auto: by its name; standard input is text. Text that
     begins like trees is refused."""
     tokenise: bool = False

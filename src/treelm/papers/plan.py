@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,7 @@ class _Planner:
 
     def __init__(self, root: DataRoot, *, small: bool, seeds: int | None) -> None:
         self.root, self.small, self.seeds = root, small, seeds
+        self.recipe = cache(load_recipe)  # many cells are of one
         self.jobs: dict[str, Job] = {}
         self.runs: dict[tuple[object, ...], list[Job]] = {}
 
@@ -138,7 +140,7 @@ class _Planner:
             if row.absent:
                 yield replace(cell, label="", missing=row.absent)
             elif measure is not None and isinstance(measure, Setting):
-                recipe = load_recipe(*table.train(row, None, column))
+                recipe = self.recipe(*table.train(row, None, column))
                 command = table.command(row, None, column)
                 yield replace(cell, label=RECIPE, given=measure.of_recipe(recipe, metric), recipe=command)
             elif self.small and stand_in is None:
@@ -150,7 +152,7 @@ class _Planner:
                 is_run = bool(column.metric) or column is _PICTURE  # other columns have printed and kept values alone
                 command = table.command(row, stand_in, column) if is_run or "{column}" not in row.train else ""
                 if row.train and is_run and not lacks:
-                    file = load_recipe(*table.train(row, stand_in, column)).vocabulary.file
+                    file = self.recipe(*table.train(row, stand_in, column)).vocabulary.file
                     if file and not Path(file).exists():  # before hours of training that need it later
                         missing = f"needs the file or folder {file} of its recipe's vocabulary.file"
                         yield replace(cell, label=label, missing=missing, recipe=command)
@@ -185,7 +187,7 @@ class _Planner:
 
     def _seeds(self, job: Job, number: int, finetuning: tuple[str, ...]) -> Iterator[Job]:
         """A run for each seed, and its finetuning."""
-        is_estimated = load_recipe(job.recipe, job.settings).model.is_estimated
+        is_estimated = self.recipe(job.recipe, job.settings).model.is_estimated
         for seed in range(1, 2 if is_estimated else number + 1):
             own = () if is_estimated else ("training.threads=1", f"training.seed={seed}")
             yield (one := self._named(replace(job, settings=job.settings + own, seed=seed, measures=[])))
@@ -195,7 +197,7 @@ class _Planner:
     def _named(self, job: Job) -> Job:
         """The run with its name, and with what its log says, or the same run as another table has it."""
         kind = "-drawn" if job.untrained else "-finetuned" if job.start else ""
-        follows_from = [_described(load_recipe(job.recipe, job.settings)), job.data, job.untrained]
+        follows_from = [_described(self.recipe(job.recipe, job.settings)), job.data, job.untrained]
         digest = json_hash([*follows_from, job.start] if job.start else follows_from)
         job = replace(job, name=f"{Path(job.recipe).stem}{kind}-{digest[:10]}-{job.seed}")
         job = self.jobs.setdefault(job.name, job)
