@@ -75,6 +75,8 @@ def evaluate(
         frame = pd.DataFrame([{"protocol": totals["protocol"], **totals["all"]}])
         frame.attrs["results"] = [totals]
         return frame
+    if params != "collins":
+        raise InputError("params without gold", remedy="add gold and predicted, or remove it")
     asked = from_keywords(EvaluationSettings, settings, where="evaluate")
     skipped: list[InputError] = []
     recipe = asked.changed_recipe(recipe_of_model(run))
@@ -117,7 +119,7 @@ def compare(
         show = _no_bar if quiet else show_progress
         found = comparing.compare([Path(run) for run in runs], asked, show, keep_in=folder)
     if folder is not None:
-        write_files(found, folder, columns)
+        write_files(found, folder, [columns] if isinstance(columns, str) else columns)
     values = ComparisonFrame.of(found).public().infer_objects()
     values.attrs["notes"] = list(found.notes)
     return values
@@ -126,6 +128,9 @@ def compare(
 def _bracketings(trees: Trees) -> list[Bracketing]:
     if isinstance(trees, (str, Path)):
         return read_bracketings(Path(trees))
+    if not isinstance(trees, Sequence) or not all(isinstance(one, (str, Tree)) for one in trees):
+        remedy = "give a bracket file, or a list of trees such as lm.parse returns"
+        raise InputError(f"{type(trees).__name__} where trees were expected", remedy=remedy)
     return [parse_bracketing(one) if isinstance(one, str) else bracketing_of(one) for one in trees]
 
 
