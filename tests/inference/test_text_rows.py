@@ -189,10 +189,12 @@ def test_what_every_sentence_has_is_told(rows: list[str], settings: dict[str, An
     assert "--text-column" not in found
 
 
-@pytest.mark.parametrize("rows", [["the / dog / ran", "a / cat"], ["| / the dog", "a / cat"]])
+@pytest.mark.parametrize("rows", [["the / dog / ran", "the / cat"], ["| / the dog", "the / cat"]])
 def test_a_separator_that_is_not_named_is_refused(rows: list[str], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has /, which would be read as a word; cut there by region_sep"):
+    with pytest.raises(InputError, match="has /, which would be read as words; cut there by region_sep"):
         read(tmp_path, *rows, columns={"region_separator": ""}, skipped=[])
+    with pytest.raises(InputError, match="has /, which would be read as words; remove them: verb has the target"):
+        read(tmp_path, *(f"{one};the" for one in rows), header="text;verb", columns={"target_column": "verb"})
 
 
 @pytest.mark.parametrize("mark", ["[]", "{}", "_", "/", "#"])

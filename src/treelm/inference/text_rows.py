@@ -47,16 +47,19 @@ class EverySentence:
         self._alone &= {*words}
         self._round = {one for one in self._round if _stand_round(one, " ".join(words))}
 
-    def check(self, where: str, remedy: str) -> None:
+    def check(self, where: str, target_column: str) -> None:
         """Raise ``InputError`` if there are several sentences, each with a mark between words or around some."""
-        if self._alone and self._count > 1:
-            mark = min(self._alone)
-            cut = f"cut there by region_separator = {mark!r}, or remove them"
-            raise InputError(f"every sentence has {mark}, which would be read as a word", where=where, remedy=cut)
-        if self._round and self._count > 1:
-            mark = min(self._round)
-            found = f"every sentence has a part between {mark[0]} and {mark[-1]}, which would be read as words"
-            raise InputError(found, where=where, remedy=remedy)
+        marks = min(self._alone, default="") or min(self._round, default="")
+        if not marks or self._count < 2:
+            return
+        is_cut = marks in self._alone
+        found = (
+            f"every sentence has {marks}" if is_cut else f"every sentence has a part between {marks[0]} and {marks[-1]}"
+        )
+        remedy = f"cut there by region_separator = {marks!r}, or remove them" if is_cut else _MARKED
+        if target_column:
+            remedy = f"remove them: {target_column} has the target"
+        raise InputError(f"every sentence has {found}, which would be read as words", where=where, remedy=remedy)
 
     def notes(self) -> Iterator[str]:
         """What is to be said of it, if there are several sentences."""
@@ -122,7 +125,7 @@ def text_rows(
     if not given:
         errors = [InputError("a table without rows", where=source, remedy="give a row for every sentence")]
     settle([*unreadable, *errors], skipped, something_is_left=bool(found))
-    habits.check(source, f"remove them: {columns.target_column} has the target" if columns.target_column else _MARKED)
+    habits.check(source, columns.target_column)
     told = "a sentence ends before the last word: several are read as one, unless split_sentences = 'en'"
     count = f"in {len(several)} of {len(found)} rows (first at {several[0]})" if several and not are_texts else ""
     return found, (*([f"{count} {told}"] if count else ()), *habits.notes())
