@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -50,3 +51,12 @@ def test_the_limits_are_those_of_a_guide_that_can_be_read_in_an_hour() -> None:
     pages = wording.guide()
     assert "docs/models/rnng.md" in pages
     assert not [page for page in pages if page.startswith("docs/research")]
+
+
+def test_there_are_ten_findings_and_each_has_a_figure_and_its_record() -> None:
+    _, *findings = re.split(r"^### ", (ROOT / "docs" / "findings.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(findings) == 10
+    for finding in findings:
+        assert re.search(r"\d", finding.partition("\n")[2])
+        (record,) = re.findall(r"^\[Record\]\((research/[\w-]+\.md)", finding, re.MULTILINE)
+        assert (ROOT / "docs" / record).is_file()

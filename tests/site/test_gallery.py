@@ -21,7 +21,7 @@ def test_each_picture_is_on_the_page_and_drawn_by_the_script() -> None:
 
 
 def test_the_script_draws_what_is_there() -> None:
-    need("chart-gum-open", "prpn-open-english")
+    need("chart-gum-open", "prpn-open-english", "rnng-gum-open")
     drawn = runpy.run_path(str(ROOT / "scripts" / "gallery.py"))["PICTURES"]
-    for name in ("tree", "distances"):
+    for name in ("tree", "distances", "search", "levels"):
         assert _words(drawn[name]()) == _words((PICTURES / f"{name}.svg").read_text(encoding="utf-8"))
