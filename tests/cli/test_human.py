@@ -239,7 +239,7 @@ def test_an_experiment_is_read_from_a_workbook_and_its_items_are_left_out_togeth
     assert [row["rt_lag1"] for row in written[:2]] == ["NA", rows[1][-1]]
     done = treelm("surprisal", "ngram-gum-open", "lstm-gum-open", as_text, *keyed, "--context", "document")
     assert f"{as_text}: decimal commas (rt) are passed on as they stand" in done.err
-    assert "ngram_gum_open: ngram reads whole sentences" in done.err
+    assert "ngram-gum-open: ngram reads whole sentences" in done.err
 
 
 def test_a_report_may_stand_in_the_folder_of_its_comparison(treelm: Treelm, tmp_path: Path) -> None:

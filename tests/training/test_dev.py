@@ -88,8 +88,8 @@ def test_real_trees_are_parsed_on_dev_and_training_is_the_same(tmp_path: Path) -
 
 def test_systems_and_data_without_trees_are_refused(tmp_path: Path) -> None:
     setting = "training.select_by=unlabeled_f1"
-    with pytest.raises(InputError, match="ngram is a language model without trees"):
-        train(load_recipe("ngram-demo", [setting, "data.max_sentences=50"]), tmp_path / "run", quiet=True)
+    with pytest.raises(InputError, match="lstm is a language model without trees"):
+        train(load_recipe("lstm-demo", [setting, "data.max_sentences=50"]), tmp_path / "run", quiet=True)
     (tmp_path / "dev.txt").write_text("a b\n")
     with pytest.raises(InputError, match=r"dev.txt:1: .*without a tree"):
         read_dev_trees(DataConfig(dev=str(tmp_path / "dev.txt")))
