@@ -191,9 +191,13 @@ def test_what_every_sentence_has_is_told(rows: list[str], settings: dict[str, An
 
 @pytest.mark.parametrize("rows", [["the / dog / ran", "the / cat"], ["| / the dog", "the / cat"]])
 def test_a_separator_that_is_not_named_is_refused(rows: list[str], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has /, which would be read as words; cut there by region_sep"):
+    with pytest.raises(
+        InputError, match=": every sentence has /, which would be read as words; cut there by region_sep"
+    ):
         read(tmp_path, *rows, columns={"region_separator": ""}, skipped=[])
-    with pytest.raises(InputError, match="has /, which would be read as words; remove them: verb has the target"):
+    with pytest.raises(
+        InputError, match=": every sentence has /, which would be read as words; remove them: verb has the target"
+    ):
         read(tmp_path, *(f"{one};the" for one in rows), header="text;verb", columns={"target_column": "verb"})
 
 
@@ -206,7 +210,10 @@ def test_a_target_between_other_marks_is_refused_but_told_of_in_text(
     rows, columns, remedy = texts, {}, r"mark the target as \*target\*"
     if target:
         rows, columns, remedy = [f"{one};{target}" for one in texts], {"target_column": "verb"}, "remove them: verb has"
-    with pytest.raises(InputError, match=f"between {re.escape(mark[0])} and {re.escape(mark[-1])}.*; {remedy}"):
+    with pytest.raises(
+        InputError,
+        match=f": every sentence has a part between {re.escape(mark[0])} and {re.escape(mark[-1])}.*; {remedy}",
+    ):
         read(tmp_path, *rows, header="text;verb" if target else "text", columns=columns, skipped=[])
     own = [Sentence(words=tuple(one.split()), identifier="1", source="items.txt", line=1) for one in texts]
     assert len([*from_sentences(own, "as-given")]) == 2

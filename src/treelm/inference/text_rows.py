@@ -53,9 +53,7 @@ class EverySentence:
         if not marks or self._count < 2:
             return
         is_cut = marks in self._alone
-        found = (
-            f"every sentence has {marks}" if is_cut else f"every sentence has a part between {marks[0]} and {marks[-1]}"
-        )
+        found = marks if is_cut else f"a part between {marks[0]} and {marks[-1]}"
         remedy = f"cut there by region_separator = {marks!r}, or remove them" if is_cut else _MARKED
         if target_column:
             remedy = f"remove them: {target_column} has the target"
