@@ -63,3 +63,9 @@ def test_measures_both_forms(name: str, preloaded: Path) -> None:
     assert (found["batch_size"], found["plain"]) == (2, "default")
     assert found["ours_words_per_second"] > 0
     assert found["ratio"] > 0
+
+
+def test_an_update_is_profiled(preloaded: Path) -> None:
+    sizes = ["--device", "cpu", "--size", "8", "--batch-size", "2"]
+    (row,) = rows_of(preloaded, "benchmarks/gpu_profile.py", *sizes)
+    assert row["ms_an_update"] > 0 == row["ms_of_kernels"]
