@@ -56,26 +56,6 @@ def test_the_conformance_suite_runs_on_it_unasked_and_finds_nothing(checkout: Pa
     assert "skipped" not in done.stdout
 
 
-def test_the_tests_that_run_over_all_systems_pass_too(checkout: Path) -> None:
-    files = ["tests/inference/test_surprisal.py", "tests/test_walls.py"]
-    done = run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            *files,
-            "-k",
-            "mini-transformer or system",
-        ],
-        checkout,
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-
-
 def test_its_style_and_imports_are_as_the_package_wants_them(checkout: Path) -> None:
     tool = Path(sys.executable).with_name
     for command in (

@@ -58,12 +58,6 @@ def test_the_extra_all_has_every_extra_of_users_but_the_large_ones() -> None:
     assert set(re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)) >= {f"`{name}`" for name in everything.extras}
 
 
-def test_names_of_extras_stand_in_quotes_that_every_shell_takes_and_exist() -> None:
-    found = [one for text in SOURCES.values() for one in re.findall(r"(\S)treelm\[([\w,-]+)\](.)", text)]
-    assert {(before, after) for before, _, after in found} == {("'", "'")}
-    assert {name for _, names, _ in found for name in names.split(",")} <= set(EXTRAS)
-
-
 def installed_with(asked: Iterable[str]) -> set[str]:
     """The distributions that pip installs when it is asked for some, as far as they are known here."""
     todo, done = [*map(Requirement, asked)], set[str]()

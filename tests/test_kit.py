@@ -17,14 +17,12 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
 HOOKS = [
-    hook for one in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"] for hook in one["hooks"]
+    hook
+    for one in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    for hook in one["hooks"]
+    if hook["id"] != "mypy"  # a minute, and `make lint` runs it on everything
 ]
 COMMANDS = sorted({step["run"] for job in WORKFLOW["jobs"].values() for step in job["steps"] if "run" in step})
-PYTHONS = [
-    name.rpartition(" :: ")[2]
-    for name in PROJECT["classifiers"]
-    if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", name)
-]
 
 
 def planned(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -43,22 +41,6 @@ def test_every_command_of_the_workflow_is_one_that_make_knows(command: str) -> N
     assert plan.returncode == 0, plan.stderr
     constraints = next((one.partition("=")[2] for one in arguments if one.startswith("CONSTRAINTS=")), None)
     assert not constraints or (ROOT / constraints).is_file()
-
-
-def test_where_everything_is_tested_r_has_all_packages_that_tests_ask_for() -> None:
-    commands = [step["run"] for step in WORKFLOW["jobs"]["pinned"]["steps"] if "run" in step]
-    assert commands == ["make system-packages", "make test"]
-    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    packages = {name for call in re.findall(r"r_has\(([^)]+)\)", tests) for name in re.findall('"([a-z0-9]+)"', call)}
-    assert "lme4" in packages
-    assert {f"r-cran-{name}" for name in packages} <= set(planned("system-packages").stdout.split())
-
-
-def test_the_workflow_tries_each_python_that_is_promised_and_three_systems() -> None:
-    matrix = WORKFLOW["jobs"]["newest"]["strategy"]["matrix"]
-    assert matrix["python"] == PYTHONS
-    assert [system.partition("-")[0] for system in matrix["os"]] == ["ubuntu", "macos", "windows"]
-    assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])

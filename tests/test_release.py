@@ -92,12 +92,6 @@ def test_what_is_not_described_is_refused(
         release.check(checkout)
 
 
-def test_a_version_is_built_once(release: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "dist").mkdir()
-    with pytest.raises(InputError, match="built before"):
-        release.build(tmp_path, tmp_path / "dist")
-
-
 @pytest.mark.skipif(shutil.which("gpg") is None, reason="needs gpg")
 def test_files_are_signed_by_a_key_of_gpg_and_without_one_nothing_is(
     release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import plain_marks
 import prpn_start
 import pytest
 import reading_speed
 import som_forms
-import two_checkouts
-from reading_speed import draw
-from som_forms import MEASURED, compare_forms
 
 from tests.legacy.make import HERE
-from treelm.errors import InputError
 
 # How many PRPNs are dead before training: counts over forms and seeds, of recipes of a PRPN alone.
 
@@ -30,23 +23,7 @@ def test_dead_starts_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(int(zeros) >= int(dead) for _, _, zeros, dead, *_ in rows)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "found"), [("palm-u-demo", "palm-u-demo: no recipe of a PRPN"), ("nope", "no such recipe")]
-)
-def test_starts_are_those_of_prpns(recipe: str, found: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InputError, match=found):
-        prpn_start.main(prpn_start.Arguments(recipes=(recipe,), seeds=2))
-    assert "prpn" not in capsys.readouterr().out
-
-
 # The comparison of SOM's forms, at a tiny size: that all are measured and compute the same loss.
-
-
-def test_all_forms_are_measured_in_one_run() -> None:
-    speeds = compare_forms(size=8, vocabulary_size=50, batch_size=2, num_words=(5, 6), rounds=1)
-    assert [(one.form, one.precision) for one in speeds] == list(MEASURED)
-    assert speeds[0].ratio == 1.0
-    assert all(one.tokens_per_second > 0 for one in speeds)
 
 
 def test_all_forms_compute_the_same_loss() -> None:
@@ -56,14 +33,6 @@ def test_all_forms_compute_the_same_loss() -> None:
 
 
 # The benchmark of reading: what it draws, and that it reads.
-
-
-def test_sentences_are_drawn_until_there_are_so_many_words() -> None:
-    sentences = [["w"] * length for length in (3, 1, 4, 2)]
-    drawn = draw(sentences, 5, seed=1)
-    assert 5 <= sum(map(len, drawn)) < 5 + len(drawn[-1])
-    assert draw(sentences, 5, seed=1) == drawn
-    assert len(draw(sentences, 1000, seed=1)) == 4
 
 
 def test_a_run_is_read() -> None:
@@ -76,31 +45,6 @@ def test_a_run_is_read() -> None:
 
 
 # Work of two checkouts in turns.
-
-
-def test_both_take_turns_and_ratios_are_of_pairs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = []
-
-    def seconds(python: str, _: str) -> float:
-        asked.append(python)
-        return {"before": 3.0, "after": 2.0}[python]
-
-    monkeypatch.setattr(two_checkouts, "_seconds", seconds)
-    two_checkouts.main(two_checkouts.Arguments(before="before", after="after", rounds=2))
-    found: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["work"] for one in found] == list(two_checkouts.WORK)
-    assert {one["ratio"] for one in found} == {1.5}
-    assert asked[:4] == ["before", "after", "before", "after"]
-
-
-def test_a_program_counts_from_its_begin() -> None:
-    program = "sum(range(3_000_000))\nbegin = time.process_time()\nsum(range(300_000))\n"
-    assert two_checkouts._seconds(sys.executable, program) > 0
-    for one in two_checkouts.WORK.values():
-        compile(one, "work", "exec")
-        assert one.count("begin = time.process_time()") == 1
 
 
 # Trees of a parser that cuts hyphenated words, in the words of plain text.

@@ -13,7 +13,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "treelm-english"
 import extract
 import open_english as builder
 
-from tests.pages import ROOT, blocks
 from treelm.cli.arguments import parse
 
 CORPUS = Path(builder.__file__).parent
@@ -78,33 +77,6 @@ def test_words_of_tokenised_sources_are_their_own() -> None:
 def test_books_are_free_where_their_authors_died_long_ago(author: str, died: str, free: str) -> None:
     splits = built((row("standard-ebooks", work_in("train", "standard-ebooks"), author), "It was so."))
     assert (splits.rows["train"][0]["died"], splits.rows["train"][0]["free"]) == (died, free)
-
-
-def test_some_works_are_not_taken() -> None:
-    assert not builder.is_built("jane-austen_pride-and-prejudice")
-    taken = [builder.is_built(f"o-henry_short-fiction/{number}") for number in range(300)]
-    assert 70 < sum(taken) < 130
-    assert builder.is_built("jack-london_martin-eden")
-
-
-def test_the_same_documents_are_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("a.gz", "b.gz"):
-        builder.write_packed(tmp_path / name, "text\n")
-    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
-    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"text\n"
-
-
-def test_the_commands_of_the_page_are_understood_also_without_lxml(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "lxml", None)
-    page = ROOT / "packages" / "treelm-english" / "README.md"
-    lines = [line.partition(" #")[0] for block in blocks("shell", page) for line in block.splitlines()]
-    commands = {line.split()[1].rpartition("/")[2]: line.split()[2:] for line in lines if "/corpus/" in line}
-    assert commands.keys() == {"extract.py", "open_english.py"}
-    raw = parse(extract.Arguments, "extract.py", commands["extract.py"])
-    assert (raw.repositories, raw.output, raw.only) == (Path("REPOSITORIES"), Path("RAW"), ())
-    built = parse(builder.Arguments, "open_english.py", commands["open_english.py"])
-    assert (built.raw, built.output, built.held_out) == (Path("RAW"), Path("FOLDER"), Path("DATA"))
-    assert parse(extract.Arguments, "extract.py", ["A", "-o", "B", "--only", "masc", "plos"]).only == ("masc", "plos")
 
 
 def test_the_builder_writes_into_the_folder_of_its_output(tmp_path: Path) -> None:

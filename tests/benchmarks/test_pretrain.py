@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from model_card import model_card
 from pretrain import HOMES, OWN, Arguments, main
-from run_recipes import origin_in_words, without_paths
+from run_recipes import origin_in_words
 
 from treelm.corpora.catalog import CATALOG_VARIABLE
 from treelm.models.persistence.shipped import FOLDER
@@ -92,23 +91,6 @@ def test_a_run_of_another_machine_is_shipped_as_it_is(
     assert capsys.readouterr().out.startswith(f"{NAME}\t")
 
 
-def test_a_path_of_another_machine_gets_a_name_and_nothing_else_can_be_changed(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copy = tmp_path / "runs" / NAME
-    shutil.copytree(runs / NAME, copy)
-    recipe = (copy / "recipe.toml").read_text().replace('"open-english-silver"', '"/gpu/silver"')
-    (copy / "recipe.toml").write_text(recipe)
-    options = {"names": (NAME,), "runs": tmp_path / "runs", "to": tmp_path / "to", "trained": True}
-    assert main(Arguments(**options)) == 2
-    assert "data.corpus = /gpu/silver, a path of one machine; give what users have" in capsys.readouterr().err
-    assert main(Arguments(**options, set=("model.hidden_size=16",))) == 2
-    assert "of a trained model, change data.corpus" in capsys.readouterr().err
-    assert not (tmp_path / "to" / NAME).exists()
-    named = tomllib.loads(without_paths(copy, ["data.corpus=open-english-silver"]).decode())
-    assert named == tomllib.loads(recipe.replace("/gpu/silver", "open-english-silver"))
-
-
 def test_other_data_under_the_name_are_noticed(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,14 +99,6 @@ def test_other_data_under_the_name_are_noticed(
     assert main(Arguments(names=(NAME,), runs=runs, to=tmp_path / "to", trained=True)) == 2
     assert "but it was trained on" in capsys.readouterr().err
     assert not (tmp_path / "to" / NAME).exists()
-
-
-def test_what_is_missing_is_one_line(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = {"runs": tmp_path, "to": tmp_path, "trained": True}
-    assert main(Arguments(names=("som-open-english",), **options)) == 2
-    assert "no such run folder" in capsys.readouterr().err
-    assert main(Arguments(names=("other",), **options)) == 2
-    assert capsys.readouterr().err == "other: no packaged recipe of that name; say what the model is: --about TEXT\n"
 
 
 def test_every_model_has_its_place() -> None:

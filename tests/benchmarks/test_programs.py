@@ -26,31 +26,7 @@ def test_a_beam_is_not_off_beside_itself_and_only_an_adaptive_one_is_trusted(pre
     assert rows[-1][6:] == [""] * 3
 
 
-def test_short_sentences_are_measured_beside_a_long_one(preloaded: Path) -> None:
-    sizes = ["--short", "3", "--long", "6", "--rounds", "2", "--action-beam", "4", "--word-beam", "2"]
-    rows = rows_of(preloaded, "benchmarks/long_sentences.py", *sizes)
-    assert [set(row["ms_a_word"]) for row in rows] == [{"3", "6"}] * 2
-
-
-def test_searches_are_measured_at_equal_widths(preloaded: Path) -> None:
-    sizes = ["--recipes", "tg-demo", "--beams", "2", "--words", "3"]
-    (row,) = rows_of(preloaded, "benchmarks/search_speed.py", *sizes)
-    assert (row["recipe"], row["action_beam"], row["word_beam"]) == ("tg-demo", 2, 5)
-    assert row["num_words"] >= 3
-    assert row["words_per_second"] > 0 <= row["of_search_mb"] < row["peak_mb"]
-    (row,) = rows_of(preloaded, "benchmarks/search_speed.py", *sizes, "--joined")
-    assert row["num_words"] == 3
-
-
 # Precisions that take turns.
-
-
-def test_measures_each_precision_beside_the_first(preloaded: Path) -> None:
-    sizes = ["--batch-sizes", "2", "--sentences", "4", "--rounds", "1", "--warm-up-turns", "0"]
-    first, second = rows_of(preloaded, "benchmarks/precisions.py", "--precisions", "fp32", "bf16", *sizes)
-    assert (first["precision"], second["precision"]) == ("fp32", "bf16")
-    assert first["ratio"] == 1
-    assert second["ms_an_update"] > 0
 
 
 # A network and its plain form take turns, and compute the same loss before anything is timed.

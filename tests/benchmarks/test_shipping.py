@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from model_card import MOST_POINTS, model_card, read_figures
+from model_card import model_card, read_figures
 from shipping import Origin, add_curve, differences, narrow_weights, ship
 
 from tests.cli.conftest import RECIPE, TREES
@@ -64,51 +63,6 @@ def test_other_weights_are_noticed(shipped: Path) -> None:
     assert any("log probabilities differ by" in text for text in differences(lm, shipped))
 
 
-def test_the_card_says_where_it_comes_from_and_how_good_it_is(shipped: Path) -> None:
-    card = (shipped / "README.md").read_text()
-    identity = load_model(shipped).data_identity
-    assert identity.keys() == {"train", "dev"}
-    for text in (
-        f"| data | train `{identity['train']}`, dev `{identity['dev']}` |",
-        "# toy-gum-open",
-        "A toy.",
-        "commit abc",
-        "`make it`",
-        "`train.ptb`, 20 words.",
-        "licence of the text that it was trained on: not stated",
-        "## What it is for, and what not",
-        "30 epochs, the best",
-        ", 30 steps, ",
-        " of processor time) |",
-        "echo 'the cat sees the dog .' | treelm parse toy-gum-open -",
-    ):
-        assert text in card
-    rows = [line for line in card.splitlines() if line.startswith("| perplexity per word, with end of sentence |")]
-    assert len(rows) == 1
-    assert rows[0].count("≤") == 2  # dev and test
-    losses = [line.split("|")[2].split()[0] for line in card.splitlines() if line.startswith("| dev loss per word")]
-    assert abs(float(losses[0]) - float(losses[1])) < 1e-3
-
-
-def test_the_card_has_the_course_of_training_in_a_dozen_lines(shipped: Path, project: Path) -> None:
-    log = [json.loads(line) for line in (project / "run" / "metrics.jsonl").read_text().splitlines()]
-    on_dev = [entry for entry in log if entry["kind"] == "dev"]
-    curve = read_figures(shipped)["curve"]
-    assert curve == [{name: entry[name] for name in curve[0]} for entry in on_dev]
-    assert set(curve[0]) >= {"step", "epoch", "cpu_seconds", "loss_nats_per_word", "loss_perplexity_per_word"}
-    card = (shipped / "README.md").read_text()
-    assert f"The loss that training minimises, of words and trees together; 12 of {len(curve)} evaluations:" in card
-    rows = card.split("| its perplexity |\n")[1].split("\n\n")[0].splitlines()[1:]
-    assert len(rows) == MOST_POINTS
-    for row, point in ((rows[0], curve[0]), (rows[-1], curve[-1])):
-        assert row.startswith(f"| {point['step']} | {point['epoch']} | {point['cpu_seconds'] / 60:.1f} | ")
-        assert f"| {point['loss_nats_per_word']:.4f}" in row
-        assert row.endswith(f" | {point['loss_perplexity_per_word']:,.1f} |")
-    best = [point for point in curve if point["is_best"]][-1]
-    (marked,) = (row for row in rows if "these weights" in row)
-    assert marked.startswith(f"| {best['step']} | ")
-
-
 def test_a_model_whose_log_is_gone_has_no_curve_and_its_card_says_nothing_of_it(project: Path, tmp_path: Path) -> None:
     shutil.copytree(project / "run", tmp_path / "run")
     (tmp_path / "run" / "metrics.jsonl").unlink()
@@ -144,25 +98,6 @@ def test_an_estimated_model_still_adds_up_to_one(project: Path, tmp_path: Path) 
     card = (tmp_path / "bigrams" / "README.md").read_text()
     assert re.search(r"estimated in \d+\.\d s \(\d+\.\d of processor time\)", card)
     assert "curve" not in read_figures(tmp_path / "bigrams")
-
-
-def test_a_transformer_made_again_is_read_as_the_one_before_and_its_card_says_how(tmp_path: Path) -> None:
-    (tmp_path / "train.ptb").write_text(TREES)
-    split = f'"{tmp_path}/train.ptb"'
-    (tmp_path / "transformer.toml").write_text(
-        f"[data]\ntrain = {split}\ndev = {split}\ntest = {split}\n[vocabulary]\nmin_count = 1\n[training]\nepochs = 1\n"
-        '[model]\nsystem = "transformer"\nsize = 4\nnum_layers = 1\nnum_heads = 1\nmemory_length = 9\n'
-    )
-    train(load_recipe(tmp_path / "transformer.toml"), tmp_path / "run", quiet=True)
-    ship(tmp_path / "run", tmp_path / "toy", ORIGIN)
-    assert "read with" not in (tmp_path / "toy" / "README.md").read_text()
-    config = json.loads((tmp_path / "toy" / "config.json").read_text())
-    reading = {"memory_length": 5, "sink_tokens": 1}
-    (tmp_path / "toy" / "config.json").write_text(json.dumps({**config, "reading": reading}))
-    ship(tmp_path / "run", tmp_path / "toy", ORIGIN)
-    assert load_model(tmp_path / "toy").config.memory_length == 5
-    card = (tmp_path / "toy" / "README.md").read_text()
-    assert "| read with | `memory_length = 5`, `sink_tokens = 1`, set after training: `reading` in" in card
 
 
 def test_whole_numbers_stay_exact_and_weights_beyond_the_range_are_refused(tmp_path: Path) -> None:

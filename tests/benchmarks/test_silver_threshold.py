@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import silver_threshold
-from silver_threshold import Level, describe, keep, levels_of, lowest
+from silver_threshold import Level, keep, levels_of
 
 from tests.legacy.make import HERE
 from treelm.corpora.readers import read_sentences
@@ -17,12 +17,6 @@ from treelm.errors import InputError
 LEVELS = [Level(0.0, 4, 40, 80.0), Level(0.5, 3, 25, 86.0), Level(0.6, 2, 12, 84.0), Level(0.7, 1, 5, 90.0)]
 CONFIDENCE = {"a": 0.4, "b": 0.9, "c": 0.8, "d": 0.1, "e": 0.7, "f": 0.2, "g": 0.6}
 DOCUMENTS = ["ab", "c", "d", "ef", "g"]
-
-
-def test_the_lowest_threshold_is_chosen() -> None:
-    assert lowest(LEVELS, 85.0).threshold == 0.5
-    with pytest.raises(InputError, match=r"give at most 90\.0"):
-        lowest(LEVELS, 95.0)
 
 
 @pytest.fixture
@@ -47,22 +41,6 @@ def test_sentences_above_the_threshold_stay_in_their_documents(silver: Path) -> 
     assert metadata["threshold"] == 0.5
     assert (metadata["parser"], metadata["chosen_on"]) == ("parser", ["gold/dev.ptb"])
     assert metadata["splits"]["dev"] == {"sentences": 7, "words": 14, "kept_sentences": 4, "kept_words": 8}
-
-
-def test_what_is_known_of_all_trees_is_written_beside_those_that_are_there(silver: Path) -> None:
-    out = silver / "out"
-    out.mkdir()
-    whole = (silver / "dev.ptb.gz").read_bytes()
-    (out / "dev.ptb.gz").write_bytes(whole)
-    describe(silver, out, "runs/parser", ["any/where/gold/dev.ptb"], LEVELS[0], LEVELS[1])
-    assert sorted(path.name for path in out.iterdir()) == ["dev.confidence.tsv.gz", "dev.ptb.gz", "silver.json"]
-    assert (out / "dev.ptb.gz").read_bytes() == whole
-    lines = gzip.decompress((out / "dev.confidence.tsv.gz").read_bytes()).decode().splitlines()
-    assert lines[:2] == ["place\tnum_words\tconfidence\texpected_f1", "t.txt:1\t2\t0.4\t0.4"]
-    assert len(lines) == 1 + len(CONFIDENCE)
-    metadata = json.loads((out / "silver.json").read_text())
-    assert metadata["trees_below_are_left_out"] is False
-    assert metadata["splits"]["train"] == {"sentences": 7, "words": 14, "kept_sentences": 4, "kept_words": 8}
 
 
 def test_a_parser_without_confidence_is_refused(tmp_path: Path) -> None:

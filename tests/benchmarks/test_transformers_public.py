@@ -4,10 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from public_codes import Training, Update
 from public_pushdown import binary_tree
 from public_transformer_grammar import numbers_of
-from transformers_public import WARM_UP, in_turns
 
 from treelm.models.layers.gold_trees import binary_splits
 from treelm.trees.transitions import to_actions
@@ -55,26 +53,3 @@ def test_transformer_grammar_reads_start_words_and_both_brackets() -> None:
         *(opening + 0, opening + 1, 4 + 7, 4 + 2, closing + 1),
         *(opening + 2, 4 + 9, closing + 2, closing + 0),
     ]
-
-
-def test_updates_take_turns_and_the_first_ones_do_not_count() -> None:
-    done: list[str] = []
-
-    def training(name: str, words: int) -> Training:
-        def run() -> float:
-            done.append(name)
-            sum(range(20_000))  # some processor time
-            return 1.0
-
-        return Training(num_parameters=len(name), updates=iter([Update(words=words, run=run, filled=0.5)] * 20))
-
-    found = in_turns(training("public", 3), training("ours", 6), rounds=2, block=3)
-    assert done == [*["public"] * WARM_UP, *["ours"] * WARM_UP, *(["public"] * 3 + ["ours"] * 3) * 2]
-    assert (found["public_parameters"], found["our_parameters"], found["filled"]) == (6, 4, 0.5)
-    assert 0 < found["smallest_ratio"] <= found["median_ratio"] <= found["largest_ratio"]
-
-
-def test_a_loss_that_is_no_number_ends_the_measurement() -> None:
-    broken = Training(num_parameters=1, updates=iter([Update(words=1, run=lambda: float("nan"))] * 9))
-    with pytest.raises(ArithmeticError, match="a loss of nan"):
-        in_turns(broken, broken, rounds=1, block=1)
