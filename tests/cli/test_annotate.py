@@ -104,12 +104,3 @@ def test_what_could_not_be_parsed_is_named_and_exit_code_3(project: Path, tmp_pa
     assert outcome.code == 3
     assert f"not parsed: {tmp_path}/in.txt:2: 6 words" in outcome.err
     assert (tmp_path / "out.ptb").read_text().splitlines()[1].startswith("(UNPARSED (X the)")
-
-
-def test_a_parser_that_is_not_installed_is_one_line(text: Path, tmp_path: Path, treelm: Treelm) -> None:
-    outcome = treelm("data", "annotate", text, "--parser", "benepar", "--output", tmp_path / "out.ptb")
-    assert outcome.code == 2
-    assert outcome.err.count("\n") == 1
-    assert "pip install 'treelm[benepar]'" in outcome.err
-    outcome = treelm("data", "annotate", text, "--parser", "stanza", "--output", tmp_path / "o", "--action-beam", "3")
-    assert "a search for stanza" in outcome.err

@@ -110,15 +110,6 @@ def test_what_a_cluster_gives_is_what_one_process_gives(
     assert treelm(*command, "--cluster", cluster) == treelm(*command, "--processes", "1")
 
 
-def test_trees_annotated_by_a_cluster_are_those_of_one_process(
-    project: Path, treelm: Treelm, text: Path, tmp_path: Path, cluster: Path
-) -> None:
-    for name, where in (("one", ()), ("many", ("--cluster", cluster))):
-        command = ("data", "annotate", text, "--parser", project / "run", "--output", tmp_path / f"{name}.ptb")
-        assert treelm(*command, *where).code == 0
-    assert (tmp_path / "many.ptb").read_bytes() == (tmp_path / "one.ptb").read_bytes()
-
-
 def test_a_run_that_a_worker_cannot_read_or_that_is_another_one_there_is_one_line(
     project: Path, treelm: Treelm, text: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +142,6 @@ def test_the_sentences_of_a_worker_that_is_killed_are_scored_again(
     ("given", "found"),
     [
         ("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9; give the address of a "),
-        ("nonsense", "no Dask scheduler answers at nonsense; "),
         ("in.txt", "no Dask scheduler answers at in.txt; "),
     ],
 )
@@ -190,24 +180,3 @@ def test_workers_of_another_version_are_refused_in_one_line(
     outcome = treelm("surprisal", project / "run", text, "--cluster", cluster)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert "in a worker, but 0.0.9 here; install the same version on both sides" in outcome.err
-
-
-def test_workers_without_the_package_are_one_line(
-    project: Path, treelm: Treelm, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "treelm").mkdir()
-    (tmp_path / "treelm" / "__init__.py").touch()
-    with started_cluster(tmp_path, num_workers=1, paths=str(tmp_path)) as (file, _):
-        outcome = treelm("surprisal", project / "run", text, "--cluster", file)
-    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert f"the cluster at {file} has lost a task (" in outcome.err
-    assert "they need treelm in the same version" in outcome.err
-
-
-def test_without_dask_the_extra_is_named(
-    project: Path, treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    outcome = treelm("parse", project / "run", text, "--cluster", "tcp://127.0.0.1:9")
-    assert outcome.code == 2
-    assert outcome.err.endswith("; pip install 'treelm[cluster]'\n")

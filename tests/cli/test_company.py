@@ -61,15 +61,15 @@ def test_tables_and_trees_have_the_same_bytes_alone_and_in_one_batch(treelm: Tre
         assert alone == together, command
 
 
-@pytest.mark.parametrize("run", ["lstm-gum-open", str(HERE / "neural-pcfg")], ids=lambda run: Path(run).name)
 def test_tables_and_trees_have_the_same_bytes_from_two_processes(
-    treelm: Treelm, text: Path, run: str, monkeypatch: pytest.MonkeyPatch
+    treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One process on two threads, against two with a thread each; of searches, ``test_processes``."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
+        run = str(HERE / "neural-pcfg")
         for command in commands(run):
             one, two = (
                 output(treelm, command, run, text, "--batch-size", "3", "--processes", number) for number in ("1", "2")

@@ -85,18 +85,6 @@ def test_seeds_are_runs_of_their_own_in_one_table_and_go_on_where_they_stopped(
     assert not (tmp_path / "n").exists()
 
 
-def test_columns_are_chosen_by_name_or_heading(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
-    out = ("compare", *runs[:2], "--max-sentences", "2", "--output", tmp_path / "out")
-    outcome = treelm(*out, "--format", "latex", "--columns", "parameters", "perplexity", "is_upper_bound")
-    head, *rows = [line for line in outcome.out.splitlines() if line.endswith("\\\\")]
-    assert head == "run & parameters & perplexity & is\\_upper\\_bound \\\\"
-    assert [row.split(" & ")[-1] for row in rows] == ["True \\\\", "False \\\\"]
-    assert (tmp_path / "out" / "comparison.tex").read_text() == outcome.out
-    assert "system" in (tmp_path / "out" / "comparison.csv").read_text().splitlines()[0]
-    refused = treelm(*out, "--columns", "perplexty")
-    assert (refused.code, "did you mean perplexity?" in refused.err) == (2, True)
-
-
 def test_each_picture_of_a_report_is_a_file(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\nthe cat sees the dog .\n")
     pages = ("--report", tmp_path / "report.html", "--figures", tmp_path / "figures")
@@ -114,12 +102,6 @@ def test_each_picture_of_a_report_is_a_file(treelm: Treelm, runs: list[str], tmp
     assert (taken.code, "in.txt: not a folder" in taken.err) == (2, True)
     assert not (tmp_path / "report.html").exists(), "nothing is measured or written before"
     assert "add --report" in treelm("compare", *runs, "--figures", tmp_path / "figures").err
-
-
-def test_a_beam_that_no_model_uses_is_told_of(treelm: Treelm, runs: list[str]) -> None:
-    said = "none of these models searches"
-    assert said in treelm("compare", runs[1], "--max-sentences", "2", "--action-beam", "9").err
-    assert said not in treelm("compare", *runs[:2], "--max-sentences", "2", "--action-beam", "9").err
 
 
 def test_every_run_is_a_row_with_what_its_system_has(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
@@ -239,16 +221,3 @@ def test_a_report_does_not_draw_another_model_that_lies_where_the_row_s_was(
     outcome = treelm("compare", kept, "--report", tmp_path / "r.html", "--sentences", sentences)
     assert outcome.code == 2
     assert "another model than the one that run was measured with" in outcome.err
-
-
-def test_pairs_of_a_table_of_one_s_own_are_read_by_its_column_names(
-    treelm: Treelm, runs: list[str], tmp_path: Path
-) -> None:
-    (tmp_path / "mine.tsv").write_text("yes\tno\tkind\nthe dog barks .\tdog the . barks\torder\n")
-    call = ("compare", runs[1], "--pairs", tmp_path / "mine.tsv", "--output", tmp_path / "out", "--format", "json")
-    outcome = treelm(*call, "--good", "yes", "--bad", "no", "--group-by", "kind")
-    assert outcome.code == 0, outcome.err
-    (row,) = json.loads(outcome.out)["runs"]
-    assert row["pairs"][0]["groups"] == {"kind": {"order": row["pairs"][0]["accuracy"]}}
-    (swapped,) = json.loads(treelm(*call, "--good", "no", "--bad", "yes").out)["runs"]
-    assert swapped["pairs"][0]["accuracy"] == 1 - row["pairs"][0]["accuracy"]  # not what was kept of other columns

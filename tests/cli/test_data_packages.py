@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
 import json
@@ -19,7 +18,6 @@ from treelm import LanguageModel, load
 from treelm.corpora import data_packages
 from treelm.corpora.catalog import corpus_entry, corpus_names, is_corpus_name, show
 from treelm.corpora.data_config import DataConfig, prepared_split
-from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.models.persistence.shipped import find_run, shipped_folder, shipped_names
 from treelm.training.recipe import load_recipe
@@ -88,21 +86,6 @@ def test_without_it_its_models_are_listed_as_missing(absent: None, treelm: Treel
     assert line.endswith("pip install treelm-english")
 
 
-def test_an_older_release_without_a_model_is_to_be_upgraded(installed: Path) -> None:
-    with pytest.raises(InputError, match=r"pip install --upgrade treelm-english$"):
-        find_run("chart-gum-open")
-
-
-def test_paths_and_other_names_are_not_taken_for_its_models(absent: None) -> None:
-    with pytest.raises(InputError, match="no such run folder"):
-        find_run("runs/chart-gum-open")
-    for find in (find_run, shipped_folder):
-        with pytest.raises(InputError, match=r"did you mean chart-gum-open\? it is not installed: pip install"):
-            find("chart-gum-opn")
-        with pytest.raises(InputError, match=r"did you mean rnng-gum-open\? (give|it has)"):
-            find("rnng-gum-opn")
-
-
 def test_nothing_is_written_beside_its_models(installed: Path, treelm: Treelm, tmp_path: Path) -> None:
     before = set((installed / "pretrained").rglob("*"))
     done = treelm("compare", "ngram-open-english", "--max-sentences", 2, "--format", "csv")
@@ -131,10 +114,6 @@ def test_its_models_have_names_like_those_of_the_package(installed: Path) -> Non
     assert find_run("ngram-open-english").parent == installed / "pretrained"
     with pytest.raises(InputError, match=r"one of the models in the package.*ngram-open-english"):
         find_run("ngram-open-englis")
-
-
-def test_recipes_name_its_corpus_wherever_they_are_read(absent: None) -> None:
-    assert load_recipe("lstm-open-english").data.corpus == "open-english"
 
 
 def test_a_corpus_that_is_made_of_its_text_keeps_its_name_and_is_asked_of_the_user(
@@ -186,40 +165,10 @@ def test_trees_that_models_are_measured_on_are_of_the_same_sentences_and_documen
         assert (text.has_trees, trees.has_trees) == (False, True)
 
 
-def test_how_sure_the_parser_is_of_each_tree_makes_the_counts_and_means_of_the_metadata() -> None:
-    folder = MODULE / "open-english-silver"
-    silver = json.loads((folder / "silver.json").read_text(encoding="utf-8"))
-    assert silver["dev_above"]["f1"] >= 85 > silver["dev_all"]["f1"]
-    for split in ("dev", "test"):
-        with gzip.open(folder / f"{split}.confidence.tsv.gz", "rt", encoding="utf-8") as stream:
-            rows = list(csv.DictReader(stream, delimiter="\t"))
-        made = json.loads((folder / f"{split}.ptb.gz.json").read_text(encoding="utf-8"))
-        assert (silver["parser"], silver["parser_version"]) == (made["parser"], made["parser_version"])
-        sentences = list(read_sentences(folder / f"{split}.ptb.gz"))
-        assert [int(row["num_words"]) for row in rows] == [len(one.words) for one in sentences]
-        sure = [float(row["confidence"]) for row in rows]
-        assert sum(sure) / len(sure) == pytest.approx(made["confidence"]["mean"], abs=1e-4)
-        assert silver["splits"][split]["kept_sentences"] == sum(one >= silver["threshold"] for one in sure)
-
-
 @pytest.mark.parametrize("file", ["train.txt.gz", "dev.txt.gz", "test.txt.gz", "documents.tsv.gz"])
 def test_files_are_those_whose_hash_is_told(file: str) -> None:
     found = hashlib.sha256((MODULE / "open-english" / file).read_bytes()).hexdigest()
     assert f"| `{file}` | `{found}` |" in (ENGLISH / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.skipif(not (MODULE / "open-english" / "documents.tsv.gz").exists(), reason="the text is not there yet")
-def test_every_document_is_what_the_table_says() -> None:
-    with gzip.open(MODULE / "open-english" / "documents.tsv.gz", "rt", encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
-    assert len(rows) == 16_993
-    for split in ("train", "dev", "test"):
-        text = gzip.decompress((MODULE / "open-english" / f"{split}.txt.gz").read_bytes())
-        documents = text.removesuffix(b"\n").split(b"\n\n")
-        own = [row for row in rows if row["split"] == split]
-        assert [hashlib.sha256(one + b"\n").hexdigest() for one in documents] == [row["sha256"] for row in own]
-        assert [len(one.split()) for one in documents] == [int(row["tokens"]) for row in own]
-    assert all(row["licence"] for row in rows)
 
 
 def test_the_wheel_of_the_distribution_has_text_and_notice(tmp_path: Path) -> None:

@@ -145,15 +145,3 @@ def test_a_full_demo_has_a_folder_of_its_own(
     assert "number_prep" in Path("runs/full/comparison/comparison.csv").read_text()
     assert "echo 'the dog barks' | " in outcome.out  # a sentence of its own data
     assert "garden path" not in outcome.out
-
-
-def test_parse_draws_the_first_sentence_as_a_picture(treelm: Treelm, recipes: tuple[str, ...], tmp_path: Path) -> None:
-    treelm("train", recipes[1], "--output", "run", "--quiet")
-    (tmp_path / "in.txt").write_text("the dog barks\nbarks dog\n")
-    outcome = treelm("parse", "run", "in.txt", "--figure", "memory.svg")
-    assert outcome.code == 0, outcome.err
-    assert outcome.out.count("\n") == 2
-    svg = (tmp_path / "memory.svg").read_text()
-    assert svg.startswith("<svg")
-    assert "slot 14" in svg
-    assert treelm("parse", "run", "in.txt", "--figure", "memory.png").code == 2

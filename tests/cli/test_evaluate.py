@@ -103,16 +103,6 @@ def test_text_gives_predicted_trees_and_no_empty_file_of_gold_ones(treelm: Treel
     assert "gold.ptb" not in outcome.err
 
 
-def test_names_of_files_are_no_markup(
-    treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    data = shutil.copy(project / "train.ptb", "[q].ptb")
-    outcome = treelm("evaluate", project / "run", "--data", data, "--action-beam", 5, "--word-beam", 2)
-    assert outcome.code == 0, outcome.err
-    assert "[q].ptb" in outcome.out
-
-
 def test_a_summary_has_the_perplexity_of_sentences_and_that_of_the_stream(
     treelm: Treelm, runs: Path, tmp_path: Path
 ) -> None:

@@ -73,22 +73,6 @@ def test_the_file_holds_no_values_no_arguments_and_no_home(
 
 
 @pytest.mark.usefixtures("broken")
-def test_where_nothing_can_be_written_it_goes_to_the_folder_of_temporary_files(
-    treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()  # nobody can write there, not even the superuser
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert str(tmp_path) in treelm("parse", "x").err
-    assert len(kept(tmp_path)) == 1
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    outcome = treelm("parse", "x")
-    assert (outcome.code, outcome.err.count("\n")) == (70, 1)
-    assert "set TREELM_TRACEBACK=1" in outcome.err
-
-
-@pytest.mark.usefixtures("broken")
 def test_developers_see_the_traceback(treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(failures.VARIABLE, "1")
     outcome = treelm("parse", "x")
@@ -177,15 +161,6 @@ def test_output_that_nobody_reads_to_its_end_is_no_failure(
     assert run_treelm(list(call)) == 0
 
 
-def test_training_goes_on_when_nobody_reads_of_its_progress(
-    project: Path, tmp_path: Path, closed_pipe: TextIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stderr", closed_pipe)
-    call = ["train", str(project / "recipe.toml"), "--output", str(tmp_path / "run"), "--set", "training.epochs=2"]
-    assert run_treelm(call) == 0
-    assert (tmp_path / "run" / "model.safetensors").exists()
-
-
 @pytest.mark.parametrize(
     "script", ['exec "$@"', 'exec "$@" 2>&-', 'exec "$@" 2>/dev/full'], ids=["reader gone", "closed", "full disk"]
 )
@@ -195,10 +170,3 @@ def test_an_exit_code_says_nothing_of_who_reads_messages(script: str, closed_pip
     command = ["sh", "-c", script, "sh", sys.executable, "-m", "treelm", "surprisl"]
     ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=closed_pipe, check=False)
     assert (ended.returncode, ended.stdout) == (2, b"")
-
-
-def test_help_without_a_standard_output_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(SystemExit) as end:
-        run_treelm(["evaluate", "--help"])
-    assert end.value.code == 0

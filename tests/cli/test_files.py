@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, Queue
+from queue import Queue
 
 import pytest
 
 from tests.cli.conftest import TREES, Treelm
 from tests.legacy.make import HERE
 from treelm.cli import main
-from treelm.io.terminal import doing, progress_bar, show_progress, told
+from treelm.io.terminal import doing, show_progress, told
 
 
 @pytest.fixture
@@ -39,26 +39,6 @@ def test_what_goes_on_is_told_and_how_far_it_is(lines: Queue[str]) -> None:
             assert said.startswith("scoring: 0 of 2 sentences ... ")
 
 
-def ends(lines: Queue[str]) -> bool:
-    """Whether nothing more comes after what was on its way."""
-    for _ in range(9):
-        try:
-            lines.get(timeout=0.1)
-        except Empty:
-            return True
-    return False
-
-
-def test_nothing_is_told_of_what_people_see_and_hear(lines: Queue[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with doing("training"):
-        lines.get()
-        with doing(""):
-            assert ends(lines)
-    monkeypatch.setattr("treelm.io.terminal.SECONDS_TO_FIRST_NOTE", 1000.0)
-    with doing("loading"):
-        assert ends(lines)
-
-
 @pytest.mark.parametrize("arguments", [["models"], ["train", "demo", "--output", "run"]], ids=" ".join)
 def test_every_subcommand_says_what_it_does(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is slow: here it is the module of the subcommand, before anything else is imported."""
@@ -72,19 +52,6 @@ def test_every_subcommand_says_what_it_does(arguments: list[str], monkeypatch: p
     with pytest.raises(SystemExit, match="7"):
         main()
     assert said.get() == f"treelm {arguments[0]} is working ..."
-
-
-def test_a_bar_does_not_come_beside_what_is_written(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, to rich
-    with progress_bar("scoring", 2) as advance:
-        advance()
-    assert "scoring" in capsys.readouterr().err
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    with progress_bar("scoring", 2, shares_terminal=True) as advance:
-        advance()
-    assert "scoring" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

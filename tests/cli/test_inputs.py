@@ -1,6 +1,5 @@
 """Input that is odd but good: pipes, any script, long and short sentences, words that nothing knows."""
 
-import gzip
 import json
 import os
 import re
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import RECIPE, TREES, Treelm
+from tests.cli.conftest import Treelm
 from tests.legacy.make import HERE as RUNS
 
 UNKNOWN = r"\d of \d words \([\d.]+%\) are unknown to [^\n]*\n"
@@ -46,16 +45,6 @@ def test_input_and_output_may_be_pipes_and_stay_them(treelm: Treelm, input_is_pi
     assert [outcome.out, *found] == ([plain] if input_is_pipe else ["", plain])
     assert Path("pipe").is_fifo()
     assert not Path("pipe.json").exists()
-
-
-def test_a_vocabulary_without_any_word_trains_and_says_all_are_unknown(folder: Path, treelm: Treelm) -> None:
-    (folder / "train.ptb").write_text(TREES)
-    settings = ("vocabulary.min_count=1000", "training.epochs=1")
-    (folder / "r.toml").write_text(RECIPE)
-    assert treelm("train", "r.toml", "--output", "run", "--quiet", "--set", *settings).code == 0
-    outcome = treelm("surprisal", "run", "in.txt")
-    assert outcome.code == 0, outcome.err
-    assert [row.split("\t")[4] for row in outcome.out.splitlines()[1:]] == ["1"] * 9
 
 
 @pytest.mark.parametrize(("run", "widths"), [("rnng", ("--action-beam", "4", "--word-beam", "2")), ("som", ())])
@@ -104,22 +93,6 @@ def test_what_a_search_has_lost_is_counted(folder: Path, treelm: Treelm) -> None
     found = json.loads(outcome.out)["suites"]["center_embed"]
     assert 0 < found["num_impossible"] <= found["num_items"]
     assert f"{found['num_impossible']} of {found['num_items']} items have regions of inf bits" in outcome.err
-
-
-def test_metadata_may_name_an_input_that_is_not_utf_8(folder: Path, treelm: Treelm) -> None:
-    name = os.fsdecode(b"caf\xe9.txt")
-    (folder / name).write_bytes((folder / "in.txt").read_bytes())
-    assert treelm("surprisal", RUNS / "ngram", name, "--output", "out.tsv").code == 0
-    assert json.loads((folder / "out.tsv.json").read_text())["num_sentences"] == 2
-
-
-def test_the_lost_rest_of_a_damaged_file_is_not_called_one_sentence(folder: Path, treelm: Treelm) -> None:
-    lines = "".join(f"word{number * 7919 % 10007} b\n" for number in range(500))
-    (folder / "cut.txt.gz").write_bytes(gzip.compress(lines.encode())[:-300])
-    outcome = treelm("surprisal", RUNS / "ngram", "cut.txt.gz", "--on-error", "skip")
-    assert outcome.code == 3
-    assert re.search(r"\nlost: the rest of the file from cut.txt.gz:\d+ on, any number of sentences\n$", outcome.err)
-    assert "left out" not in outcome.err
 
 
 TABLE = """item,cond,word_id,word
@@ -195,18 +168,3 @@ def test_input_of_another_encoding_is_named_and_read(
     found = treelm("surprisal", RUNS / "ngram", name, *options, "--encoding", encoding)
     assert found.code == 0, found.err
     assert [row.split("\t")[2] for row in found.out.splitlines()] == ["word", "le", "café", "."]
-
-
-def test_pairs_and_comparisons_read_another_encoding(folder: Path, treelm: Treelm) -> None:
-    (folder / "pairs.csv").write_bytes("good,bad\nle café .,café le .\n".encode("latin-1"))
-    (folder / "data.txt").write_bytes("le café .\n".encode("latin-1"))
-    pairs, latin = ("--good", "good", "--bad", "bad"), ("--encoding", "latin-1")
-    for call in (
-        ("pairs", RUNS / "ngram", "pairs.csv", *pairs, "--items", "items.csv"),
-        ("compare", RUNS / "ngram", "--pairs", "pairs.csv", *pairs, "--data", "data.txt", "--output", "out"),
-    ):
-        refused = treelm(*call)
-        assert (refused.code, "--encoding latin-1" in refused.err) == (2, True), refused.err
-        found = treelm(*call, *latin)
-        assert found.code == 0, found.err
-    assert "le café ." in (folder / "items.csv").read_text()

@@ -53,19 +53,6 @@ def test_a_table_ends_at_a_bad_tree_where_that_of_one_process_does(
     assert (one.code, len(one.out.splitlines())) == (2, 1 + 9 * 2)
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_a_bad_sentence_is_named_as_in_one_process(
-    project: Path, treelm: Treelm, tmp_path: Path, on_error: str
-) -> None:
-    bad = tmp_path / "bad.ptb"
-    bad.write_text("(S (X the) (X dog))\n(S (X a\n\n(S (X a))\n", encoding="utf-8")
-    one, two = (
-        treelm("parse", project / "run", bad, "--on-error", on_error, "--processes", number) for number in ("1", "2")
-    )
-    assert two == one
-    assert one.code == {"raise": 2, "skip": 3}[on_error]
-
-
 def die(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence | None]:
     os.kill(os.getpid(), signal.SIGKILL)
     return []

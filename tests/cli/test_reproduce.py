@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
-import threading
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Treelm
 from tests.papers.conftest import paper
-from treelm.cli import EXIT_STOPPED
 from treelm.cli import run as run_treelm
-from treelm.io.atomic import hold_folder
 
 __all__ = ["paper"]
 
@@ -34,13 +28,6 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("treelm.cli.reproduce.run_side_by_side", one_by_one)
     return names
-
-
-def test_headings_within_tables_and_rows_without_values_are_shown(treelm: Treelm, tmp_path: Path) -> None:
-    outcome = treelm("reproduce", "som", "tables 2-3", "--output", tmp_path)
-    places = [outcome.out.index(text) for text in ("Without annotations", "URNNG", "With annotations", "RNNG → URNNG")]
-    assert places == sorted(places)
-    assert "no values of ours yet: SOM, printed oracle\n" in outcome.out
 
 
 def test_a_paper_is_made_once_and_shown_again(
@@ -96,18 +83,6 @@ def test_the_end_of_the_budget_stops_what_runs_and_begins_nothing_more(
     assert "failed" not in outcome.out
 
 
-def test_a_run_that_fails_leaves_the_others_their_values(
-    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(paper.parent)
-    for split in ("dev", "test"):  # trees that training can do without, and evaluation cannot read
-        Path(f"corpora/tiny/{split}.ptb").write_text("(S (NP broken\n")
-    Path("corpora/tiny/dev.ptb").unlink()
-    outcome = treelm("reproduce", "paper.toml", "--small", "--data", "corpora", "--seeds", "1")
-    assert outcome.code == 2
-    assert "failed (exit code 2)" in outcome.out
-
-
 def test_a_finetuned_row_goes_on_from_the_best_weights_of_its_first_run(
     treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,59 +106,3 @@ def test_a_finetuned_row_goes_on_from_the_best_weights_of_its_first_run(
     outcome = treelm(*command, "--only", finetuned.name)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert f"{first.name}: the run to finetune is not finished" in outcome.err
-
-
-def test_a_folder_in_which_another_one_works_is_told(
-    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(paper.parent)
-    with hold_folder(Path("runs/reproduce"), found="", remedy=""):
-        outcome = treelm("reproduce", "paper.toml", "--small", "--data", "corpora")
-    assert outcome.code == 2
-    assert "runs/reproduce: another treelm reproduce is at work in this folder; wait" in outcome.err
-    assert begun == []
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
-def test_what_is_stopped_goes_on(treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In processes of their own: a run that was stopped while training is resumed, and not begun anew."""
-    monkeypatch.chdir(paper.parent)
-    lines = paper.read_text().replace("training.epochs=1", "training.epochs=100000").splitlines(keepends=True)
-    others = ('"without attention"', '"right-branching"', '"another system"')
-    paper.write_text("".join(line for line in lines if not line.startswith(others)))
-    command = ("reproduce", "paper.toml", "--small", "--data", "corpora", "--seeds", "1", "--jobs", "1")
-    runs = Path("runs/reproduce/runs")
-    with stopped_when(lambda: any(runs.glob("*/checkpoints/step-*"))):
-        outcome = treelm(*command)
-    assert outcome.code == EXIT_STOPPED, outcome.err
-    assert "whole: stopped after" in outcome.out
-    (log,) = runs.glob("*/metrics.jsonl")
-    before = log.read_text().splitlines()
-    with stopped_when(lambda: log.read_text().count("\n") > len(before)):
-        outcome = treelm(*command)
-    assert outcome.code == EXIT_STOPPED, outcome.err
-    assert log.read_text().splitlines()[: len(before)] == before
-
-
-@contextmanager
-def stopped_when(is_time: Callable[[], bool]) -> Iterator[None]:
-    """Ask this process to stop once it is time, unless the block is over before; a handler is there all the while."""
-
-    def watch() -> None:
-        while not is_over.wait(0.02):
-            if is_time():
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    is_over, watcher = threading.Event(), threading.Thread(target=watch)
-    before = signal.signal(signal.SIGTERM, end)
-    watcher.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        watcher.join()
-        signal.signal(signal.SIGTERM, before)

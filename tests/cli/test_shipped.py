@@ -11,7 +11,6 @@ import torch
 from tests.cli.conftest import Treelm
 from treelm import LanguageModel
 from treelm import load as python_load
-from treelm.errors import InputError
 from treelm.models.persistence import shipped
 from treelm.models.persistence.shipped import find_run, shipped_names
 from treelm.models.search.config import SearchConfig
@@ -58,15 +57,6 @@ def test_python_takes_the_name(package: Path) -> None:
     assert torch.equal(by_name.state_dict()["word_bias"], by_hub.state_dict()["word_bias"])
 
 
-def test_what_is_not_there_lists_what_is(package: Path, treelm: Treelm) -> None:
-    for subcommand in ("parse", "surprisal", "evaluate", "audit"):
-        outcome = treelm(subcommand, "timy", *(["-"] if subcommand in ("parse", "surprisal") else []))
-        assert outcome.code == 2
-        assert outcome.err.count("\n") == 1
-        assert "timy: no such run folder" in outcome.err
-        assert "models in the package: tiny" in outcome.err
-
-
 def test_models_are_listed_and_shown(package: Path, treelm: Treelm) -> None:
     name, system, size, purpose = treelm("models").out.rstrip("\n").split("\t")
     assert (name, system, purpose) == ("tiny", "rnng", "")
@@ -95,12 +85,6 @@ def test_a_list_is_tsv_for_programs_and_a_table_in_a_terminal(
     assert set(" ".join(cell for row in rows for cell in row).split()) <= set(shown.split())
 
 
-def test_a_recipe_is_shown_as_it_is(treelm: Treelm, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(treelm("recipes", "demo").out)
-    assert load_recipe(tmp_path / "mine.toml") == load_recipe("demo")
-    assert "did you mean demo" in treelm("recipes", "demos").err
-
-
 def test_a_shipped_model_is_not_resumed_but_finetuned(package: Path, project: Path, treelm: Treelm) -> None:
     before = {path: path.read_bytes() for path in package.rglob("*") if path.is_file()}
     outcome = treelm("train", "--resume", "tiny", "--set", "training.epochs=31")
@@ -114,10 +98,3 @@ def test_a_shipped_model_is_not_resumed_but_finetuned(package: Path, project: Pa
     tuned = train(recipe, "tuned", quiet=True)
     assert torch.allclose(tuned.state_dict()["word_bias"], python_load("tiny").state_dict()["word_bias"], atol=1e-6)
     assert {path: path.read_bytes() for path in package.rglob("*") if path.is_file()} == before
-
-
-def test_without_any_model_the_message_does_not_speak_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
-    monkeypatch.setattr(shipped, "DATA_PACKAGES", ())
-    with pytest.raises(InputError, match=r"give the folder that training wrote, or hf:NAME of the Hugging Face hub$"):
-        find_run("nowhere")

@@ -58,13 +58,3 @@ def test_tables_show_every_kind_of_figure(treelm: Treelm, treebank: Path) -> Non
         assert title in outcome.out
     assert "on-lstm, biased" in outcome.out
     assert "sentences over 10 words" in outcome.out
-
-
-def test_bad_sentences_may_be_left_out_as_in_training(treelm: Treelm, tmp_path: Path) -> None:
-    (tmp_path / "some.ptb").write_text("(S (D a) (N b))\n(S (D a)\n(S (NP (D a) (N b)) (V c))\n")
-    call = ("structure", HERE / "prpn", "--data", tmp_path / "some.ptb", "--protocol", "plain", "--draws", 1, "--json")
-    stopped, told = treelm(*call), treelm(*call, "--on-error", "skip")
-    assert (stopped.code, told.code) == (2, 3)
-    assert "some.ptb:2" in stopped.err
-    assert "1 sentence left out" in told.err
-    assert json.loads(told.out)[0]["num_sentences"] == 2

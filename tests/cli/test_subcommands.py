@@ -12,12 +12,10 @@ import pandas
 import pytest
 
 from tests.cli.conftest import Treelm
-from tests.legacy.make import HERE, KEPT
-from treelm import __version__
+from tests.legacy.make import HERE
 from treelm.cli import SUBCOMMANDS
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.errors import without_errors
-from treelm.inference.loading import load
 from treelm.trees.brackets import read_trees
 
 HEADER = "sentence_id\tword_id\tword\tsurprisal_bits\tis_unk\tunk_class\tnum_pieces\tchar_start\tchar_end"
@@ -40,47 +38,6 @@ def test_every_subcommand_has_help_with_an_example(
     assert [
         one for one in outcome.out.splitlines() if len(one) > 80 and not one.startswith(("Example:", "usage:"))
     ] == []
-
-
-def test_the_version_and_files_to_write_have_short_names(treelm: Treelm, tmp_path: Path) -> None:
-    assert treelm("-V").out == treelm("--version").out == f"treelm {__version__}\n"
-    (tmp_path / "in.txt").write_text("The dog barks .\n")
-    for flag in ("--output", "-o"):
-        assert treelm("surprisal", "ngram-gum-open", tmp_path / "in.txt", flag, tmp_path / f"{flag}.tsv").code == 0
-    assert (tmp_path / "--output.tsv").read_text() == (tmp_path / "-o.tsv").read_text()
-
-
-def test_completion_of_bash_knows_subcommands_and_options(treelm: Treelm) -> None:
-    script = treelm("completion", "bash").out
-    call = """
-    {script}
-    COMP_WORDS=(treelm {words}); COMP_CWORD={place}; _shtab_treelm; printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    for words, place_of, expected in (
-        ("sur", 1, "surprisal"),
-        ("surprisal --spl", 2, "--split-sentences"),
-        ("data ann", 2, "annotate"),
-        ("data annotate --pars", 3, "--parser"),
-        ("data sta", 2, "statistics"),
-        ("data statistics --dep", 3, "--dependency-labels"),
-    ):
-        typed = call.format(script=script, words=words, place=place_of)
-        done = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False)
-        assert expected in done.stdout.split(), done.stderr
-
-
-def test_endings_of_tables_say_what_stands_between_cells(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    for ending, separator in ((".tsv", "\t"), (".txt", "\t"), (".CSV", ","), ("", "\t")):
-        out = tmp_path / f"out{ending}"
-        assert treelm("surprisal", project / "run", project / "train.ptb", "--output", out).code == 0
-        assert out.read_text().partition("\n")[0] == f"{HEADER}\tbeam_converged".replace("\t", separator)
-
-
-def test_help_of_surprisal_lists_every_column_of_every_system(treelm: Treelm) -> None:
-    words = set(re.findall(r"[a-z_]+", treelm("surprisal", "--help").out))
-    columns = {name for run in KEPT for name in load(HERE / run).word_columns}
-    assert len(columns) > 5
-    assert {*columns, *HEADER.split("\t"), "next_entropy_bits", "document_id", "context"} <= words
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -181,14 +138,6 @@ def test_no_two_columns_of_a_table_have_one_name(treelm: Treelm, project: Path, 
     assert (refused.code, refused.err) == (2, "treelm surprisal: the column 'open_nodes' twice; name each once\n")
 
 
-def test_a_limit_of_time_is_told_even_if_quiet(
-    treelm: Treelm, project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    limit = ("--set", "training.max_minutes=0.0001", "--quiet")
-    assert treelm("train", project / "recipe.toml", "--output", tmp_path / "run", *limit).code == 0
-    assert "training ended after step 1: max_minutes = 0.0001 are over" in caplog.text
-
-
 def test_surprisal_in_documents_says_what_the_system_had_in_mind(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\na cat sleeps .\n\nthe cat\n")
     outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--context", "document")
@@ -223,20 +172,6 @@ def test_surprisal_is_a_table_with_one_row_a_word(
     assert all(float(row[3]) >= 0 for row in rows)
 
 
-def test_surprisal_says_that_unknown_words_are_known_in_lower_case(
-    treelm: Treelm, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stdin(monkeypatch, "The Dog barks .\nA zebra sleeps .\n")
-    outcome = treelm("surprisal", project / "run", "-", "--threshold", "10")
-    assert outcome.code == 0
-    assert outcome.err.splitlines()[1:] == [
-        "3 of them, such as 'The', are known in lower case, and no word with a capital is; give the text in lower case "
-        "if the model was trained on such"
-    ]
-    stdin(monkeypatch, "the dog barks .\nthe Zebra sleeps .\n")  # unknown in lower case, too
-    assert "lower case" not in treelm("surprisal", project / "run", "-").err
-
-
 def test_bits_with_the_end_add_up_to_the_sentence(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\n")
     outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--end", "--output", tmp_path / "out.tsv")
@@ -246,20 +181,6 @@ def test_bits_with_the_end_add_up_to_the_sentence(treelm: Treelm, project: Path,
     assert rows[-1][2] == "</s>"
     total = metadata["word_surprisal_bits"] + metadata["end_surprisal_bits"]
     assert sum(float(row[3]) for row in rows) == pytest.approx(total, abs=1e-4)
-
-
-def test_of_a_model_that_does_not_search_no_beam_is_told(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("the dog barks .\n")
-    runs = ("ngram-gum-open", "lstm-gum-open", project / "run")
-    outcome = treelm("surprisal", *runs, tmp_path / "in.txt", "--output", tmp_path / "out.tsv")
-    assert outcome.code == 0, outcome.err
-    models = json.loads((tmp_path / "out.tsv.json").read_text())["models"].values()
-    search = {"action_beam", "word_beam", "fast_track", "threshold"}
-    assert [(one["system"], search & one.keys()) for one in models] == [
-        ("ngram", set()),
-        ("lstm", set()),
-        ("rnng", search),
-    ]
 
 
 def test_parse_writes_one_tree_a_line_in_input_order(
@@ -274,12 +195,6 @@ def test_parse_writes_one_tree_a_line_in_input_order(
     assert words == [[["a", "cat", "sees", "the", "dog", "."]], [["the", "dog", "barks", "."]]]
 
 
-def test_a_model_parses_what_it_has_learned(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    assert treelm("parse", project / "run", project / "train.ptb", "--output", tmp_path / "out.ptb").code == 0
-    outcome = treelm("evaluate", "--gold", project / "train.ptb", "--predicted", tmp_path / "out.ptb", "--json")
-    assert json.loads(outcome.out)["all"]["f1"] > 90
-
-
 def test_one_bad_tree_does_not_lose_the_others(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     good = (project / "train.ptb").read_text().splitlines()
     (tmp_path / "bad.ptb").write_text("\n".join([good[0], "(S (NP (D the)", good[1]]) + "\n")
@@ -291,13 +206,6 @@ def test_one_bad_tree_does_not_lose_the_others(treelm: Treelm, project: Path, tm
     assert skipped.code == 3
     assert len(skipped.out.splitlines()) == 1 + 4 + 6
     assert "bad.ptb:2" in skipped.err
-
-
-def test_evaluate_prints_one_table_with_baselines(treelm: Treelm, project: Path) -> None:
-    outcome = treelm("evaluate", project / "run", "--split", "dev")
-    assert outcome.code == 0
-    for name in ("perplexity", "evalb", "left-branching", "right-branching", "random"):
-        assert name in outcome.out
 
 
 def test_evaluate_as_json_names_unit_and_protocols(treelm: Treelm, project: Path) -> None:
@@ -316,11 +224,6 @@ def test_generate_is_reproducible_and_uses_the_models_words(treelm: Treelm, proj
     assert set(once.split()) <= known
 
 
-def test_audit_passes(treelm: Treelm, project: Path) -> None:
-    outcome = treelm("audit", project / "run", project / "train.ptb", "--num-sentences", "3")
-    assert outcome.code == 0, outcome.out
-
-
 def test_audit_reads_the_first_words_of_long_sentences_and_names_what_it_leaves_out(
     treelm: Treelm, tmp_path: Path
 ) -> None:
@@ -331,13 +234,6 @@ def test_audit_reads_the_first_words_of_long_sentences_and_names_what_it_leaves_
     assert "cut after 12 words: 1 of 2 sentences" in outcome.err
     assert "skipped: " in outcome.err
     assert "some.ptb:1" in outcome.err
-
-
-def test_show_names_licence_and_origin(treelm: Treelm) -> None:
-    out = treelm("data", "show", "gum-open").out
-    assert "CC BY-SA 4.0" in out
-    assert "Zeldes" in out
-    assert "parser" in out
 
 
 @pytest.mark.parametrize("is_prepared", [False, True])
@@ -368,14 +264,6 @@ def test_statistics_and_prepared_corpora_know_labels_of_dependencies(treelm: Tre
         outcome = treelm("data", "prepare", file, "--dependency-labels", labels, "--output", tmp_path / labels)
         assert outcome.code == 0, outcome.err
         assert len(PreparedCorpus.open(tmp_path / labels).labels) == number
-
-
-def test_a_finished_run_can_be_made_longer(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    short = ("--set", "training.epochs=1")
-    assert treelm("train", project / "recipe.toml", "--output", out, "--quiet", *short).code == 0
-    assert treelm("train", "--resume", out, "--quiet", "--set", "training.epochs=2").code == 0
-    assert sum('"kind": "dev"' in line for line in (out / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_evaluate_writes_gold_and_predicted_trees(treelm: Treelm, project: Path, tmp_path: Path) -> None:
@@ -438,19 +326,11 @@ def test_surprisal_searches_by_the_recipe_or_the_flags_and_says_which_words_did_
         assert {row["beam_converged"] for row in csv.DictReader(file, delimiter="\t")} == {"NA"}
 
 
-@pytest.mark.parametrize("system", ["rnng", "som"])
-@pytest.mark.parametrize("kind", ["character", "subword"])
-def test_generate_spells_whole_words(treelm: Treelm, project: Path, tmp_path: Path, kind: str, system: str) -> None:
-    recipe = (project / "recipe.toml").read_text().replace('"train.ptb"', f'"{project}/train.ptb"')
-    settings = f'kind = "{kind}"\n' + ("max_size = 274" if kind == "subword" else "min_count = 1")
-    recipe = recipe.replace('kind = "word"\nmin_count = 1', settings)
-    if system == "som":
-        sizes = "embedding_size = 16\nhidden_size = 16\nnum_layers = 1\n"
-        recipe = recipe.replace(sizes, "size = 16\n").replace('"rnng"', '"som"')
-    (tmp_path / "recipe.toml").write_text(recipe.replace("epochs = 30", "epochs = 2"))
-    assert treelm("train", tmp_path / "recipe.toml", "--output", tmp_path / "run", "--quiet").code == 0
+@pytest.mark.parametrize("name", ["rnng-subword", "rnng-in-order-attention"])
+def test_generate_spells_whole_words(treelm: Treelm, name: str) -> None:
+    """Over pieces of words, and over characters."""
     options = ("--num-sentences", "3", "--max-words", "4", "--seed", "5")
-    words, trees = (treelm("generate", tmp_path / "run", *options, *more) for more in ((), ("--trees",)))
+    words, trees = (treelm("generate", HERE / name, *options, *more) for more in ((), ("--trees",)))
     assert (words.code, trees.code) == (0, 0), words.err + trees.err
     plain = [line.split(" ") for line in words.out.split("\n")[:-1]]
     assert len(plain) == 3
@@ -494,18 +374,3 @@ def test_a_run_that_is_done_has_nothing_left_to_do(project: Path, treelm: Treelm
     before = (project / "run" / "model.safetensors").read_bytes()
     assert treelm(*command).code == 0
     assert (project / "run" / "model.safetensors").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("setting", "found"),
-    [
-        ("model.hidden_size=8", "hidden_size = 8 now, but the run was started with 16"),
-        ("vocabulary.min_count=2", "vocabulary: min_count = 2 now, but the run was started with 1"),
-        ("training.batch_size=2", "training: batch_size = 2 now, but the run was started with 4"),
-    ],
-)
-def test_a_run_of_another_recipe_is_not_gone_on_with(project: Path, treelm: Treelm, setting: str, found: str) -> None:
-    command = ["train", project / "recipe.toml", "--output", project / "run", "--resume-if-present", "--quiet"]
-    outcome = treelm(*command, "--set", setting)
-    assert outcome.code == 2
-    assert found in outcome.err

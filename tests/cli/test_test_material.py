@@ -93,14 +93,6 @@ def test_surprisals_of_another_program_give_the_same_result(treelm: Treelm, proj
     assert json.loads(outcome.out)["suites"]["barking"]["accuracy"] == 1.0
 
 
-def test_table_for_people(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    path = tmp_path / "barking.json"
-    path.write_text(json.dumps(SUITE))
-    outcome = treelm("syntaxgym", project / "run", "--suites", path, "--references")
-    assert "barking" in outcome.out
-    assert "100.0" in outcome.out
-
-
 def test_minimal_pairs(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text("yes\tno\tkind\nthe dog barks .\tdog the barks .\torder\na cat sleeps .\ta cat cat .\tword\n")

@@ -7,12 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from treelm.corpora.building import corpus_of
-from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.readers import read_sentences
-from treelm.corpora.stream_batches import TokenStream
-from treelm.corpora.word_vocabulary import WordVocabulary
-
 from .conftest import Treelm
 
 TREES = (
@@ -78,16 +72,6 @@ def test_a_treebank_gives_its_trees_to_a_text(folder: Path, treelm: Treelm) -> N
         "(S (NP (NN cat)) (VP (VBD slept)))",
     ]
     assert json.loads((folder / "aligned.ptb.json").read_text())["counts"]["trees_used"] == 3
-
-
-def test_the_stream_of_tokens_is_that_of_the_text(folder: Path, treelm: Treelm) -> None:
-    align(treelm)
-    corpora = [corpus_of(read_sentences(name, empty_lines=True)) for name in ("aligned.ptb", "text.txt")]
-    vocabulary = WordVocabulary.build(corpora[1].form_counts())
-    with_trees, plain = (EncodedCorpus(corpus, vocabulary, corpus.labels) for corpus in corpora)
-    stream = TokenStream(with_trees, constituents=True)
-    assert stream.tokens.tolist() == TokenStream(plain).tokens.tolist()
-    assert stream.spans is not None
 
 
 def test_a_system_that_reads_trees_alone_refuses_blank_lines(folder: Path, treelm: Treelm) -> None:
