@@ -6,7 +6,6 @@ import csv
 import json
 import shutil
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -83,25 +82,6 @@ def test_seeds_are_runs_of_their_own_in_one_table_and_go_on_where_they_stopped(
         assert refused.code == 2
         assert expected in refused.err
     assert not (tmp_path / "n").exists()
-
-
-def test_each_picture_of_a_report_is_a_file(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("the dog barks .\nthe cat sees the dog .\n")
-    pages = ("--report", tmp_path / "report.html", "--figures", tmp_path / "figures")
-    outcome = treelm("compare", *runs, "--max-sentences", "2", "--sentences", tmp_path / "in.txt", *pages)
-    assert outcome.code == 0, outcome.err
-    found = {path.stem: ElementTree.parse(path).getroot() for path in (tmp_path / "figures").iterdir()}
-    expected = {"perplexity-on-dev-by-epochs", "tree-of-run", "tree-of-run-2", "surprisal-of-the-dog-barks"}
-    assert expected <= set(found)
-    shown = {one.text for one in found["surprisal-of-the-dog-barks"].iter()}
-    assert {"run", "counts", "the", "dog", "barks", "."} <= shown
-    assert "parser" not in shown
-    assert all(one.find("{*}style") is not None for one in found.values())
-    (tmp_path / "report.html").unlink()
-    taken = treelm("compare", *runs, "--report", tmp_path / "report.html", "--figures", tmp_path / "in.txt")
-    assert (taken.code, "in.txt: not a folder" in taken.err) == (2, True)
-    assert not (tmp_path / "report.html").exists(), "nothing is measured or written before"
-    assert "add --report" in treelm("compare", *runs, "--figures", tmp_path / "figures").err
 
 
 def test_every_run_is_a_row_with_what_its_system_has(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:

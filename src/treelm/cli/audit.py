@@ -21,8 +21,6 @@ class Arguments(InputOptions):
     Causality: log p of a prefix does not change, bit for bit, when later words do. Normalisation: probabilities sum to
     one. Batch invariance: other sentences of a batch change nothing. Incremental: word by word and all at once agree.
     Of a search that prunes, how much it may have missed is measured.
-    With --training-mode: the same questions about the training loss of a stream model, dropout off; batch normalisation
-    fails them, for its statistics see later words and other sentences.
     Exit code 0 if all checks that apply pass, else 1.
 
     Example: treelm audit runs/demo
@@ -35,8 +33,6 @@ class Arguments(InputOptions):
     """Number of them, from the start; of each, the first 12 words."""
     seed: int = 1
     """Seed of the cuts and changes."""
-    training_mode: bool = False
-    """Audit the training loss (without dropout) instead of the scores."""
     json: bool = False
     """Write the report as JSON."""
 
@@ -44,7 +40,7 @@ class Arguments(InputOptions):
 def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.corpora.catalog import corpus_entry
-    from treelm.evaluation.audit import NUM_CHECKS, NUM_TRAINING_CHECKS, audit, audit_training
+    from treelm.evaluation.audit import NUM_CHECKS, audit
     from treelm.inference.loading import load
 
     check_positive(num_sentences=options.num_sentences)
@@ -55,13 +51,9 @@ def main(options: Arguments) -> int:
     if num_longer and options.file:
         log(f"cut after {MOST_WORDS} words: {num_longer} of {len(read)} sentences")
     sentences = [words[:MOST_WORDS] for words in read]
-    number = NUM_TRAINING_CHECKS if options.training_mode else NUM_CHECKS
-    with progress_bar(f"auditing {options.run}", number, unit="checks") as advance:
-        if options.training_mode:
-            report = audit_training(lm, sentences, seed=options.seed, on_check=advance)
-        else:
-            mass = lm.probability_mass if isinstance(lm, Enumerable) else None
-            report = audit(lm, sentences, seed=options.seed, enumerate_all=mass, on_check=advance)
+    mass = lm.probability_mass if isinstance(lm, Enumerable) else None
+    with progress_bar(f"auditing {options.run}", NUM_CHECKS, unit="checks") as advance:
+        report = audit(lm, sentences, seed=options.seed, enumerate_all=mass, on_check=advance)
     if options.json:
         print_json(report.to_json())
     else:

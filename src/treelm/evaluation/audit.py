@@ -1,14 +1,7 @@
-"""Audit of a language model: checks of the contract that everything measured of it stands on.
-
-``audit_training`` asks the same of the training loss: a network that is causal in evaluation need not be in training.
-Batch normalisation takes its statistics over all steps and rows of a batch, so that what is learnt at one place depends
-on later words and on other sentences. Scores are not affected, but the training loss is not a negative log likelihood
-then.
-"""
+"""Audit of a language model: checks of the contract that everything measured of it stands on."""
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -19,15 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.io.json import finite
 from treelm.models.base import LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.capabilities import Searching
-from treelm.models.layers.dropout import dropout_off, evaluating
-from treelm.models.layers.precision import DECIMALS
+from treelm.models.layers.dropout import evaluating
 from treelm.models.scores import NoLogProbability
-from treelm.models.streams import StreamLM
 
 Sentences = Sequence[Sequence[str]]
 FloatArray = NDArray[np.float64]
@@ -35,9 +25,8 @@ Change = tuple[float, str]
 """A deviation, never negative, infinite when it is not a number, and where it was seen."""
 Found = tuple[list[Change] | str, str]
 """What a check has seen, or why it is skipped (no changes at all: it is in no report), and what it means for users."""
-NUM_CHECKS, NUM_TRAINING_CHECKS = 6, 2
-"""Checks of ``audit``, the last one of a search and in no report of a model that scores without one; and of
-``audit_training``."""
+NUM_CHECKS = 6
+"""Checks of ``audit``, the last one of a search and in no report of a model that scores without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +109,8 @@ def audit(
 
     Raises ``InputError`` without sentences or with an empty one.
     """
-    _require_words(sentences)
+    if not sentences or not all(sentences):
+        raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
     allowed = tolerances or Tolerances.of(model)
     finders: list[tuple[str, float, str, Callable[[], Found]]] = [
         ("causality", allowed.causality_nats, "nats", lambda: _causality(model, sentences, seed, num_cuts)),
@@ -142,11 +132,6 @@ def audit(
                 checks.append(_check(name, changes, tolerance, unit, explanation))
             on_check()
     return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=tuple(checks))
-
-
-def _require_words(sentences: Sentences) -> None:
-    if not sentences or not all(sentences):
-        raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
 
 
 def _check(name: str, changes: Sequence[Change] | str, tolerance: float, unit: str, explanation: str) -> Check:
@@ -312,74 +297,3 @@ def _search(model: LanguageModel, sentences: Sentences) -> Found:
     if flags:
         explanation += f"; {flags.count(False)} of {len(flags)} words have not converged"
     return changes, explanation
-
-
-def audit_training(
-    model: LanguageModel,
-    sentences: Sentences,
-    *,
-    seed: int = 1,
-    num_cuts: int = 3,
-    on_check: Callable[[], None] = lambda: None,
-) -> AuditReport:
-    """Check that log p in training mode, without dropout, depends on earlier words of the same sentence only.
-
-    All sentences are read in one batch, in float64; words after a cut, or other sentences, are replaced by as many
-    others. The model itself is not changed. ``on_check`` is called after each of the ``NUM_TRAINING_CHECKS``. Raises
-    ``InputError`` without words, for words that are all the same to the model, and for systems other than streams.
-    """
-    if not isinstance(model, StreamLM):
-        found = f"the training loss of {model.system} cannot be audited"
-        raise InputError(found, remedy="audit it in evaluation mode, or take a system that reads streams, such as prpn")
-    _require_words(sentences)
-    pool = {_tokens(model, word): word for word in sorted({word for words in sentences for word in words})}
-    if len(pool) < 2:
-        raise InputError("all words look the same to this model", remedy="audit with words that are in its vocabulary")
-    generator = random.Random(seed)
-    original = training_log_probs(model, sentences)
-
-    def others(words: Sequence[str]) -> list[str]:
-        spelled = [_tokens(model, word) for word in words]
-        return [generator.choice([other for tokens, other in pool.items() if tokens != own]) for own in spelled]
-
-    def change(row: int, changed: Sentences, num_tokens: int | None, where: str) -> Change:
-        one, other = (found[row][:num_tokens] for found in (original, training_log_probs(model, changed)))
-        return float(_distances(one, other).max(initial=0.0)), f"sentence {row + 1} {where}"
-
-    later, batch = [], []
-    for row, words in enumerate(sentences):
-        for cut in _cuts(words, generator, num_cuts):
-            changed = [*sentences[:row], [*words[:cut], *others(words[cut:])], *sentences[row + 1 :]]
-            num_tokens = len(encode_words([words[:cut]], model.vocabulary).tokens)
-            later.append(change(row, changed, num_tokens, f"with other words after word {cut}"))
-    on_check()
-    for row, words in enumerate(sentences):
-        changed = [words if number == row else others(one) for number, one in enumerate(sentences)]
-        batch.append(change(row, changed, None, "among other sentences"))
-    on_check()
-    explanation = (
-        "a training loss that sees later words or other sentences is not a negative log likelihood; scores, which are "
-        "computed in evaluation mode, are not concerned (treelm audit without --training-mode)"
-    )
-    checks = (
-        _check(f"{name} of the training loss", changes, 0.0, "nats", explanation)
-        for name, changes in (("causality", later), ("batch invariance", batch))
-    )
-    return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=tuple(checks))
-
-
-def _tokens(model: StreamLM, word: str) -> tuple[int, ...]:
-    return tuple(model.vocabulary.encode([word]).ids.tolist())
-
-
-@torch.no_grad()
-def training_log_probs(model: StreamLM, sentences: Sentences) -> list[FloatArray]:
-    """log p of every token and end, in nats, by a float64 copy of the network in training mode without dropout."""
-    network = copy.deepcopy(model.exact()).train()
-    batch = encode_words(sentences, model.vocabulary)
-    inputs, targets, mask = network.pad(batch)
-    with dropout_off(network):
-        outputs = network.forward(inputs, network.init_state(len(sentences)), mask=None if mask.all() else mask).outputs
-    log_probs = network.target_log_probs(outputs, targets).cpu().numpy().round(DECIMALS)
-    lengths = np.diff(batch.token_offsets)
-    return [log_probs[: length + 1, row] for row, length in enumerate(lengths.tolist())]

@@ -103,7 +103,7 @@ def test_the_model_that_is_measured_is_named_and_figures_are_latex(monkeypatch: 
     )
     found = compare([LEGACY / "lstm", LEGACY / "rnng"], Settings(), lambda what, total: nullcontext(lambda: None))
     assert told == ["measuring lstm", "measuring rnng"]
-    assert ComparisonFrame.of(found, ["perplexity"]).to_latex().startswith("% \\usepackage{booktabs}")
+    assert ComparisonFrame.of(found).to_latex().startswith("% \\usepackage{booktabs}")
 
 
 def test_two_files_of_pairs_with_one_name_are_refused_since_they_would_share_a_column() -> None:

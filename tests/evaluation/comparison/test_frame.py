@@ -16,7 +16,7 @@ from treelm.evaluation.comparison.frame import ComparisonFrame, seed_numbers
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SyntaxGymMetrics
 from treelm.evaluation.syntaxgym.results import circuits
 from treelm.evaluation.tables import Bold, Table, latex_text
-from treelm.figures.report.page import findings, report_page
+from treelm.figures.report.page import report_page
 from treelm.models.perplexity import Coverage, Perplexity
 
 BARE = RunMetrics(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
@@ -176,24 +176,22 @@ def values(*perplexities: str) -> list[RunMetrics]:
 
 
 @pytest.mark.parametrize(
-    ("perplexities", "best", "said"),
+    ("perplexities", "best"),
     [
-        (["80.0", "90.0"], ["80.0"], "has the lowest perplexity: 80.0, before 90.0 with 90.0"),
-        (["≤ 70.0", "90.0"], ["≤ 70.0"], "has the lowest perplexity: ≤ 70.0, before 90.0 with 90.0"),
-        (["94.8", "≤ 101.1"], [], "it is open which has the lowest perplexity, 94.8 with 94.8 or ≤ 101.1 with ≤ 101.1"),
-        (["94.8", "99.0", "≤ 101.1"], [], "perplexity, 94.8 with 94.8 or ≤ 101.1 with ≤ 101.1: values with ≤"),
-        (["≤ 70.0", "≤ 80.0", "90.0"], [], "perplexity, ≤ 70.0 with ≤ 70.0 or ≤ 80.0 with ≤ 80.0: values with ≤"),
-        (["80.0", "80.0"], ["80.0", "80.0"], "80.0 has the lowest perplexity"),
+        (["80.0", "90.0"], ["80.0"]),
+        (["≤ 70.0", "90.0"], ["≤ 70.0"]),
+        (["94.8", "≤ 101.1"], []),
+        (["94.8", "99.0", "≤ 101.1"], []),
+        (["≤ 70.0", "≤ 80.0", "90.0"], []),
+        (["80.0", "80.0"], ["80.0", "80.0"]),
     ],
 )
 def test_an_upper_bound_is_never_ordered_where_the_order_is_not_certain(
-    perplexities: list[str], best: list[str], said: str
+    perplexities: list[str], best: list[str]
 ) -> None:
     found = frame(*values(*perplexities))
     cells = [row[list(found.table().headings).index("perplexity")] for row in found.table().rows]
     assert [cell for cell in cells if isinstance(cell, Bold)] == best
-    assert said in findings(found)[0]
-    assert ("--threshold" in findings(found)[0]) == (not best)
 
 
 def test_shares_of_words_and_numbers_of_sentences_stand_in_every_form() -> None:

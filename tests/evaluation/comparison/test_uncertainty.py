@@ -18,7 +18,7 @@ from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import FEWEST_UNITS, Comparison, RunMetrics, UnitSums
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.comparison.uncertainty import differences
-from treelm.figures.report.page import findings, report_page
+from treelm.figures.report.page import report_page
 from treelm.figures.tables import comparison_tables
 from treelm.training.recipe import load_recipe
 from treelm.training.trainer import train
@@ -104,20 +104,6 @@ def test_bounds_are_subtracted_where_the_order_is_certain_alone(first: str, seco
     rows = [with_units(row, [float(row.name.strip("≤ ")), 3.0] * 5) for row in values(first, second)]
     found = [*differences(ComparisonFrame.of(Comparison(runs=tuple(rows))))]
     assert [one.sign for one in found] == ([] if sign is None else [sign])
-
-
-def test_a_headline_says_when_the_text_that_was_drawn_leaves_the_order_open() -> None:
-    bits = [3.0, 9.0, 5.0, 7.0] * 25
-    noisy = [one + (0.5 if number % 2 else -0.49) for number, one in enumerate(bits)]
-    first, second = values("1.0", "2.0")
-    for other, is_open in ((noisy, True), ([one + 0.5 for one in bits], False)):
-        rows = (with_units(first, bits), with_units(second, other))
-        (said,) = findings(
-            ComparisonFrame.of(
-                Comparison(runs=tuple(replace(row, unlabeled_f1=(), pairs=(), syntaxgym=None) for row in rows))
-            )
-        )
-        assert ("paired bootstrap over 100 sentences) includes 0: -" in said) == is_open
 
 
 @pytest.mark.parametrize(

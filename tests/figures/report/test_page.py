@@ -11,10 +11,9 @@ import pytest
 
 from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, analysis, bare, full, run
 from treelm.errors import InputError
-from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics
 from treelm.evaluation.syntaxgym.results import references
-from treelm.figures.report.page import findings, report_page, write_report
+from treelm.figures.report.page import report_page, write_report
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SECTIONS = ["figures", "training", "syntaxgym", "pairs", "reading", "garden-paths", "sentence-1"]
@@ -224,18 +223,6 @@ def test_the_best_of_a_column_is_bold_among_rows_that_compare(page: Page) -> Non
     assert not [one for one in Page(report_page(Comparison(runs=(first,)))).text_of("strong") if one != "Take care"]
 
 
-def test_two_sentences_say_what_was_found() -> None:
-    first, second, third = full().runs[:3]
-    found = findings(ComparisonFrame.of(Comparison(runs=(second, first, third))))
-    assert found == [
-        "Of 3 models, rnng has the lowest perplexity: ≤ 90.0, before som with 127.0.",
-        "In tests of syntax, rnng leads 3 models (SG score): 44.4, before som with 31.5; to the constituency trees, "
-        "rnng comes closest of 3 (UF1 plain): 44.4, before som with 31.5.",
-    ]
-    assert findings(ComparisonFrame.of(Comparison(runs=(first,)))) == []
-    assert findings(ComparisonFrame.of(bare())) == []
-
-
 def seeds_of(name: str, perplexities: list[float]) -> list[RunMetrics]:
     return [
         replace(run(f"{name}-{seed}", name, value), recipe=f"recipe of {name}", sentences=())
@@ -249,19 +236,11 @@ def test_seeds_have_a_mean_with_its_deviation_which_is_what_compares() -> None:
         *seeds_of("lstm", [99.0, 131.0, 130.0]),
         run("ngram", "ngram", 115.0),
     )
-    comparison = Comparison(runs=rows)
-    sentence = findings(ComparisonFrame.of(comparison))[0]
-    assert sentence.startswith("Of 3 models, som has the lowest perplexity: 110.0 ±")
-    assert "110.0 ± 10.0 over 3 seeds, before ngram with 115.0" in sentence
     page = Page(report_page(Comparison(runs=rows)))
     assert "110.0 ± 10.0" in page.text_of("strong")
     assert any("±: standard deviation over seeds" in text for text in page.text_of("li"))
     assert "99.0" not in page.text_of("strong"), "one seed of a worse model"
     assert "som, mean of 3 seeds" in page.text_of("th")
-    both = findings(ComparisonFrame.of(Comparison(runs=rows[:-1])))[0]
-    assert both.endswith("over 3 seeds; the 95% intervals of the means over seeds overlap.")
-    others = [replace(row, recipe="") for row in rows]
-    assert "seeds" not in "".join(findings(ComparisonFrame.of(Comparison(runs=tuple(others))))), "not known to be seeds"
 
 
 def test_joint_losses_have_an_axis_of_their_own(page: Page) -> None:

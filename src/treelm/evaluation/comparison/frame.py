@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from treelm.errors import InputError, choose_from
 from treelm.evaluation.comparison.metrics import BOUND, FILE_NAME, TRIVIAL, Comparison, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval
@@ -295,22 +294,14 @@ class ComparisonFrame:
         return [" ".join(text for of, text in LEGEND.items() if of in shown) + gold + seeds, *self.comparison.notes]
 
     @classmethod
-    def of(cls, comparison: Comparison, names: Sequence[str] = ()) -> ComparisonFrame:
-        """Gather the columns that some run has a value for, or display those that are named, in this order.
-
-        Names are those of columns or their headings. Raises ``InputError`` for one that no run has a value for.
-        """
+    def of(cls, comparison: Comparison) -> ComparisonFrame:
+        """Gather the columns that some run has a value for."""
         import pandas
 
         rows = comparison.runs
         values = {column: [column.value(row) for row in rows] for column in _columns(rows)}
         columns = [one for one in values if one.group == HIDDEN or any(value is not None for value in values[one])]
         data = pandas.DataFrame({one.name: pandas.Series(values[one], dtype=object) for one in columns})
-        if names:
-            columns = [
-                next(one for one in columns if one.group == NAMES),
-                *(_named(name, columns) for name in dict.fromkeys(names)),
-            ]
         return cls(data, columns, seed_numbers(rows), comparison)
 
     def public(self) -> pandas.DataFrame:
@@ -434,14 +425,9 @@ class ComparisonFrame:
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]
 
     @staticmethod
-    def unbeaten(column: Column, group: Sequence[Standing]) -> list[Standing]:
-        """Models that compare, than which no other is better for certain."""
-        return [one for one in group if not any(other.is_before(one, column.better) for other in group)]
-
-    @staticmethod
     def leaders(column: Column, group: Sequence[Standing]) -> list[Standing]:
         """The best of models that compare, several if they are equal; none if bounds leave it open which it is."""
-        first = ComparisonFrame.unbeaten(column, group)
+        first = [one for one in group if not any(other.is_before(one, column.better) for other in group)]
         return first if len(first) == 1 or not any(one.is_bound for one in first) else []
 
     def in_words(self, column: Column, one: Standing) -> str:
@@ -449,20 +435,6 @@ class ComparisonFrame:
         bound = next((row for row in one.rows if self._is_bound(column, row)), one.rows[0])
         deviation = "" if one.deviation is None else f" ± {column.text(one.deviation)}"
         return f"{self.text(column, bound, one.mean)}{deviation}"
-
-
-def _named(name: str, columns: Sequence[Column]) -> Column:
-    """The column of a name or heading; one that is in files alone is displayed under its name."""
-    for one in columns:
-        if name in (one.name, one.heading, one.name.partition(",")[0]) and one.group not in (NAMES, HIDDEN):
-            is_shown = one.group != DATA_ONLY
-            return one if is_shown else replace(one, heading=one.heading or one.name, text=_any, group=METRICS)
-    known = [one.heading or one.name for one in columns if one.group not in (NAMES, HIDDEN)]
-    raise InputError(f"no column {name!r} in this comparison", remedy=choose_from(name, known))
-
-
-def _any(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:
@@ -473,16 +445,15 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-def write_files(comparison: Comparison, folder: Path, columns: Sequence[str] = ()) -> None:
-    """The comparison in every format; tables for people have the columns that are named, if any are."""
+def write_files(comparison: Comparison, folder: Path) -> None:
+    """The comparison in every format."""
     folder.mkdir(parents=True, exist_ok=True)
     comparison.save(folder / FILES["json"])
     for format in ("markdown", "csv", "latex"):
-        text = text_of(comparison, format, () if format == "csv" else columns)
-        write_atomically(folder / FILES[format], text.encode())
+        write_atomically(folder / FILES[format], text_of(comparison, format).encode())
 
 
-def text_of(comparison: Comparison, format: str, columns: Sequence[str]) -> str:
+def text_of(comparison: Comparison, format: str) -> str:
     """The table as ``markdown``, ``csv`` or ``latex``."""
-    frame = ComparisonFrame.of(comparison, columns)
+    frame = ComparisonFrame.of(comparison)
     return {"markdown": frame.to_markdown, "csv": frame.to_csv, "latex": frame.to_latex}[format]()

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import html
 import math
-import re
 from collections.abc import Callable, Sequence
 from importlib.resources import files
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import treelm
 from treelm.errors import InputError
-from treelm.evaluation.comparison.compare import WIDER, hardly_trained
-from treelm.evaluation.comparison.frame import Column, ComparisonFrame, Standing
+from treelm.evaluation.comparison.compare import hardly_trained
+from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
-from treelm.evaluation.comparison.uncertainty import difference
-from treelm.evaluation.intervals import CONFIDENCE
 from treelm.evaluation.tables import Table
 from treelm.figures import svg
 from treelm.figures.charts import Axes, Point, for_both_widths, line_chart
 from treelm.figures.report.scores import garden_path_section, pairs_section, reading_section, syntaxgym_section
-from treelm.figures.report.sentences import sentence_bars, sentence_sections
+from treelm.figures.report.sentences import sentence_sections
 from treelm.figures.report.templates import Section, looks_of, render, section
 from treelm.figures.svg import Drawing
-from treelm.figures.words import surprisal_drawing
 from treelm.io.atomic import check_output_path, write_atomically
 
 Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
-
-_PICTURE = re.compile(r'(?<!<div class="narrow">)<svg class="[^"]*" role="img".*?</svg>', re.DOTALL)
-"""Of a chart in two widths the wide one."""
-_LONGEST_NAME = 80  # characters of the name of a picture's file
 
 
 def write_report(comparison: Comparison, path: Path) -> None:
@@ -43,22 +33,6 @@ def write_report(comparison: Comparison, path: Path) -> None:
     """
     check_path(path)
     write_atomically(path, report_page(comparison).encode())
-
-
-def write_figures(comparison: Comparison, folder: Path) -> list[str]:
-    """Write each picture of the page into a file of its own, and return their names, made of what they show."""
-    pictures: list[str] = re.findall(_PICTURE, report_page(comparison))
-    pictures += [surprisal_drawing(words, models).__html__() for words, models in sentence_bars(comparison)]
-    found: dict[str, str] = {}
-    for picture in pictures:
-        title = re.sub(r"\W+", "-", html.unescape(picture.partition("<title>")[2].partition("</title>")[0]))
-        title = title.strip("-")[:_LONGEST_NAME]
-        tries = (f"{title}-{again}.svg" if again > 1 else f"{title}.svg" for again in count(1))
-        found[next(one for one in tries if one not in found)] = picture
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, picture in found.items():
-        write_atomically(folder / name, svg.file_of(picture).encode())
-    return list(found)
 
 
 def check_path(path: Path, *, to_come: Path | None = None) -> None:
@@ -85,7 +59,6 @@ def report_page(comparison: Comparison) -> str:
         title=f"One model: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side",
         style=svg.style() + own_style,
         summary=_summary(comparison),
-        findings=findings(frame),
         warnings=list(hardly_trained(comparison.runs)),
         sections=[one for one in found if one is not None],
         runs=comparison.runs,
@@ -105,58 +78,6 @@ def _summary(comparison: Comparison) -> str:
     ((split, num_sentences, num_words),) = texts
     words = f" of {num_words:,} words" if num_words else ""
     return f"Systems: {systems}. Evaluated on {split}: {num_sentences:,} sentences{words}."
-
-
-def findings(frame: ComparisonFrame) -> list[str]:
-    """At most two sentences: which model predicts words best, and which is best at syntax. None about single models."""
-    columns = {column.name: column for column in frame.shown() if column.better}
-    said = {}
-    for what, names in (
-        ("words", ("perplexity",)),
-        ("tests", ("sg_score", "mean_over_suites", "minimal_pairs")),
-        ("trees", ("unlabeled_f1",)),
-    ):
-        column = next((columns[key] for name in names for key in columns if key.partition(",")[0] == name), None)
-        rivals = [] if column is None else max(frame.standings(column), key=len, default=[])  # whose values compare
-        if column is not None and len(rivals) > 1:
-            best, number, told = rivals[0].name, len(rivals), _first_and_second(frame, column, rivals)
-            if not frame.leaders(column, rivals):
-                said[what] = f"of {number} models, {_open(frame, column, rivals)}"
-                continue
-            gold = frame.data["gold_trees"][rivals[0].rows[0]] if what == "trees" else ""
-            said[what] = {
-                "words": f"of {number} models, {best} has the lowest perplexity: {told}",
-                "tests": f"in tests of syntax, {best} leads {number} models ({column.heading}): {told}",
-                "trees": f"to the {gold} trees, {best} comes closest of {number} ({column.heading}): {told}",
-            }[what]
-    sentences = (said.get("words", ""), "; ".join(said[what] for what in ("tests", "trees") if what in said))
-    return [f"{one[0].upper()}{one[1:]}." for one in sentences if one]
-
-
-def _open(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
-    """Between which models it is open which one is first, since a search has found bounds alone."""
-    values = [f"{one.name} with {frame.in_words(column, one)}" for one in frame.unbeaten(column, found)]
-    names = f"{', '.join(values[:-1])} or {values[-1]}"
-    todo = f"values with ≤ are upper bounds, which {WIDER} may lower"
-    return f"it is open which has the lowest perplexity, {names}: {todo}"
-
-
-def _first_and_second(frame: ComparisonFrame, column: Column, found: Sequence[Standing]) -> str:
-    """The values of the best and the second, and whether that is open, as far as seeds or the text tell."""
-    first, second = found[:2]
-    values = [frame.in_words(column, one) for one in (first, second)]
-    for number, one in enumerate((first, second)):
-        if one.deviation is not None:
-            values[number] += f" over {len(one.rows)} seeds"
-    text = f"{values[0]}, before {second.name} with {values[1]}"
-    if first.spread is not None and second.spread is not None:
-        overlap = abs(first.mean - second.mean) <= first.spread + second.spread
-        return text + f"; the {CONFIDENCE:.0%} intervals of the means over seeds overlap" * overlap
-    paired = difference(frame, column, first, second)
-    if paired is None or paired.low > 0 or paired.high < 0:
-        return text
-    how = f"the {CONFIDENCE:.0%} interval of the difference (paired bootstrap over {paired.num_units:,} {paired.unit}s)"
-    return f"{text}; {how} includes 0: {paired.low:+.1f} to {paired.high:+.1f}"
 
 
 def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from treelm.evaluation.comparison.metrics import Comparison, SentenceAnalysis, WordBits
@@ -12,7 +11,6 @@ from treelm.figures.report.templates import Section, looks_of, section, share_te
 from treelm.figures.structures import PICTURES, StructurePicture
 from treelm.figures.svg import Drawing
 from treelm.figures.trees import TreeColumns, draw_tree
-from treelm.figures.words import WordBars
 from treelm.models.scores import PartialAnalysis
 from treelm.trees.tree import MAX_SVG_HEIGHT, Tree
 
@@ -33,16 +31,6 @@ def sentence_sections(comparison: Comparison) -> Iterator[Section]:
         title = f"Sentence {number + 1}"
         parts = _parts(shown, given)
         yield section(f"sentence-{number + 1}", title, template="sentence", is_folded=number > 0, **parts)
-
-
-def sentence_bars(comparison: Comparison) -> Iterator[tuple[Sequence[str], list[WordBars]]]:
-    """Sentences with what is drawn of their surprisals, where a run has some."""
-    looks = looks_of(comparison.runs)
-    for shown in zip_longest(*([(row.name, one) for one in row.sentences] for row in comparison.runs)):
-        found = [(name, one.words, one.bits) for name, one in filter(None, shown) if one.bits is not None]
-        if found:
-            bars = [WordBars(name, looks[name], bits.surprisal_bits, bits.is_unk) for name, _, bits in found]
-            yield found[0][1], bars
 
 
 def _parts(shown: Sequence[Shown], given: Collection[str]) -> dict[str, Any]:
