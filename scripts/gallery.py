@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
 from treelm.explorer.page import Reading, picture
 from treelm.explorer.reading import Reader
-from treelm.figures.charts import Dot, dot_panels
+from treelm.figures.charts import mark_text, scale_over
 from treelm.figures.structures import figure_of
-from treelm.figures.svg import FONT, MARGIN, Drawing, box, element, join, text, text_width
+from treelm.figures.svg import FONT, MARGIN, Drawing, box, element, join, mark, text, text_width
 from treelm.models.layers.levels import earliest_levels
 from treelm.trees.tree import Tree
 
@@ -51,6 +52,53 @@ async def _read(readers: Sequence[Reader], num_read: int) -> str:
         look = await reader.look(GARDEN_PATH[:num_read])
         readings.append(Reading(name=reader.name, number=number, steps=steps, look=look))
     return picture(GARDEN_PATH, num_read, readings)
+
+
+_PANEL_FONT, _PANEL_ROW, _PANEL_TITLE, _PANEL_AXIS, _PANEL_WIDTH = 12, 20, 26, 34, 220
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """A row of a panel: our mean with half of its interval, and the published value."""
+
+    name: str
+    label: str
+    """Setting of ours, for those who point at it."""
+    ours: float | None
+    spread: float = 0.0
+    published: float | None = None
+
+
+def dot_panels(panels: Mapping[str, Sequence[Dot]], title: str) -> str:
+    """A panel for each heading, rows below one another: a full dot is ours, a ring is published."""
+    rows = list(dict.fromkeys(dot.name for dots in panels.values() for dot in dots))
+    left = MARGIN + max(text_width(name, _PANEL_FONT) for name in rows) + 14
+    bottom = _PANEL_TITLE + _PANEL_ROW * len(rows)
+    places = {name: _PANEL_TITLE + _PANEL_ROW * (number + 0.5) for number, name in enumerate(rows)}
+    parts = [text(MARGIN, place + 4, name) for name, place in places.items()]
+    for heading, dots in panels.items():
+        parts.append(text(left, _PANEL_TITLE - 12, heading, "title"))
+        ends = [dot.ours + side * dot.spread for dot in dots if dot.ours is not None for side in (-1, 1)]
+        values = [*ends, *(dot.published for dot in dots if dot.published is not None)]
+        if values:
+            x = scale_over(values, left, left + _PANEL_WIDTH)
+            for value in x.marks(4):
+                parts.append(element("line", class_="rule", x1=x(value), x2=x(value), y1=_PANEL_TITLE, y2=bottom))
+                parts.append(text(x(value), bottom + 14, mark_text(value), "tick middle"))
+            for dot in dots:
+                y = places[dot.name]
+                if dot.published is not None:
+                    title_of = element("title", f"{dot.name}, published: {dot.published:g}")
+                    parts.append(element("circle", title_of, class_="ring", cx=x(dot.published), cy=y, r=4.5))
+                if dot.ours is not None:
+                    low, high = x(dot.ours - dot.spread), x(dot.ours + dot.spread)
+                    parts.append(element("path", class_="curve s0", d=f"M{low:.1f} {y:.1f}H{high:.1f}"))
+                    tip = f"{dot.name}, ours ({dot.label}): {dot.ours:.4g} ± {dot.spread:.2g}"
+                    parts.append(mark(0, x(dot.ours), y, tip))
+        left += _PANEL_WIDTH + 24
+    key = "full dots: ours, with the interval of the mean; rings: published"
+    parts.append(text(MARGIN, bottom + _PANEL_AXIS + _PANEL_ROW - 6, key))
+    return Drawing("plot", title, left + MARGIN, bottom + _PANEL_AXIS + _PANEL_ROW, join(*parts)).file()
 
 
 def effects(model: str, beside: str) -> str:

@@ -247,7 +247,7 @@ reading ngram-gum-open {times} --export dir                  | dir: a folder; gi
 
 reproduce                                                    | no paper is named; choose one of
 reproduce nothing                                            | no paper 'nothing'; choose one of
-reproduce prpn --table 44                                    | no Table 44 of prpn; choose of
+reproduce prpn --table 44                                    | no 'table 44' in prpn; choose of
 reproduce prpn --jobs 0                                      | --jobs 0; give 1 or more
 reproduce prpn --seeds 0                                     | --seeds 0; give 1 or more
 reproduce prpn --budget -1                                   | --budget -1.0; give 0 or more minutes

@@ -43,7 +43,7 @@ PRESENT = {
         ("title = ", "title == ", "not TOML"),
         ('["Table 1"]', '[Tabel]\n["Table 1"]', "[Tabel]: unknown field 'Tabel'"),
         ('"UF1" = { measure', '"UF1" = { mesure', "[Table 1] columns.UF1: unknown field 'mesure'"),
-        ('words = { kind = "evaluate"', 'words = { kind = "guess"', "measures.words: unknown kind 'guess'"),
+        ('words = { kind = "evaluate"', 'words = { kind = "guess"', "[Table 1]: unknown kind 'guess'"),
         ('["plain"]', '["simple"]', "measures.trees: unknown protocol 'simple'"),
         ('train = "small.toml" }', 'train = "none.toml" }', "no such recipe"),
         ("read_attention=false", "reading=false", "unknown field 'reading'"),
@@ -51,16 +51,6 @@ PRESENT = {
         ('{ kind = "evaluate"', '{ max_sentences = 0, kind = "evaluate"', "max_sentences = 0"),
         ('absent = "not', 'train = "small.toml", absent = "not', "it has train and absent"),
         ('data = "large"', 'data = "large"\npaired_with = "hole"', "unknown paired_with 'hole'"),
-        (
-            'train = "small.toml" }',
-            'train = "small.toml", paired_with = "whole" }',
-            "rows.whole: unknown paired_with 'whole'; use one of without attention",
-        ),
-        (
-            'baseline = "right-branching"',
-            'baseline = "right-branching", paired_with = "whole"',
-            "rows.right-branching: it has finetune or paired_with, but no runs",
-        ),
         ('data = "large"', 'data = "huge"', "unknown data 'huge'"),
         ('"training.epochs=1"', '"training.epochs=0"', "epochs = 0"),
     ],
@@ -85,14 +75,9 @@ NUMBERS = ["Figure 2", "Table 10", "Table 1", "Table 2"]
         ((), NUMBERS),
         (("table 2",), ["Table 2"]),
         (("Table 1", "figure 2"), ["Figure 2", "Table 1"]),
-        (("table", "1", "10", "figure", "2"), ["Figure 2", "Table 10", "Table 1"]),
+        (("table", "1", "figure", "2"), ["Figure 2", "Table 1"]),
         (("figure2", "table2"), ["Figure 2", "Table 2"]),
-        (("10", "figure2"), ["Figure 2", "Table 10"]),
-        (("Tables 1-2",), ["Table 1", "Table 2"]),
         (("table 2, Table 10",), ["Table 10", "Table 2"]),
-        (("tab. 2", "fig. 2"), ["Figure 2", "Table 2"]),
-        (("figure",), ["Figure 2"]),
-        (("figures and table 1",), ["Figure 2", "Table 1"]),
     ],
 )
 def test_tables_are_chosen_by_the_papers_numbers_and_stand_in_its_order(
@@ -103,20 +88,9 @@ def test_tables_are_chosen_by_the_papers_numbers_and_stand_in_its_order(
     assert [table.name for table in load_paper(paper, root.sets, names)] == chosen
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("7", "no Table 7"),
-        ("figure 1", "no Figure 1"),
-        ("table 1-9999", "no Table 2"),
-        *(
-            (text, f"no table or figure '{text}'")
-            for text in ("tabel 1", "Table II", "", " ", "Table 1, x", "and", "figure", "3-1")
-        ),
-    ],
-)
-def test_unknown_tables_are_refused(paper: Path, root: DataRoot, name: str, found: str) -> None:
-    with pytest.raises(InputError, match=f"{found} of paper; choose of Table 1"):
+@pytest.mark.parametrize("name", ["table 7", "figure 1", "tabel 1", "Table II", " ", "Table 1, x", "figure", "3"])
+def test_unknown_tables_are_refused(paper: Path, root: DataRoot, name: str) -> None:
+    with pytest.raises(InputError, match=f"no '{name.lower()}' in paper; choose of Table 1"):
         load_paper(paper, root.sets, [name])
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -17,7 +16,7 @@ from treelm.papers.declaration import Row, Table
 from treelm.papers.metrics import Measured, Training
 from treelm.papers.metrics.base import Measure
 from treelm.papers.metrics.trees import Evaluate
-from treelm.papers.output import TSV, as_latex, as_text, as_tsv, write_files
+from treelm.papers.output import TSV, as_latex, as_text, as_tsv
 from treelm.papers.plan import PlannedTable, make_plan
 from treelm.papers.results import KeptTable, Result, Value, gather
 from treelm.papers.work import FOLDER, KEPT, is_done, kept, origin_of
@@ -184,21 +183,6 @@ def test_a_table_fits_a_terminal_of_80_columns(result: Result) -> None:
     below = text.partition("difference from whole, seed by seed\n")[2].splitlines()
     assert below[0].split() == ["difference", "pairs"]
     assert below[2].split() == ["without", "attention", "test", "ppl", "+2.00", "±", "12.71", "2"]
-
-
-def test_a_table_as_a_picture(result: Result, tmp_path: Path) -> None:
-    written = write_files(result, tmp_path / "tables", tmp_path)
-    assert [path.name for path in written] == ["table1.tsv", "table1.tex", "table1.svg"]
-    picture = ElementTree.parse(written[2])
-    texts = {one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"whole", "without attention", "right-branching", "another system"} <= texts
-    assert texts & {"test ppl", "UF1", "test ppl, less whole", "UF1, less whole"} == texts & {
-        *("test ppl", "UF1", "test ppl, less whole")
-    }
-    kinds = [one.get("class") for one in picture.iter()]
-    assert (kinds.count("mark s0"), kinds.count("ring")) == (5, 4)
-    tips = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}title")]
-    assert any((tip or "").endswith("less whole, 2 pairs): 2 ± 13") for tip in tips)
 
 
 def test_rows_without_common_seeds_have_no_difference(

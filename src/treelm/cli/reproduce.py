@@ -25,8 +25,8 @@ class Arguments:
     """The tables and figures of a paper: what is missing is trained and measured, and shown beside what was published.
 
     Each run has its own folder in OUTPUT/runs, and tables share runs; what was done before is not done again, and what
-    was interrupted goes on. Tables are printed and written as TSV, LaTeX and SVG into OUTPUT/PAPER, or
-    OUTPUT/PAPER-small. Rows whose data are not at hand say which, and where they come from.
+    was interrupted goes on. Tables are printed and written as TSV and LaTeX into OUTPUT/PAPER, or OUTPUT/PAPER-small.
+    Rows whose data are not at hand say which, and where they come from.
 
     Example: treelm reproduce prpn --small --data /corpora
     Example: treelm reproduce palm "table 4" --data /corpora --seeds 5
@@ -135,7 +135,7 @@ def _show(plan: Plan, options: Arguments, failed: dict[str, int], not_yet: str, 
     for planned in plan.tables:
         result = gather(planned, output, failed, not_yet=not_yet, results=kept.get(planned.table.name))
         console.print(as_text(result), markup=False, highlight=False)
-        write_files(result, folder, output)
+        write_files(result, folder)
     for line in (LEGEND, "", *missing_data(plan, root.sets)):
         console.print(line, markup=False, highlight=False)
-    log(f"wrote TSV and LaTeX of {len(plan.tables)} tables and figures, SVG of those with values, into {folder}")
+    log(f"wrote TSV and LaTeX of {len(plan.tables)} tables and figures into {folder}")

@@ -1,20 +1,19 @@
-"""Charts over linear and logarithmic axes, and panels of dots: values of ours beside published ones."""
+"""Charts over linear and logarithmic axes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from treelm.figures.svg import MARGIN, Drawing, beside, colour_class, element, join, mark, text, text_width
+from treelm.figures.svg import Drawing, colour_class, element, join, mark, text
 
 WIDE, NARROW, ALONE = 560, 364, 900
 """Widths in pixels that a chart is drawn for: beside another one on a screen, on a telephone, alone on a screen."""
 _TOP, _BOTTOM, _LEFT, _RIGHT = 26, 40, 46, 14
-_PANEL_FONT, _PANEL_ROW, _PANEL_TITLE, _PANEL_AXIS, _PANEL_WIDTH = 12, 20, 26, 34, 220
 
 
 class Point(NamedTuple):
@@ -155,57 +154,3 @@ def _log_marks(low: float, high: float, most: int) -> list[float]:
 def mark_text(value: float) -> str:
     """A mark of an axis as text."""
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{round(value, 6):g}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dot:
-    """A row of a panel: our mean with half of its interval, and the published value."""
-
-    name: str
-    label: str
-    """Setting of ours, for those who point at it."""
-    ours: float | None
-    spread: float = 0.0
-    published: float | None = None
-
-
-def dot_panels(panels: Mapping[str, Sequence[Dot]], title: str) -> str:
-    """A panel for each heading, rows below one another: a full dot is ours, a ring is published."""
-    rows = list(dict.fromkeys(dot.name for dots in panels.values() for dot in dots))
-    left = MARGIN + max(text_width(name, _PANEL_FONT) for name in rows) + 14
-    bottom = _PANEL_TITLE + _PANEL_ROW * len(rows)
-    places = {name: _PANEL_TITLE + _PANEL_ROW * (number + 0.5) for number, name in enumerate(rows)}
-    parts = [text(MARGIN, place + 4, name) for name, place in places.items()]
-    for heading, dots in panels.items():
-        parts.append(text(left, _PANEL_TITLE - 12, heading, "title"))
-        ends = [dot.ours + side * dot.spread for dot in dots if dot.ours is not None for side in (-1, 1)]
-        values = [*ends, *(dot.published for dot in dots if dot.published is not None)]
-        if values:
-            x = scale_over(values, left, left + _PANEL_WIDTH)
-            for value in x.marks(4):
-                parts.append(element("line", class_="rule", x1=x(value), x2=x(value), y1=_PANEL_TITLE, y2=bottom))
-                parts.append(text(x(value), bottom + 14, mark_text(value), "tick middle"))
-            for dot in dots:
-                y = places[dot.name]
-                if dot.published is not None:
-                    title_of = element("title", f"{dot.name}, published: {dot.published:g}")
-                    parts.append(element("circle", title_of, class_="ring", cx=x(dot.published), cy=y, r=4.5))
-                if dot.ours is not None:
-                    low, high = x(dot.ours - dot.spread), x(dot.ours + dot.spread)
-                    parts.append(element("path", class_="curve s0", d=f"M{low:.1f} {y:.1f}H{high:.1f}"))
-                    tip = f"{dot.name}, ours ({dot.label}): {dot.ours:.4g} ± {dot.spread:.2g}"
-                    parts.append(mark(0, x(dot.ours), y, tip))
-        left += _PANEL_WIDTH + 24
-    key = "full dots: ours, with the interval of the mean; rings: published"
-    parts.append(text(MARGIN, bottom + _PANEL_AXIS + _PANEL_ROW - 6, key))
-    return Drawing("plot", title, left + MARGIN, bottom + _PANEL_AXIS + _PANEL_ROW, join(*parts)).file()
-
-
-def line_panel(lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], title: str, across: str, up: str) -> str:
-    """Curves over linear axes, beside their names; those of one name have one colour."""
-    looks = {name: look for look, name in enumerate(dict.fromkeys(name for name, _ in lines))}
-    curves = [(looks[name], [Point(*point) for point in points]) for name, points in lines]
-    chart = line_chart(curves, Axes(title, across, up), 520)
-    keys = [join(mark(look, 6, 20 * look + 26), text(18, 20 * look + 30, name)) for name, look in looks.items()]
-    width = 18 + max(text_width(name, _PANEL_FONT) for name in looks)
-    return beside(title, [chart, Drawing("plot", "key", width, chart.height, join(*keys))]).file()

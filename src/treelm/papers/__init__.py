@@ -9,7 +9,6 @@
     data = "ptb-lm"                               # training data of the paper's setting: a name of data.toml
     seeds = 1                                     # runs of a row in the paper's setting
     paired_with = "PRPN"                          # seeds are paired: each row's values less those of this row, by seed
-    drawing = "dots"                              # or lines (loss against time), picture (of ``sentence``)
     notes = ["What a reader must know."]
 
     ["Table 3".measures]                          # how something is measured; kinds: treelm.papers.metrics

@@ -20,9 +20,7 @@ FOLDER = Path(str(files("treelm"))) / "papers"
 FILE = "data.toml"
 SHARED = ("paper", "measures", "stand_ins")
 """What a declaration has besides tables and figures."""
-_CHOICE = re.compile(
-    r"(?P<kind>tables?|tabs?\.?|figures?|figs?\.?)|(?P<first>\d{1,4})(?:\s*[-–]\s*(?P<last>\d{1,4}))?|and|[\s,;]+"
-)
+_CHOICE = re.compile(r"(table|figure) ?(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,33 +119,12 @@ def paper_values(path: Path) -> dict[str, Any]:
 
 
 def chosen(values: Iterable[str], names: Collection[str], paper: str) -> list[str]:
-    """Of ``paper_values`` the tables and figures that are named, in the paper's order; all without names.
-
-    Read are ``table 2``, ``Fig. 4``, ``tables 1, 3-5``, also word by word, and a kind alone. Raises ``InputError`` for
-    other words and for what the paper does not have.
+    """Of ``paper_values`` the tables and figures that are named (``table 2``, ``figure4``), also word by word; all
+    without names. Raises ``InputError`` for other words and for what the paper does not have.
     """
     tables = [name for name in values if name not in SHARED]
-    remedy = f"choose of {', '.join(tables)}"
-    kind, numbers, wanted = "Table", True, set[str]()
-    for text in names:
-        words = [*_CHOICE.finditer(text.lower())]
-        if not text.strip() or "".join(word[0] for word in words) != text.lower():
-            raise InputError(f"no table or figure {text!r} of {paper}", remedy=remedy)
-        for word in words:
-            if word["kind"]:
-                wanted |= set() if numbers else _of_kind(tables, kind)
-                kind, numbers = "Table" if word["kind"].startswith("t") else "Figure", False
-            elif word["first"]:
-                numbers = True
-                for number in range(int(word["first"]), int(word["last"] or word["first"]) + 1):
-                    wanted.add(name := f"{kind} {number}")
-                    if name not in tables:
-                        raise InputError(f"no {name} of {paper}", remedy=remedy)
-    wanted |= set() if numbers else _of_kind(tables, kind)
-    if names and not wanted:
-        raise InputError(f"no table or figure {' '.join(names)!r} of {paper}", remedy=remedy)
+    text = " ".join(names).lower()
+    wanted = {f"{kind.capitalize()} {number}" for kind, number in _CHOICE.findall(text)}
+    if names and (not wanted or wanted.difference(tables) or _CHOICE.sub("", text).strip(" ,")):
+        raise InputError(f"no {text!r} in {paper}", remedy=f"choose of {', '.join(tables)}")
     return [name for name in tables if not names or name in wanted]
-
-
-def _of_kind(tables: Collection[str], kind: str) -> set[str]:
-    return {name for name in tables if name.startswith(kind)}

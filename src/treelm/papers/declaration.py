@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treelm.configs import from_plain
-from treelm.errors import InputError
+from treelm.errors import InputError, choose_from
 from treelm.papers.data import SHARED, DataSet, chosen, paper_values
 from treelm.papers.metrics import KINDS, Measure
 from treelm.training.recipe import load_recipe
@@ -122,8 +122,6 @@ class Table:
     """Settings of every row in the paper's setting, before the row's own."""
     seeds: int = 1
     paired_with: str = ""
-    drawing: Literal["dots", "lines", "picture"] = "dots"
-    sentence: str = ""
     notes: tuple[str, ...] = ()
     paper: str = ""
     """Whose paper it is of."""
@@ -144,10 +142,9 @@ class Table:
         for changes in (stand_in, row):
             if changes:
                 options |= {**changes.options, **changes.measures.get(name, {})}
-        where = f"measures.{name}"
         kind = options.pop("kind", None)
-        _check_known("kind", [kind], KINDS, where)
-        built: Measure = from_plain(KINDS[kind], options, where=where)
+        _check_known("kind", [kind], KINDS)
+        built: Measure = from_plain(KINDS[kind], options, where=f"measures.{name}")
         return built
 
     def metric(self, column: Column, row: Row) -> str:
@@ -273,18 +270,15 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
-    """Raise ``InputError`` for what names something that is not there."""
-    columns = [column.name for column in table.columns]
-    trained = [row.name for row in table.rows if row.train]
-    named = [table.data, *(one.data for one in table.columns), *(one.data for one in table.stand_ins)]
-    _check_known("data", named, sets)
-    _check_known("paired_with", [table.paired_with], trained)
-    for name in table.measures:
-        table.measure(name, Row(name=""), None)
-    for column in table.columns:
-        if column.metric:
-            where = f"columns.{column.name}"
-            _check_known("measure", [column.measure or column.name], table.measures, where)
+    """Raise ``InputError`` for what names something that is not there, by making all measures and recipes."""
+    names = [column.name for column in table.columns]
+    measured = [column for column in table.columns if column.metric]
+    _check_known("data", [one.data for one in (table, *table.columns, *table.stand_ins, *table.rows)], sets)
+    _check_known("measure", [column.measure or column.name for column in measured], table.measures)
+    _check_known("measure", [name for row in table.rows for name in row.measures], table.measures)
+    _check_known("column", [name for row in table.rows for name in row.metrics], names)
+    paired = [table.paired_with, *(row.paired_with for row in table.rows)]
+    _check_known("paired_with", paired, [row.name for row in table.rows if row.train])
     for row in table.rows:
         where = f"rows.{row.name}"
         given = [name for name in ("train", "baseline", "absent") if getattr(row, name)]
@@ -295,25 +289,17 @@ def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
         if row.printed and len(row.printed.split()) != number:
             found = f"printed has {len(row.printed.split())} values, not {number}"
             raise InputError(found, where=where, remedy=f"give one for each column of the paper, or {NOTHING}")
-        if (row.finetune or row.paired_with) and not row.train:
-            raise InputError("it has finetune or paired_with, but no runs", where=where, remedy="add train")
-        _check_known("data", [row.data], sets, where)
-        _check_known("metrics", row.metrics, columns, where)
-        _check_known("measures", row.measures, table.measures, where)
-        _check_known("paired_with", [row.paired_with], [name for name in trained if name != row.name], where)
-        measured = tuple(column for column in table.columns if column.metric) or (None,)
         for setting in (None, *table.stand_ins):
-            _check_known("data", [measure.own_data for _, measure, _ in table.measured(row, setting)], sets, where)
-            for recipe, settings in {table.train(row, setting, column) for column in measured}:
+            _check_known("data", [measure.own_data for _, measure, _ in table.measured(row, setting)], sets)
+            for recipe, settings in {table.train(row, setting, column) for column in measured or [None]}:
                 if row.train:
                     load_recipe(recipe, settings)
                 if row.finetune and setting is None:
                     load_recipe(recipe, (*settings, *split_arguments(row.finetune)[1]))
 
 
-def _check_known(field: str, names: Collection[str | None], known: Collection[str], where: str = "") -> None:
+def _check_known(field: str, names: Iterable[str | None], known: Collection[str]) -> None:
     """Raise ``InputError`` for a name that is given but not known."""
     for name in names:
         if name != "" and name not in known:
-            remedy = f"use one of {', '.join(known)}" if known else f"remove {field}"
-            raise InputError(f"unknown {field} {name!r}", where=where, remedy=remedy)
+            raise InputError(f"unknown {field} {name!r}", remedy=choose_from(str(name), known))

@@ -1,4 +1,4 @@
-"""A table of a paper for the terminal, as TSV, as LaTeX, and as a picture."""
+"""A table of a paper for the terminal, as TSV and as LaTeX."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING
 
 from treelm.evaluation.intervals import CONFIDENCE, spread_text
 from treelm.evaluation.tables import Row, Table, latex_text
-from treelm.figures.charts import Dot, dot_panels, line_panel
 from treelm.io.atomic import write_atomically
 from treelm.papers.data import DataSet
-from treelm.papers.declaration import Column, Number
-from treelm.papers.metrics import PICTURE
+from treelm.papers.declaration import Column
 from treelm.papers.plan import PAPER, RECIPE, Plan
 from treelm.papers.results import Result, Sample, Value
-from treelm.papers.work import FOLDER
-from treelm.training.metrics import FILE_NAME as LOG
-from treelm.training.metrics import read_metrics
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,14 +33,11 @@ PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT = "printed", "elsewhere", "ours", "di
 _WIDEST = 28  # cells of a row's name
 
 
-def write_files(result: Result, folder: Path, out: Path) -> list[Path]:
-    """Write all forms of a table into a folder; gives what was written."""
-    forms = {"tsv": as_tsv(result), "tex": as_latex(result), "svg": _as_svg(result, out)}
+def write_files(result: Result, folder: Path) -> None:
+    """Write a table into a folder, as TSV and as LaTeX."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = {folder / f"{result.planned.table.stem}.{form}": text for form, text in forms.items() if text}
-    for path, text in written.items():
-        write_atomically(path, text.encode())
-    return [*written]
+    for form, text in {"tsv": as_tsv(result), "tex": as_latex(result)}.items():
+        write_atomically(folder / f"{result.planned.table.stem}.{form}", text.encode())
 
 
 def as_tsv(result: Result) -> str:
@@ -175,11 +167,6 @@ def as_text(result: Result) -> RenderableType:
         if one.why and not one.cell.lacks:
             reasons.setdefault(one.why, {})[one.row] = None
     lines = [*_settings(result), *_recipes(result)]
-    lines += [
-        f"{one.row}, {one.cell.label}: drawn in {table.stem}.svg"
-        for one in result.values
-        if one.cell.column.name == PICTURE and not one.why
-    ]
     lines += [f"{'; '.join(rows)}: {why}" for why, rows in reasons.items()]
     have = {one.row for one in result.values if one.ours or one.kept}
     if idle := [row.name for row in table.rows if row.train and row.name not in have]:
@@ -213,54 +200,14 @@ def _first_named(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _by_reference(values: Iterable[Value]) -> dict[str, list[tuple[Value, Sample]]]:
-    """The values that have a paired difference, with it, by the row that is subtracted."""
-    groups: dict[str, list[tuple[Value, Sample]]] = {}
-    for value in values:
-        if value.paired is not None:
-            groups.setdefault(value.other, []).append((value, value.paired))
-    return groups
-
-
 def _differences(values: Iterable[Value]) -> Iterator[Table]:
     """A table for each row from which others differ."""
-    for other, pairs in _by_reference(values).items():
-        rows: list[Row] = []
-        for value, paired in pairs:
-            difference = _rounded(value, paired.mean, paired.interval, sign="+")
-            labels = [("", value.row), ("", value.cell.column.name)]
-            rows.append([*labels, ("difference", difference), ("pairs", str(len(paired)))])
+    groups: dict[str, list[Row]] = {}
+    for value in values:
+        if value.paired is not None:
+            difference = _rounded(value, value.paired.mean, value.paired.interval, sign="+")
+            row = [("", value.row), ("", value.cell.column.name)]
+            row += [("difference", difference), ("pairs", str(len(value.paired)))]
+            groups.setdefault(value.other, []).append(row)
+    for other, rows in groups.items():
         yield Table.of(_first_named(rows), title=f"difference from {other}, seed by seed", num_labels=2)
-
-
-def _as_svg(result: Result, out: Path) -> str | None:
-    """The picture of a table; None as long as there is nothing to draw."""
-    table, runs = result.planned.table, result.planned.runs
-    if table.drawing == "picture":
-        drawn = [out / FOLDER / job.name / PICTURE for jobs in runs.values() for job in jobs]
-        return next((path.read_text(encoding="utf-8") for path in drawn if path.exists()), None)
-    if table.drawing == "lines":
-        lines = []
-        for row, jobs in runs.items():
-            for path in (out / FOLDER / job.name / LOG for job in jobs):
-                log = [one for one in (read_metrics(path) if path.exists() else ()) if one["kind"] == "dev"]
-                if log:  # dev loss against processor time, a line for each run
-                    lines.append((row, [(one["cpu_seconds"], one["loss_nats_per_word"]) for one in log]))
-        return line_panel(lines, table.title, "CPU seconds of training", "dev loss, nats a word") if lines else None
-    panels: dict[str, list[Dot]] = {}
-    for column in table.columns:
-        values = [value for value in result.values if value.cell.column == column]
-        if any(value.ours or value.number for value in values):
-            panels[column.name + ", added" * column.added] = [
-                _dot(one, one.ours, one.cell.label, one.number) for one in values
-            ]
-    for other, pairs in _by_reference(result.values).items():
-        for value, paired in pairs:
-            label = f"{value.cell.label}; less {other}, {len(paired)} pairs"
-            panels.setdefault(f"{value.cell.column.name}, less {other}", []).append(_dot(value, paired, label))
-    return dot_panels(panels, f"{table.source}: {table.title}") if panels else None
-
-
-def _dot(value: Value, ours: Sample, label: str, printed: Number | None = None) -> Dot:
-    mean, published = ours.mean if ours else None, printed.value if printed else None
-    return Dot(name=value.row, label=label, ours=mean, spread=ours.interval or 0.0, published=published)

@@ -13,11 +13,10 @@ from treelm.corpora.catalog import SPLITS
 from treelm.io.json import json_hash
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Column, Row, StandIn, Table, split_arguments
-from treelm.papers.metrics import PICTURE, Measure, Picture, Setting, Training, describe
+from treelm.papers.metrics import Measure, Setting, Training, describe
 from treelm.training.recipe import Recipe, load_recipe
 
 PAPER, RECIPE = "the paper's setting", "the recipe"
-_PICTURE = Column(name=PICTURE, digits=0)
 
 
 @dataclass(kw_only=True)
@@ -133,7 +132,7 @@ class _Planner:
         measured = {column.name: (measure, metric) for column, measure, metric in table.measured(row, stand_in)}
         known = {*measured, *table.printed(row), *table.elsewhere(row)}
         shown = [one for one in table.columns if one.name in known or (row.train and not one.metric)]
-        for column in shown or [next(iter(table.columns), _PICTURE)]:
+        for column in shown or table.columns[:1]:
             measure, metric = measured.get(column.name, (None, ""))
             cell = Cell(row=row, column=column, label=PAPER, measure=measure, metric=metric)
             data = stand_in.data if stand_in else column.data or row.data or table.data
@@ -149,7 +148,7 @@ class _Planner:
                 label = f"stand-in: {stand_in.label}" if stand_in else PAPER
                 found, own = list[Job](), measure.own_data if measure else ""
                 lacks = self.root.missing(data if row.train or (measure and not own) else "", own)
-                is_run = bool(column.metric) or column is _PICTURE  # other columns have printed and kept values alone
+                is_run = bool(column.metric)  # other columns have printed and kept values alone
                 command = table.command(row, stand_in, column) if is_run or "{column}" not in row.train else ""
                 if row.train and is_run and not lacks:
                     file = self.recipe(*table.train(row, stand_in, column)).vocabulary.file
@@ -181,8 +180,6 @@ class _Planner:
         known = (recipe, settings, data, row.untrained, number, finetuning)
         made = self.runs[known] if known in self.runs else [*self._seeds(job, number, finetuning)]
         self.runs[known] = made
-        if table.drawing == "picture":
-            made[0].add(Picture(sentence=table.sentence))
         return made
 
     def _seeds(self, job: Job, number: int, finetuning: tuple[str, ...]) -> Iterator[Job]:

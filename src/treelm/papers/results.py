@@ -11,7 +11,7 @@ from treelm.configs import from_plain
 from treelm.evaluation.intervals import interval
 from treelm.io.files import read_text
 from treelm.papers.declaration import Number, Table
-from treelm.papers.metrics import AGREEMENT, PICTURE, Structure, Training
+from treelm.papers.metrics import AGREEMENT, Structure, Training
 from treelm.papers.plan import Cell, PlannedTable
 from treelm.papers.work import FOLDER, kept
 from treelm.training.recipe import parse_toml
@@ -149,20 +149,20 @@ def gather(
 def _value(cell: Cell, out: Path, codes: Mapping[str, int], not_yet: str) -> Value:
     """The values of a cell's jobs that are done, and why there are not all."""
     ours, why, done = Sample({} if cell.given is None else {0: cell.given}), cell.missing, list[Path]()
-    for job in cell.jobs if cell.measure or cell.column.name == PICTURE else ():
+    if cell.measure is None:
+        return Value(cell=cell, ours=ours, why=why)
+    for job in cell.jobs:
         folder = out / FOLDER / job.name
-        found = kept(folder, cell.measure) if cell.measure else None
-        if found is None and not (cell.measure is None and (folder / PICTURE).exists()):
+        found = kept(folder, cell.measure)
+        if found is None:
             why = f"failed (exit code {codes[job.name]})" if job.name in codes else why or not_yet
             continue
         done.append(folder)
-        if found is not None and cell.row.baseline:
+        if cell.row.baseline:
             ours.update(enumerate(found.baselines.get(cell.row.baseline, {}).get(cell.metric, ()), start=1))
-        elif found is not None and cell.metric in found.values:
+        elif cell.metric in found.values:
             ours[job.seed] = found.values[cell.metric]
-    if cell.measure is None:
-        why = "" if done else why
-    elif isinstance(cell.measure, Structure) and cell.metric == AGREEMENT and not cell.row.baseline:
+    if isinstance(cell.measure, Structure) and cell.metric == AGREEMENT and not cell.row.baseline:
         mean = cell.measure.agreement(done)  # one value, since pairs of runs are not independent
         ours, why = (
             (Sample(), cell.missing or "fewer than two seeds are done") if mean is None else (Sample({0: mean}), "")

@@ -10,7 +10,7 @@ from typing import Any
 
 from treelm.configs import to_plain
 from treelm.papers.metrics.base import Measure, Measured, Subject
-from treelm.papers.metrics.runs import PICTURE, MinimalPairs, Picture, Setting, SyntaxGym, Training
+from treelm.papers.metrics.runs import MinimalPairs, Setting, SyntaxGym, Training
 from treelm.papers.metrics.shapes import Depth, Splits
 from treelm.papers.metrics.speed import ScoringSpeed, SearchSpeed, TrainingSpeed
 from treelm.papers.metrics.trees import AGREEMENT, Distances, Evaluate, Structure
@@ -18,10 +18,8 @@ from treelm.papers.metrics.trees import AGREEMENT, Distances, Evaluate, Structur
 __all__ = [
     "AGREEMENT",
     "KINDS",
-    "PICTURE",
     "Measure",
     "Measured",
-    "Picture",
     "Setting",
     "Structure",
     "Subject",
@@ -41,7 +39,6 @@ KINDS: dict[str, type[Measure]] = {
     "training speed": TrainingSpeed,
     "search speed": SearchSpeed,
     "scoring speed": ScoringSpeed,
-    "picture": Picture,
 }
 """Classes of measures by the name in declarations."""
 

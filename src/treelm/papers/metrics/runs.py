@@ -1,4 +1,4 @@
-"""Metrics of runs: training times and sizes, syntax tests, pictures."""
+"""Metrics of runs: training times and sizes, syntax tests."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_p
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.figures.structures import figure_of
 from treelm.inference.loading import load
-from treelm.io.atomic import write_atomically
-from treelm.models.capabilities import Parser, require
 from treelm.models.search.options import SearchOptions
 from treelm.papers.metrics.base import Measure, Measured, Subject
 from treelm.training.metrics import FILE_NAME as LOG
@@ -98,20 +95,3 @@ class MinimalPairs(SearchOptions, Measure):
         found = score_pairs(subject.model(self), pairs)
         notes = (f"{found.num_with_unknown} of {len(pairs)} pairs have a word that is unknown",)
         return Measured(values={"accuracy": 100 * found.overall.accuracy}, notes=notes)
-
-
-PICTURE = "picture.svg"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picture(Measure):
-    """The picture of what the tree of a sentence follows from, written beside the run."""
-
-    sentence: str
-
-    def of_run(self, subject: Subject) -> Measured:
-        """Draw it."""
-        lm = subject.model(SearchOptions())
-        (tree,) = require(lm, Parser).parse([self.sentence.split()])
-        write_atomically(subject.run / PICTURE, figure_of(lm, tree).file().encode())
-        return Measured()
