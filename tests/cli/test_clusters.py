@@ -106,7 +106,7 @@ def test_what_a_cluster_gives_is_what_one_process_gives(
     pairs.write_text("good\tbad\nthe dog barks .\tdog the barks .\na cat sees .\tsees a cat .\n")
     command = ("pairs", "run", pairs, "--good", "good", "--bad", "bad", "--json")
     assert treelm(*command, "--cluster", cluster) == treelm(*command)
-    command = ("syntaxgym", "run", "--suites", "number_orc", "--json", "--fresh")
+    command = ("syntaxgym", "run", "--suites", "number_orc", "--json")
     assert treelm(*command, "--cluster", cluster) == treelm(*command, "--processes", "1")
 
 

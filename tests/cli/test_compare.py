@@ -12,11 +12,7 @@ import pytest
 from tests.cli.conftest import RECIPE, Treelm
 from treelm.cli import run as run_treelm
 from treelm.evaluation.comparison import measure
-from treelm.evaluation.syntaxgym import scoring
-from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.models.persistence.storage import load_model, save_model
-from treelm.papers.data import DataRoot
-from treelm.papers.metrics import Subject, SyntaxGym
 from treelm.training.run_folder import load_run_recipe
 
 SUITE = {
@@ -114,21 +110,6 @@ def test_a_comparison_goes_on_with_what_is_kept(
     again = treelm("compare", *runs[:2], "--syntaxgym", suite, "--format", "json", "--output", str(tmp_path / "out"))
     assert again.code == 0, again.err
     assert json.loads(again.out) == json.loads(first.out)
-
-
-def test_sentences_of_suites_are_scored_once_whoever_asks(
-    treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-    suite = str(Path(runs[0]).parent / "suite.json")
-    scored = json.loads(treelm("syntaxgym", runs[0], "--suites", suite, "--processes", "1", "--json").out)
-    monkeypatch.delattr(scoring, "sentence_surprisal")
-    call = ("compare", runs[0], "--syntaxgym", suite, "--format", "json", "--output", tmp_path / "out")
-    (row,) = json.loads(treelm(*call).out)["runs"]
-    assert row["syntaxgym"]["suites"]["mine"] == scored["suites"]["mine"]["accuracy"]
-    subject = Subject(Path(runs[0]), DataRoot(None, {}), "")
-    monkeypatch.setattr("treelm.papers.metrics.runs.load_suites", lambda _: load_suites([suite]))
-    assert SyntaxGym().of_run(subject).values["suite, mine"] == 100 * row["syntaxgym"]["suites"]["mine"]
 
 
 def test_figures_are_not_kept_for_weights_that_changed_meanwhile(

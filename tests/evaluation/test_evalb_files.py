@@ -75,17 +75,6 @@ def test_one_broken_line_leaves_the_others(tmp_path: Path) -> None:
     assert [sentence.problem is None for sentence in read_bracketings(path)] == [True, False, True]
 
 
-def test_a_broken_first_line_leaves_the_others_too(tmp_path: Path) -> None:
-    file = tmp_path / "trees.ptb"
-    file.write_text("(S (NN a)\n(S (NN b))\n\n(S (NN c))\n(S (NN d))\n")
-    first, *others = read_bracketings(file)
-    assert first.problem == "1 brackets are not closed"
-    assert [one.words for one in others] == [("b",), (), ("c",), ("d",)]
-    file.write_text("(S\n(NP (NN a))\n(VP (VB b))\n)\n(S\n(NP (NN c))\n(VP (VB d))\n")  # trees over several lines
-    with pytest.raises(InputError, match="1 brackets of this tree are not closed"):
-        read_bracketings(file)
-
-
 def test_trees_over_several_lines_are_recognised(tmp_path: Path) -> None:
     path = tmp_path / "p.ptb.gz"
     path.write_bytes(gzip.compress(b"\n( (S\n    (NN a)\n    (VP (VB b))))\n\n(S (NN c)) (S (NN d))\n"))

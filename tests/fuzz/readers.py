@@ -39,14 +39,13 @@ from treelm.evaluation.human.columns import TableColumns
 from treelm.evaluation.human.material import read_surprisals as read_word_surprisals
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.evaluation.syntaxgym.results import read_surprisals
-from treelm.evaluation.syntaxgym.scoring import ScoreCache, ScoredText
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.inference.annotation import Journal, Progress
 from treelm.inference.loading import load, run_search
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.stimuli import read_table as read_stimuli
 from treelm.inference.stimuli import read_words
-from treelm.io.json import encode_json, line_with_checksum, line_without_checksum, with_checksum
+from treelm.io.json import encode_json, line_with_checksum, with_checksum
 from treelm.models.persistence.storage import load_model
 from treelm.papers.data import data_sets
 from treelm.papers.declaration import load_paper
@@ -167,7 +166,7 @@ def open_prepared(path: Path) -> None:
 
 
 def read_table(path: Path) -> None:
-    tokens = read_surprisals(path)[""]
+    tokens = read_surprisals(path)
     rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
     assert sum(map(len, tokens.values())) == len(rows) - 1
     for sentence, cells in tokens.items():
@@ -349,11 +348,6 @@ def read_evalb(path: Path) -> None:
 
 _SETTINGS = {"parser": "toy", "seed": 1}
 _STATE = Progress(num_read=4, digest="cd", num_bytes=90, num_sentences=3, num_words=20, num_errors=1)
-_SCORES = tuple(
-    ScoredText(text=text, spans=((0, 3), (4, 8)), surprisal_bits=(1.25, bits), is_unk=(False, True), end_bits=0.5)
-    for text, bits in (("The dogs", 3.5), ("The cats", 4.75))
-)
-_KEPT_SCORES = b"".join(b"\n" + line_with_checksum(asdict(one)) for one in _SCORES)
 _FIGURES: dict[str, Any] = {"perplexity": 101.5, "by_length": {"10": [1, 2.5]}}
 _ORIGIN: dict[str, Any] = {"weights": "abc", "beam": 10}
 
@@ -361,14 +355,6 @@ _ORIGIN: dict[str, Any] = {"weights": "abc", "beam": 10}
 def read_progress(path: Path) -> None:
     """It goes on from a state that was written, or refuses."""
     assert Journal(path.parent, _SETTINGS, packed=False).progress == _STATE
-
-
-def read_scores(path: Path) -> None:
-    """Damaged lines are left out, and scored again."""
-    found = ScoreCache(path).read()
-    assert set(found.values()) <= set(_SCORES)
-    whole = {line for line in path.read_bytes().splitlines(keepends=True) if line_without_checksum(line) is not None}
-    assert len(found) == len({str(line_without_checksum(line)) for line in whole})
 
 
 def read_figures(path: Path) -> None:
@@ -546,7 +532,6 @@ READERS: tuple[Reader, ...] = (
         read=read_progress,
         seeds=lambda: (line_with_checksum({"settings": _SETTINGS, "progress": asdict(_STATE)}),),
     ),
-    Reader(name="kept scores", file="kept.jsonl", read=read_scores, seeds=lambda: (_KEPT_SCORES,)),
     Reader(
         name="kept figures",
         file="figures.json",

@@ -38,7 +38,7 @@ class Arguments(EvaluationSettings, WorkerOptions, TableOptions):
 
     run: RunFolder = ""
     summary: str = ""
-    """File to write the main metrics into, one row for each split or file: .tsv or .json by its name."""
+    """TSV file to write the main metrics into, one row for each split or file."""
     trees: str = ""
     """Folder to write gold and predicted trees into, as SPLIT.gold.ptb and SPLIT.predicted.ptb."""
     gold: str = ""
@@ -99,8 +99,6 @@ def _evaluate_run(options: Arguments) -> int:
 
 def _check_files(options: Arguments, recipe: Recipe) -> dict[tuple[str, str], Path]:
     """The files of trees by split or file and kind; what cannot be read or written is refused before any work."""
-    from treelm.evaluation.report import check_suffix
-
     for file in options.data:
         if not Path(file).exists():
             raise InputError("no such file", where=file, remedy="check the path")
@@ -116,7 +114,6 @@ def _check_files(options: Arguments, recipe: Recipe) -> dict[tuple[str, str], Pa
     if options.trees and folder.exists() and not folder.is_dir():
         raise InputError("not a folder", where=options.trees, remedy="give the name of a folder")
     if options.summary:
-        check_suffix(Path(options.summary))
         check_output_path(options.summary)
     own = (recipe.data.train, recipe.data.dev, recipe.data.test)
     check_not_input([options.summary, *trees.values()], options.data or filter(None, own))

@@ -33,15 +33,15 @@ class Arguments(ScoringOptions):
     Example: treelm syntaxgym --surprisals other-program.tsv
     """
 
-    excludes: ClassVar = dict.fromkeys(("runs", "fresh", "sentences", *_OF_RUNS), "surprisals")
+    excludes: ClassVar = dict.fromkeys(("runs", "sentences", "with_end", *_OF_RUNS), "surprisals")
 
     runs: Runs = ()
     """Folders of trained models, or names of models that come with the package."""
     suites: tuple[str, ...] = ()
     """Names of packaged suites, or JSON files; without it, all 34."""
     surprisals: str = ""
-    """Instead of runs: a table for the sentences that --sentences prints, as treelm surprisal writes it, or of any
-    program, with columns sentence, char_start, char_end, surprisal_bits[, is_unk]."""
+    """Instead of runs: a table of another program for the sentences that --sentences prints, with columns sentence,
+    char_start, char_end, surprisal_bits[, is_unk]."""
     sentences: bool = False
     """Print the sentences, one a line, for another program to score."""
     references: tuple[str, ...] = ()
@@ -52,8 +52,6 @@ class Arguments(ScoringOptions):
     """released: of a & b & c read the first two only, as the released tool does."""
     processes: int = 0
     """Processes that score, one thread each; 0: one for each core, if there is enough to do."""
-    fresh: bool = False
-    """Score again what an earlier call, even one that was stopped, has scored by the same model, beam and words."""
 
 
 def main(options: Arguments) -> int:
@@ -96,14 +94,10 @@ def _of_table(options: Arguments, suites: list[Suite]) -> _Results:
     from treelm.evaluation.syntaxgym.results import check_complete, read_surprisals
     from treelm.evaluation.syntaxgym.scoring import evaluate_suite
 
-    file, titles = options.surprisals, dict[str, str]()
-    results: dict[str, list[SuiteResult]] = {}
-    for model, tokens in read_surprisals(Path(file), with_end=options.with_end).items():
-        check_complete(suites, tokens, where=file)
-        name = model or Path(file).stem
-        results[name] = [evaluate_suite(suite, tokens) for suite in suites]
-        titles[name] = f"{file}{model and ', '}{model}"
-    return results, titles
+    file, name = options.surprisals, Path(options.surprisals).stem
+    tokens = read_surprisals(Path(file))
+    check_complete(suites, tokens, where=file)
+    return {name: [evaluate_suite(suite, tokens) for suite in suites]}, {name: file}
 
 
 def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
@@ -117,12 +111,9 @@ def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
 
 
 def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suite]) -> list[SuiteResult]:
-    from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, write_sentences
+    from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
     from treelm.inference.processes import in_groups
 
-    cache = ScoreCache.of(lm, tokenisation=options.tokenisation)
-    if options.fresh:
-        cache.forget()
     with progress_bar("scoring", len(write_sentences(suites))) as advance:
         results = score_suites(
             lm,
@@ -132,7 +123,6 @@ def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suit
             batch_size=options.batch_size,
             on_sentence=advance,
             score_groups=partial(in_groups, type(lm).score, lm, **options.where(run)),
-            cache=cache,
         )
     if num_impossible := sum(result.num_impossible for result in results):
         number = f"{num_impossible} of {sum(result.num_items for result in results)} items"

@@ -85,15 +85,11 @@ def parse_bracketing(text: str, *, where: str = "") -> Bracketing:
     return Bracketing(words=tuple(words), tags=tuple(tags), spans=tuple(spans), where=where)
 
 
-_PART = re.compile(r"\)+|\([^\s()]*")
-
-
 def read_bracketings(path: Path) -> list[Bracketing]:
     """Read every sentence of a bracket file (``.gz`` too), for scoring.
 
     One sentence a line; an empty line is a sentence that a parser failed on (as in EVALB). If the first tree goes on
-    after its first line, trees stand over several lines, and empty lines mean nothing; but if brackets match nowhere
-    then, and most lines are whole trees, that one tree is damaged.
+    after its first line, trees stand over several lines, and empty lines mean nothing.
 
     Raises ``InputError`` for a file that cannot be read or is empty, and for brackets over several lines that do not
     match.
@@ -107,22 +103,8 @@ def read_bracketings(path: Path) -> list[Bracketing]:
         raise InputError("no line begins with a bracket: these are no trees", where=str(path), remedy=remedy)
     first = next(line for line in lines if line.strip())
     if first.count("(") > first.count(")"):
-        try:
-            return [parse_bracketing(text, where=where) for text, where in _trees(lines, path)]
-        except InputError:
-            if not _most_are_trees(lines):
-                raise
+        return [parse_bracketing(text, where=where) for text, where in _trees(lines, path)]
     return [parse_bracketing(line, where=f"{path}:{number}") for number, line in enumerate(lines, start=1)]
-
-
-def _most_are_trees(lines: Iterable[str]) -> bool:
-    """Tell whether more than half of the lines that are not empty are a whole tree each, none of them indented.
-
-    No tree has a line for its label or its last bracket alone: those are of trees over several lines.
-    """
-    written = [line for line in lines if line.strip()]
-    whole = sum(line.startswith("(") and line.count("(") == line.count(")") for line in written)
-    return whole > len(written) / 2 and not any(_PART.fullmatch(line.strip()) for line in written)
 
 
 def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation, words_of
-from treelm.errors import InputError, nearest, without_errors
+from treelm.errors import InputError, check_positive, nearest, without_errors
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, in_process
 from treelm.inference.sentence_rows import numbers_words
@@ -252,12 +252,8 @@ def _no_column(name: str, known: Collection[str], where: str) -> InputError:
 
 
 def first_of_groups(pairs: Sequence[MinimalPair], most: int) -> list[MinimalPair]:
-    """The first pairs of every group of the first grouping, at most so many of each.
-
-    Raises ``InputError`` if that is below 1.
-    """
-    if most < 1:
-        raise InputError(f"{most} pairs of a group", remedy="give 1 or more")
+    """The first pairs of every group of the first grouping, at most so many of each; raises ``InputError`` below 1."""
+    check_positive(max_pairs_per_group=most)
     seen: Counter[str] = Counter()
     kept = []
     for pair in pairs:

@@ -10,13 +10,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treelm.errors import InputError
 from treelm.evaluation.evalb import BracketingResult, SentenceRow, Status, Total, percentage
 from treelm.evaluation.span_protocols import SpanResult
 from treelm.evaluation.tables import Table
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.io.atomic import write_atomically
-from treelm.io.json import json_text
 from treelm.models.perplexity import UNCONVERGED, Coverage, Perplexity
 
 if TYPE_CHECKING:
@@ -244,7 +242,6 @@ def _total_json(total: Total) -> dict[str, Any]:
 
 
 Value = str | int | float
-SUFFIXES = (".tsv", ".json")
 
 
 def summary_row(result: EvaluationResult) -> dict[str, Value]:
@@ -277,17 +274,8 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
 
 
 def write_summary(results: Sequence[EvaluationResult], path: Path) -> None:
-    """Write one row for each result, unrounded, as TSV or JSON by the file's name; it is replaced as a whole."""
-    rows = [summary_row(result) for result in results]
-    if path.suffix == ".json":
-        write_atomically(path, f"{json_text(rows)}\n".encode())
-        return
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [columns, *([str(row.get(name, "")) for name in columns] for row in rows)]
-    write_atomically(path, "".join("\t".join(line) + "\n" for line in lines).encode())
+    """Write one row for each result, unrounded, as TSV; the file is replaced as a whole."""
+    import pandas as pd
 
-
-def check_suffix(path: Path) -> None:
-    """Raise ``InputError`` for a file whose name does not tell its format."""
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"cannot tell the format of {path}", remedy=f"end its name in {' or '.join(SUFFIXES)}")
+    table = pd.DataFrame([summary_row(result) for result in results], dtype=object)
+    write_atomically(path, table.to_csv(sep="\t", index=False, lineterminator="\n").encode())

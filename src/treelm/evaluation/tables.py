@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.cells import cell_len
@@ -19,7 +20,6 @@ Row = Sequence[tuple[str, str | None]]
 """Cells with their headings."""
 _GAP = 2  # cells between columns of the terminal
 _NARROWEST = 20  # cells of a column of text
-_BREAK = re.compile(r"(?<=[\s/-])(?!\s)")
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -102,9 +102,9 @@ class Table:
         headings, sizes = [], []
         for number, heading in enumerate(self.headings):
             widest = max((cell_len(line) for row in self.rows for line in row[number].split("\n")), default=0)
-            lines = _lines(heading, widest)
+            lines = wrap(heading, max(widest, *map(cell_len, re.split(r"[ -]", heading))), break_long_words=False)
             headings.append("\n".join(lines))
-            sizes.append(max(widest, *map(cell_len, lines)))
+            sizes.append(max([widest, *map(cell_len, lines)]))
         labels = range(self.num_labels)
         last, room = len(sizes) - 1, width - sum(size + _GAP for size in sizes[:-1])
         if last in self.texts and sizes[last] > _NARROWEST:
@@ -128,18 +128,6 @@ class Table:
                 cells = [Text(row[one], "bold" * isinstance(row[one], Bold)) for one in (*labels, *group)]
                 part.add_row(*cells, end_section=number in self.ends)
             yield part
-
-
-def _lines(heading: str, most: int) -> list[str]:
-    """A heading in lines about as wide as its cells, broken after spaces, slashes and hyphens."""
-    parts = _BREAK.split(heading)
-    most = max(most, *(cell_len(part.strip()) for part in parts))
-    lines = [""]
-    for part in parts:
-        if lines[-1] and cell_len((lines[-1] + part).strip()) > most:
-            lines.append("")
-        lines[-1] += part
-    return [line.strip() for line in lines]
 
 
 def _markdown(cell: str) -> str:

@@ -273,7 +273,8 @@ def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
     """Raise ``InputError`` for what names something that is not there, by making all measures and recipes."""
     names = [column.name for column in table.columns]
     measured = [column for column in table.columns if column.metric]
-    _check_known("data", [one.data for one in (table, *table.columns, *table.stand_ins, *table.rows)], sets)
+    parts: tuple[Column | StandIn | Row, ...] = (*table.columns, *table.stand_ins, *table.rows)
+    _check_known("data", [table.data, *(one.data for one in parts)], sets)
     _check_known("measure", [column.measure or column.name for column in measured], table.measures)
     _check_known("measure", [name for row in table.rows for name in row.measures], table.measures)
     _check_known("column", [name for row in table.rows for name in row.metrics], names)
@@ -291,7 +292,7 @@ def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
             raise InputError(found, where=where, remedy=f"give one for each column of the paper, or {NOTHING}")
         for setting in (None, *table.stand_ins):
             _check_known("data", [measure.own_data for _, measure, _ in table.measured(row, setting)], sets)
-            for recipe, settings in {table.train(row, setting, column) for column in measured or [None]}:
+            for recipe, settings in {table.train(row, setting, column) for column in tuple(measured) or (None,)}:
                 if row.train:
                     load_recipe(recipe, settings)
                 if row.finetune and setting is None:

@@ -9,9 +9,6 @@ import pandas as pd
 import pytest
 
 from tests.evaluation.toys import ToyLM
-from tests.legacy.make import HERE as RUNS
-from treelm import load as load_run
-from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.results import (
     accuracies,
@@ -32,9 +29,6 @@ from treelm.evaluation.syntaxgym.scoring import (
 )
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suites
 from treelm.figures.tables import circuit_table
-from treelm.inference.settings import TableSettings
-from treelm.inference.stimuli import stimulus
-from treelm.inference.surprisal_table import NamedModel, SurprisalTable
 
 
 def suite_values(**changes: Any) -> dict[str, Any]:
@@ -252,33 +246,12 @@ def test_surprisals_of_another_program(tmp_path: Path) -> None:
             rows.append(f"{text}\t{token.start}\t{token.end}\t{token.surprisal_bits}\t0")
     table = tmp_path / "other.tsv"
     table.write_text("\n".join(rows) + "\n")
-    assert evaluate_suite(suite, read_surprisals(table)[""]).accuracy() == 1.0
+    assert evaluate_suite(suite, read_surprisals(table)).accuracy() == 1.0
     spreadsheet = tmp_path / "other.csv"  # where a comma is the decimal point
     spreadsheet.write_text(
         "\n".join(re.sub(r"\t(\d+)\.(\d+)", r"\t\1,\2", row).replace("\t", ";") for row in rows) + "\n"
     )
     assert read_surprisals(spreadsheet) == read_surprisals(table)
-
-
-@pytest.mark.parametrize("shape", ["auto", "wide", "long"])
-def test_tables_of_surprisal_are_read_with_the_ends_they_have(tmp_path: Path, shape: Any) -> None:
-    (suite,) = load(tmp_path, suite_values())
-    models = [NamedModel(name=name, lm=load_run(RUNS / name)) for name in ("ngram", "lstm")]
-    models = models[:1] if shape == "auto" else models
-    texts = write_sentences([suite])
-    stimuli = [
-        stimulus(Sentence(words=tuple(t.split()), text=t, identifier=t, source="x", line=1), "apart") for t in texts
-    ]
-    table = SurprisalTable(models, TableSettings(shape=shape, end=True, lag=1))
-    pd.concat(table.frames(stimuli)).to_csv(tmp_path / "bits.csv", index=False, na_rep="NA")
-    for end in (False, True):
-        found = read_surprisals(tmp_path / "bits.csv", with_end=end)
-        assert set(found) == ({""} if shape == "auto" else {"ngram", "lstm"})
-        for model in models:
-            (expected,) = score_suites(model.lm, [suite], with_end=end)
-            read = evaluate_suite(suite, found["" if shape == "auto" else model.name])
-            pd.testing.assert_frame_equal(read.outcomes, expected.outcomes)
-            pd.testing.assert_frame_equal(read.regions, expected.regions, rtol=0, atol=1e-5)
 
 
 def test_every_region_is_a_row(tmp_path: Path) -> None:
@@ -295,8 +268,8 @@ def test_every_region_is_a_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        ("word_id\tword\tchar_start\tchar_end\tsurprisal_bits\n1\ta\t5000\t5001\t1\n", ":2: a word at character 5000"),
-        ("word_id\tword\tchar_start\tchar_end\tsurprisal_bits\n1\ta\tx\t1\t1\n", ":2: 'x' is not a number"),
+        ("word_id\tword\tchar_start\tchar_end\tsurprisal_bits\n1\ta\t0\t1\t1\n", ":1: no column 'sentence'"),
+        ("sentence\tchar_start\tchar_end\tsurprisal_bits\na\tx\t1\t1\n", ":2: 'x' is not a number"),
         ("sentence\tchar_start\n", "no column 'char_end'"),
         ("sentence\tchar_start\tchar_end\tsurprisal_bits\nx\t0\t1\tnan\n", ":2"),
         ("sentence\tchar_start\tchar_end\tsurprisal_bits\nx\t0\t1\tmuch\n", ":2"),

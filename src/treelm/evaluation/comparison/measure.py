@@ -58,7 +58,7 @@ from treelm.evaluation.syntaxgym.results import (
     circuit_accuracies,
     overall_score,
 )
-from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites, write_sentences
+from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched
@@ -250,12 +250,9 @@ class Measurement:
         )
 
     def _syntaxgym(self, suites: Sequence[Suite]) -> SyntaxGymMetrics:
-        """Metrics of suites; the sentences of any scoring of them are kept in the cache of this machine."""
-
         def score(advance: Advance) -> SyntaxGymMetrics:
             tokenisation = self._settings.tokenisation
-            cache = ScoreCache.of(self._lm, tokenisation=tokenisation)
-            results = score_suites(self._lm, suites, tokenisation=tokenisation, on_sentence=advance, cache=cache)
+            results = score_suites(self._lm, suites, tokenisation=tokenisation, on_sentence=advance)
             by_suite = accuracies(results)
             return SyntaxGymMetrics(
                 suites=by_suite,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from treelm.corpora.options import FileFormat
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
 from treelm.inference.settings import DeviceSettings
 from treelm.models.search.options import SearchOptions
 
@@ -101,9 +101,7 @@ class Settings(PairOptions, SearchOptions, DeviceSettings):
         """Raise ``InputError`` for suites, pairs and corpora that cannot be read, and for two files of one name."""
         self.load_suites()
         self.load_corpus()
-        most = self.max_pairs_per_group
-        if most is not None and most < 1:
-            raise InputError(f"max_pairs_per_group = {most}", remedy="give 1 or more, or remove this option")
+        check_positive(max_pairs_per_group=self.max_pairs_per_group)
         names = [Path(file).name for file in self.pairs]
         for name in names:
             if names.count(name) > 1:

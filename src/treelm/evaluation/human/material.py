@@ -35,7 +35,7 @@ MISSING = ("", "NA", "nan", "NaN")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
 """A number such as 1.169, whose mark may stand between thousands."""
 _UNKNOWN = "is_unk"
-_TRUE = ("1", "1.0", "True", "TRUE", "true")
+TRUE = ("1", "1.0", "True", "TRUE", "true")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     there = places >= 0
     bits[places[there]] = surprisals_of(table, column)[there]
     if unknown in table:
-        is_unknown[places[there]] = table[unknown].isin(_TRUE).to_numpy()[there]
+        is_unknown[places[there]] = table[unknown].isin(TRUE).to_numpy()[there]
     if not np.isfinite(bits).any():
         found_none = f"no surprisal of a word of {material.name}"
         raise InputError(found_none, where=str(path), remedy=f"give its {', '.join(material.key_names)} in the table")

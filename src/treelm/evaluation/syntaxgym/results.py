@@ -5,23 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from treelm.errors import InputError
-from treelm.evaluation.human.material import read_frame
+from treelm.evaluation.human.material import TRUE, numbers, read_frame
 from treelm.evaluation.syntaxgym.scoring import ScoredToken, SuiteResult, TokensOf
 from treelm.evaluation.syntaxgym.suites import PACKAGED, Suite
-from treelm.io.tables import MISSING, with_point
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-N = TypeVar("N", int, float)
 USUAL_REFERENCES = ("rnng/bllip-lg", "ordered-neurons/bllip-lg", "vanilla/bllip-lg", "ngram/bllip-lg")
 """Names of the published models that stand beside results unless others are asked for."""
 NEEDED = ("sentence", "char_start", "char_end", "surprisal_bits")
@@ -78,84 +72,28 @@ def references() -> dict[str, Reference]:
     return {reference.name: reference for reference in found}
 
 
-def read_surprisals(path: Path, *, with_end: bool = False) -> dict[str, TokensOf]:
-    """Read surprisals of sentences by the models that they are of; one without a name is "".
+def read_surprisals(path: Path) -> dict[str, list[ScoredToken]]:
+    """Read surprisals of sentences by any program, by the text of the sentence.
 
-    A table of any program has a row a token: sentence (its text), char_start, char_end, surprisal_bits; is_unk by
-    choice. One of ``treelm surprisal``, of one model or several, is known by its word_id; of it the surprisal of the
-    end counts with the last word if it is asked for. TSV or CSV with a header, quoted as R and pandas do. Raises
-    ``InputError`` with file and line.
+    The table has a row a token: sentence, char_start, char_end, surprisal_bits; is_unk by choice. TSV or CSV with a
+    header, quoted as R and pandas do. Raises ``InputError`` with file and line.
     """
     table = read_frame(path)
-    measures = [name for name in table if _MEASURE.fullmatch(name)]
-    if table.attrs["has_decimal_commas"]:
-        table[measures] = table[measures].map(with_point)
-    is_ours = "sentence" not in table and set(table) >= _OURS
-    table = _by_model(table, measures) if is_ours else table.assign(model="")
     for name in NEEDED:
         if name not in table:
             raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=f"give the columns {', '.join(NEEDED)}")
-    found: dict[str, dict[str, list[ScoredToken]]] = {}
-    for where, row in zip(table.index, table.to_dict("records"), strict=True):
-        tokens = found.setdefault(row["model"], {}).setdefault(row["sentence"], [])
-        bits = _number(float, row[_BITS], where)
-        if row.get("is_end"):
-            if with_end and tokens:
-                tokens[-1] = replace(tokens[-1], surprisal_bits=tokens[-1].surprisal_bits + bits)
-            continue
-        start, end = (_number(int, row[name], where) for name in ("char_start", "char_end"))
-        if not 0 <= start <= end <= len(row["sentence"]):
-            reason = f"characters {start} to {end} of a sentence of {len(row['sentence'])}"
-            raise InputError(reason, where=where, remedy="count characters of the sentence from 0")
+    values = zip(*(numbers(table, name).tolist() for name in NEEDED[1:]), strict=True)
+    found: dict[str, list[ScoredToken]] = {}
+    for where, row, (start, end, bits) in zip(table.index, table.to_dict("records"), values, strict=True):
+        tokens = found.setdefault(row["sentence"], [])
+        if not (0 <= start <= end <= len(row["sentence"]) and start % 1 == end % 1 == 0) or math.isnan(bits):
+            reason = f"characters {start:g} to {end:g} of a sentence of {len(row['sentence'])}, {bits} bits"
+            raise InputError(reason, where=where, remedy="give numbers, and count characters of the sentence from 0")
         if tokens and start < tokens[-1].start:
             raise InputError("a token before the one above", where=where, remedy="give each sentence once, in order")
-        is_unk = row.get("is_unk") in ("1", "True", "TRUE", "true")
-        tokens.append(ScoredToken(start=start, end=end, surprisal_bits=bits, is_unk=is_unk))
-    return dict(found)
-
-
-_BITS = "surprisal_bits"
-_MEASURE = re.compile(rf"{_BITS}(_(?!lag\d).*?(?<!_lag\d))?")
-_OURS = {"word_id", "word", "char_start", "char_end"}
-_WIDEST_BLANK = 1000  # characters
-
-
-def _by_model(table: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
-    """A table of ``treelm surprisal``, wide or long, with a row a token and model, and sentences made of its words."""
-    import pandas as pd
-
-    table = table if "model" in table else table.assign(model="")
-    table = table.assign(is_end=table["char_start"] == MISSING)
-    sentences: dict[tuple[str, str], pd.DataFrame] = {}
-    number = (table["word_id"] == "1").groupby(table["model"]).cumsum()
-    for (model, _), own in table.groupby(["model", number], sort=False):
-        text = ""
-        for where, row in own[~own["is_end"]].iterrows():
-            start = _number(int, row["char_start"], str(where))
-            if not 0 <= (blank := start - len(text)) <= _WIDEST_BLANK:
-                found = f"a word at character {start} after {blank} characters"
-                raise InputError(found, where=str(where), remedy="keep the rows and columns of treelm surprisal")
-            text += " " * blank + row["word"]
-        sentences[str(model), text] = own.assign(sentence=text)
-    if not sentences:
-        return table.assign(sentence="")
-    table = pd.concat(sentences.values())
-    parts = []
-    for measure in measures:
-        of_model = table["model"].where(table["model"] != "", measure.removeprefix(_BITS).removeprefix("_"))
-        unknown = table.get(measure.replace(_BITS, "is_unk", 1), "0")
-        parts.append(table.assign(**{"model": of_model, _BITS: table[measure], "is_unk": unknown}))
-    return pd.concat(parts)
-
-
-def _number(kind: Callable[[str], N], cell: str, where: str) -> N:
-    try:
-        value = kind(cell)
-        if not math.isnan(value):
-            return value
-    except ValueError:
-        pass
-    raise InputError(f"{cell!r} is not a number", where=where, remedy="give numbers in all needed columns")
+        is_unk = row.get("is_unk") in TRUE
+        tokens.append(ScoredToken(start=int(start), end=int(end), surprisal_bits=bits, is_unk=is_unk))
+    return found
 
 
 def check_complete(suites: Sequence[Suite], tokens: TokensOf, *, where: str) -> None:

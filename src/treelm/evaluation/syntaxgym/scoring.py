@@ -1,29 +1,20 @@
-"""Accuracy on test suites: of a model, or of surprisals from any other program.
-
-A model scores the sentences of suites with neighbours together, and they are cached as they come.
-"""
+"""Accuracy on test suites: of a model, or of surprisals from any other program."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treelm.configs import from_plain
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.suites import Condition, Metric, Suite
 from treelm.inference.batching import batched
-from treelm.io.files import cache_directory
-from treelm.io.json import line_with_checksum, line_without_checksum
-from treelm.models.capabilities import Searching
 from treelm.models.scores import sentence_surprisal
 
 if TYPE_CHECKING:
@@ -199,24 +190,32 @@ def score_suites(
     batch_size: int = 16,
     on_sentence: Callable[[], None] = lambda: None,
     score_groups: ScoreGroups | None = None,
-    cache: ScoreCache | None = None,
 ) -> list[SuiteResult]:
     """Score every sentence once and evaluate the suites.
 
+    Neighbours in the dictionary's order are scored together: a search then does what they begin with once.
     ``with_end`` adds the surprisal of the sentence's end to its last token, as the released tool does for models that
     predict an end. ``score_groups`` scores in another way than ``lm.score``, such as by several processes
-    (``inference.processes.in_groups``). What is in ``cache`` is not scored again, and what is scored is written there.
+    (``inference.processes.in_groups``).
     """
-    texts = write_sentences(suites)
-    found: dict[str, ScoredText] = {}
-    groups = score_texts(
-        lm, texts, tokenisation=tokenisation, group_size=4 * batch_size, score_groups=score_groups, cache=cache
-    )
-    for scored in groups:
-        found[scored.text] = scored
+    spans = {text: list(token_spans(text, tokenisation)) for text in write_sentences(suites)}
+    words = {text: tuple(text[start:end] for start, end in spans[text]) for text in spans}
+    groups = list(batched(sorted(words, key=lambda text: words[text]), 4 * batch_size))
+    sentences = ([words[text] for text in group] for group in groups)
+    tokens: dict[str, list[ScoredToken]] = {}
+    converged: dict[str, list[bool]] = {}
+    scores = score_groups(sentences) if score_groups else map(lm.score, sentences)
+    for text, score in chain.from_iterable(map(zip, groups, scores)):
+        found = sentence_surprisal(words[text], score, lm.vocabulary)
+        bits = [word.surprisal_bits for word in found.words]
+        bits[-1] += found.end_surprisal_bits if with_end else 0
+        tokens[text] = [
+            ScoredToken(start=start, end=end, surprisal_bits=own, is_unk=word.is_unk)
+            for (start, end), own, word in zip(spans[text], bits, found.words, strict=True)
+        ]
+        converged[text] = score.converged.tolist()
         on_sentence()
-    tokens = {text: found[text].tokens(with_end=with_end) for text in texts}
-    flags = [[flag for text in write_sentences([suite]) for flag in found[text].converged] for suite in suites]
+    flags = ([flag for text in write_sentences([suite]) for flag in converged[text]] for suite in suites)
     return [replace(evaluate_suite(suite, tokens), converged=own) for suite, own in zip(suites, flags, strict=True)]
 
 
@@ -225,114 +224,5 @@ def write_sentences(suites: Sequence[Suite]) -> list[str]:
     return list(dict.fromkeys(condition.text for suite in suites for condition in suite.conditions()))
 
 
-Words = Sequence[str]
-ScoreGroups = Callable[[Iterable[Sequence[Words]]], Iterator[Sequence["SentenceScore"]]]
+ScoreGroups = Callable[[Iterable[Sequence[Sequence[str]]]], Iterator[Sequence["SentenceScore"]]]
 """Function that scores groups of sentences one after the other."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoredText:
-    """A sentence with the places of its tokens, the bits of each, and those of its end."""
-
-    text: str
-    spans: tuple[tuple[int, int], ...]
-    surprisal_bits: tuple[float, ...]
-    is_unk: tuple[bool, ...]
-    end_bits: float
-    converged: tuple[bool, ...] = ()
-
-    def tokens(self, *, with_end: bool) -> list[ScoredToken]:
-        """Tokens that regions are made of; the bits of the end, if they count, are the last token's."""
-        bits = list(self.surprisal_bits)
-        if with_end:
-            bits[-1] += self.end_bits
-        return [
-            ScoredToken(start=start, end=end, surprisal_bits=value, is_unk=unknown)
-            for (start, end), value, unknown in zip(self.spans, bits, self.is_unk, strict=True)
-        ]
-
-
-def score_texts(
-    lm: LanguageModel,
-    texts: Sequence[str],
-    *,
-    tokenisation: Tokenisation,
-    group_size: int,
-    score_groups: ScoreGroups | None = None,
-    cache: ScoreCache | None = None,
-) -> Iterator[ScoredText]:
-    """Score different texts, in an order of its own: groups of neighbours in the dictionary's order.
-
-    A search then does what they begin with once. Each group is written into ``cache`` before it is given.
-    """
-    spans = {text: tuple(token_spans(text, tokenisation)) for text in texts}
-    cached = cache.read() if cache else {}
-    known = {text for text in texts if text in cached and cached[text].spans == spans[text]}  # split as it is today
-    yield from (cached[text] for text in texts if text in known)
-    words = {text: tuple(text[start:end] for start, end in spans[text]) for text in texts if text not in known}
-    groups = list(batched(sorted(words, key=lambda text: words[text]), group_size))
-    sentences = ([words[text] for text in group] for group in groups)
-    scores = score_groups(sentences) if score_groups else map(lm.score, sentences)
-    for group, found in zip(groups, scores, strict=True):
-        scored = []
-        for text, score in zip(group, found, strict=True):
-            surprisal = sentence_surprisal(words[text], score, lm.vocabulary)
-            scored.append(
-                ScoredText(
-                    text=text,
-                    spans=spans[text],
-                    surprisal_bits=tuple(word.surprisal_bits for word in surprisal.words),
-                    is_unk=tuple(word.is_unk for word in surprisal.words),
-                    end_bits=surprisal.end_surprisal_bits,
-                    converged=tuple(score.converged.tolist()),
-                )
-            )
-        if cache:
-            cache.add(scored)
-        yield from scored
-
-
-class ScoreCache:
-    """Scored sentences in a file of JSON lines. A stopped program loses the group that it was scoring, no more."""
-
-    def __init__(self, path: Path) -> None:
-        """Keep scores in the file ``path``, which need not exist."""
-        self.path = path
-
-    @classmethod
-    def of(cls, lm: LanguageModel, *, tokenisation: Tokenisation) -> ScoreCache:
-        """Find the place in the cache of treelm for the scores of this model by its search of now."""
-        from treelm import __version__
-        from treelm.models.persistence.storage import describe_model
-
-        digest = hashlib.sha256()
-        search = lm.search.to_json() if isinstance(lm, Searching) else {}
-        described = {**describe_model(lm), "settings": search, "words": tokenisation, "version": __version__}
-        described["fields"] = [one.name for one in fields(ScoredText)]
-        digest.update(json.dumps(described, sort_keys=True, default=str).encode())
-        for name, tensor in sorted(lm.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return cls(cache_directory() / "syntaxgym" / f"{digest.hexdigest()[:32]}.jsonl")
-
-    def read(self) -> dict[str, ScoredText]:
-        """Read what is cached, by text; a line that is not as it was written is left out. Infinity is null in JSON."""
-        if not self.path.is_file():
-            return {}
-        lines = map(line_without_checksum, self.path.read_bytes().splitlines(keepends=True))
-        values = (one for one in lines if one is not None)
-        scored = (from_plain(ScoredText, one, where=str(self.path), null=math.inf) for one in values)
-        return {one.text: one for one in scored}
-
-    def add(self, scored: Iterable[ScoredText]) -> None:
-        """Write down some more; quietly not, where nothing can be written."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as stream:  # a line end first: the line before may not be whole
-                stream.write(b"\n" + b"".join(line_with_checksum(asdict(one)) for one in scored))
-        except OSError:
-            return
-
-    def forget(self) -> None:
-        """Delete what was cached before."""
-        self.path.unlink(missing_ok=True)

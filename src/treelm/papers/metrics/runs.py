@@ -9,7 +9,7 @@ from treelm.corpora.data_config import locate_split
 from treelm.errors import InputError, check_positive
 from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
-from treelm.evaluation.syntaxgym.scoring import ScoreCache, score_suites
+from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.inference.loading import load
 from treelm.models.search.options import SearchOptions
@@ -61,10 +61,10 @@ class SyntaxGym(SearchOptions, Measure):
     """Names of packaged suites; without them, those of all circuits."""
 
     def of_run(self, subject: Subject) -> Measured:
-        """Score the suites, but for sentences that any scoring of them has left in the cache."""
+        """Score the suites."""
         lm = subject.model(self)
         suites = load_suites(self.suites or [suite for members in circuits().values() for suite in members])
-        found = accuracies(score_suites(lm, suites, cache=ScoreCache.of(lm, tokenisation="treebank")))
+        found = accuracies(score_suites(lm, suites))
         score = overall_score(found)
         values = {} if score is None else {"sg_score": 100 * score, "sg_accuracy": score}
         values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
