@@ -56,11 +56,6 @@ def test_tree_in_memory_equals_its_brackets() -> None:
     assert bracketing_of(tree, tags=read.tags) == read
 
 
-def test_tags_must_be_one_a_word() -> None:
-    with pytest.raises(ValueError, match="1 tags for 2 words"):
-        bracketing_of(Tree("S", ["a", "b"]), tags=["NN"])
-
-
 def test_line_layout_keeps_empty_lines_as_sentences(tmp_path: Path) -> None:
     path = tmp_path / "p.ptb"
     path.write_bytes("\ufeff(S (NN a))\r\n\r\n(S (NN b))\r\n".encode())
@@ -98,8 +93,3 @@ def test_unusable_files_are_user_errors(tmp_path: Path, content: bytes, expected
     path.write_bytes(content)
     with pytest.raises(InputError, match=expected):
         read_bracketings(path)
-
-
-def test_missing_file_names_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.ptb: no such file"):
-        read_bracketings(tmp_path / "none.ptb")

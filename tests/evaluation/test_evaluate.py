@@ -1,18 +1,15 @@
-import gzip
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from treelm.errors import InputError, without_errors
-from treelm.evaluation.evalb import score_bracketings
-from treelm.evaluation.evalb_files import COLLINS, bracketing_of, read_bracketings
+from treelm.evaluation.evalb_files import bracketing_of
 from treelm.evaluation.evaluate import count_unknown_labels, evaluate_parses
 from treelm.models.base import SentenceScore
-from treelm.trees.brackets import format_tree, read_trees
+from treelm.trees.brackets import read_trees
 from treelm.trees.tree import Tree
 
 LINES = [
@@ -93,30 +90,3 @@ def test_one_label_is_no_label() -> None:
     assert result.bracketing[0].protocol == "evalb (collins, unlabelled)"
     assert result.bracketing[0].total.f1 == 100.0
     assert result.unknown_labels == {}
-
-
-def test_written_trees_score_100_against_source(tmp_path: Path) -> None:
-    gold, predicted = tmp_path / "g.ptb", tmp_path / "p.ptb"
-    gold.write_text("".join(LINES))
-    predicted.write_text("".join(format_tree(tree) + "\n" for tree in TREES))
-    without_root = replace(COLLINS, delete_labels=(*COLLINS.delete_labels, "ROOT"))
-    result = score_bracketings(read_bracketings(gold), read_bracketings(predicted), without_root)
-    assert (result.total.f1, result.predicted_tags) == (100.0, "gold")
-    assert len(read_bracketings(predicted)) == 2
-
-
-def test_files_of_different_length_are_a_user_error(tmp_path: Path) -> None:
-    gold, predicted = tmp_path / "g.ptb", tmp_path / "p.ptb"
-    gold.write_text("".join(LINES))
-    predicted.write_text(LINES[0])
-    with pytest.raises(InputError, match="2 gold trees but 1 predicted"):
-        score_bracketings(read_bracketings(gold), read_bracketings(predicted))
-
-
-def test_damaged_gzip_is_a_user_error(tmp_path: Path) -> None:
-    content = bytearray(gzip.compress(LINES[0].encode() * 50))
-    content[10] = 0xFF  # the first bytes of the deflate stream: no such block type
-    path = tmp_path / "g.ptb.gz"
-    path.write_bytes(bytes(content))
-    with pytest.raises(InputError, match="packed data is truncated or damaged"):
-        score_bracketings(read_bracketings(path), read_bracketings(path))

@@ -61,11 +61,6 @@ def test_parameters_are_found_by_name_else_by_path(tmp_path: Path) -> None:
     assert not find_parameters(str(tmp_path / "mine.prm")).labeled
 
 
-def test_missing_parameters_file_names_built_in_sets(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="collins"):
-        read_parameters(tmp_path / "none.prm")
-
-
 def test_equality_has_no_direction_and_is_not_transitive() -> None:
     parameters = parse_parameters("EQ_LABEL A B\nEQ_LABEL B C\n", source="p")
     assert parameters.same_label("A", "B")

@@ -1,12 +1,8 @@
-import io
-import json
 from dataclasses import replace
-
-from rich.console import Console
 
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import parse_bracketing
-from treelm.evaluation.report import EvaluationResult, as_table, summary_row
+from treelm.evaluation.report import EvaluationResult, summary_row
 from treelm.evaluation.span_protocols import PLAIN, WSJ10, score_spans
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.models.perplexity import Coverage, Perplexity
@@ -34,14 +30,6 @@ def result(split: str, *, is_lower_bound: bool = True) -> EvaluationResult:
     )
 
 
-def rendered(*results: EvaluationResult) -> str:
-    console = Console(file=io.StringIO(), width=120)
-    console.print(as_table(results))
-    file = console.file
-    assert isinstance(file, io.StringIO)
-    return file.getvalue()
-
-
 def test_every_row_names_unit_or_protocol() -> None:
     rows = dict(result("dev").rows())
     assert rows["perplexity per word, with end of sentence"] == "≤ 8.00"
@@ -66,28 +54,3 @@ def test_beside_a_perplexity_stand_words_unknown_and_not_converged_and_beside_f1
     row = summary_row(result("dev"))
     assert (row["is_upper_bound"], row["unknown_words"], row["sentences_scored, wsj10"]) == (1, 0.2, 1)
     assert result("dev").to_json()["num_unconverged"] == 3
-
-
-def test_one_table_has_a_column_for_each_split_and_each_note_once() -> None:
-    bare = EvaluationResult(system="toy", split="bare", num_sentences=1, num_words=5)
-    text = rendered(result("dev"), result("test", is_lower_bound=False), bare)
-    assert ("≤ 8.00" in text, text.count("8.00")) == (True, 2)
-    assert "dev" in text
-    assert "test" in text
-    assert text.count("wsj10, corpus / sentence") == 1
-    assert text.count(NOTE) == 1
-
-
-def test_json_holds_unrounded_figures_and_protocols() -> None:
-    values = json.loads(json.dumps(result("dev").to_json()))
-    assert values["perplexities"][0]["unit"] == "word"
-    assert values["bracketing"][0]["all"]["f1"] == 75.0
-    assert [one["protocol"] for one in values["unlabeled_f1"]] == ["wsj10", "plain"]
-    assert {one["name"] for one in values["baselines"]} >= {"left-branching", "random", "binary upper bound"}
-    assert values["notes"] == [NOTE]
-
-
-def test_errors_of_span_protocols_are_noted() -> None:
-    failed = score_spans(GOLD, [parse_bracketing("(S (NN x))")], WSJ10)
-    one = EvaluationResult(system="toy", split="dev", num_sentences=1, num_words=5, spans=(failed,))
-    assert any("sentence 1" in note for note in one.all_notes())

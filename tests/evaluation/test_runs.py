@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Tokens
@@ -23,7 +21,7 @@ from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.evaluation import evaluate
 from treelm.evaluation.evaluate import Evaluation, evaluate_run, evaluate_sentences
-from treelm.evaluation.report import EvaluationResult, as_table, summary_row, write_summary
+from treelm.evaluation.report import EvaluationResult, summary_row, write_summary
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, static_labels
 from treelm.models.perplexity import Perplexity
 from treelm.models.search.config import SearchConfig
@@ -142,21 +140,6 @@ def test_hard_gates_are_asked_for_and_told(files: list[str], evaluated: Evaluate
     assert hard.spans == soft.spans
     with pytest.raises(InputError, match="hard_gates = true, but som has no gates from distances"):
         evaluated(worlds.som(), files[1:], hard_gates=True)
-
-
-def test_the_table_of_many_files_fits_a_terminal(files: list[str]) -> None:
-    result = evaluate_sentences(
-        worlds.som().eval(), read_sentences(files[1]), split="data/en_pronouns-test.conllu.gz"
-    ).result
-    console = Console(file=io.StringIO(), width=80)
-    console.print(as_table([result] * 4, title="run"))
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
-    row = summary_row(result)
-    assert text.count("en_pronouns-test.conllu.gz ") % 4 == 0
-    assert f"{row['perplexity_per_word_with_end']:.2f}" in text
-    assert f"{row['p_prediction_accuracy']:.3f}" in text
-    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_perplexities_of_other_contexts_have_columns_of_their_own_that_name_them() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from tests.corpora.helpers import SHARED, text_corpus
-from treelm.cli import run
 from treelm.corpora.building import corpus_of
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.vocabulary import Vocabulary
@@ -21,8 +19,7 @@ from treelm.evaluation.streams import num_characters, require_context, stream_pe
 from treelm.models.lstm.network import LSTM, LSTMConfig
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM
-from treelm.training.recipe import EvaluationConfig, load_recipe
-from treelm.training.trainer import train
+from treelm.training.recipe import EvaluationConfig
 
 LINES = ["the dog barks", "a cat", "the cat sees the dog", "dogs", "the dog sees a cat and a dog"]
 WORDS = ["the", "dog", "barks", "a", "cat", "sees"]
@@ -118,34 +115,6 @@ def test_a_system_of_sentences_is_a_user_error() -> None:
         require_context(model, EvaluationConfig())
 
 
-def test_the_command_line_shows_both_figures_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "200")
-    for name in ("train", "dev"):
-        (tmp_path / f"{name}.txt").write_text("\n".join(LINES * 3) + "\n")
-    (tmp_path / "r.toml").write_text(
-        '[data]\ntrain = "train.txt"\ndev = "dev.txt"\n[model]\nsystem = "lstm"\nembedding_size = 4\nhidden_size = 4\n'
-        '[training]\nbatches = "stream"\nbatch_size = 2\nmax_steps = 2\n[evaluation]\nsplits = ["dev"]\n'
-    )
-    train(load_recipe(tmp_path / "r.toml"), tmp_path / "run", quiet=True)
-    assert (
-        run(["evaluate", str(tmp_path / "run"), "--stream", "beside", "--stream-rows", "1", "--cache-weight", "0.1"])
-        == 0
-    )
-    shown = capsys.readouterr().out
-    assert "perplexity per word, with end of sentence " in shown
-    assert "perplexity per word, with end of sentence, in a stream of 1 row, cache 0.1/1/500" in shown
-    assert "F1" not in shown
-    assert run(["evaluate", str(tmp_path / "run"), "--stream", "only", "--data", str(tmp_path / "dev.txt")]) == 0
-    only = capsys.readouterr().out
-    assert "in a stream of 10 rows" in only
-    assert "end of sentence  " not in only
-    assert run(["parse", str(tmp_path / "run"), str(tmp_path / "dev.txt")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 @pytest.mark.skipif(not (SHARED / "ptb-lm").exists(), reason="needs the shared data")
 def test_counts_of_the_penn_treebank_are_the_published_ones() -> None:
     from treelm.corpora.readers import read_sentences
@@ -166,10 +135,3 @@ def test_blank_lines_of_wikitext_are_sentences_on_request() -> None:
     corpus = corpus_of(sentences)
     assert (len(corpus), corpus.num_tokens + len(corpus)) == (3_760, 217_646)
     assert np.diff(corpus.word_offsets).min() == 0
-
-
-def test_an_option_of_streams_without_a_stream_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/recipe.toml").write_text('[data]\ncorpus = "gum-open"\n[model]\nsystem = "lstm"\n')
-    assert run(["evaluate", str(tmp_path / "run"), "--cache-weight", "0.1"]) == 2
-    assert "--cache-weight 0.1 without --stream beside; add --stream beside" in capsys.readouterr().err

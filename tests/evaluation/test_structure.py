@@ -14,7 +14,6 @@ from treelm.evaluation.structure import (
     LearnedTrees,
     TreeAnalysis,
     analyse_structure,
-    class_names,
     learned_trees,
     spearman,
     together,
@@ -112,10 +111,6 @@ def test_spearman_gives_equals_the_mean_of_their_ranks(left: list[int], right: l
     assert spearman(np.array(left, dtype=float), np.array(right, dtype=float)) == pytest.approx(expected)
 
 
-def test_classes_are_named_by_what_they_hold() -> None:
-    assert class_names((2, 3, 6)) == ("2", "3-5", "6+")
-
-
 def test_trivial_rows_are_those_of_the_baselines() -> None:
     gold = [sentence(GOLD), sentence("(S (NP a b) (VP c (PP d (NP e f)) g))")]
     result = analyse_structure(gold, [], WSJ40, num_draws=3)
@@ -196,9 +191,3 @@ def test_label_of_unary_chain_span() -> None:
     gold = "(S (NP a b) (VP (S (NP c d)) (NP e f)))"
     row = analysed([gold], LearnedTrees(name="x", seeds=[trees("(T (A a b) (B (C c d) (A e f)))")]))
     assert row.symbols == {"A": {"NP": 2}, "B": {"VP": 1}, "C": {"NP": 1}}
-
-
-def test_trees_with_one_label_have_no_symbols() -> None:
-    row = analysed([GOLD], LearnedTrees(name="right", seeds=[trees(RIGHT)]))
-    assert row.many_to_one is None
-    assert row.symbols == {}

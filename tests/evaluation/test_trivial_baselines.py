@@ -1,3 +1,4 @@
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ def rows(gold: list[Bracketing], protocol: SpanProtocol, **options: int) -> dict
     return {row.name: row for row in trivial_baselines(gold, protocol, **options)}
 
 
+@cache
 def wsj_sample() -> list[Bracketing]:
     if not WSJ_SAMPLE.exists():
         pytest.skip("needs ../shared/data/wsj-sample (Penn Treebank sample, not redistributable)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,11 +181,6 @@ def test_two_calls_cannot_work_on_one_output(text: Path, tmp_path: Path) -> None
     assert annotate(str(text), tmp_path / "out.ptb", FAKE, settings(), on_progress=again).num_sentences == NUM_LINES
 
 
-def test_standard_output_is_refused(text: Path) -> None:
-    with pytest.raises(InputError, match="trees cannot go to standard output; give the name of a file"):
-        annotate(str(text), Path("-"), FAKE, settings())
-
-
 BAD = b"a dog\n\na bad dog\nb\xff\nthe cat sleeps\n"
 
 
@@ -243,41 +237,8 @@ def test_documents_stay_apart(tmp_path: Path, num_blocks: int) -> None:
     assert "" not in (tmp_path / "one.ptb").read_text().splitlines()
 
 
-def test_long_sentences_count_as_errors(tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("a b c\na b\n")
-    errors: list[str] = []
-    options = settings(max_words=2, on_error="flat")
-    annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", FAKE, options, on_error=errors.append)
-    assert (tmp_path / "out.ptb").read_text() == "(UNPARSED (X a) (X b) (X c))\n(S (X a) (X b))\n"
-    assert [error.partition("; ")[0] for error in errors] == [f"{tmp_path}/in.txt:1: 3 words"]
-
-
 def test_running_text_is_cut_as_treebanks_do_and_foreign_blanks_are_no_sentences(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("Dogs don't bark.\n\u00a0\n\u2028\u3000\nA cat.\n")
     progress = annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", FAKE, settings(tokenise=True))
     assert words_of(tmp_path / "out.ptb") == [("Dogs", "do", "n't", "bark", "."), ("A", "cat", ".")]
     assert progress.num_errors == 0
-
-
-def test_a_block_is_kept_as_soon_as_it_is_parsed(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-
-    def parse_and_tell(*block: Any) -> list[Any]:
-        calls.append("parsed")
-        return parse_block(*block)
-
-    parse_block = annotation.parse_block
-    monkeypatch.setattr(annotation, "parse_block", parse_and_tell)
-    annotate(str(text), tmp_path / "out.ptb", FAKE, settings(), on_progress=lambda progress: calls.append("kept"))
-    assert calls == ["parsed", "kept"] * 4
-
-
-def test_gzip_input_that_is_cut_off_is_an_error_and_goes_on_once_repaired(text: Path, tmp_path: Path) -> None:
-    whole = gzip.compress(text.read_bytes(), mtime=0)
-    packed = tmp_path / "in.txt.gz"
-    packed.write_bytes(whole[: len(whole) * 3 // 4])
-    with pytest.raises(InputError, match="packed data is truncated"):
-        annotate(str(packed), tmp_path / "out.ptb", FAKE, settings(on_error="skip"))
-    packed.write_bytes(whole)
-    annotate(str(packed), tmp_path / "out.ptb", FAKE, settings(on_error="skip"))
-    assert len(words_of(tmp_path / "out.ptb")) == NUM_LINES

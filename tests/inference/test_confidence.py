@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 from pathlib import Path
 
 import pytest
@@ -97,31 +96,6 @@ def test_what_it_is_not_sure_of_is_left_out(run: Path, text: Path, tmp_path: Pat
     assert about["min_confidence"] == least
     assert about["confidence"]["num_left_out"] == NUM_LINES - sum(sure)
     assert about["confidence"]["mean"] > least
-
-
-def test_a_parser_that_is_sure_of_nothing_says_so(run: Path, text: Path, tmp_path: Path) -> None:
-    for _ in range(2):  # the second goes on from the first
-        with pytest.raises(InputError, match=r"in\.txt: the parser is sure of none of its 25 sentences.*; lower"):
-            annotate(str(text), tmp_path / "out.ptb", parser(run), AnnotationSettings(min_confidence=1))
-    assert len(rows_of(tmp_path / "out.ptb.annotating" / "table")) == NUM_LINES
-    assert not (tmp_path / "out.ptb").exists()
-
-
-@pytest.mark.parametrize("on_error", ["skip", "blank", "flat"])
-def test_nothing_but_unsure_and_bad_sentences_can_be_described(
-    run: Path, text: Path, tmp_path: Path, on_error: str
-) -> None:
-    asked = AnnotationSettings(min_confidence=1, max_words=3, on_error=on_error)
-    progress = annotate(str(text), tmp_path / "out.ptb.gz", parser(run), asked)
-    about = annotation.describe("in.txt", parser(run), asked, progress)
-    assert about["confidence"] == {"num_left_out": progress.num_unsure}
-    trees = gzip.decompress((tmp_path / "out.ptb.gz").read_bytes()).decode().splitlines()
-    assert len(trees) == (0 if on_error == "skip" else progress.num_errors)
-    progress = annotate(
-        str(text), tmp_path / "out.ptb", parser(run), AnnotationSettings(max_words=3, on_error=on_error)
-    )
-    assert progress.num_errors
-    assert progress.num_words == sum(len(one.words) for one in read_sentences(tmp_path / "out.ptb"))
 
 
 class Crash(Exception):

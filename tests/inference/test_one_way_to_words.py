@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import treelm
 from tests.evaluation.toys import ToyLM
-from tests.shipped import need
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -171,7 +170,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(text=LINES.filter(words_of))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_words_between_blanks_are_the_same_everywhere(text: str, folder: Path) -> None:
     found = {name: read(text, folder) for name, read in BY_BLANKS.items()}
     assert found == dict.fromkeys(BY_BLANKS, words_of(text))
@@ -179,7 +178,7 @@ def test_words_between_blanks_are_the_same_everywhere(text: str, folder: Path) -
 
 
 @given(text=LINES.filter(lambda text: bool(words_of(text, "treebank"))))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_words_as_in_treebanks_are_the_same_everywhere(text: str, folder: Path) -> None:
     expected = words_of(text, "treebank")
     assert {name: read(text, folder) for name, read in AS_TREEBANKS.items()} == dict.fromkeys(AS_TREEBANKS, expected)
@@ -218,13 +217,7 @@ def test_what_is_no_list_of_words_is_refused(ask: str, sentences: Any, message: 
         getattr(Recorder(), ask)(sentences)
 
 
-def test_n_best_trees_of_a_text_are_over_its_words() -> None:
-    lm = cast(Any, treelm.load("rnng-gum-open"))
-    assert lm.parse_nbest(["The dog barks ."], 2) == lm.parse_nbest([["The", "dog", "barks", "."]], 2)
-    assert treelm.load("lstm-gum-open").analyse(iter(["It is ."]))[0].score is not None  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["lstm-gum-open", "ngram-gum-open", "rnng-gum-open", "som-open-english"])
+@pytest.mark.parametrize("name", ["ngram-gum-open", "rnng-gum-open"])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -238,7 +231,6 @@ def test_n_best_trees_of_a_text_are_over_its_words() -> None:
 def test_states_are_extended_by_a_word_for_each_sentence_not_by_the_characters_of_a_text(
     name: str, words: Any, message: str
 ) -> None:
-    need(name)
     lm = treelm.load(name)
     with pytest.raises(InputError, match=message):
         lm.extend(lm.start(3), words)

@@ -283,15 +283,6 @@ def test_several_models_stand_beside_each_other_or_one_after_the_other(models: l
     assert long["beam_converged"].isna().sum() == 5
 
 
-def test_one_model_without_a_name_goes_by_its_system(models: list[NamedModel]) -> None:
-    frame, lm = pandas.DataFrame(WORDS).drop(columns="model"), models[0].lm
-    wide = treelm.surprisal_table(lm, frame, word="form", sentence="item", shape="wide")
-    assert wide["surprisal_bits_lstm"].tolist() == pytest.approx(bits(lm))
-    long = treelm.surprisal_table(lm, frame, word="form", sentence="item", shape="long")
-    assert long["model"].tolist() == ["lstm"] * 5
-    assert long["surprisal_bits"].tolist() == pytest.approx(bits(lm))
-
-
 def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedModel]) -> None:
     frame = pandas.DataFrame({"sentence_id": [1, 1], "word": ["I", "The."]})
     warnings.resetwarnings()
@@ -301,14 +292,6 @@ def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedMode
     said = [str(one.message) for one in caught]
     assert any("such as 'The.', are known without the marks" in line for line in said)
     assert {one.filename for one in caught} <= {__file__, sys.modules["treelm.models.base"].__file__}
-
-
-def test_surprisals_of_texts_become_frames(models: list[NamedModel]) -> None:
-    (found,) = models[1].lm.surprisal(["I think ."])
-    frame = found.to_frame()
-    assert frame["word"].tolist() == ["I", "think", "."]
-    assert frame["surprisal_bits"].tolist() == [word.surprisal_bits for word in found.words]
-    assert "open_nodes" in frame
 
 
 @pytest.mark.parametrize(
@@ -375,12 +358,3 @@ def test_what_cannot_be_read_or_scored_is_missing_in_a_frame_and_named(models: l
     assert found.loc[left_out, found.columns.str.startswith(("surprisal_bits", "is_unk"))].isna().all(axis=None)
     pandas.testing.assert_frame_equal(found[~left_out], whole, check_dtype=False)
     assert list(found.index) == list(frame.index) * (2 if shape == "long" else 1)
-
-
-def test_models_and_unigrams_are_needed(models: list[NamedModel]) -> None:
-    frame, named = pandas.DataFrame(WORDS), {one.name: one.lm for one in models}
-    with pytest.raises(InputError, match="no model"):
-        treelm.surprisal_table({}, frame)
-    unigrams, asked = Unigrams({"I": 1}), ["unigram_surprisal_bits"]
-    found = treelm.surprisal_table(named["lstm"], frame, word="form", sentence="item", columns=asked, unigrams=unigrams)
-    assert found["unigram_surprisal_bits"][0] == unigrams.bits(["I"])

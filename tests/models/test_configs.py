@@ -10,6 +10,7 @@ import pytest
 
 from treelm.configs import InfFloat, Positive, Size, configuration, from_plain, require, to_plain, to_toml_values
 from treelm.errors import InputError
+from treelm.models import config_class, system_class
 
 
 @configuration
@@ -126,3 +127,43 @@ def test_null_stands_for_a_number_only_where_that_is_said() -> None:
     assert found == Measured(bits=float("inf"), shares=(0.5, 2.5), speed=None)
     with pytest.raises(InputError, match=r"shares\.1 = None; give a number"):
         from_plain(Measured, values, where="x")
+
+
+@pytest.mark.parametrize(
+    ("system", "values", "message"),
+    [
+        ("lstm", {"num_layers": 0}, "num_layers = 0"),
+        ("ngram", {"fallback_discounts": (2.0, 1.0, 1.5)}, "fallback_discounts"),
+        ("ngram", {"num_ngrams": (1, 2)}, "num_ngrams"),
+        ("ngram", {"prune_threshold": 1.0}, "prune_threshold"),
+        ("on-lstm", {"hidden_size": 1155}, "hidden_size = 1155"),
+        ("on-lstm", {"distance_layer": 4}, "distance_layer = 4"),
+        ("palm", {"attention_layer": 4}, "attention_layer = 4"),
+        ("palm", {"span_weight": 0.1, "attention": "right"}, "span_weight = 0.1"),
+        ("palm", {"embedding_range": 0.6, "initialisation": "released"}, "embedding_range = 0.6"),
+        ("palm", {"without_gold": "shortest"}, "without_gold = 'shortest'"),
+        ("neural-pcfg", {"rules": "dense", "rank": 3}, "rank"),
+        ("neural-pcfg", {"rules": "low-rank"}, "rank"),
+        ("pushdown", {"num_heads": 3}, "num_heads = 3"),
+        ("pushdown", {"max_stack": 32_768}, "max_stack = 32768"),
+        ("rnng", {"embedding_size": 5, "composition": "attention"}, "embedding_size = 5"),
+        ("rnng", {"context": "paragraph"}, "context = 'paragraph'"),
+        ("urnng", {"context": "document"}, "it reads no documents"),
+        ("urnng", {"order": "in-order"}, "order"),
+        ("urnng", {"num_samples": 1}, "num_samples = 1"),
+        ("som", {"syntactic_size": 400}, "syntactic_size = 400; give less than size = 400"),
+        ("som", {"num_slots": 1}, "num_slots = 1"),
+        ("transformer", {"num_heads": 5}, "num_heads = 5; give a divisor of size = 256"),
+        ("transformer", {"size": 12, "num_heads": 4, "positions": "rotary"}, "an even number"),
+        ("transformer", {"positions": "learned", "memory_length": 5}, "positions = 'learned'"),
+        ("transformer", {"sink_tokens": 1}, "sink_tokens = 1; give at most memory_length = 0"),
+        ("transformer", {"memory_length": 2, "sink_tokens": 1, "positions": "rotary"}, "positions = 'rotary'"),
+        ("transformer", {"auxiliary": "treereg", "num_layers": 2}, "treereg_layer = 3; give 1 to 2"),
+        ("transformer", {"auxiliary": "treereg", "treereg_units": 300}, "treereg_units = 300; give 1 to 256"),
+        ("transformer", {"auxiliary": "tree-planting", "memory_length": 9}, "memory_length = 9; give 0"),
+    ],
+)
+def test_values_that_make_no_network_are_refused(system: str, values: dict[str, object], message: str) -> None:
+    """What the fields of each system must be beside each other."""
+    with pytest.raises(InputError, match=message):
+        config_class(system_class(system))(**values)

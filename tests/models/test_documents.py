@@ -32,7 +32,6 @@ from treelm.errors import InputError
 from treelm.evaluation.streams import document_perplexity, require_context
 from treelm.inference.stimuli import stimulus
 from treelm.inference.surprisal import context_of, score_stimuli
-from treelm.models import config_class, system_class
 from treelm.models.capabilities import DocumentContext, has, why_not
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.few_calls import computing
@@ -40,7 +39,6 @@ from treelm.models.measures import MEASURES, score_with_measures
 from treelm.models.scores import SentenceScore
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.enumeration import enumerate_mass
-from treelm.training.data import part_of
 from treelm.training.recipe import EvaluationConfig
 
 SYSTEMS = ["rnng", "transformer-grammar", "som"]
@@ -227,18 +225,6 @@ def test_what_may_follow_a_sentence_sums_to_one_for_som() -> None:
 
 
 @every_system
-def test_parts_of_a_batch_keep_what_precedes_their_sentences(system: str) -> None:
-    model = build(system)
-    batch = with_preceding(as_batch(trees(5), model.vocabulary), PRECEDING)
-    part = part_of(batch, slice(1, 4), model.vocabulary.ends_word)
-    assert isinstance(part, SentenceBatch)
-    assert part.preceding is not None
-    assert part.preceding_offsets is not None
-    assert part.preceding.tolist() == [*chain(*PRECEDING[1:4])]
-    assert part.preceding_offsets.tolist() == [0, 3, 4, 9]
-
-
-@every_system
 def test_entropies_of_a_text_are_those_of_the_distributions_that_follow(system: str) -> None:
     model = build(system, Tokens(8))
     (_, second) = score_with_measures(model, DOCUMENT[:2], [MEASURES["next_entropy_bits"]], in_document=True)
@@ -269,17 +255,6 @@ def test_a_model_without_context_refuses_texts_and_has_no_weights_for_them(syste
         model.score_document(DOCUMENT)
     with pytest.raises(InputError, match="was trained on sentences by themselves"):
         model.start_after(DOCUMENT)
-
-
-@pytest.mark.parametrize("system", [*SYSTEMS, "urnng"])
-def test_values_that_make_no_network_are_refused(system: str) -> None:
-    config = config_class(system_class(system))
-    for wrong in ({"context": "paragraph"}, {"context_tokens": 0}, {"context_size": 0}):
-        with pytest.raises(InputError, match=next(iter(wrong))):
-            config(**wrong)
-    if system == "urnng":
-        with pytest.raises(InputError, match="it reads no documents"):
-            config(context="document")
 
 
 @pytest.mark.parametrize("name", ["rnng in-order documents", "som documents", "tg without masking, documents"])

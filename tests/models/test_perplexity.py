@@ -43,11 +43,6 @@ def test_perplexity_has_the_bits_of_all_sentences(corpus: list[list[tuple[float,
     assert math.log2(found.value) * found.num_units == pytest.approx(by_sentence)
 
 
-def test_perplexity_of_uniform_model() -> None:
-    found = perplexity([score([math.log2(10)] * 7, list(range(6)))])
-    assert found.value == pytest.approx(10)
-
-
 def test_lower_bounds_give_upper_bounds_on_perplexity() -> None:
     assert not perplexity(SCORES).is_upper_bound
     assert perplexity([*SCORES, score([1, 1], [0], is_lower_bound=True)]).is_upper_bound

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.systems import SMALL, small_recipe
 from treelm.errors import InputError
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import build_recipe
@@ -49,9 +51,7 @@ def set_up_with(
             r"train\.ptb:1: .* needs max_consecutive = 2, the model has 1",
         ),
         ("transformer-grammar", {"dev": "other"}, r"other\.ptb:1: all dev sentences would be left out: .*labels"),
-        ("transformer-grammar", {"train": "text"}, r"text\.txt:1: a sentence without a tree"),
         ("pushdown", {"train": "flat", "max_stack": 3}, r"flat\.ptb:2: .* needs max_stack = 4, the model has 3"),
-        ("pushdown", {"train": "text"}, r"text\.txt:1: a sentence without a tree"),
     ],
 )
 def test_it_is_refused_before_training(system: str, changes: dict[str, Any], found: str, tmp_path: Path) -> None:
@@ -69,3 +69,13 @@ def test_streams_are_refused(system: str, tmp_path: Path) -> None:
 def test_pushdown_layers_ignore_labels(tmp_path: Path) -> None:
     """Trees of dev may have labels that those of train have not."""
     assert set_up_with(tmp_path, "pushdown", dev="other").model.system == "pushdown"
+
+
+@pytest.mark.parametrize("name", [name for name, small in SMALL.items() if small.learns_from_trees])
+def test_a_system_that_learns_from_trees_refuses_text(name: str, tmp_path: Path) -> None:
+    recipe = small_recipe(name, tmp_path)
+    (tmp_path / "text.txt").write_text(FILES["text.txt"])
+    text = replace(recipe.data, train=str(tmp_path / "text.txt"))
+    with pytest.raises(InputError, match=r"text\.txt:1: .*without a tree"):
+        setup = set_up(replace(recipe, data=text))
+        setup.model.losses(next(iter(setup.batches)))  # where nothing of the trees is counted before

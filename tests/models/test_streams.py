@@ -18,8 +18,6 @@ from treelm.evaluation.audit import Tolerances, audit
 from treelm.evaluation.evaluate import NO_GOLD, evaluate_sentences
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import in_process
-from treelm.models.capabilities import Parser, require
-from treelm.models.generation import generate
 from treelm.models.scores import NoLogProbability
 from treelm.models.states import TextState
 from treelm.trees.distances import tree_from_distances
@@ -124,20 +122,6 @@ def test_gradients_of_sentences_are_those_of_the_plain_form() -> None:
         torch.testing.assert_close(fast, slow, rtol=0, atol=1e-10)
 
 
-def test_word_by_word_gives_the_scores_of_whole_sentences() -> None:
-    model = toy()
-    state = model.start(2)
-    rows = [list("123"), list("756")]
-    summed = np.zeros(2)
-    for words in zip(*rows, strict=True):
-        log_probs = model.next_word_log_probs(state).numpy()
-        assert np.exp(log_probs).sum(1) == pytest.approx(1, abs=1e-12)
-        summed += log_probs[[0, 1], [*map(int, words)]]
-        state = model.extend(state, list(words))
-    summed += model.next_word_log_probs(state).numpy()[:, -1]
-    np.testing.assert_allclose(summed, [score.log_probs.sum() for score in model.score(rows)], atol=1e-8)
-
-
 def test_a_state_of_another_system_and_a_wrong_number_of_tokens_are_refused() -> None:
     model, state = toy(), TextState(words=((),), tokens=((),))
     with pytest.raises(InputError, match="a state of another system"):
@@ -196,27 +180,12 @@ def test_a_log_probability_that_is_none_is_told_with_its_sentence() -> None:
     assert (found, [one.where for one in skipped]) == ([True, True, False], ["f:3"])
 
 
-def test_a_sentence_without_words_has_the_score_of_its_end() -> None:
-    (empty,) = toy().score([[]])
-    assert (empty.log_probs.shape, empty.word_of_token.shape) == ((1,), (0,))
-
-
 def test_many_sentences_keep_their_order() -> None:
     model = toy()
     many = [list("12345678"[: 1 + number % 7].replace("8", "0")) for number in range(150)]
     scores = model.score(many)
     assert [len(score.log_probs) for score in scores] == [len(words) + 1 for words in many]
     np.testing.assert_array_equal(scores[101].log_probs, model.score([many[101]])[0].log_probs)
-
-
-def test_a_model_without_trees_says_so_in_one_line() -> None:
-    model = toy()
-    with pytest.raises(InputError, match="toy-stream is a language model without trees"):
-        require(model, Parser)
-    assert [analysis.tree for analysis in model.analyse(SENTENCES)] == [None] * 4
-    words, tree = next(generate(model, num_sentences=1, seed=1))
-    assert words
-    assert tree is None
 
 
 def test_trees_are_built_from_the_distances_of_the_steps() -> None:
@@ -231,27 +200,8 @@ def test_trees_are_built_from_the_distances_of_the_steps() -> None:
     assert model.parse(SENTENCES)[0] == tree_from_distances(SENTENCES[0], expected, builder="biased")
 
 
-def test_partial_trees_are_those_of_the_words_so_far() -> None:
-    model = toy(ToyParsingStreamLM)
-    state = model.start()
-    with pytest.raises(InputError, match="no words"):
-        model.partial_trees(state)
-    for word in SENTENCES[3]:
-        state = model.extend(state, [word])
-    assert model.partial_trees(state) == model.parse([SENTENCES[3]])
-
-
 def sentence(words: list[str], tree: Tree | None = None) -> Sentence:
     return Sentence(words=tuple(words), tree=tree, identifier="1", source="t", line=1)
-
-
-def test_evaluation_of_a_model_without_trees_leaves_f1_out() -> None:
-    trees = [sentence(words, Tree("S", words)) for words in SENTENCES]
-    result = evaluate_sentences(toy(), trees, split="dev").result
-    assert (result.bracketing, result.spans, result.baselines) == ((), (), ())
-    nats = -sum(score.log_probs.sum() for score in toy().score(SENTENCES))
-    assert result.perplexities[0].value == pytest.approx(math.exp(nats / 22))
-    assert evaluate_sentences(toy(ToyParsingStreamLM), trees, split="dev").result.bracketing
 
 
 def test_evaluation_without_gold_trees_leaves_f1_out_and_says_so() -> None:

@@ -56,17 +56,6 @@ def test_a_conditional_score_is_that_of_the_words_in_a_row(lm: LanguageModel) ->
     assert lm.conditional_score(contexts, targets) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("contexts", "targets", "message"),
-    [(["a"], ["b", "c"], "1 contexts for 2 targets"), (["a"], [""], "without words"), ("a", ["b"], "one text where")],
-)
-def test_what_cannot_be_scored_is_refused(
-    tmp_path: Path, contexts: list[str], targets: list[str], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        small_setup("ngram", tmp_path).model.conditional_score(contexts, targets)
-
-
 def test_hidden_states_know_nothing_of_what_follows(lm: LanguageModel) -> None:
     if lm.system in WITHOUT_STATES:
         with pytest.raises(InputError, match=f"{lm.system} has no hidden states"):

@@ -13,7 +13,7 @@ from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.search.config import ADAPTIVE
-from treelm.training.recipe import load_recipe, packaged_recipes, recipe_names, save_recipe
+from treelm.training.recipe import load_recipe, recipe_names, save_recipe
 
 GOOD = """
 [data]
@@ -68,18 +68,6 @@ def test_packaged_recipes_load(name: str) -> None:
     recipe = load_recipe(name)
     assert recipe.model.system == (max(named, key=len) if named else "rnng")
     assert recipe.training.decay_steps in (None, recipe.training.max_steps)  # a schedule ends with its run
-
-
-def test_a_recipe_says_what_it_is_for_how_long_it_takes_and_whose_data_it_needs() -> None:
-    found = {one.name: one for one in packaged_recipes()}
-    assert set(found) == set(recipe_names())
-    assert all(one.purpose and len(one.purpose) < 250 for one in found.values())
-    one = found["lstm-demo"]
-    assert one[1:4] == ("lstm", "gum-open", "2 min (2 cores)")
-    assert one.purpose == "A small LSTM on the sentences of the packaged treebank: RNNG's baseline"
-    assert found["rnng-ptb"][1:4] == ("rnng", "yours", "")
-    corpora = [one.corpus for one in packaged_recipes()]
-    assert corpora.index("yours") == len(corpora) - corpora.count("yours"), "what can be had by name comes first"
 
 
 @pytest.mark.parametrize(
@@ -181,14 +169,3 @@ def test_no_value_unsets_an_optional_field_and_no_other(tmp_path: Path) -> None:
     assert (recipe.data.corpus, recipe.data.train) == (None, str(tmp_path / "train.ptb"))
     with pytest.raises(InputError, match="hidden_size = 'none'; give a whole number"):
         load_recipe("rnng-gum-open", ["model.hidden_size="])
-
-
-def test_a_recipe_that_is_not_there_lists_the_packaged_ones() -> None:
-    with pytest.raises(InputError, match=r"nowhere\.toml: no such recipe, and no file; choose from: .*demo"):
-        load_recipe("nowhere.toml")
-
-
-@pytest.mark.parametrize("setting", ["epochs=3", "training.epochs", "trainig.epochs=3", "training.=3"])
-def test_settings_that_name_no_field_are_refused(tmp_path: Path, setting: str) -> None:
-    with pytest.raises(InputError, match=r"cannot read the setting .* write SECTION\.FIELD=VALUE"):
-        load_recipe(write(tmp_path, GOOD), [setting])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,12 +148,6 @@ def test_a_signal_finishes_the_step_saves_and_resumes(
     assert_same_weights(model, undisturbed[0])
 
 
-def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    list(start(tmp_path, toy_model(), config(max_steps=1)))
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-
-
 def test_second_interrupt_does_not_wait() -> None:
     with stop_signals() as received:
         signal.raise_signal(signal.SIGINT)
@@ -171,25 +164,6 @@ def test_ignored_signal_stays_ignored() -> None:
         assert received == []
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_trains_outside_the_main_thread(tmp_path: Path) -> None:
-    steps: list[Step] = []
-    thread = threading.Thread(target=lambda: steps.extend(start(tmp_path, toy_model(), config(max_steps=2))))
-    thread.start()
-    thread.join()
-    assert len(steps) == 2
-
-
-def test_another_number_of_threads_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    before = torch.get_num_threads()
-    list(start(tmp_path, toy_model(), config(max_steps=2)))
-    torch.set_num_threads(before + 1)
-    try:
-        list(start(tmp_path, toy_model(), config(max_steps=4), resume=True))
-    finally:
-        torch.set_num_threads(before)
-    assert f"threads = {before + 1} now, but the run had {before}" in caplog.text
 
 
 def test_files_that_a_crash_left_half_written_are_removed(tmp_path: Path) -> None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.evaluation.comparison.test_metrics import FULL
-from treelm.errors import InputError
-from treelm.evaluation.comparison.compare import row_names
 from treelm.evaluation.comparison.frame import ComparisonFrame, seed_numbers
-from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SyntaxGymMetrics
-from treelm.evaluation.syntaxgym.results import circuits
-from treelm.evaluation.tables import Bold, Table, latex_text
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
+from treelm.evaluation.tables import Bold, latex_text
 from treelm.figures.report.page import report_page
 from treelm.models.perplexity import Coverage, Perplexity
 
@@ -30,13 +26,6 @@ def frame(*rows: RunMetrics) -> ComparisonFrame:
 def table(markdown: str) -> list[dict[str, str]]:
     lines = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in markdown.splitlines() if "|" in line]
     return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
-
-
-def test_the_legend_explains_what_is_shown() -> None:
-    whole, bare = (ComparisonFrame.of(Comparison(runs=rows)).legend[0] for rows in ((FULL, BARE), (BARE,)))
-    for text in ("labelled F1: EVALB", "trivial: the best of", "Syntax tests in percent", "UF1: unlabelled"):
-        assert (text in whole, text in bare) == (True, False)
-    assert "Bold: the best" in bare
 
 
 def test_markdown_has_rounded_figures_and_marks_upper_bounds() -> None:
@@ -54,11 +43,6 @@ def test_markdown_has_rounded_figures_and_marks_upper_bounds() -> None:
     kinds = [row["gold trees"] for row in table(frame(FULL, other, BARE).to_markdown())]
     assert ("gold trees" in full, kinds) == (False, ["constituency", "dependencies", "-"])
     assert "* 50% of it" in ComparisonFrame.of(BOTH).to_markdown()
-
-
-def test_a_figure_that_no_row_has_has_no_column() -> None:
-    alone = frame(BARE).to_markdown()
-    assert set(*table(alone)) == {"run", "system", "parameters"}
 
 
 def test_csv_has_plain_unrounded_numbers() -> None:
@@ -83,14 +67,6 @@ def test_names_of_runs_break_no_table() -> None:
     assert "| &lt;b> |" in markdown
 
 
-@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\x1b[31mb", "a\u2028b"])
-def test_a_name_with_a_line_end_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a name with a line end"):
-        replace(BARE, name=name)
-    with pytest.raises(InputError, match="a name with a line end"):
-        row_names([tmp_path / name])
-
-
 def test_latex_writes_what_it_would_take_for_commands() -> None:
     latex = ComparisonFrame.of(BOTH).to_latex()
     assert r"a\_parser" in latex
@@ -103,32 +79,6 @@ def test_latex_writes_what_it_would_take_for_commands() -> None:
     rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
     assert len({line.replace(r"\&", "").count("&") for line in rows}) == 1
     assert len(rows) == 3
-
-
-def test_syntaxgym_over_known_words_alone_stands_beside_the_sg_score_where_there_is_room() -> None:
-    names = [suite for suites in circuits().values() for suite in suites]
-    known = dict.fromkeys(names, 0.75)
-    partly = {name: 0.25 for name in names if name != "cleft"}
-    rows = tuple(
-        replace(
-            FULL,
-            name=name,
-            syntaxgym=SyntaxGymMetrics(
-                suites=dict.fromkeys(names, 0.5), without_unknown=without, circuits={}, sg_score=0.5, mean=0.5
-            ),
-        )
-        for name, without in (("whole", known), ("partly", partly))
-    )
-    whole, part = csv.DictReader(frame(*rows).to_csv().splitlines())
-    assert (whole["sg_score_without_unknown"], part["sg_score_without_unknown"]) == ("0.75", "")
-    assert (part["mean_over_suites_without_unknown"], part["suite_without_unknown, cleft"]) == ("0.25", "")
-    assert whole["suite_without_unknown, cleft"] == "0.75"
-    circuit = next(name for name, suites in circuits().items() if "cleft" in suites)
-    assert (whole[f"circuit_without_unknown, {circuit}"], part[f"circuit_without_unknown, {circuit}"]) == ("0.75", "")
-    first, second = table(frame(*rows).to_markdown())
-    assert (first["SG score"], first["SG known words"], second["SG known words"]) == ("**50.0**", "75.0", "-")
-    assert second["known words, mean of 30 suites"] == "25.0"
-    assert "SG known words" in frame(*rows).to_latex()
 
 
 def test_rows_that_differ_by_their_seed_alone_are_one_model() -> None:
@@ -207,8 +157,3 @@ def test_shares_of_words_and_numbers_of_sentences_stand_in_every_form() -> None:
     assert (*shares, row["num_sentences_unlabeled_f1, plain"]) == ("0.25", "0.5", "2")
     assert "by bytes %" not in frame(few).to_markdown()
     assert "by bytes %" in frame(replace(few, coverage=replace(coverage, num_spelled=1))).to_markdown()
-
-
-def test_a_table_has_the_headings_of_its_rows() -> None:
-    rows = [[("model", "a|b"), ("words", "1"), ("words", None)]]
-    assert Table.of(rows).to_markdown() == "| model | words | words |\n| --- | ---: | ---: |\n| a\\|b | 1 | - |\n"

@@ -117,11 +117,6 @@ def test_what_is_infinite_is_null_in_the_file_and_infinite_again_when_it_is_read
     assert replace(loaded, own=row.own) == row
 
 
-def test_the_perplexity_that_compares_is_that_of_sentences_by_themselves() -> None:
-    assert FULL.perplexity is not None
-    assert FULL.perplexity.value == pytest.approx(2.0**8)
-
-
 def test_trivial_trees_are_apart_from_the_bound() -> None:
     assert FULL.baseline_f1("plain", TRIVIAL) == 14.4
     assert FULL.baseline_f1("plain", BOUND) == 80.5

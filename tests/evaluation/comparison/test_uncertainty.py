@@ -71,13 +71,6 @@ def test_seeds_have_means_and_deviations_in_every_form(tmp_path: Path) -> None:
     assert "standard deviation" not in forms(again(rows[0]))["text"], "of one seed there is none"
 
 
-def test_seeds_of_which_one_holds_a_word_impossible_have_a_mean_without_a_deviation(tmp_path: Path) -> None:
-    rows = [replace(row, recipe="r", weights=row.name, run=str(tmp_path)) for row in values("90.0", "inf")]
-    comparison = again(*rows)
-    assert not [one for one in comparison.seeds if one.metric == "perplexity"]
-    assert "rnng, mean of 2 seeds" in forms(comparison)["text"]
-
-
 def test_differences_from_the_first_model_stand_in_every_form_with_their_interval(tmp_path: Path) -> None:
     first, second, third = (replace(row, run=str(tmp_path)) for row in values("1.0", "2.0", "3.0"))
     bits = [3.0, 9.0, 5.0, 7.0] * 25

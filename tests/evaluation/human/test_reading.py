@@ -1,4 +1,3 @@
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -130,15 +129,6 @@ def test_designs_that_cannot_be_are_refused(design: Design, found: str) -> None:
         measure_reading(corpus, [corpus.published["true"]], design)
 
 
-def test_duplicate_and_unknown_models_are_errors() -> None:
-    corpus = made_up()
-    true = corpus.published["true"]
-    with pytest.raises(InputError, match="two models named true"):
-        measure_reading(corpus, [true, true])
-    with pytest.raises(InputError, match="no model 'false'"):
-        measure_reading(corpus, [true], over=("false",))
-
-
 def test_constant_surprisals_add_nothing() -> None:
     corpus = made_up()
     result = measure_reading(corpus, [corpus.published["true"], surprisals("flat", np.ones(len(corpus)))])
@@ -164,33 +154,12 @@ def test_predictor_constant_in_other_folds() -> None:
         assert found.find("true").delta.nats_per_word == pytest.approx(plain.find("true").delta.nats_per_word, abs=0.02)
 
 
-def test_units_of_predictors_change_nothing() -> None:
-    corpus = made_up()
-    small = surprisals("small", corpus.published["true"].bits)
-    plain = measure_reading(corpus, [small])
-    tiny = replace(corpus, predictors={"length": corpus.predictors["length"] * 1e-7})
-    late = with_columns(tiny, position=corpus.controls["position"] + 1.7e9)
-    found = measure_reading(late, [small])
-    for one, other in zip(found.find("small").slopes, plain.find("small").slopes, strict=True):
-        assert one.ms_per_bit == pytest.approx(other.ms_per_bit, rel=1e-5)
-        assert one.t == pytest.approx(other.t, rel=1e-5)
-    spline, other_spline = found.find("small").spline, plain.find("small").spline
-    assert spline is not None
-    assert other_spline is not None
-    assert spline.test.f == pytest.approx(other_spline.test.f, rel=1e-4)
-
-
 def test_unequal_folds_need_enough_words() -> None:
     corpus = made_up(2, 60)
     folds = tuple("long" if place < 110 else f"short {place % 2}" for place in range(120))
     uneven = replace(corpus, folds=folds, lag_groups=("all",) * 120)
     with pytest.raises(InputError, match=r"words in 3 stories to compare, 10 of them without the largest, for 5"):
         measure_reading(uneven, [corpus.published["true"]])
-
-
-def test_curves_need_words_as_well() -> None:
-    corpus = made_up(3, 10)
-    assert measure_reading(corpus, [corpus.published["true"]]).find("true").spline is None
 
 
 def test_knots_are_those_of_the_words_that_are_not_left_out() -> None:
@@ -216,15 +185,6 @@ def test_curves_go_on_straight_beyond_their_knots() -> None:
     np.testing.assert_allclose(last[2] - last[1], last[1] - last[0], atol=1e-9)
 
 
-def test_collinear_surprisals_have_no_slopes() -> None:
-    corpus = made_up()
-    bits = corpus.published["true"].bits
-    known = replace(corpus, predictors={**corpus.predictors, "bits": bits})
-    found = measure_reading(known, [corpus.published["true"]]).find("true")
-    assert all(np.isnan(slope.t) for slope in found.slopes)
-    assert abs(found.delta.nats_per_word) < 1e-9
-
-
 def test_constant_times_and_name_clashes_are_errors() -> None:
     corpus = made_up()
     true = corpus.published["true"]
@@ -234,9 +194,3 @@ def test_constant_times_and_name_clashes_are_errors() -> None:
         measure_reading(with_columns(corpus, length_1=np.arange(len(corpus)) * 1.0), [true])
     twice = measure_reading(corpus, [true], Design(baseline=("length", "length")))
     assert twice == measure_reading(corpus, [true], Design(baseline=("length",)))
-
-
-def test_without_the_library_the_remedy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "statsmodels.regression.linear_model", None)
-    with pytest.raises(InputError, match=r"statsmodels is not installed; pip install 'treelm\[reading\]'"):
-        regression.require_library()

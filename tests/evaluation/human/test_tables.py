@@ -134,52 +134,6 @@ def test_sentence_key_of_several_columns(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, [np.nan, 3, np.nan, 2.5])
 
 
-def test_sentences_that_look_like_several_are_counted(tmp_path: Path) -> None:
-    rows = "".join(
-        f"{item},{word},300\n" for item in "12" for word in ("Mr.", "Smith", "slept.", "Then", "he", "woke.")
-    )
-    columns = TableColumns(sentence_column=("item",))
-    corpus = reading_tables.load(write(tmp_path / "times.csv", f"item,word,rt\n{rows}3,Mr.,1\n3,Smith.,1\n"), columns)
-    (note,) = corpus.notes
-    assert note.endswith("times.csv:2) one ends before the last word: several are read as one sentence")
-    assert reading_tables.load(write(tmp_path / "times.csv", TIMES), COLUMNS).notes == ()
-
-
-@pytest.mark.parametrize("by", ["word", "sentence"])
-def test_times_of_single_readers_are_refused(by: str, tmp_path: Path) -> None:
-    sentences = [("the", "dog", "barks", "."), ("very", "very", "old", "dogs"), ("ha", "ha", "ha", "ha")]
-    rows = ["item,word,rt"]
-    for item, words in enumerate(sentences):
-        shown = [word for word in words for _ in range(3)] if by == "word" else words * 3
-        rows += [f"{item},{word},300" for word in shown]
-    table = write(tmp_path / "readers.csv", "\n".join(rows) + "\n")
-    with pytest.raises(
-        InputError, match=r"readers.csv:2: sentence '0' is not one .* repeated.*of single readers, give mean times"
-    ):
-        reading_tables.load(table, TableColumns(sentence_column=("item",)))
-    plain = [f"{item},{word},300" for item, words in enumerate(sentences) for word in words]
-    reading_tables.load(write(table, "\n".join([rows[0], *plain]) + "\n"), TableColumns(sentence_column=("item",)))
-
-
-def test_words_without_frequency_are_reported(tmp_path: Path) -> None:
-    counts = write(tmp_path / "counts.csv", "word,count\nthe,9\ndog,3\nbarks,1\n")
-    words = [*("the", "dog", "-", "barks", "dog")] * 12
-    rows = "".join(f"{number // 5},{word},{300 + number % 7}\n" for number, word in enumerate(words))
-    table = write(tmp_path / "t.csv", f"item,word,rt\n{rows}")
-    corpus = reading_tables.load(table, TableColumns(sentence_column=("item",), frequencies=str(counts)))
-    assert corpus.notes[-1] == "12 of 60 words have no frequency, such as '-': they and those after are left out"
-    found = Regression(corpus, Design(lags=1, baseline=("length", "zipf_frequency")), [])
-    assert found.left_out == {"without a word before": 12, "no zipf_frequency, here or at a lag": 24}
-
-
-def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
-    rows = "".join(f"{text},1,word,3{text}\n" for text in range(reading_tables.FEWEST_DOCUMENTS))
-    table = write(tmp_path / "times.csv", f"text,item,word,rt\n{rows}")
-    corpus = reading_tables.load(table, TableColumns(sentence_column=("item",), document_column="text"))
-    assert corpus.folds == ("0", "1", "2", "3", "4")
-    assert corpus.fold_kind == "documents"
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -209,17 +163,6 @@ def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
 def test_bad_tables_are_refused_with_their_place(text: str, found: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=re.escape(found)):
         reading_tables.load(write(tmp_path / "times.csv", text), COLUMNS)
-
-
-def test_sentences_numbered_anew_need_the_column_of_documents(tmp_path: Path) -> None:
-    table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,1,cat,1\na,2,A,1\nb,1,The,1\nb,1,dog,1\n")
-    with pytest.raises(InputError, match=r"rows of it come after sentence '2'.*: sentence = \['item', 'text'\]"):
-        reading_tables.load(table, TableColumns(sentence_column=("item",)))
-
-
-def test_zero_times_are_reported(tmp_path: Path) -> None:
-    corpus = reading_tables.load(write(tmp_path / "times.csv", TIMES.replace("310", "0")), COLUMNS)
-    assert corpus.notes == ("1 of 5 values of rt are 0 or less, and count as times: NA leaves a word out",)
 
 
 def test_surprisals_of_a_table_are_found_by_key_in_any_order(tmp_path: Path) -> None:
@@ -363,25 +306,3 @@ def test_document_context_of_stream_model(tmp_path: Path) -> None:
     assert together[:2] == pytest.approx(alone[:2], abs=1e-6)
     assert together[4:] == pytest.approx(together[:2], abs=1e-6)
     assert abs(together[2:4] - alone[2:4]).max() > 0.01
-
-
-def test_texts_of_reading_times_are_split_as_those_of_surprisals_are(tmp_path: Path) -> None:
-    rows = [
-        f"{text},{word},{300 + n}" for text in "ab" for n, word in enumerate(["It", "slept.", "The", "dog", "barked."])
-    ]
-    table = write(tmp_path / "times.csv", "\n".join(["text,word,rt", *rows]) + "\n")
-    corpus = reading_tables.load(table, TableColumns(sentence_column=("text",), split_sentences="en"))
-    assert corpus.key_names == ("document", "text", "sentence_number", "place")
-    assert [key[2:] for key in corpus.keys[:5]] == [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2"), ("2", "3")]
-    assert corpus.documents == ("a",) * 5 + ("b",) * 5
-
-
-def test_bad_sentences_of_a_table_are_left_out_with_their_times_on_demand(tmp_path: Path) -> None:
-    rows = ["1,café,1", "1,bar,2", "2,dog,3", "2,,4", "3,a,5", "3,b", "5,y,8"]
-    (tmp_path / "times.csv").write_bytes("\n".join(["sentence_id,word,rt", *rows]).encode("latin-1"))
-    with pytest.raises(InputError, match=r"times.csv:7: 2 cells"):
-        reading_tables.load(tmp_path / "times.csv", TableColumns(encoding="latin-1"))
-    skipped = list[InputError]()
-    corpus = reading_tables.load(tmp_path / "times.csv", TableColumns(encoding="latin-1"), skipped)
-    assert (corpus.words, corpus.responses["rt"].tolist()) == (("café", "bar"), [1, 2])
-    assert [str(error.where).rpartition(":")[2] for error in skipped] == ["5", "7", "7"]

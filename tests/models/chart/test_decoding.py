@@ -10,7 +10,7 @@ from torch import Tensor
 from tests.models.chart.plain import log_masses, spans_that_nest
 from treelm.models.chart.network import decode, span_probabilities, tree_losses
 from treelm.models.chart.plan import gold_spans
-from treelm.models.layers.span_scores import flat, spans_of, square
+from treelm.models.layers.span_scores import spans_of
 
 
 def draw(num_words: int, num_chains: int, *, seed: int = 1, num_sentences: int = 1) -> Tensor:
@@ -23,15 +23,6 @@ def draw(num_words: int, num_chains: int, *, seed: int = 1, num_sentences: int =
 def as_spans(scores: Tensor) -> Tensor:
     starts, ends = spans_of(scores.shape[1] - 1)
     return scores[:, starts, ends]
-
-
-def test_spans_stand_as_in_a_tree_and_come_back_from_the_square() -> None:
-    starts, ends = spans_of(3)
-    pairs = list(zip(starts.tolist(), ends.tolist(), strict=True))
-    assert pairs == [(0, 3), (0, 2), (0, 1), (1, 3), (1, 2), (2, 3)]
-    values = torch.arange(12.0).view(2, 6)
-    assert torch.equal(flat(square(values, 3)), values)
-    assert square(values, 3)[1, 1, 3] == 9
 
 
 def test_the_probabilities_of_all_labelled_trees_of_four_words_sum_to_one() -> None:

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.corpora.helpers import counts_of
 from tests.models.chart import plain
-from tests.models.chart.test_gold import LABELS, draw_tree
+from tests.models.chart.test_gold import draw_tree
 from tests.systems import small_recipe
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
@@ -21,7 +20,6 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.word_vocabulary import AffixVocabulary
-from treelm.errors import InputError
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.network import ChartParser
 from treelm.models.persistence.storage import load_model, save_model
@@ -187,13 +185,3 @@ def test_training_ends_with_the_temperature_of_its_dev_data(tmp_path: Path) -> N
     found = float(model.temperature)
     model.calibrate([EncodedCorpus(dev, model.vocabulary, model.labels).batch(range(len(dev)))])
     assert float(model.temperature) == pytest.approx(found, rel=1e-3)
-
-
-def test_a_batch_without_trees_is_refused() -> None:
-    corpus = corpus_of([Sentence(words=("a", "b"), identifier="1", source="toy", line=1)])
-    with pytest.raises(InputError, match="toy:1: a sentence without a tree"):
-        build(corpus)
-    vocabulary = AffixVocabulary.build(counts_of([["a"]]), min_count=1, max_size=None, num_rows=5)
-    model = ChartParser(ChartConfig(**SIZES), vocabulary=vocabulary, labels=LABELS)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="without a tree"):
-        model.losses(EncodedCorpus(corpus, vocabulary).batch([0]))

@@ -13,10 +13,9 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from tests.cli.test_compare import SUITE
-from tests.models.hf.worlds import SENTENCES, transformers
+from tests.models.hf.worlds import SENTENCES
 from treelm import load
-from treelm.errors import InputError, OutOfMemory
-from treelm.models.hf.network import load_parts
+from treelm.errors import InputError
 from treelm.models.persistence.hub import hub_folder
 
 TREES = "(S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (NNS cats))))\n(S (NP (NNS dogs)) (VP (VBD saw)))\n"
@@ -48,15 +47,6 @@ def test_surprisal_with_context_ends_and_entropies(run: str, text: Path, treelm:
     assert tables[0][9][3] != tables[1][9][3]
 
 
-def test_evaluation_and_audit_and_generation(run: str, text: Path, treelm: Treelm) -> None:
-    found = treelm("evaluate", run, "--data", text, "--json")
-    assert found.code == 0, found.err
-    assert '"hf"' in found.out
-    text.write_text("the dogs\n")
-    assert treelm("audit", run, text).code == 0
-    assert treelm("generate", run, "--num-sentences", "1", "--max-words", "3").code == 0
-
-
 def test_comparison_beside_a_model_of_the_package_and_its_report(run: str, treelm: Treelm, tmp_path: Path) -> None:
     data, pairs = tmp_path / "test.ptb", tmp_path / "pairs.tsv"
     data.write_text(TREES)
@@ -76,26 +66,6 @@ def test_comparison_beside_a_model_of_the_package_and_its_report(run: str, treel
     for command in (("pairs", run, pairs), ("syntaxgym", run, "--suites", suite)):
         found = treelm(*command)
         assert found.code == 0, found.err
-
-
-def test_without_data_of_its_own_it_asks_for_a_file(run: str, treelm: Treelm) -> None:
-    for arguments in (("evaluate", run), ("compare", run)):
-        found = treelm(*arguments)
-        assert (found.code, found.err.count("\n")) == (2, 1), found.err
-        assert "no test data" in found.err or "no dev data" in found.err
-        assert "--data" in found.err
-
-
-def test_what_it_cannot_do_is_told(run: str, text: Path, treelm: Treelm, tmp_path: Path) -> None:
-    found = treelm("parse", run, text)
-    assert (found.code, "without trees" in found.err) == (2, True)
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text('[data]\ncorpus = "gum-open"\n[model]\nsystem = "hf"\n')
-    found = treelm("train", recipe, "--output", tmp_path / "run")
-    assert (found.code, "not trained here" in found.err, found.err.count("\n")) == (2, True, 1)
-    recipe.write_text(f'[data]\ncorpus = "gum-open"\n[model]\nsystem = "lstm"\n[training]\nstart_from = "{run}"\n')
-    assert treelm("train", recipe, "--output", tmp_path / "run").code == 2
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_name_that_cannot_be_had_is_told_in_one_line(
@@ -126,30 +96,6 @@ def test_a_copy_in_the_cache_of_the_hub_is_taken_by_its_name(
     (cached / "model.safetensors").unlink()
     with pytest.raises(InputError, match="no weights in safetensors"):
         hub_folder("people/small")
-
-
-def test_folders_that_are_damaged_or_less_than_a_model_are_told(
-    folder_of: Callable[[str], Path], tmp_path: Path
-) -> None:
-    folder = tmp_path / "damaged"
-    shutil.copytree(folder_of("gpt2"), folder)
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(InputError, match="transformers does not read this"):
-        load(folder)
-    weights.unlink()
-    with pytest.raises(InputError, match="transformers does not read this"):
-        load(folder)
-
-
-def test_want_of_memory_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lack(*_: object, **__: object) -> None:
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes.")
-
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lack)
-    with pytest.raises(OutOfMemory, match=f"{tmp_path.name}: out of memory; free memory"):
-        load_parts(tmp_path)
 
 
 def test_without_the_library_the_extra_is_named(run: str) -> None:

@@ -39,14 +39,6 @@ def test_the_audit_finds_nothing(lm: Any) -> None:
     assert max(check.figure or 0.0 for check in report.checks) < 1e-5  # float32
 
 
-@every_model
-def test_a_batch_of_eight_has_the_scores_of_each_alone(lm: LanguageModel) -> None:
-    eight = [words[:length] for words in SENTENCES for length in (1, 5)]
-    together = lm.score(eight)
-    for words, score in zip(eight, together, strict=True):
-        np.testing.assert_allclose(score.log_probs, lm.score([words])[0].log_probs, atol=1e-5)
-
-
 @with_keys_and_values
 def test_distributions_sum_to_one_at_every_token_and_hold_what_scores_say(lm: LanguageModel) -> None:
     lm.double()
@@ -147,12 +139,6 @@ def test_words_look_as_the_tokens_of_the_eager_network_do(folder: Path, lm: Any)
     lm.context = ends[-1] - 1
     with pytest.raises(InputError, match=r"of which the model sees \d+ at once"):
         lm.attention([words])
-
-
-@pytest.mark.parametrize("name", ["mamba"])
-def test_a_network_without_attention_says_so(lm: Any) -> None:
-    with pytest.raises(InputError, match="MambaForCausalLM has no attention"):
-        lm.attention([["the"]])
 
 
 @pytest.mark.parametrize("name", ["unigram"])

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from tests.models.layers.recorded import capture_on_cpu, recorded_graphs
 from tests.models.prpn.worlds import prpn, tokens
-from treelm.models.layers import graphs
-from treelm.models.layers.graphs import GraphedFunction, cuda_graphs, has_graphs
+from treelm.models.layers.graphs import GraphedFunction, cuda_graphs
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.layers.recurrent import LSTMLayer
 from treelm.models.on_lstm.kernels import ONLSTMLayer
@@ -47,12 +46,6 @@ CAPTURE = Capture()
 
 def capture_globally(function: Any, samples: tuple[Tensor, ...]) -> Any:
     return CAPTURE(function, samples)
-
-
-def test_without_the_context_nothing_is_captured() -> None:
-    capture = Capture()
-    GraphedFunction(square, capture=capture, device="cpu")(torch.ones(2, requires_grad=True))
-    assert capture.forms == []
 
 
 def test_a_form_is_captured_once_and_replayed() -> None:
@@ -108,15 +101,6 @@ def test_what_is_no_tensor_is_a_constant_of_the_form() -> None:
     assert capture.num_replays == 4
 
 
-def test_a_backward_pass_that_never_comes_is_not_waited_for() -> None:
-    capture = Capture()
-    graphed = GraphedFunction(square, capture=capture, device="cpu")
-    with cuda_graphs():
-        for _ in range(3):
-            graphed(torch.ones(2, requires_grad=True))  # what it gives is thrown away, as where memory was exhausted
-    assert capture.num_replays == 3
-
-
 def test_what_has_no_gradient_has_none_from_a_graph_either() -> None:
     def both(x: Tensor) -> tuple[Tensor, Tensor]:
         return x * 2, x.detach() * 3
@@ -127,20 +111,6 @@ def test_what_has_no_gradient_has_none_from_a_graph_either() -> None:
     assert trained.requires_grad
     assert not other.requires_grad
     assert other.tolist() == [3.0, 3.0]
-
-
-def test_other_settings_of_products_are_another_form() -> None:
-    capture = Capture()
-    graphed = GraphedFunction(square, capture=capture, device="cpu")
-    before = torch.get_float32_matmul_precision()
-    try:
-        with cuda_graphs():
-            for precision in ("highest", "medium", "highest"):
-                torch.set_float32_matmul_precision(precision)
-                graphed(torch.ones(2, requires_grad=True))
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert len(capture.forms) == 2
 
 
 def test_without_memory_for_a_graph_the_function_is_called(caplog: pytest.LogCaptureFixture) -> None:
@@ -162,24 +132,6 @@ def test_a_copy_has_graphs_of_its_own(copied: Any) -> None:
         other, num_before = copied(graphed), len(CAPTURE.forms)
         other(torch.ones(2, requires_grad=True))
     assert len(CAPTURE.forms) == num_before + 1
-
-
-def test_beyond_the_most_forms_the_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphs, "MOST_FORMS", 1)
-    capture = Capture()
-    graphed = GraphedFunction(square, capture=capture, device="cpu")
-    with cuda_graphs():
-        for size in (2, 3):
-            graphed(torch.ones(size, requires_grad=True))[0].sum().backward()
-    assert len(capture.forms) == 1
-
-
-def test_a_layer_on_a_cpu_is_never_captured() -> None:
-    layer = LSTMLayer(3, 4)
-    state = torch.zeros(2, 4), torch.zeros(2, 4)
-    with cuda_graphs():
-        outputs, _ = layer(torch.ones(5, 2, 3), state)
-    assert torch.equal(outputs, layer(torch.ones(5, 2, 3), state)[0])
 
 
 class Layers(nn.Module):
@@ -256,9 +208,3 @@ def test_recordings_notice_what_no_graph_can_do() -> None:
             graphed(torch.ones(2, requires_grad=True))
         with pytest.raises(AssertionError, match="draws"):
             drawn(torch.ones(2, requires_grad=True))
-
-
-def test_which_networks_have_loops_to_capture() -> None:
-    assert has_graphs(Layers())
-    assert has_graphs(prpn())
-    assert not has_graphs(nn.Linear(2, 2))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.models.layers.levels import earliest_levels, schedule, schedule_levels
+from treelm.models.layers.levels import earliest_levels, schedule
 
 
 @st.composite
@@ -32,8 +32,3 @@ def test_a_schedule_lists_levels_one_after_the_other(predecessors: np.ndarray) -
         nodes = found.order[found.offsets[level] : found.offsets[level + 1]]
         assert nodes.tolist() == np.flatnonzero(levels == level).tolist()
     assert found.order[found.position].tolist() == list(range(len(predecessors)))
-
-
-def test_no_nodes_have_no_levels() -> None:
-    assert schedule(np.empty((0, 2), np.int64)).num_levels == 0
-    assert schedule_levels(np.empty(0, np.int64)).offsets.tolist() == [0]

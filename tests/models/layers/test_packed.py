@@ -22,18 +22,6 @@ def test_multiplies_as_the_plain_product(dtype: torch.dtype, tolerance: float, n
     assert (out.double() - inputs @ weight.T - bias).abs().max() < tolerance
 
 
-def test_packs_the_transpose_of_a_weight() -> None:
-    weight, gradient = torch.randn(12, 5), torch.randn(3, 12)
-    out = torch.empty(3, 5)
-    PackedWeight(weight.T, 3).multiply_into(out, gradient)
-    torch.testing.assert_close(out, gradient @ weight)
-
-
-def test_weights_of_other_types_are_multiplied_as_they_are() -> None:
-    product = PackedWeight(torch.ones(2, 2, dtype=torch.float64), 1)
-    assert product._packed is None
-
-
 def test_nothing_is_packed_that_the_processor_cannot_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "_multiplies_bf16", lambda: False)
     torch.manual_seed(0)

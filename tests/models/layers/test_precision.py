@@ -16,16 +16,13 @@ from treelm.models.layers.precision import (
     Float32Products,
     add_outer,
     add_product,
-    column_sums,
     float32_products,
-    float32_setting,
     gather_into,
     like_operand,
     linear,
     matmul_precision,
     multiply_into,
     rounds_operands,
-    small_products,
     sum_of_rows,
 )
 
@@ -57,31 +54,6 @@ def test_bf16_rounds_operands_and_keeps_the_type() -> None:
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float(((found - expected).norm() / expected.norm()).detach())
-
-
-def test_the_precision_ends_with_its_context() -> None:
-    inputs, weight, bias = torch.randn(5, 3), torch.randn(4, 3), torch.zeros(4)
-    with matmul_precision("bf16"):
-        pass
-    assert torch.equal(linear(inputs, weight, bias), torch.addmm(bias, inputs, weight.T))
-
-
-def test_column_sums_are_sums_over_all_other_dimensions() -> None:
-    torch.manual_seed(0)
-    values = torch.randn(7, 3, 5, dtype=torch.float64)
-    torch.testing.assert_close(column_sums(values), values.sum((0, 1)), rtol=0, atol=1e-12)
-    assert torch.equal(column_sums(values[:0]), torch.zeros(5, dtype=torch.float64))
-
-
-def test_small_products_put_the_setting_back() -> None:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        with small_products(torch.device("cpu")):
-            assert torch.get_float32_matmul_precision() == "highest"
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def test_rows_that_are_rounded_once_give_what_rows_that_are_rounded_at_each_use_give() -> None:
@@ -179,29 +151,6 @@ def test_a_processor_that_rounds_gets_plain_products_and_says_so_once(
     assert inside("medium", "cuda") == "medium"  # TF32, as documented
 
 
-def test_other_processors_get_what_was_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "rounds_operands", lambda setting: False)
-    assert inside("medium", "cpu") == "medium"
-
-
-def test_the_setting_is_put_back_after_an_error() -> None:
-    before = torch.get_float32_matmul_precision()
-    with pytest.raises(KeyError), float32_products("high", "cpu"):
-        raise KeyError
-    assert torch.get_float32_matmul_precision() == before
-
-
-def test_a_setting_that_each_backend_has_by_itself_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> str:
-        raise RuntimeError("mixed")  # as torch does
-
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda _: pytest.fail("set"))
-    for wanted in ("highest", "medium"):
-        with float32_products(wanted, "cpu"):
-            assert float32_setting() is None
-
-
 class Scorer(nn.Linear):
     def __init__(self) -> None:
         super().__init__(2, 1)
@@ -231,14 +180,6 @@ def test_scores_between_updates_are_those_of_the_weights_of_the_moment(fused: bo
         assert scorer.score() == pytest.approx(scorer.expected(), abs=1e-12)
 
 
-def test_scores_in_training_mode_are_those_of_the_weights_of_the_moment() -> None:
-    scorer = Scorer()
-    optimizer = torch.optim.Adam(scorer.parameters(), lr=0.1, fused=True)
-    for _ in range(3):
-        update(scorer, optimizer)
-        assert scorer.score() == pytest.approx(scorer.expected(), abs=1e-12)
-
-
 def test_weights_set_in_evaluation_mode_are_seen() -> None:
     scorer = Scorer().eval()
     scorer.score()
@@ -251,10 +192,3 @@ def test_the_copy_is_kept_while_nothing_changes() -> None:
     scorer = Scorer().eval()
     first = scorer._exact.of(scorer)
     assert scorer._exact.of(scorer) is first
-
-
-def test_the_copy_is_no_part_of_what_is_saved() -> None:
-    scorer = Scorer().eval()
-    scorer.score()
-    assert set(scorer.state_dict()) == {"weight", "bias"}
-    assert {name for name, _ in scorer.named_parameters()} == {"weight", "bias"}

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from treelm.models.layers.packed import PackedWeight
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.layers.recurrent import LSTMLayer, fused_lstm
 
@@ -72,16 +71,3 @@ def test_lower_precision_is_near() -> None:
     with matmul_precision("bf16"):
         rounded = layer(inputs, (zero, zero))[0]
     assert 0 < (rounded - exact).abs().max().item() < 0.02
-
-
-@pytest.mark.isa
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 0.3)])
-def test_a_repeated_product_is_the_product(dtype: torch.dtype, tolerance: float) -> None:
-    torch.manual_seed(0)
-    left, weight = torch.randn(5, 30).to(dtype), torch.randn(40, 30).to(dtype)
-    product = PackedWeight(weight, 5)(left)
-    assert product.dtype == dtype
-    torch.testing.assert_close(product.double(), left.double() @ weight.double().T, rtol=0, atol=tolerance)
-    transposed = PackedWeight(weight.T, 5)(product)
-    expected = product.double() @ weight.double()
-    torch.testing.assert_close(transposed.double(), expected, rtol=0, atol=tolerance * 10)

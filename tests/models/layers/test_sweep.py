@@ -52,9 +52,3 @@ def test_values_and_gradients_equal_those_node_by_node(outer_rows: int, monkeypa
     )
     for one, other in pairs:
         torch.testing.assert_close(one, other)
-
-
-def test_without_gradient_no_graph_is_kept() -> None:
-    given, weight, bias = torch.randn(3, 3), torch.randn(3, 6, requires_grad=True), torch.randn(3)
-    with torch.no_grad():
-        assert not by_levels(given, weight, bias, torch.ones(4, 1)).requires_grad

@@ -19,9 +19,6 @@ from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
 from treelm.models.layers import dropout as dropout_module
 from treelm.models.lstm.network import LSTM, LSTMConfig
-from treelm.models.on_lstm.network import ONLSTM, ONLSTMConfig
-from treelm.models.palm.config import PaLMConfig
-from treelm.models.palm.network import PaLM
 
 SIZES = {"embedding_size": 5, "hidden_size": 7, "num_layers": 3}
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
@@ -122,18 +119,6 @@ def test_dropped_recurrent_weights_have_no_gradient_and_new_masks_every_time() -
     assert 0.3 < (gradient == 0).double().mean() < 0.7
 
 
-def test_dropout_that_is_not_locked_draws_a_mask_for_every_step() -> None:
-    torch.manual_seed(0)
-    dropped = lstm(layer_dropout=0.5, locked_dropout=False).train().stack.drop_after(0, torch.ones(9, 2, 50))
-    assert not torch.equal(dropped[0], dropped[1])
-
-
-def test_a_segment_of_one_step_has_no_difference_penalty() -> None:
-    network = lstm(difference_penalty=1.0).train()
-    batch = stream_batch(np.zeros((2, 1), np.int64), start=0, stop=1)
-    assert network.stream_losses(batch, None)[0].terms["difference_penalty"].sum == 0
-
-
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_range_of_embeddings_scales_one_draw(tied: bool) -> None:
     narrow, wide = (fresh(0, tied=tied, embedding_range=size) for size in (0.1, 0.6))
@@ -141,18 +126,6 @@ def test_the_range_of_embeddings_scales_one_draw(tied: bool) -> None:
     for one, other in zip(narrow.parameters(), wide.parameters(), strict=True):
         is_scaled = other is wide.embedding or other is wide.output_weight
         torch.testing.assert_close(one * 6 if is_scaled else one, other)
-
-
-@pytest.mark.parametrize(
-    ("network", "config"),
-    [
-        (ONLSTM, ONLSTMConfig(embedding_size=20, hidden_size=20, embedding_range=0.6)),
-        (PaLM, PaLMConfig(embedding_range=0.6)),
-    ],
-)
-def test_its_kin_begin_as_widely(network: type[ONLSTM] | type[PaLM], config: Any) -> None:
-    torch.manual_seed(0)
-    assert 0.55 < network(config, vocabulary=Tokens(8)).embedding.abs().max() <= 0.6
 
 
 def test_twenty_starts_are_nearly_uniform_and_wide_embeddings_tell_contexts_apart() -> None:

@@ -83,23 +83,9 @@ def test_word_by_word_equals_whole_sentences_and_sums_to_one(order: int) -> None
             state = model.extend_tokens(state, [token])
 
 
-def test_beats_shorter_contexts_on_what_repeats() -> None:
-    sentences = [["a", "b", "c", "d"], ["d", "c", "b", "a"]] * 30
-    nats = [-sum(score.log_probs.sum() for score in estimated(sentences, n).score(sentences[:2])) for n in (1, 2, 3)]
-    assert nats[0] > 2 * nats[1] > 2 * nats[2]
-
-
 def test_data_that_give_no_discounts_are_named_with_advice_that_exists() -> None:
     model = NGram(NGramConfig(order=2), vocabulary=WordVocabulary(TOKENS))
     with pytest.raises(InputError, match=r"n-grams of length 1 .*vocabulary\.min_count=1.*fallback_discounts"):
         model.estimate(encode([["a", "b"]], WordVocabulary(TOKENS)))
     with pytest.raises(InputError, match=r"n-grams of length 2 .*a lower model\.order"):
         find_discounts(np.ones(3, np.int64), length=2, fallback=None)
-
-
-@pytest.mark.parametrize(
-    "values", [{"order": 0}, {"fallback_discounts": (2.0, 1.0, 1.5)}, {"num_ngrams": (1, 2)}], ids=str
-)
-def test_config_refuses(values: dict[str, object]) -> None:
-    with pytest.raises(InputError):
-        NGramConfig(**values)  # type: ignore[arg-type]

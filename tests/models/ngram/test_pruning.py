@@ -9,7 +9,6 @@ from tests.models.ngram.plain import BEGIN, END
 from tests.models.ngram.plain_pruning import BackOff, prune
 from tests.models.ngram.test_network import FALLBACK, TOKENS, PlainWithFallback, draw_sentences, encode
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.errors import InputError
 from treelm.models.ngram.network import NGram, NGramConfig
 
 OUTCOMES = ["<unk>", *TOKENS, END]
@@ -61,16 +60,6 @@ def test_every_context_sums_to_one(threshold: float) -> None:
             state = model.extend_tokens(state, [token])
 
 
-def test_fewer_ngrams_the_higher_the_threshold_and_a_little_worse() -> None:
-    sentences, held_out = draw_sentences(400), draw_sentences(200, seed=5)
-    models = [pruned(sentences, 3, threshold) for threshold in (0.0, 1e-5, 1e-3, 0.9)]
-    sizes = [sum(model.config.num_ngrams) for model in models]
-    assert sizes[0] > sizes[1] > sizes[2] > sizes[3] == len(TOKENS) + 3
-    trained = [-sum(score.log_probs.sum() for score in model.score(sentences)) for model in models]
-    assert trained == sorted(trained)
-    assert models[1].score(held_out)[0].log_probs == pytest.approx(models[0].score(held_out)[0].log_probs, abs=0.1)
-
-
 def test_nothing_is_left_out_without_a_threshold() -> None:
     sentences = draw_sentences()
     whole, kept = pruned(sentences, 3, 0.0), pruned(sentences, 3, 1e-300)
@@ -86,9 +75,3 @@ def test_a_pruned_model_is_saved_and_written_as_arpa(tmp_path: Path) -> None:
     for again in (NGram.from_pretrained(tmp_path / "model"), NGram.read_file(tmp_path / "model.arpa")):
         for before, after in zip(model.score(words), again.score(words), strict=True):
             np.testing.assert_allclose(before.log_probs, after.log_probs, atol=1e-6)
-
-
-@pytest.mark.parametrize("threshold", [-0.1, 1.0, math.nan])
-def test_thresholds_that_are_no_shares_are_refused(threshold: float) -> None:
-    with pytest.raises(InputError, match="prune_threshold"):
-        NGramConfig(prune_threshold=threshold)

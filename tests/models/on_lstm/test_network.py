@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
-from treelm.errors import InputError
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.on_lstm.kernels import ONLSTMLayer
 from treelm.models.on_lstm.network import ONLSTM, ONLSTMConfig
@@ -105,19 +103,6 @@ def test_distances_are_those_of_the_chosen_layer_of_the_plain_form(layer: int) -
     for words, steps, found in zip(SENTENCES, expected, network.distances(SENTENCES), strict=True):
         np.testing.assert_allclose(found, [step[layer - 1] for step in steps[1:]], atol=1e-8)
         assert len(found) == len(words)
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        {"hidden_size": 1155},
-        {"embedding_size": 7},
-        {"distance_layer": 4},
-    ],
-)
-def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(field))):
-        dataclasses.replace(ONLSTMConfig(), **field)
 
 
 def plain_layer(layer: ONLSTMLayer, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:

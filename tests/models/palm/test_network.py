@@ -15,8 +15,6 @@ from tests.models.palm.plain import Masks
 from tests.models.palm.worlds import END, REGULARISED, nats, palm, plain
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
-from treelm.errors import InputError
-from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.network import PaLM
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
@@ -111,23 +109,3 @@ def test_columns_are_of_the_step_that_predicts_the_word() -> None:
     again = network.score_document([words, words])
     assert again[0].columns["attended_length"].tolist() == score.columns["attended_length"].tolist()
     assert again[1].columns["attended_length"][0] > 0  # the text goes on
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        {"attention_layer": 4},
-        {"span_weight": 0.1, "attention": "right"},
-        {"embedding_range": 0.6, "initialisation": "released"},
-        {"without_gold": "shortest"},
-        *({"without_gold": "shortest", "attention": name} for name in ("right", "left", "given")),
-    ],
-)
-def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(field))):
-        PaLMConfig(**field)
-
-
-@pytest.mark.parametrize("field", [{"span_weight": 0.1}, {"objective": "spans"}])
-def test_the_shortest_span_is_taught_where_spans_are(field: dict[str, Any]) -> None:
-    assert PaLMConfig(without_gold="shortest", **field).is_supervised

@@ -170,13 +170,6 @@ def test_scores_under_given_trees_equal_the_plain_form() -> None:
         network.score_given([*given, bare])
 
 
-def test_a_system_that_needs_no_trees_does_not_look_at_them() -> None:
-    network = palm().eval()
-    given = sentence(TREES[0], 1)
-    (score,) = network.score_given([given])
-    assert np.array_equal(score.log_probs, network.score([given.words])[0].log_probs)
-
-
 def test_the_fit_of_an_attention_to_gold_spans_is_its_loss_and_lies_above_the_least() -> None:
     network = palm(span_weight=0.5).eval()
     loss = network.losses(sentences()).terms["spans"]

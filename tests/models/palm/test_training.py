@@ -19,7 +19,6 @@ from treelm.evaluation.comparison.compare import compare, notes_on
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import GIVEN_TREES
-from treelm.models.palm.network import PaLM
 from treelm.models.persistence.storage import load_model
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe
@@ -118,27 +117,6 @@ def test_text_where_trees_are_needed_is_refused_before_training(
         set_up(load_recipe(path, [text, *settings]))
     by_words = [] if split == "dev" else ["model.span_weight=0.0"]
     assert set_up(load_recipe(path, [text, *by_words])).model.system == "palm"
-
-
-def test_trees_that_teach_the_attention_nothing_are_refused(tmp_path: Path) -> None:
-    path = write_trees(tmp_path)
-    with pytest.raises(InputError, match=r"train\.ptb:1: no constituent of two words or more, and 1 tokens or less"):
-        set_up(load_recipe(path, ["model.max_span=1"]))
-    (tmp_path / "flat.ptb").write_text("(S (D a) (N c) (V v))\n" * 9)
-    for name in ("train", "dev"):
-        changes = [f"data.{name}={tmp_path / 'flat.ptb'}", "model.objective=spans"]
-        with pytest.raises(InputError, match=r"flat\.ptb:1: no constituent"):
-            set_up(load_recipe(path, changes))
-    assert set_up(load_recipe(path, [f"data.train={tmp_path / 'flat.ptb'}", "model.span_weight=0.0"]))
-
-
-def test_attention_from_given_trees_trains_on_both_kinds_of_batches(tmp_path: Path) -> None:
-    for kind in ("stream", "sentences"):
-        settings = [f"training.batches={kind}", "training.bptt_random_length=false", "training.epochs=1"]
-        setup = prepare(tmp_path, "model.attention=given", "model.span_weight=0.0", *settings)
-        assert isinstance(setup.model, PaLM)
-        steps = list(begin(setup, tmp_path / kind))
-        assert steps[-1].dev is not None
 
 
 def test_a_run_with_given_trees_is_evaluated_and_compared_with_the_trees_of_the_file(tmp_path: Path) -> None:

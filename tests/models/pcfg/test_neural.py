@@ -12,10 +12,8 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from tests.models.pcfg.induced import plain_of
-from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.errors import InputError
 from treelm.models.pcfg.config import NeuralPCFGConfig
 from treelm.models.pcfg.kernels import log_probs
 from treelm.models.pcfg.network import NeuralPCFG, padded
@@ -230,22 +228,3 @@ def test_used_rules_are_counted_in_the_most_probable_trees() -> None:
     assert parents == {span.label for tree in model.parse(SENTENCES) for span in tree.spans()} - {"X"}
     assert any("(" in child for rule in rules for child in rule.children)  # a preterminal with its words
     assert all(0 < rule.probability <= 1 for rule in rules)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"rules": "dense", "rank": 3},
-        {"rules": "low-rank"},
-    ],
-)
-def test_values_that_make_no_grammar_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        NeuralPCFGConfig(**wrong)
-
-
-def test_parts_of_words_and_sentences_without_words_are_refused() -> None:
-    with pytest.raises(InputError, match="parts of words"):
-        NeuralPCFG(NeuralPCFGConfig(**SIZES), vocabulary=CharacterVocabulary(list("abc")))
-    with pytest.raises(InputError, match="without words"):
-        drawn("dense").losses(encode_words([["cat"], []], WORDS))

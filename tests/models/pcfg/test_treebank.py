@@ -14,15 +14,13 @@ import pytest
 import torch
 
 from tests.models.pcfg.plain import PlainCounts, nodes_of, written_out
-from tests.models.pcfg.worlds import TREEBANK, TREES, branching, counted, read_trees
+from tests.models.pcfg.worlds import TREEBANK, TREES, branching, counted
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.pcfg.config import TreebankPCFGConfig
 from treelm.models.pcfg.interface import read_tokens
 from treelm.models.pcfg.rules import MarkovRules
 from treelm.models.pcfg.treebank import TreebankPCFG
-from treelm.trees.tree import Tree
 
 VARIANTS = [(0, 0), (1, 0), (2, 0), (0, 2), (1, 2), (2, 2), (2, 100)]
 
@@ -246,13 +244,6 @@ def test_constituents_over_the_same_words_are_ordered_as_unary_rules_are(tmp_pat
     assert [str(tree) for tree in model.parse([["the"], ["the", "dog"]])] == ["(S (Q (B the)))", "(S (A (B the)) dog)"]
 
 
-def test_sentences_of_the_treebank_get_their_trees(tmp_path: Path) -> None:
-    model = counted(tmp_path, history=2, min_parent_count=0)
-    found = model.parse([["the", "cat", "sees", "the", "dog"], ["the", "dog"]])
-    assert found[0] == Tree.parse("(S (NP the cat) (VP sees (NP the dog)))")
-    assert found[1] == Tree.parse("(NP the dog)")
-
-
 def test_partial_trees_have_what_is_closed_under_a_top(tmp_path: Path) -> None:
     model = counted(tmp_path, history=1, min_parent_count=0)
     state, found = model.start(1), []
@@ -261,31 +252,3 @@ def test_partial_trees_have_what_is_closed_under_a_top(tmp_path: Path) -> None:
         found.append(str(model.partial_trees(state)[0]))
     assert found[:2] == ["(NP the)", "(NP the cat)"]
     assert found[2].startswith("(S (NP the cat)")
-
-
-def test_before_it_is_counted_all_words_are_equally_probable() -> None:
-    model = TreebankPCFG(TreebankPCFGConfig(), vocabulary=WordVocabulary(["a", "b"]), labels=["S"])
-    (analysis,) = model.analyse([["a", "b", "unseen"]])
-    assert analysis.score is not None
-    np.testing.assert_allclose(analysis.score.log_probs[0], -np.log(3), atol=1e-9)
-    assert analysis.tree is not None
-    assert analysis.tree.words() == ["a", "b", "unseen"]
-
-
-def test_a_vocabulary_with_parts_of_words_is_refused(tmp_path: Path) -> None:
-    from treelm.corpora.character_vocabulary import CharacterVocabulary
-
-    with pytest.raises(InputError, match="parts of words"):
-        TreebankPCFG(TreebankPCFGConfig(), vocabulary=CharacterVocabulary(list("abc")))
-
-
-def test_words_without_trees_and_unknown_tags_are_refused(tmp_path: Path) -> None:
-    corpus = read_trees(tmp_path)
-    model = TreebankPCFG(TreebankPCFGConfig(tags=("D", "N")), vocabulary=corpus.vocabulary, labels=corpus.labels)
-    few = type(corpus)(corpus.prepared, corpus.vocabulary, corpus.labels, tags=model.tags)
-    with pytest.raises(InputError, match="tag") as error:
-        model.estimate(few)
-    assert error.value.where is not None
-    assert error.value.where.endswith(":1")
-    with pytest.raises(InputError, match="sizes"):  # of lists that estimation makes
-        TreebankPCFGConfig(sizes=(1, 2, 3, 4, 5)).taken_from(corpus.prepared)

@@ -11,7 +11,7 @@ from tests.training.toys import toy_model
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.persistence.storage import load_model, save_model
-from treelm.models.persistence.tensors import NARROWED, encode_tensors, read_tensors, widen
+from treelm.models.persistence.tensors import NARROWED, encode_tensors, read_tensors
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +41,3 @@ def test_narrow_weights_without_the_note_are_refused(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(encode_tensors(halves, note))
     with pytest.raises(InputError, match=r"float16 .*, where the config gives float32"):
         load_model(tmp_path)
-
-
-def test_what_is_not_a_number_of_the_same_kind_is_left_alone() -> None:
-    expected = {"float": torch.zeros(1), "whole": torch.zeros(1, dtype=torch.int64)}
-    crossed = {"float": torch.zeros(1, dtype=torch.int32), "whole": torch.zeros(1).half(), "wide": torch.zeros(1)}
-    assert widen(crossed, expected) == crossed
-    assert widen({"float": torch.zeros(1).double()}, expected)["float"].dtype == torch.float64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -47,13 +46,6 @@ def test_loading_leaves_the_random_generator_alone(saved: Path) -> None:
     before = torch.get_rng_state()
     load_model(saved)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_saving_again_replaces_the_model_and_leaves_nothing_behind(saved: Path) -> None:
-    other = toy_model(seed=5, size=6, dropout=0.25)
-    save_model(other, saved)
-    assert torch.equal(load_model(saved).state_dict()["output.weight"], other.output.weight)
-    assert {path.name for path in saved.iterdir()} == {"config.json", "vocabulary.json", "model.safetensors"}
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -155,21 +147,6 @@ def test_damage_is_one_line_that_names_file_and_remedy(saved: Path, damage: str)
     assert caught.value.where is not None
     assert caught.value.where.startswith(str(saved))
     assert caught.value.remedy
-
-
-@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "model.safetensors"])
-def test_a_pipe_or_a_device_in_place_of_a_file_is_refused(saved: Path, name: str) -> None:
-    """A pipe would be waited for, and a device without end fill the memory."""
-    (saved / name).unlink()
-    os.mkfifo(saved / name)
-    with pytest.raises(InputError, match="no regular file") as error:
-        load_model(saved)
-    assert name in str(error.value)
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere: no such run folder"):
-        load_model(tmp_path / "nowhere")
 
 
 def test_an_unfinished_run_says_to_resume(saved: Path) -> None:

@@ -104,11 +104,6 @@ def test_sentences_are_read_without_their_padding() -> None:
     assert both.equal == pytest.approx((7 * alone[0].equal + 2 * alone[1].equal) / 9)
 
 
-def test_without_a_parser_nothing_is_wrong() -> None:
-    network = prpn(parsing_network=False)
-    assert network.diagnose_latent_trees(encode_words([list("12")], network.vocabulary)) == ""
-
-
 @pytest.mark.parametrize(("name", "dies"), [("prpn sentences", False), ("prpn paper", True), ("lstm", False)])
 def test_training_warns_at_the_start_and_at_every_evaluation(
     name: str, dies: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture

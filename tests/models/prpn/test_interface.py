@@ -65,9 +65,3 @@ def test_a_variant_decides_what_is_left_open() -> None:
     assert PRPNConfig() == PRPNConfig(variant="released")
     with pytest.raises(InputError, match="hidden_size"):
         PRPNConfig(hidden_size=7, variant="released")
-
-
-def test_statistics_of_one_token_are_a_user_error() -> None:
-    network = prpn(norm="batch")
-    with pytest.raises(InputError, match="no statistics"):
-        network.forward(torch.zeros(1, 1, dtype=torch.int64), network.init_state(1))

@@ -23,7 +23,7 @@ from tests.models.search.exhaustive import (
 )
 from tests.models.transformer_grammar.worlds import build_grammar, trees_of
 from treelm.errors import InputError
-from treelm.models.pushdown.config import PushdownConfig, most_on_stack
+from treelm.models.pushdown.config import most_on_stack
 from treelm.models.pushdown.network import Pushdown
 from treelm.models.pushdown.plan import attachments_of
 from treelm.models.search.config import SearchConfig
@@ -205,21 +205,6 @@ def test_a_long_sentence_keeps_a_linear_number_of_rows(monkeypatch: pytest.Monke
     model.search = SearchConfig(action_beam=4, word_beam=2, fast_track=1)
     (score,) = model.score([[str(rng.randrange(9)) for _ in range(100)]])
     assert np.isfinite(score.log_probs).all()
-
-
-@pytest.mark.parametrize(
-    ("values", "found"),
-    [
-        ({"num_heads": 3}, "num_heads = 3"),
-        ({"max_stack": 0}, "max_stack = 0"),
-        ({"max_stack": 32_768}, "max_stack = 32768"),
-        ({"max_depth": 0}, "max_depth = 0"),
-        ({"dropout": 1.0}, r"dropout = 1\.0"),
-    ],
-)
-def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:
-    with pytest.raises(InputError, match=found):
-        PushdownConfig(**values)
 
 
 def test_what_a_single_analysis_closes_between_words_is_counted() -> None:

@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -155,16 +154,6 @@ def test_gradient_with_dropout_is_that_of_the_loss_with_the_same_masks(compositi
         torch.testing.assert_close((found[name] * direction).sum(), (above - below) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
-def test_dropout_varies_in_training_only(composition: str) -> None:
-    vocabulary = Tokens(9)
-    model = build_model(vocabulary, composition=composition, num_layers=2, dropout=0.4)
-    batch = as_batch(random_trees(vocabulary, 7), vocabulary)
-    assert model.losses(batch).total != model.losses(batch).total
-    model.eval()
-    assert model.losses(batch).total == model.losses(batch).total
-
-
 @pytest.mark.parametrize(("order", "composition", "num_layers", "num_unfinished"), VARIANTS)
 def test_a_sentence_does_not_depend_on_its_batch(
     order: str, composition: str, num_layers: int, num_unfinished: int
@@ -238,13 +227,6 @@ def test_a_tree_beyond_the_bounds_is_named(order: str, bounds: dict[str, int], f
         unary = (0, [4, (1, [5, (2, [6, 7])])])
     with pytest.raises(InputError, match=rf"trees.ptb:2: {found}"):
         model.losses(as_batch([(0, [1, 2]), unary], vocabulary))
-
-
-def test_a_batch_without_trees_is_refused() -> None:
-    vocabulary = Tokens(9)
-    batch = replace(as_batch([(0, [1])], vocabulary), actions=None, action_offsets=None)
-    with pytest.raises(InputError, match="without a tree"):
-        build_model(vocabulary).losses(batch)
 
 
 def test_a_word_that_a_bracket_splits_is_refused() -> None:

@@ -18,7 +18,7 @@ from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.plain_unsupervised import all_trees, bound
 from tests.models.rnng.worlds import Tokens, as_batch, random_tree
 from tests.models.search.exhaustive import assert_narrow_beam_is_that_of_the_definition
-from tests.systems import small_recipe, small_setup
+from tests.systems import small_recipe
 from tests.training.treebanks import write_treebank
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.sentence import Sentence
@@ -344,27 +344,3 @@ def test_an_unsupervised_run_goes_on_from_one_on_trees(tmp_path: Path) -> None:
         assert torch.equal(weight, dict(setup.model.named_parameters())[name]), name
     steps = list(fit(setup.model, setup.batches, setup.dev, setup.recipe.training, tmp_path / "second"))
     assert steps[-1].step == 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"order": "in-order"}, "order"),
-        ({"num_samples": 1}, "num_samples"),
-        ({"objective": "words"}, "objective"),
-        ({"inference_span_size": 0}, "inference_span_size"),
-        ({"inference_steps": -1}, "inference_steps"),
-        ({"bound_temperature": 0.0}, "bound_temperature"),
-        ({"kl_warmup_steps": -1}, "kl_warmup_steps"),
-        ({"inference_dropout": 1.0}, "inference_dropout"),
-    ],
-)
-def test_a_value_that_makes_no_network_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(InputError, match=field):
-        UnsupervisedRNNGConfig(**changes)
-
-
-def test_labels_of_the_data_are_not_looked_at(tmp_path: Path) -> None:
-    model = small_setup("urnng", tmp_path).model
-    assert model.labels == ("X",)
-    assert not model.predicts_labels

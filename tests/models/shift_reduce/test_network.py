@@ -252,14 +252,3 @@ def test_sentences_of_one_word_have_nothing_to_decide_and_a_gradient_of_zero() -
     losses = model.losses(batch_of((1, 1)))
     assert losses.terms["parse"].count == 0
     assert all((gradient == 0).all() for gradient in gradients(model, losses.total).values())
-
-
-def test_a_batch_without_trees_and_bad_sizes_are_refused() -> None:
-    batch = batch_of()
-    bare = SentenceBatch(
-        tokens=batch.tokens, token_offsets=batch.token_offsets, num_words=batch.num_words, names=batch.names
-    )
-    with pytest.raises(InputError, match="sentence without a tree"):
-        network().losses(bare)
-    with pytest.raises(InputError, match="num_layers = 0"):
-        ShiftReduceConfig(num_layers=0)

@@ -213,12 +213,3 @@ def test_gradients_under_dropout_are_those_of_finite_differences(few_calls: bool
 
     names = ["cell.hidden.weight", "cell.gates.bias", "prediction_cell.gates.weight", "attachment.key.weight"]
     assert_gradients_by_differences(network, loss, [*names, "embedding"])
-
-
-def test_bad_sizes_are_refused_with_field_value_and_remedy() -> None:
-    with pytest.raises(InputError, match=r"syntactic_size = 400; give less than size = 400"):
-        SOMConfig(syntactic_size=400)
-    with pytest.raises(InputError, match="num_slots = 1"):
-        SOMConfig(num_slots=1)
-    with pytest.raises(InputError, match="oracle = 'gold'"):
-        SOMConfig(oracle="gold")  # type: ignore[arg-type]

@@ -11,9 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.rnng.worlds import Tokens
 from tests.models.som import plain, worlds
-from treelm.errors import InputError
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
 from treelm.models.som.kernels import sweep_cell
 from treelm.models.som.oracle import EMPTY, DynamicOracle, PrintedOracle
@@ -242,12 +240,3 @@ def test_a_word_tree_keeps_constituents_of_whole_words_and_spans_the_sentence() 
     left = word_tree(["ab", "c", "d"], [(0, 2), (0, 3), (0, 4)], np.array([0, 0, 1, 2]))
     assert left.children[0].children == ("ab", "c")  # type: ignore[union-attr]
     assert word_tree(["a"], [], np.array([0])).children == ("a",)
-
-
-def test_a_batch_without_trees_names_a_sentence_and_the_remedy() -> None:
-    batch = plain.batch_of([[0, 1]])
-    bare = plain.SentenceBatch(
-        tokens=batch.tokens, token_offsets=batch.token_offsets, num_words=batch.num_words, names=batch.names
-    )
-    with pytest.raises(InputError, match=r"test:0: .*left-branching"):
-        first_siblings(bare, Tokens(9).ends_word)

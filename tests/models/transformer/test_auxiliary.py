@@ -23,13 +23,11 @@ from tests.models.transformer.plain import (
     split_score,
 )
 from tests.models.transformer.test_network import plain_nats, sizes_of, transformer
-from tests.systems import small_recipe, small_setup
+from tests.systems import small_recipe
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
-from treelm.models.capabilities import Parser, has
 from treelm.models.layers.gold_trees import binary_splits, trees_of, word_distances
 from treelm.models.transformer.auxiliary import scin_chart
-from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.network import Transformer
 from treelm.training.prepare import set_up
 from treelm.training.trainer import fit
@@ -248,26 +246,3 @@ def test_a_stream_is_refused_before_training(tmp_path: Path) -> None:
     learned = {**stream, "model": {"max_length": 4}}
     with pytest.raises(InputError, match=r"in a row, of which learned positions take 3; raise max_length"):
         set_up(small_recipe("transformer learned", tmp_path, learned))
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"auxiliary": "trees"}, "auxiliary = 'trees'; give 'none', 'treereg' or 'tree-planting'"),
-        ({"auxiliary": "treereg", "num_layers": 2}, "treereg_layer = 3; give 1 to 2"),
-        ({"auxiliary": "treereg", "treereg_units": 300}, "treereg_units = 300; give 1 to 256"),
-        ({"auxiliary": "tree-planting", "memory_length": 9}, "memory_length = 9; give 0"),
-        ({"auxiliary_weight": -1.0}, "auxiliary_weight = -1.0; give 0 or more"),
-        ({"auxiliary_share": 0.0}, "auxiliary_share = 0.0; give a number above 0"),
-    ],
-)
-def test_values_that_make_no_second_loss_are_refused(config: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        TransformerConfig(**config)
-
-
-def test_only_treereg_parses(tmp_path: Path) -> None:
-    network = transformer(**PLANTING)
-    with pytest.raises(InputError, match="without trees"):
-        network.parse([["1"]])
-    assert has(small_setup("transformer treereg", tmp_path).model, Parser)

@@ -316,24 +316,6 @@ def test_it_starts_near_the_uniform_distribution_whatever_the_seed(positions: st
         assert all(one.grad is not None and one.grad.isfinite().all() for one in network.parameters())
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"num_heads": 5}, "num_heads = 5; give a divisor of size = 12"),
-        ({"num_heads": 4, "positions": "rotary"}, "num_heads = 4; give one that leaves each head .* an even number"),
-        ({"positions": "absolute"}, "positions = 'absolute'; give 'relative', 'learned' or 'rotary'"),
-        ({"positions": "learned", "memory_length": 5}, "positions = 'learned'; give 'relative' or 'rotary'"),
-        ({"memory_length": -1}, "memory_length = -1; give 0 or more"),
-        ({"sink_tokens": -1}, "sink_tokens = -1; give 0 or more"),
-        ({"sink_tokens": 1}, "sink_tokens = 1; give at most memory_length = 0"),
-        ({**SINKS, "positions": "rotary"}, "positions = 'rotary'; give 'relative', or set sink_tokens = 0"),
-    ],
-)
-def test_values_that_make_no_network_are_refused(config: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        TransformerConfig(**{**SIZES, **config})
-
-
 def test_what_is_longer_than_learned_positions_is_refused_before_training() -> None:
     network = transformer(positions="learned", max_length=4).eval()
 

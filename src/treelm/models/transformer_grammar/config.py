@@ -165,7 +165,8 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
         if not (self.binary or self.is_bottom_up):
             needed = corpus.bounds("top-down")
             return {"max_open": needed.max_open, "max_consecutive": needed.max_consecutive}
-        parts = [binarised_trees(*part) if self.binary else part for part in parts_of(corpus)]
+        given = parts_of(corpus) if corpus.has_trees else []
+        parts = [binarised_trees(*part) if self.binary else part for part in given]
         find = bottom_up_bounds if self.is_bottom_up else top_down_bounds
         found = [find(*part) for part in parts]
         none = np.empty(0, np.int16)

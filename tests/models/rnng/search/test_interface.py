@@ -65,25 +65,6 @@ def test_scores_have_one_entry_a_token_and_columns_one_a_word() -> None:
     assert np.isnan(score.columns["beam_converged"]).all()  # of a fixed beam
 
 
-def test_a_wider_beam_loses_less() -> None:
-    model = subword_model()
-    totals = []
-    for width in (1, 4, 16, 64):
-        model.search = SearchConfig(action_beam=4 * width, word_beam=width, fast_track=1)
-        totals.append(sum(score.log_probs.sum() for score in model.score(WORDS)))
-    assert totals == sorted(totals)
-    assert totals[0] < totals[-1]
-
-
-def test_analyse_is_score_and_parse_at_once() -> None:
-    model = subword_model()
-    trees, scores = model.parse(WORDS), model.score(WORDS)
-    for analysis, tree, score in zip(model.analyse(WORDS), trees, scores, strict=True):
-        assert analysis.tree == tree
-        assert analysis.score is not None
-        assert (analysis.score.log_probs == score.log_probs).all()
-
-
 def test_no_words_and_impossible_words_are_user_errors() -> None:
     model = subword_model()
     with pytest.raises(InputError, match="sentence 1 is without words"):

@@ -53,20 +53,3 @@ def test_a_single_analysis_has_the_actions_of_its_tree(order: str) -> None:
     assert columns["num_actions"].tolist() == [len(actions) for actions in between[:-1]]
     assert columns["num_reduces"].tolist() == [actions.count(REDUCE) for actions in between[:-1]]
     assert (columns["search_actions"] >= columns["num_actions"] + 1).all()
-
-
-def test_a_wider_search_takes_more_actions() -> None:
-    model, sums = subword_model(), []
-    for width in (1, 4, 16):
-        model.search = SearchConfig(action_beam=4 * width, word_beam=width, fast_track=1)
-        sums.append(sum(score.columns["search_actions"].sum() for score in model.score(WORDS)))
-    assert sums == sorted(set(sums))
-
-
-def test_particles_have_actions_but_no_search_to_count() -> None:
-    model = subword_model()
-    model.search = SearchConfig(action_beam=1, word_beam=1, fast_track=1, method="particles", num_particles=50)
-    (score,) = model.score(WORDS[:1])
-    assert (score.columns["num_actions"] >= 0).all()
-    assert np.isnan(score.columns["search_actions"]).all()
-    assert np.isnan(score.columns["lexical_bits"]).all()
