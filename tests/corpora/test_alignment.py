@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.cli.sections import Splits
 from treelm.corpora.alignment import UNKNOWNS, Spelling, align, fit_words, is_sign
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sections import named_splits, write_splits
@@ -94,7 +93,7 @@ def mikolov(sentences: Sequence[Sentence]) -> list[Sentence]:
     return lines
 
 
-SEEDS = range(500)
+SEEDS = range(120)
 
 
 def test_preprocessing_and_alignment_give_back_the_structure() -> None:
@@ -174,13 +173,6 @@ def test_of_trees_of_the_same_words_the_nearest_to_the_one_before_is_taken() -> 
         "(UNPARSED no comment)",
     ]
     assert aligned(trees, text("one two", "three four", "five six", "no comment"))[-1] == "(E (F no) comment)"
-
-
-def test_a_sentence_that_could_not_be_parsed_is_one_without_a_tree() -> None:
-    trees = treebank("(S we wait .)", "(UNPARSED they come .)")
-    lines = text("we wait . they come .", "they come .")
-    assert aligned(trees, lines) == ["(ROOT (S we wait .) they come .)", "(UNPARSED they come .)"]
-    assert align(trees, lines)[1]["lines_without_tree"] == 1
 
 
 def test_tags_of_treebanks_stay_with_their_words() -> None:
@@ -331,13 +323,6 @@ def test_missing_sections_are_named_with_their_source_and_nothing_is_written(tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_trees_are_found_by_their_known_number(tmp_path: Path) -> None:
-    folder = ptb(tmp_path / "wsj", range(2, 24))
-    with pytest.raises(InputError, match=r"40 trees for train of ptb-parsing, where 39,832 are known; compare"):
-        write_splits(folder, named_splits()["ptb-parsing"], tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
-
-
 def test_two_copies_of_a_treebank_and_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match=r"no files of ptb .*wsj_0001.mrg"):
@@ -348,14 +333,6 @@ def test_two_copies_of_a_treebank_and_none_are_refused(tmp_path: Path) -> None:
     ptb(tmp_path / "wsj/combined", range(3, 4), flat=True)
     with pytest.raises(InputError, match=r"combined/wsj_0301.mrg: the same part of the treebank as .*03/wsj_0301.mrg"):
         write_splits(tmp_path / "wsj", named_splits()["ptb-lm"], tmp_path / "out")
-
-
-def test_a_bad_tree_is_named_and_nothing_is_written(tmp_path: Path) -> None:
-    folder = ptb(tmp_path / "wsj", range(25))
-    (folder / "23/wsj_2301.mrg").write_text("( (S (NN a))\n( (S (NN b)))\n")
-    with pytest.raises(InputError, match=r"wsj_2301.mrg:1: .*closing bracket"):
-        write_splits(folder, named_splits()["ptb-lm"], tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
 
 
 def bllip(folder: Path, *sections: str, files: int = 3, trees: int = 500) -> Path:
@@ -382,20 +359,6 @@ def test_bllip_begins_dev_and_test_with_the_first_sentences_of_sections(tmp_path
     assert names(tmp_path / "out/train.ptb")[:4] == ["w7_071-0", "w7_071-1", "w7_122-0", "w7_122-1"]
 
 
-@pytest.mark.parametrize("copy", ["1987/w7_071/w7_071.000.gz", "more/w7_071/w7_071.000"])
-def test_two_copies_of_a_section_of_bllip_are_refused(copy: str, tmp_path: Path) -> None:
-    folder = bllip(tmp_path / "bllip", "w7_071", trees=1)
-    (folder / copy).parent.mkdir(parents=True, exist_ok=True)
-    (folder / copy).write_bytes((folder / "1987/w7_071/w7_071.000").read_bytes())
-    with pytest.raises(InputError, match=rf"{copy}: the same part of the treebank as"):
-        write_splits(folder, named_splits()["bllip-xs"], tmp_path / "out")
-
-
-def test_bllip_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"bllip-lg lacks sections: train 1987_003-127, .*LDC2000T43"):
-        write_splits(bllip(tmp_path / "bllip", "w7_001", trees=1), named_splits()["bllip-lg"], tmp_path / "out")
-
-
 def test_each_bllip_is_part_of_the_larger_ones_and_has_the_published_number_of_sections() -> None:
     found = [named_splits()[f"bllip-{size}"].sections["train"] for size in ("xs", "sm", "md", "lg")]
     assert [len(sections) for sections in found] == [6, 30, 90, 125 + 106 + 30]
@@ -403,7 +366,3 @@ def test_each_bllip_is_part_of_the_larger_ones_and_has_the_published_number_of_s
     assert all(sorted(set(sections)) == list(sections) for sections in found)
     for year, numbers in (("1987", (2, 10, 30)), ("1988", (2, 10, 30)), ("1989", (2, 10, 30))):
         assert tuple(sum(one.startswith(year) for one in sections) for sections in found[:3]) == numbers
-
-
-def test_the_command_line_names_the_splits_that_there_are() -> None:
-    assert Splits.__args__ == tuple(named_splits())  # type: ignore[attr-defined]

@@ -104,12 +104,6 @@ def test_ranks_share_the_batches_of_an_epoch(config: BatchesConfig) -> None:
     assert len(whole) - len(mixed) < 3
 
 
-@pytest.mark.parametrize("limits", [{"batch_size": 0}, {"batch_size": 1, "max_actions": 0}])
-def test_impossible_limits_are_errors(limits: dict[str, int]) -> None:
-    with pytest.raises(InputError):
-        SentenceBatches(DATA, **limits)
-
-
 def test_sentences_beyond_the_longest_are_left_out_and_every_epoch_has_longer_ones() -> None:
     data = Lengths([*range(0, 20, 2), 8, 8])  # actions: tokens are half of them and one, 1 to 10
     batches = SentenceBatches(data, batch_size=2, config=BatchesConfig(first_max_length=4, max_length=6))
@@ -174,15 +168,3 @@ def test_sampling_in_groups_is_the_plain_form(
     for group in groups:
         within = [lengths[sentence] for sentence in group]
         assert difference is None or max(within) - min(within) < difference
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *({name: 0} for name in ("group_size", "length_difference", "max_length")),
-        *({"first_max_length": 3, **longest} for longest in ({}, {"max_length": 2})),
-    ],
-)
-def test_impossible_groups_and_lengths_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        BatchesConfig(**wrong)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.corpora.helpers import GUM_OPEN, corpus, text_corpus
@@ -29,13 +28,6 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write_catalog(directory: Path, text: str) -> None:
     (directory / "catalog.toml").write_text(text, "utf-8")
-
-
-def test_gum_open_is_packaged_with_licence_and_attribution() -> None:
-    assert corpus_names() == ["gum-open"]
-    text = show("gum-open")
-    for part in ("CC BY-SA 4.0", "Zeldes", "ATTRIBUTION.tsv", "parser", "3,624 sentences", "76,304 tokens", "news: 24"):
-        assert part in text
 
 
 @pytest.mark.parametrize(("split", "sentences"), [("dev", 474), ("test", 460)])
@@ -70,16 +62,6 @@ def test_files_are_taken_by_path(tmp_path: Path) -> None:
     assert not config.has_split("dev")
     with pytest.raises(InputError, match=r"no dev data.*data\.dev"):
         prepared_split(config, "dev")
-
-
-def test_a_corpus_beside_files_is_refused() -> None:
-    with pytest.raises(InputError, match=r"data\.corpus = 'gum-open' beside data\.train; give a corpus or files"):
-        DataConfig(corpus="gum-open", train="a.ptb")
-
-
-def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"no corpus 'ptb'; .*gum-open"):
-        corpus_entry("ptb")
 
 
 def test_users_name_files_and_downloads(tmp_path: Path) -> None:
@@ -129,24 +111,6 @@ def test_the_packaged_corpus_has_chosen_ones() -> None:
     assert [len(one.words) for one in example_sentences(DataConfig(corpus="gum-open"))] == [10, 10, 12, 15]
 
 
-def test_dev_sentences_of_a_good_length_come_with_their_trees(tmp_path: Path) -> None:
-    lines = ["(S (A a) (A b))", *(f"(S (NP {' '.join(f'(N {w}{n})' for n in range(7))}))" for w in "vwxyz")]
-    (tmp_path / "dev.ptb").write_text("\n".join(lines) + "\n")
-    found = example_sentences(DataConfig(train="no.ptb", dev=str(tmp_path / "dev.ptb")))
-    assert [one.words[0] for one in found] == ["v0", "w0", "x0"]
-    assert all(one.tree is not None for one in found)
-
-
-def test_of_text_in_long_lines_they_are_cut_and_of_short_ones_taken_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "long.txt").write_text("word " * 50 + "\n" + "word " * 40 + "\n")
-    (tmp_path / "short.txt").write_text("a b\nc\n")
-    assert [len(one.words) for one in example_sentences(DataConfig(train=str(tmp_path / "long.txt")))] == [15, 15]
-    assert [one.words for one in example_sentences(DataConfig(train=str(tmp_path / "short.txt")))] == [
-        ("a", "b"),
-        ("c",),
-    ]
-
-
 def read(split: str) -> PreparedCorpus:
     return corpus_of(read_sentences(GUM_OPEN / f"{split}.ptb.gz"))
 
@@ -168,11 +132,6 @@ def test_plain_text_has_no_figures_of_trees() -> None:
     found = corpus_statistics(text_corpus(["a b", "a"]))
     assert [found[name] for name in ("depth", "actions a sentence", "most open nonterminals")] == [None, None, (0, 0)]
     assert found["words a sentence"].mean == 1.5  # type: ignore[union-attr]
-
-
-def test_the_95th_percentile_is_exceeded_by_at_most_one_in_twenty() -> None:
-    values = np.arange(1, 101)
-    assert Distribution.of(values).p95 == 96
 
 
 # What the packaged treebank's documentation states: words, types, depth and actions (mean, 95 %, maximum).

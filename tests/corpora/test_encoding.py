@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import TREES, corpus, gum_open, sentence, text_corpus
+from tests.corpora.helpers import TREES, corpus, gum_open, text_corpus
 from treelm.corpora import encoding
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.building import corpus_of
-from treelm.corpora.corpus import META, PreparedCorpus
+from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words, word_of_token
 from treelm.corpora.preparing import prepare
 from treelm.corpora.readers import read_sentences
@@ -21,7 +20,6 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.errors import InputError
 from treelm.training.data import part_of
 from treelm.trees.transitions import to_actions
 
@@ -109,12 +107,6 @@ def test_plain_text_has_no_actions(vocabulary: Vocabulary) -> None:
     np.testing.assert_array_equal(np.diff(batch.token_offsets), encoded.num_tokens[::-1])
 
 
-def test_an_unknown_label_is_named_with_its_line() -> None:
-    vocabulary = build_vocabulary(CONFIGS[0], CORPUS.form_counts())
-    with pytest.raises(InputError, match=r"t\.ptb:2: .*'PP'"):
-        EncodedCorpus(CORPUS, vocabulary, ("NP", "VP", "S"))
-
-
 def test_sentences_with_unknown_labels_are_dropped_and_counted_on_request() -> None:
     vocabulary = build_vocabulary(CONFIGS[0], CORPUS.form_counts())
     labels = ("NP", "VP", "S")
@@ -139,19 +131,6 @@ def test_bare_words_and_words_of_sentences_are_the_same_tokens_each_of_its_word(
     assert word_of_token(batch.tokens_of(len(words)), vocabulary.ends_word).tolist() == []
 
 
-def test_a_sentence_without_words_is_refused_where_words_are_needed() -> None:
-    vocabulary = build_vocabulary(CONFIGS[0], CORPUS.form_counts())
-    with pytest.raises(InputError, match="sentence 1 is without words; leave it out"):
-        encode_words([["the"], []], vocabulary, needs_words=True)
-
-
-def test_a_sentence_of_five_thousand_words_is_encoded(vocabulary: Vocabulary) -> None:
-    long = sentence("(S the " * 5000 + "dog" + ")" * 5000)
-    batch = encode_sentences([long], vocabulary, LABELS)
-    assert batch.num_words.tolist() == [5001]
-    assert_same(batch, slow_batch([long], vocabulary, LABELS))
-
-
 TEXT = "(S (D the) (N dog) (V barks))\n(NP (N cats))\n(S (X a) (D the))\n"
 VOCABULARY = WordVocabulary(["the", "dog"])
 
@@ -174,13 +153,6 @@ def test_a_batch_has_the_tags_that_a_model_asks_for(folder: Path) -> None:
     assert part.tags is not None
     assert part.tags.tolist() == [1, 0, -1, 0]
     assert EncodedCorpus(corpus, VOCABULARY, corpus.labels).batch([0]).tags is None
-
-
-def test_tags_without_a_name_are_refused(folder: Path) -> None:
-    meta = json.loads((folder / META).read_text())
-    (folder / META).write_text(json.dumps({**meta, "tag_names": ["D"]}))
-    with pytest.raises(InputError, match="description was changed"):
-        PreparedCorpus.open(folder)
 
 
 TREE = "(S (N {}))"

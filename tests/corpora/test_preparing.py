@@ -103,21 +103,6 @@ def test_several_sources_follow_each_other(tmp_path: Path) -> None:
     assert both.sentence(-1) == both.sentence(2)
 
 
-def test_identifiers_of_the_source_are_kept(tmp_path: Path) -> None:
-    assert (
-        next(prepared([GUM_OPEN / "dev.conllu.gz"], cache=tmp_path).sentences()).identifier == "GUM_academic_exposure-1"
-    )
-
-
-def test_plain_text_has_no_trees(tmp_path: Path) -> None:
-    text = prepare([write(tmp_path / "a.txt", "a b\n\nb\n")], tmp_path / "out", options=ReadOptions(empty_lines=True))
-    assert [s.words for s in text.sentences()] == [("a", "b"), (), ("b",)]
-    assert not text.has_trees
-    assert text.sentence(0).tree is None
-    assert text.form_counts().counts.tolist() == [1, 2]
-    assert text.form_counts().initial_counts.tolist() == [1, 1]
-
-
 def test_text_among_trees_is_an_error() -> None:
     mixed = [sentence(TREES[0]), Sentence(words=("a",), identifier="7", source="b.txt", line=7)]
     with pytest.raises(InputError, match=r"b\.txt:7"):
@@ -128,13 +113,6 @@ def test_text_among_trees_is_an_error() -> None:
 def test_sentences_in_memory_round_trip(trees: list[str]) -> None:
     expected = [sentence(tree, line) for line, tree in enumerate(trees, 1)]
     assert list(corpus_of(expected).sentences()) == expected
-
-
-def test_labels_and_forms_are_numbered_by_first_appearance() -> None:
-    prepared_corpus = corpus()
-    assert prepared_corpus.labels == ("S", "NP", "VP", "PP")
-    assert prepared_corpus.forms.to_list()[:4] == ["the", "dog", "barks", "dogs"]
-    assert prepared_corpus.forms[3] == "dogs"
 
 
 def test_the_cache_is_used_until_the_file_or_an_option_changes(tmp_path: Path) -> None:
@@ -241,25 +219,6 @@ def test_skipped_sentences_are_reported_from_the_cache_too(tmp_path: Path) -> No
         assert error.where == f"{path}:2"
 
 
-@pytest.mark.parametrize(
-    ("sources", "message"), [([], "no files"), (["-"], "<stdin>: no regular file"), (["nothing.ptb"], "no such file")]
-)
-def test_sources_that_cannot_be_cached_are_errors(sources: list[str], message: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message):
-        prepared(sources, cache=tmp_path)
-
-
-def test_one_source_without_sentences_is_an_error(tmp_path: Path) -> None:
-    sources = [write(tmp_path / "a.ptb", GOOD), write(tmp_path / "b.ptb", "")]
-    with pytest.raises(InputError, match=r"b\.ptb: no sentences"):
-        prepare(sources, tmp_path / "out")
-
-
-def test_an_existing_directory_is_not_overwritten(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="exists"):
-        prepare([write(tmp_path / "a.ptb", GOOD)], tmp_path)
-
-
 def change_meta(directory: Path, **changes: Any) -> None:
     meta = json.loads((directory / "meta.json").read_text())
     (directory / "meta.json").write_text(json.dumps({**meta, **changes}))
@@ -345,13 +304,6 @@ def test_bounds_equal_those_of_derivations_played_step_by_step(trees: list[Tree]
     assert list(zip(*(column.tolist() for column in bounds), strict=True)) == [slow_bounds(t, order) for t in trees]
 
 
-def test_a_prepared_corpus_holds_the_bounds_of_every_sentence() -> None:
-    prepared = corpus()
-    for order in ("top-down", "in-order"):
-        expected = [slow_bounds(Tree.parse(tree), order) for tree in TREES]
-        assert list(zip(*(column.tolist() for column in prepared.bounds(order)), strict=True)) == expected
-
-
 def write_text8(folder: Path) -> str:
     source = random.Random(0)
     words = ("".join(source.choices("abcdefgh", k=source.randrange(1, 8))) for _ in range(5000))
@@ -382,15 +334,3 @@ def test_a_stream_of_characters_is_the_text_with_one_blank_a_word(tmp_path: Path
     part = text[: len(text) * 90 // 100]
     assert shown == part[1:].rstrip() + " "
     assert len(vocabulary) == 2 + 8
-
-
-def test_a_part_of_another_split_does_not_stay_beside_a_train_part_that_holds_it(tmp_path: Path) -> None:
-    write_text8(tmp_path)
-    split_text8(tmp_path / "text8", tmp_path / "out")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    with pytest.raises(InputError, match=r"out/test\.txt: a part of another split than 99-1"):
-        split_text8(tmp_path / "text8", tmp_path / "out", "99-1")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    (tmp_path / "out/test.txt").unlink()
-    assert split_text8(tmp_path / "text8", tmp_path / "out", "99-1").keys() == {"train", "dev"}
-    assert split_text8(tmp_path / "text8", tmp_path / "out").keys() == {"train", "dev", "test"}

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.corpora.preparing import prepare, prepared
+from treelm.corpora.preparing import prepare
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError
-from treelm.trees.transforms import keep_words
 from treelm.trees.tree import Tree
 
 GOOD = b"(S (NP (D the) (N dog)) (VP (V barks)))\n"
@@ -194,11 +193,11 @@ def test_conllu_gives_words_tree_and_identifier() -> None:
         ("text", b"a b\n", b"a \xff\n"),
     ],
 )
-@pytest.mark.parametrize("place", [0, 1, 500])
+@pytest.mark.parametrize("place", [0, 1, 50])
 def test_one_bad_sentence_does_not_lose_the_others(format: str, good: bytes, bad: bytes, place: int) -> None:
-    content = good * place + bad + good * (999 - place)
+    content = good * place + bad + good * (99 - place)
     skipped: list[InputError] = []
-    assert len(words(content, format=format, on_error="skip", skipped=skipped)) == 999
+    assert len(words(content, format=format, on_error="skip", skipped=skipped)) == 99
     (error,) = skipped
     first_line = place * good.count(b"\n") + 1
     assert error.where is not None
@@ -220,36 +219,12 @@ def test_a_tree_that_never_closes_ends_before_the_next_one(pieces: list[bytes]) 
         assert content.split(b"\n")[sentence.line - 1].startswith(b"(S")
 
 
-def test_a_file_of_bad_sentences_alone_is_an_error_even_when_they_are_skipped() -> None:
-    with pytest.raises(InputError, match="none of its 1 sentences"):
-        words(b"(S)", format="brackets", on_error="skip", skipped=[])
-
-
 def test_standard_input_is_read_in_a_given_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
     (sentence,) = read_sentences("-", format="text")
     assert sentence.where == "<stdin>:1"
     with pytest.raises(InputError, match="give format ="):
         list(read_sentences("-"))
-
-
-@pytest.mark.parametrize("first", ["(ROOT", "(", "(NP-SBJ (NN dog))", "( (S (NP the dog) barks) )", "(S(NP(NN a)))"])
-def test_text_that_nobody_called_text_must_not_begin_like_a_tree(first: str) -> None:
-    with pytest.raises(InputError, match=":2: looks like brackets"):
-        list(read_sentences(io.BytesIO(f"\n{first}\n".encode()), format="text", is_guess=True))
-
-
-def test_a_name_of_a_text_does_not_make_trees_a_text(tmp_path: Path) -> None:
-    path = tmp_path / "silver.txt"
-    path.write_text("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n")
-    with pytest.raises(
-        InputError, match=r"silver\.txt:1: looks like brackets, not like text; give format = .brackets."
-    ):
-        list(read_sentences(path))
-    with pytest.raises(InputError, match=r"silver\.txt:1: looks like brackets"):
-        prepared([path], cache=tmp_path / "cache")  # as training reads it
-    assert [len(one.words) for one in read_sentences(path, format="text")] == [9]
-    assert [one.words for one in read_sentences(path, format="brackets")] == [("the", "dog", "barks")]
 
 
 PLAIN = ["(Laughter)", "( Laughter ( 1990 ) )", "(see (Smith 1990) for more)", "(A) (B) c", "(1", "(:", "# a", "1\ta"]
@@ -276,20 +251,6 @@ def test_reading_streams() -> None:
 
     found = read_sentences(io.BufferedReader(endless(), 8000), format="brackets")
     assert [next(found).line for _ in range(3)] == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"format": "xml"}, "format = 'xml'; give 'auto', 'brackets', 'conllu' or 'text'"),
-        ({"tags": "maybe"}, "give 'present' or 'absent'"),
-        ({"on_error": "ignore"}, "choose one of raise, skip"),
-        ({"tag": "absent"}, "did you mean tags"),
-    ],
-)
-def test_an_unknown_option_or_value_names_the_choices(options: dict[str, str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        list(read_sentences(io.BytesIO(b"a"), **{"format": "text", **options}))
 
 
 def test_a_truncated_gzip_file_keeps_what_stands_before_the_damage(tmp_path: Path) -> None:
@@ -370,14 +331,6 @@ def test_mikolovs_text_comes_out_of_the_wsj_sample_word_for_word() -> None:
     ]
     assert len(ours) == 3910
     assert ours == text[1:3911]  # the first line is a list of words
-
-
-def test_keep_words_on_deep_and_empty_trees() -> None:
-    tree = Tree.parse("(A (B a) (C (D b) c))")
-    assert keep_words(tree, [False, False, False], []) is None
-    assert str(keep_words(tree, [False, True, True], ["x", "y"])) == "(A (C (D x) y))"
-    with pytest.raises(ValueError, match="items"):
-        keep_words(tree, [True], ["x"])
 
 
 def test_the_wsj_sample_keeps_as_many_short_sentences_as_the_released_evaluation() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import sys
 from itertools import islice
 from types import ModuleType
 from unicodedata import normalize
@@ -97,16 +96,6 @@ def test_other_languages_are_split_by_their_rules() -> None:
     assert split_sentences(text, "de") == ["Das ist z. B. ein Satz.", "Und noch einer."]
     with pytest.raises(InputError, match=r"language 'xx'; give one of am, ar, .*zh"):
         split_sentences(text, "xx")
-
-
-@pytest.mark.parametrize(("language", "library"), [("en", "blingfire"), ("fr", "pysbd")])
-def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, language: str, library: str) -> None:
-    from treelm.corpora import running_text
-
-    monkeypatch.setitem(sys.modules, library, None)
-    running_text._pysbd.cache_clear()
-    with pytest.raises(InputError, match=rf"{library} is not installed; .*treelm\[sentences\]"):
-        split_sentences("One. Two.", language)
 
 
 def words(text: str, how: Tokenisation = "treebank") -> list[str]:

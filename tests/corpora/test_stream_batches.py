@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import sentence, text_corpus
+from tests.corpora.helpers import text_corpus
 from tests.models.rnng.worlds import Tokens
 from tests.systems import small_recipe
 from tests.trees.strategies import trees
@@ -25,7 +25,7 @@ from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.stream_batches import BPTTBatches, PackedBatches, StreamBatch, TokenStream, non_trivial_spans
+from treelm.corpora.stream_batches import BPTTBatches, PackedBatches, StreamBatch, TokenStream
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.streams import StreamLM
@@ -151,14 +151,11 @@ def test_the_order_follows_from_the_seed_and_the_epoch(kind: str) -> None:
     ("kind", "other"),
     [
         *((kind, {"seed": 9}) for kind in KINDS),
-        *((kind, {"batch_size": 3}) for kind in KINDS),
         *((kind, {"bptt": 5}) for kind in ("packed", "documents", "stream")),
         *((kind, {"lines": LINES[::-1]}) for kind in ("sentences", "stream")),
         ("sentences", {"config": BatchesConfig(group_size=8)}),
         ("sentences", {"config": BatchesConfig(max_length=3)}),
-        ("sampled", {"config": BatchesConfig(scheme="sample-in-groups", length_difference=None)}),
         ("sampled", {"config": BatchesConfig()}),
-        ("documents", {"shuffle_documents": False, "sentence_ends": False}),
         ("stream", {"random_length": False}),
         ("stream", {"sentence_ends": False}),
     ],
@@ -173,16 +170,6 @@ def test_a_position_with_other_data_or_settings_is_refused(kind: str, other: dic
 def test_a_damaged_position_is_refused(kind: str, damage: dict[str, object]) -> None:
     with pytest.raises(InputError, match="undamaged"):
         order(kind).restore({**order(kind).state(), **damage})
-
-
-@pytest.mark.parametrize(
-    ("kind", "wrong"),
-    [(kind, {"batch_size": 0}) for kind in KINDS]
-    + [("packed", {"bptt": 0}), ("stream", {"bptt": 0}), ("stream", {"batch_size": 10**6})],
-)
-def test_impossible_sizes_are_refused(kind: str, wrong: dict[str, int]) -> None:
-    with pytest.raises(InputError, match=next(iter(wrong)) if 0 in wrong.values() else "lower batch_size"):
-        order(kind, **wrong)
 
 
 def documents_encoded(trees: bool = False) -> EncodedCorpus:
@@ -232,11 +219,6 @@ def test_constituents_move_with_their_documents() -> None:
         expected = [[stop - 1, 0, stop - start - 2] for start, stop in sentences if stop - start > 3]
         assert batch.constituents is not None
         assert batch.constituents.tolist() == expected
-
-
-def test_one_document_has_no_order() -> None:
-    with pytest.raises(InputError, match=r"one document.*empty lines"):
-        BPTTBatches(encoded(), batch_size=1, bptt=4, shuffle_documents=True)
 
 
 Row = tuple[int, int]  # places in the corpus' tokens, ends included
@@ -318,10 +300,6 @@ def test_every_token_is_a_target_once_an_epoch_after_the_token_before_it(
             assert batch.num_sentences == (batch.targets[inside] == END).sum()
             assert batch.num_words == (batch.targets[inside] != END).sum()
         assert sorted(found) == list(range(len(tokens)))
-
-
-def test_no_text_gives_no_batches() -> None:
-    assert list(PackedBatches(packed_text([]), batch_size=2, bptt=6)) == []
 
 
 @pytest.mark.parametrize("system", ["awd-lstm", "on-lstm", "prpn", "palm", "palm-s", "transformer stream"])
@@ -416,16 +394,3 @@ def test_batches_name_exactly_the_non_trivial_constituents_that_end_before_each_
             if (place := position + step - 2) in expected
         }
         assert found == wanted
-
-
-def test_text_without_trees_is_a_user_error_and_other_streams_have_none() -> None:
-    encoded = EncodedCorpus(text_corpus(["1 2 3", "4"]), Tokens(6))
-    with pytest.raises(InputError, match=r"t\.txt:1: a sentence without a tree"):
-        BPTTBatches(encoded, batch_size=1, bptt=2, constituents=True)
-    assert all(batch.constituents is None for batch in BPTTBatches(encoded, batch_size=1, bptt=2))
-
-
-def test_spans_of_several_constituents_are_there_once() -> None:
-    prepared = corpus_of([sentence("(S (A (B 1 2)) (C (D 3)) 4)")])
-    encoded = EncodedCorpus(prepared, Tokens(6), prepared.labels)
-    assert non_trivial_spans(encoded.batch([0]), Tokens(6).ends_word).tolist() == [[0, 0, 2]]

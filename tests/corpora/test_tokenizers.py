@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,9 +131,3 @@ def test_a_tokenizer_that_cannot_be_a_vocabulary_is_named(
     with pytest.raises(InputError, match=message) as told:
         TokenizerVocabulary.read(path)
     assert str(path) in str(told.value)
-
-
-def test_without_the_library_one_line_says_what_to_install(gpt2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(InputError, match=r"tokenizers is not installed; pip install 'treelm\[tokenizers\]'"):
-        read(gpt2)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -166,11 +165,6 @@ def test_required_characters_and_single_digits_are_pieces() -> None:
     assert vocabulary.spelled("a{6}") == "a}"
 
 
-def test_too_many_subwords_are_an_error_that_names_the_limit() -> None:
-    with pytest.raises(InputError, match=r"max_size to \d+ or less"):
-        SubwordVocabulary.build(COUNTS, max_size=5000)
-
-
 def test_vocabulary_round_trip_through_its_file(vocabulary: Vocabulary, tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.json"
     save_vocabulary(vocabulary, path)
@@ -185,14 +179,6 @@ def test_vocabulary_round_trip_through_its_file(vocabulary: Vocabulary, tmp_path
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_ids_are_within_the_vocabulary_and_words_end(vocabulary: Vocabulary) -> None:
-    pieces = vocabulary.encode(["dog", "ñandú", "the"])
-    assert pieces.offsets.tolist()[0] == 0
-    assert pieces.offsets[-1] == len(pieces.ids)
-    assert 0 <= pieces.ids.min() <= pieces.ids.max() < len(vocabulary) == len(vocabulary.ends_word)
-    assert vocabulary.ends_word[pieces.ids[pieces.offsets[1:] - 1]].all()
-
-
 @pytest.mark.parametrize("config", CONFIGS)
 def test_the_vocabulary_of_another_run_is_taken_as_it_is(config: VocabularyConfig, tmp_path: Path) -> None:
     first = build_vocabulary(config, COUNTS)
@@ -202,34 +188,6 @@ def test_the_vocabulary_of_another_run_is_taken_as_it_is(config: VocabularyConfi
         assert build_vocabulary(saved, counts_of([["other", "words"]])).fingerprint() == first.fingerprint()
     with pytest.raises(InputError, match="no such file"):
         build_vocabulary(VocabularyConfig(kind="saved", file=str(tmp_path / "nowhere")), COUNTS)
-
-
-DAMAGE: dict[str, Callable[[str], str]] = {
-    "cut": lambda text: text[:-20],
-    "changed": lambda text: text.replace('"cat"', '"cow"'),
-    "foreign": lambda text: '{"model": "bert"}',
-    "newer": lambda text: text.replace('"format_version": 1', '"format_version": 99'),
-    "without forms": lambda text: text.replace('"forms"', '"farms"'),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_vocabulary_file_is_an_error_that_names_it(damage: str, tmp_path: Path) -> None:
-    path = tmp_path / "vocabulary.json"
-    save_vocabulary(build_vocabulary(VocabularyConfig(), COUNTS), path)
-    path.write_text(DAMAGE[damage](path.read_text("utf-8")), "utf-8")
-    with pytest.raises(InputError, match=str(path)):
-        load_vocabulary(path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [None, [], {"kind": "emoji"}, *({"kind": kind} for kind in ("word", "character", "affixes", "tokenizer"))]
-    + [{"kind": "subword", "model": model} for model in ("?", "AA==")],
-)
-def test_json_that_is_no_vocabulary_is_an_error(content: object) -> None:
-    with pytest.raises(InputError):
-        vocabulary_from_json(content)
 
 
 @pytest.mark.parametrize(
@@ -249,11 +207,6 @@ def test_json_that_is_no_vocabulary_is_an_error(content: object) -> None:
 def test_bad_configuration_names_field_and_remedy(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         VocabularyConfig(**settings)
-
-
-def test_a_vocabulary_of_no_words_is_an_error() -> None:
-    with pytest.raises(InputError, match="no words"):
-        build_vocabulary(VocabularyConfig(), counts_of([[]]))
 
 
 @pytest.mark.parametrize(

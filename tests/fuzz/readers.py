@@ -44,7 +44,6 @@ from treelm.inference.annotation import Journal, Progress
 from treelm.inference.loading import load, run_search
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.stimuli import read_table as read_stimuli
-from treelm.inference.stimuli import read_words
 from treelm.io.json import encode_json, line_with_checksum, with_checksum
 from treelm.models.persistence.storage import load_model
 from treelm.papers.data import data_sets
@@ -130,17 +129,6 @@ def read_wikitext(path: Path) -> None:
     assert len(sentences) == text.count("\n") + (not text.endswith("\n"))
 
 
-def read_blank_lines(path: Path) -> None:
-    """Blank lines between trees count, and change no tree."""
-    sentences = _read_all(path, empty_lines=True)
-    assert [one.words for one in sentences if one.words] == [one.words for one in _read_all(path)]
-
-
-def read_for_parsing(path: Path) -> None:
-    for sentence in _read_all(path, preprocess="prpn"):
-        assert not any(re.search("[0-9]", word) for word in sentence.words)
-
-
 def cut_text8(path: Path) -> None:
     out = path.parent / "parts"
     shutil.rmtree(out, ignore_errors=True)
@@ -201,12 +189,6 @@ def read_word_bits(path: Path) -> None:
     found = read_word_surprisals(path, made_up(2, 3))
     assert len(found.bits) == len(found.is_unknown) == 6
     assert found.is_there.any()
-
-
-def read_stimulus_words(path: Path) -> None:
-    stimuli = list(read_words(str(path), "summed"))
-    lines = [line.strip(" \t\r\f\v") for line in _text_of(path).split("\n")]
-    assert [word for one in stimuli for word in one.sentence.words] == [line for line in lines if line]
 
 
 def read_pair_table(path: Path) -> None:
@@ -422,18 +404,13 @@ _TOKENIZERS = (
 
 READERS: tuple[Reader, ...] = (
     Reader(name="brackets", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_brackets),
-    Reader(name="brackets with blank lines", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_blank_lines),
     Reader(name="tagless brackets", file="file.ptb", seeds=_of(*seeds.TAGLESS), read=read_tagless),
     Reader(name="evalb", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_evalb),
-    Reader(name="evalb gzip", file="file.ptb.gz", seeds=_gzipped(*seeds.BRACKETS), read=read_evalb),
     Reader(name="conllu", file="file.conllu", seeds=_of(*seeds.CONLLU), read=read_conllu),
     Reader(name="text", file="file.txt", seeds=_of(*seeds.TEXT), read=read_text),
     Reader(name="text gzip", file="file.txt.gz", seeds=_gzipped(*seeds.TEXT), read=read_text, seal=gzip.compress),
     Reader(name="wikitext", file="wiki.train.tokens", seeds=_of(*seeds.TEXT), read=read_wikitext),
-    Reader(name="prpn brackets", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_for_parsing),
-    Reader(name="prpn conllu", file="file.conllu", seeds=_of(*seeds.CONLLU), read=read_for_parsing),
     Reader(name="text8", file="text8", seeds=_of(*seeds.TEXT8), read=cut_text8),
-    Reader(name="text8 gzip", file="text8.gz", seeds=_gzipped(*seeds.TEXT8), read=cut_text8),
     Reader(name="prepare", file="file.txt", seeds=_of(*seeds.TEXT), read=prepare_text),
     Reader(
         name="prepared meta",
@@ -448,7 +425,6 @@ READERS: tuple[Reader, ...] = (
     Reader(name="stimulus table", file="rt.csv", seeds=_of(*seeds.STIMULI), read=read_stimulus_table),
     Reader(name="reading times", file="times.csv", seeds=_of(*seeds.READING_TIMES), read=read_reading_times),
     Reader(name="surprisals of words", file="bits.csv", seeds=_of(*seeds.WORD_BITS), read=read_word_bits),
-    Reader(name="stimulus words", file="words.txt", seeds=_of(*seeds.TEXT), read=read_stimulus_words),
     Reader(name="pairs table", file="pairs.tsv", seeds=_of(*seeds.PAIRS), read=read_pair_table),
     Reader(
         name="blimp",

@@ -26,7 +26,7 @@ from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_parameters
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.inference.loading import load, run_search
-from treelm.io.files import read_bytes, require_regular
+from treelm.io.files import read_bytes
 from treelm.io.json import read_json
 from treelm.io.tables import read_table
 from treelm.training.metrics import read_metrics
@@ -164,13 +164,6 @@ def test_a_pipe_is_refused_by_name(tmp_path: Path, name: str) -> None:
     assert path.name in str(raised.value)
 
 
-def test_a_pipe_for_a_catalogue_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.mkfifo(tmp_path / "catalog.toml")
-    monkeypatch.setenv("TREELM_CATALOG", str(tmp_path / "catalog.toml"))
-    with pytest.raises(InputError, match=r"catalog\.toml: no regular file"):
-        corpus_entry("mine")
-
-
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
 def test_a_device_fills_no_memory() -> None:
     with pytest.raises(InputError, match="no regular file"):
@@ -186,11 +179,6 @@ def test_a_pipe_that_a_shell_has_opened_is_read() -> None:
         assert read_bytes(Path(f"/dev/fd/{read}"), remedy="") == b"content"
     finally:
         os.close(read)
-
-
-def test_folders_and_missing_files_are_left_to_whoever_opens_them(tmp_path: Path) -> None:
-    require_regular(tmp_path, remedy="")
-    require_regular(tmp_path / "missing", remedy="")
 
 
 def test_settings_of_any_size_are_not_read(tmp_path: Path) -> None:

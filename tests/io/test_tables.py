@@ -1,8 +1,7 @@
 import io
 import math
-import sys
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 
 import openpyxl
@@ -12,7 +11,6 @@ import pytest
 from treelm.errors import InputError
 from treelm.io.tables import (
     binary_table,
-    check_table_name,
     read_rows,
     read_table,
     text_writer,
@@ -79,13 +77,6 @@ def test_what_is_written_as_a_number_is_one_and_leading_zeros_are_kept() -> None
     assert typed_cells("NA", "NA") == ["NA", "NA"]
 
 
-@pytest.mark.parametrize("name", ["x.xlsx", "x.parquet"])
-def test_without_its_library_a_file_is_refused_by_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openpyxl" if name.endswith("x") else "pyarrow", None)
-    with pytest.raises(InputError, match=r"treelm\[tables\]"):
-        check_table_name(name)
-
-
 @pytest.mark.parametrize(
     ("header", "names"),
     [
@@ -138,56 +129,6 @@ def test_cells_of_a_sheet_are_as_they_would_stand_in_a_text(tmp_path: Path) -> N
         rows_of(["word", "rt"], ["a", 1, "more"])
     with pytest.raises(InputError, match=r"x.xlsx:3: a cell with a line break: 'b\\nc'; write it on one line"):
         rows_of(["word", "rt"], ["a", 1], ["b\nc", 1])
-
-
-@pytest.mark.parametrize(
-    ("value", "format", "told"),
-    [
-        (0.05, "0%", "1 cells are read as their values, not as they are shown, such as A2 with the format 0% as 0.05"),
-        (10000, "#,##0", "A2 with the format #,##0 as 10000"),
-        (date(2026, 1, 2), "d mmm", "A2 with the format d mmm as 2026-01-02"),
-        (0.5, "# ?/?", "A2 with the format # ?/? as 0.5"),
-        (301.25, "0.0", ""),
-        ("5%", "0%", ""),
-        (True, "General", ""),
-    ],
-)
-def test_cells_that_a_sheet_shows_otherwise_are_told(
-    value: object, format: str, told: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    book = openpyxl.Workbook()
-    book.active.append(["word"])
-    book.active.append([value])
-    book.active["A2"].number_format = format
-    book.save(tmp_path / "x.xlsx")
-    read_table(tmp_path / "x.xlsx")
-    assert told in caplog.text
-    assert bool(told) == bool(caplog.text)
-
-
-@pytest.mark.parametrize(
-    ("states", "told"),
-    [
-        (["visible", "hidden"], ""),
-        (["hidden", "visible"], ""),
-        (["veryHidden", "visible"], ""),
-        (["visible", "visible empty"], ""),
-        (["hidden", "visible", "visible"], "x.xlsx: the sheet 's1' is read, not 's2': move"),
-    ],
-)
-def test_the_first_visible_sheet_is_read(
-    states: list[str], told: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    book = openpyxl.Workbook()
-    book.remove(book.worksheets[0])
-    for number, state in enumerate(states):
-        sheet = book.create_sheet(f"s{number}")
-        sheet.append([state] if " " not in state else [])
-        sheet.sheet_state = state.partition(" ")[0]
-    book.save(tmp_path / "x.xlsx")
-    assert read_table(tmp_path / "x.xlsx").names == ("visible",)
-    assert told in caplog.text
-    assert bool(told) == bool(caplog.text)
 
 
 def test_damage_to_a_workbook_is_a_user_error_wherever_it_is(tmp_path: Path) -> None:

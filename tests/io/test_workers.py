@@ -142,15 +142,6 @@ def test_an_interrupt_from_the_keyboard_is_for_the_process_that_the_user_sees() 
     assert parent.returncode == -signal.SIGINT
 
 
-@pytest.mark.parametrize(
-    ("processes", "cluster", "found"),
-    [(0, "", "processes = 0"), (2, "tcp://127.0.0.1:1", "processes = 2 beside a cluster; remove one of these options")],
-)
-def test_what_cannot_be_is_refused(processes: int, cluster: str, found: str) -> None:
-    with pytest.raises(InputError, match=found), worker_pool(processes, cluster, **LOST):
-        pass
-
-
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)

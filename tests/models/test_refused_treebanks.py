@@ -76,6 +76,10 @@ def test_a_system_that_learns_from_trees_refuses_text(name: str, tmp_path: Path)
     recipe = small_recipe(name, tmp_path)
     (tmp_path / "text.txt").write_text(FILES["text.txt"])
     text = replace(recipe.data, train=str(tmp_path / "text.txt"))
-    with pytest.raises(InputError, match=r"text\.txt:1: .*without a tree"):
+
+    def begin() -> None:
         setup = set_up(replace(recipe, data=text))
         setup.model.losses(next(iter(setup.batches)))  # where nothing of the trees is counted before
+
+    with pytest.raises(InputError, match=r"text\.txt:1: .*without a tree"):
+        begin()

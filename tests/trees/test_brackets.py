@@ -51,10 +51,6 @@ def test_lines_count_from_one_and_name_where_a_tree_starts() -> None:
     assert [item.line for item in read(f"\n{S}\n\n(S\n  (X a))\n{S}{S}\n")] == [2, 4, 6, 6]
 
 
-def test_no_text_gives_no_trees() -> None:
-    assert read("") == read("\n \n") == []
-
-
 def test_function_tags_are_cut() -> None:
     text = "(S-TPC=1 (NP-SBJ-2 (NN a)) (PP=3 (-LRB- b)) (=X (NN c)) (-LRB- (NN d)))"
     assert read_one(text) == "(S (NP a) (PP b) (=X c) (-LRB- d))"
@@ -107,22 +103,12 @@ def test_the_treebank_is_written_and_read_back(gum_open: list[BracketedTree]) ->
     assert len(gum_open) == 3624 + 474 + 460
 
 
-def test_words_without_a_known_tag_are_written_with_x() -> None:
-    assert format_tree(Tree("S", ["a(b", Tree("NP", [")"])])) == "(S (X a-LRB-b) (NP (X -RRB-)))"
-
-
 @pytest.mark.parametrize(
     "tree", [Tree("S", [""]), Tree("S", ["a b"]), Tree("S", ["a\n"]), Tree("N P", ["a"]), Tree("N(", ["a"])]
 )
 def test_what_cannot_be_read_back_is_not_written(tree: Tree) -> None:
     with pytest.raises(InputError):
         format_tree(tree)
-
-
-@pytest.mark.parametrize("tags", [["A"], ["A", "B", "C"]])
-def test_there_is_one_tag_a_word(tags: list[str]) -> None:
-    with pytest.raises(ValueError, match="tags for 2 words"):
-        format_tree(DOGS_BARK, tags)
 
 
 def test_a_tree_of_5000_words_needs_no_recursion() -> None:

@@ -81,21 +81,9 @@ def test_ranges_and_empty_nodes_are_left_out() -> None:
     assert read(row("1-2", "_", "don't") + row(1, 0) + row("1.1", "_") + row(2, 1)).words == ("w1", "w2")
 
 
-def test_spaces_in_a_form_become_no_break_spaces() -> None:
-    assert read(row(1, 0, "1 000")).words == ("1\u00a0000",)
-
-
-def test_comments_alone_are_no_sentence() -> None:
-    assert read_dependencies("# newdoc\n# end") is None
-
-
 def test_a_head_with_its_dependents_is_one_flat_constituent() -> None:
     assert tree_of(2, 3, 0, 5, 3) == "(X (X w1 w2) w3 (X w4 w5))"
     assert tree_of(2, 0, 2) == "(X w1 w2 w3)"
-
-
-def test_a_sentence_of_one_word_is_a_constituent() -> None:
-    assert tree_of(0) == "(X w1)"
 
 
 def test_constituents_can_be_named_by_their_head() -> None:

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.errors import InputError
 from treelm.trees.brackets import BracketedTree
 from treelm.trees.transitions import from_actions, to_actions, top_down_to_in_order
 from treelm.trees.tree import Tree
@@ -105,15 +104,3 @@ def test_malformed_actions_say_where(order: str, actions: list[int], message: st
 def test_vectorised_in_order_names_the_malformed_action(sentence: list[int], position: int) -> None:
     with pytest.raises(ValueError, match=f"sentence 1, action {position}"):
         top_down_to_in_order(*flat([[S, 0, 1], sentence]), len(LABELS))
-
-
-def test_unknown_label_names_the_labels() -> None:
-    with pytest.raises(InputError, match=r"'ZP'.*S, NP, VP, PP"):
-        to_actions(Tree("ZP", ["a"]), INDEX)
-
-
-def test_unknown_order_is_refused() -> None:
-    with pytest.raises(InputError, match="order = 'bottom-up'"):
-        to_actions(DOGS_BARK, INDEX, "bottom-up")
-    with pytest.raises(InputError, match="order = 'bottom-up'"):
-        from_actions([S, 0, 1], ["a"], LABELS, "bottom-up")
