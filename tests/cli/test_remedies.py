@@ -21,7 +21,6 @@ OF_OTHERS = {
     "training/distributed.py": {"--nproc-per-node", "--nnodes", "--ntasks-per-node"},  # of torchrun and srun
     "cli/train.py": {"--nproc-per-node"},
     "corpora/data_packages.py": {"--upgrade"},  # of pip
-    "io/workers.py": {"--scheduler-file"},  # of dask
     "figures/report/sentences.py": {"--narrowest"},  # properties of a style sheet, also the next ones
     "figures/report/surprisals.py": {"--words", "--most", "--bits"},
 }

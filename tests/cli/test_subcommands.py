@@ -90,17 +90,17 @@ def test_several_runs_are_in_one_table_and_what_is_said_names_each(
     (tmp_path / "rt.csv").write_text("item;form\n1;the\n1;cat.\n2;the\n2;dog\n", encoding="utf-8")
     columns = ("--word-column", "form", "--sentence-column", "item")
     runs = (project / "run", HERE / "lstm")
-    outcome = treelm("surprisal", *runs, "--lag", "1", tmp_path / "rt.csv", *columns, "-o", tmp_path / "out.parquet")
+    outcome = treelm("surprisal", *runs, "--lag", "1", tmp_path / "rt.csv", *columns, "-o", tmp_path / "out.tsv")
     assert outcome.code == 0
     assert "1 of 4 words (25.0%) are unknown to run, such as 'cat.'" in outcome.err
     assert "1 of them, such as 'cat.', are known without the marks" in outcome.err
     assert "words (50.0%) are unknown to lstm" in outcome.err
-    found = pandas.read_parquet(tmp_path / "out.parquet")
+    found = pandas.read_csv(tmp_path / "out.tsv", sep="\t")
     assert list(found["form"]) == ["the", "cat.", "the", "dog"]
     assert found["surprisal_bits_run_lag1"].isna().tolist() == [True, False, True, False]
     assert found["surprisal_bits_run_lag1"][1] == found["surprisal_bits_run"][0]
     assert found["item"].tolist() == [1, 1, 2, 2]
-    about = json.loads((tmp_path / "out.parquet.json").read_text())
+    about = json.loads((tmp_path / "out.tsv.json").read_text())
     assert {name: one["system"] for name, one in about["models"].items()} == {"run": "rnng", "lstm": "lstm"}
     alone = treelm("surprisal", runs[1], tmp_path / "rt.csv", *columns)
     bits = [float(row.split("\t")[3]) for row in alone.out.splitlines()[1:]]

@@ -14,9 +14,6 @@ from treelm.corpora.readers import read_sentences
 from treelm.corpora.statistics import Distribution, corpus_statistics
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.errors import InputError
-from treelm.io.downloads import Download
-
-HASH = "0" * 64
 
 
 @pytest.fixture(autouse=True)
@@ -64,23 +61,20 @@ def test_files_are_taken_by_path(tmp_path: Path) -> None:
         prepared_split(config, "dev")
 
 
-def test_users_name_files_and_downloads(tmp_path: Path) -> None:
+def test_users_name_files(tmp_path: Path) -> None:
     write_catalog(
         tmp_path,
-        f'[mine]\nlicence = "CC0"\ndescription = "A few trees"\n'
-        f'train.brackets = {{path = "a.ptb"}}\n'
-        f'train.conllu = {{url = "https://example.org/a.conllu.gz", sha256 = "{HASH}"}}\n',
+        '[mine]\nlicence = "CC0"\ndescription = "A few trees"\n'
+        'train.brackets = {path = "a.ptb"}\ntrain.conllu = {path = "/b/a.conllu.gz"}\n',
     )
     assert corpus_names() == ["gum-open", "mine"]
     entry = corpus_entry("mine")
     assert entry.splits["train"] == {
         "brackets": tmp_path / "a.ptb",
-        "conllu": Download(url="https://example.org/a.conllu.gz", sha256=HASH),
+        "conllu": Path("/b/a.conllu.gz"),
     }
     assert "A few trees" in show("mine")
-    assert "https://example.org/a.conllu.gz" in show("mine")
-    with pytest.raises(InputError, match="not here yet"):
-        entry.locate("train", "conllu", download=False)
+    assert "/b/a.conllu.gz" in show("mine")
 
 
 @pytest.mark.parametrize(

@@ -253,12 +253,7 @@ def read_beam(path: Path) -> None:
 def read_catalogue(path: Path) -> None:
     with patch.dict(os.environ, {"TREELM_CATALOG": str(path)}):
         for name in corpus_names()[1:]:
-            entry = corpus_entry(name)
-            for formats in entry.splits.values():
-                for file in formats.values():
-                    if not isinstance(file, Path):
-                        assert "/" not in file.file_name
-                        assert file.file_name not in (".", "..")
+            corpus_entry(name)
 
 
 def load_run(path: Path) -> None:

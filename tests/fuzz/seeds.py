@@ -126,7 +126,7 @@ SUITES = (
 CATALOGUE = (
     b'[mine]\nlicence = "CC0"\ndescription = "my own"\n'
     b'train.brackets = {path = "train.ptb"}\n'
-    b'test.text = {url = "https://example.org/a/b.txt", sha256 = "' + b"0123456789abcdef" * 4 + b'"}\n',
+    b'test.text = {path = "/a/b.txt"}\n',
 )
 PARAMETERS = (
     b"## comment\nDEBUG 0\nMAX_ERROR 10\nCUTOFF_LEN 40\nLABELED 1\nDELETE_LABEL TOP\nDELETE_LABEL -NONE-\n"

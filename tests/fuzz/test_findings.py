@@ -31,7 +31,6 @@ from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.inference.loading import run_search
 from treelm.io.atomic import write_atomically
-from treelm.io.downloads import Download
 from treelm.io.terminal import log
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.persistence.tensors import read_tensors
@@ -279,7 +278,7 @@ def test_an_override_may_hold_any_brackets() -> None:
     assert parse_override(f"data.train={DEEP}") == ("data", "train", DEEP)
 
 
-@pytest.mark.parametrize("file", ['{url = "http://[", sha256 = "' + "0" * 64 + '"}', "{path = 7}", DEEP])
+@pytest.mark.parametrize("file", ['{url = "http://a.b"}', "{path = 7}", DEEP])
 def test_catalogue_entries_that_cannot_be_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
@@ -287,14 +286,6 @@ def test_catalogue_entries_that_cannot_be_are_refused(
     monkeypatch.setenv("TREELM_CATALOG", str(written(tmp_path, "catalog.toml", text)))
     with pytest.raises(InputError, match=r"catalog\.toml"):
         corpus_entry("mine")
-
-
-@pytest.mark.parametrize("last", ["..%2F..%2Fevil", "%2e%2e", "..", "a%5Cb", "%00", ""])
-def test_a_download_stays_in_its_folder(last: str) -> None:
-    name = Download(url=f"https://example.org/a/{last}", sha256="0" * 64).file_name
-    assert (Path("/x/y") / name).parent == Path("/x/y")
-    assert name not in (".", "..", "")
-    assert not set(name) & set("/\\\0")
 
 
 # Runs.

@@ -37,7 +37,6 @@ TOKEN = b"1\tDogs\tdog\tNOUN\t_\t_\t0\troot\t_\t_\n"
 ZIP = io.BytesIO()
 with zipfile.ZipFile(ZIP, "w") as archive:
     archive.writestr("a", "b")
-HASH = "0" * 64
 
 
 def sentences(path: Path, **options: Any) -> list[object]:
@@ -109,14 +108,7 @@ CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
         catalogue,
         "catalog.toml",
         mine('train.text = {url = "https://a.org/a.txt"}'),
-        " [mine] train.text: neither a path nor a download",
-    ),
-    (catalogue, "catalog.toml", mine(f'dev.text = {{url = "file:///a", sha256 = "{HASH}"}}'), " dev.text: url 'file"),
-    (
-        catalogue,
-        "catalog.toml",
-        mine('dev.text = {url = "https://a.org/a", sha256 = "12"}'),
-        " [mine] dev.text: sha256 '12'",
+        " [mine] train.text: no path: {'url': 'https://a.org/a.txt'}; write {path",
     ),
 ]
 

@@ -58,7 +58,6 @@ def main(options: Arguments) -> int:
             parser,
             options,
             processes=options.processes,
-            cluster=options.cluster,
             batch_size=options.batch_size,
             on_progress=lambda _: advance(),
             on_error=lambda message: log(f"not parsed: {message}"),

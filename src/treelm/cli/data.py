@@ -21,7 +21,7 @@ Action = Literal["list", "show", "statistics", "prepare", "text8", "annotate", "
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(TreebankOptions):
-    """Corpora: the packaged one, downloads that you name in your catalogue, and your own files.
+    """Corpora: the packaged one, those that you name in your catalogue, and your own files.
 
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE|FOLDER: sentences, tokens, types,
     depth, actions. prepare FILE ... --output FOLDER: a prepared corpus (memory-mapped arrays), which Python and

@@ -16,7 +16,7 @@ from treelm.corpora.lines import REST_LOST
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path, open_atomic, path_in_errors
 from treelm.io.json import json_text
-from treelm.io.tables import SEPARATORS, Write, binary_table, check_table_name, is_binary, text_writer
+from treelm.io.tables import SEPARATORS, Write, check_table_name, text_writer
 from treelm.io.terminal import log
 
 if TYPE_CHECKING:
@@ -54,11 +54,7 @@ def open_output(path: str) -> Iterator[IO[str]]:
 
 @contextmanager
 def open_table(path: str, names: Sequence[str], separator: str = "") -> Iterator[Write]:
-    """Open what a table is written into, by its name, and give what writes rows: at once if it is a text."""
-    if is_binary(path):
-        with binary_table(path, names) as write:
-            yield write
-        return
+    """Open what a table is written into, and give what writes rows. The ending of its name tells the separator."""
     with open_output(path) as stream:
         yield text_writer(stream, names, separator or SEPARATORS.get(Path(path).suffix.lower(), ""))
 

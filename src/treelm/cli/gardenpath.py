@@ -39,7 +39,7 @@ class Arguments(SourceOptions):
     that search."""
     items: str = ""
     """File to write: a row for each item, region, effect and model, with its bits beside people's milliseconds; .tsv,
-    .csv, .parquet or .xlsx."""
+    or .csv."""
     stimuli: bool = False
     """Print the words as a table for another program to score, with the columns that its surprisals must keep."""
 

@@ -68,8 +68,6 @@ class InputOptions(TreebankOptions):
 class ModelOptions(SearchOptions, DeviceSettings):
     """Options of loading a run. Systems that score without a search have no widths, and a note says so."""
 
-    cluster = ""  # where models compute instead: an option of those that have workers
-
     def load(self, run: str, *, predicts_words: bool = False) -> LanguageModel:
         """The model of a run, which searches as its recipe says and these options change it.
 
@@ -78,7 +76,7 @@ class ModelOptions(SearchOptions, DeviceSettings):
         from treelm.inference.loading import load
         from treelm.models.search.config import SearchConfig  # here, as help needs no checks of a config
 
-        lm = load(run, device="cpu" if self.cluster else self.device)
+        lm = load(run, device=self.device)
         self.note_lost_widths(run, type(lm))
         try:
             set_search(lm, self.changed(lm.search if isinstance(lm, Searching) else SearchConfig()))
@@ -99,14 +97,14 @@ class ModelOptions(SearchOptions, DeviceSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions(ModelOptions, WorkerSettings):
-    """Options of computing with a run, here or elsewhere."""
+    """Options of computing with a run, in one process or several."""
 
     def where(self, run: str) -> dict[str, Any]:
         """Where the model of a run computes: arguments of ``model_workers``."""
-        return {"run": run, "processes": self.processes, "cluster": self.cluster, "device": self.device}
+        return {"run": run, "processes": self.processes, "device": self.device}
 
     def compute(self, task: Task[Result], lm: LanguageModel, run: str) -> AbstractContextManager[Compute[Result]]:
-        """How a task is done with the model of a run: in this process, in others, or on a cluster."""
+        """How a task is done with the model of a run: in this process, or in others."""
         from treelm.inference.processes import model_workers
 
         return model_workers(task, lm, **self.where(run))
@@ -162,7 +160,7 @@ class ScoringOptions(WorkerOptions, ModelNames, TableOptions):
     tokenisation: Literal["treebank", "whitespace"] = "treebank"
     """treebank: split off punctuation and clitics (n't, 's), as treebanks do. whitespace: split on it alone."""
     items: str = ""
-    """File to write: a row for each item and model, with its bits; .tsv, .csv, .parquet or .xlsx."""
+    """File to write: a row for each item and model, with its bits; .tsv or .csv."""
 
     def load_each(self, runs: Sequence[str]) -> dict[str, tuple[str, LanguageModel]]:
         """Runs with their models, by name; what is wrong with the last is reported before the first has scored."""

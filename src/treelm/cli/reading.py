@@ -43,7 +43,7 @@ class Arguments(Design, TableColumns, SourceOptions):
     over: tuple[str, ...] = ()
     """Models to add every other one to, and the reverse: what one has that the other lacks."""
     export: str = ""
-    """Table of the regression to write, for mixed models and others elsewhere: .csv, .tsv, .parquet or .xlsx."""
+    """Table of the regression to write, for mixed models and others elsewhere: .csv or .tsv."""
 
 
 def main(options: Arguments) -> int:

@@ -38,7 +38,7 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
     Example: treelm surprisal runs/demo stimuli.txt --output stimuli.tsv
     Example: treelm surprisal runs/demo words.csv --punctuation summed --output words-bits.csv
     Example: treelm surprisal runs/demo items.csv --text-column sentence --target-column verb
-    Example: treelm surprisal rnng-gum-open lstm-gum-open words.csv --columns word_length --lag 2 -o words.xlsx
+    Example: treelm surprisal rnng-gum-open lstm-gum-open words.csv --columns word_length --lag 2 -o words.csv
     """
 
     needs: ClassVar = {"lag_columns": "lag"}
@@ -47,7 +47,7 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
     """One run or several, as treelm models lists or folders of trained models, and last the file: text, brackets,
     CoNLL-U, words or a table. - is standard input; after a single run it may be left out."""
     output: Output = "-"
-    """File to write: a name in .tsv, .txt, .csv, .parquet or .xlsx; - is standard output, as TSV. A file gets run
+    """File to write: a name in .tsv, .txt or .csv; - is standard output, as TSV. A file gets run
     metadata beside it, as FILE.json."""
     layout: Literal["auto", "sentences", "words", "table"] = "auto"
     """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.

@@ -1,4 +1,4 @@
-"""Named corpora: the packaged treebank, downloads that users name, and users' own files."""
+"""Named corpora: the packaged treebank, those of data packages, and files that users name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from treelm.configs import configuration, from_plain
 from treelm.corpora.data_packages import DATA_PACKAGES, package_of
 from treelm.corpora.lines import SUFFIXES, Format
 from treelm.errors import InputError, nearest
-from treelm.io.downloads import Download, fetch
-from treelm.io.files import PACKED_SUFFIXES, cache_directory, read_bytes, read_text
+from treelm.io.files import PACKED_SUFFIXES, read_bytes, read_text
 
 CATALOG_VARIABLE = "TREELM_CATALOG"
 Split = Literal["train", "dev", "test"]
@@ -37,19 +36,16 @@ class CorpusEntry:
     description: str = ""
     licence: str
     attribution: str = ""
-    splits: Mapping[Split, Mapping[Format, Path | Download]] = field(default_factory=dict)
+    splits: Mapping[Split, Mapping[Format, Path]] = field(default_factory=dict)
     documents: Path | None = None
     """A table with a row for each document: its split, its size, what it is and under which licence."""
     how_made: str = ""
     """What to do to have a split that the corpus lacks."""
 
-    def locate(
-        self, split: Split, format: Format | Literal["auto"] = "auto", *, download: bool = True
-    ) -> tuple[Path, Format]:
-        """The file of a split, downloaded if need be, and its format (brackets before CoNLL-U before text).
+    def locate(self, split: Split, format: Format | Literal["auto"] = "auto") -> tuple[Path, Format]:
+        """The file of a split and its format (brackets before CoNLL-U before text).
 
-        Raises ``InputError`` for a split that the corpus lacks, and, unless it may ``download``, for one that is not
-        here.
+        Raises ``InputError`` for a split that the corpus lacks.
         """
         formats = self.splits.get(split)
         if not formats:
@@ -60,13 +56,7 @@ class CorpusEntry:
         if chosen not in formats:
             found = f"{split} of {self.name} is not there as {chosen}"
             raise InputError(found, remedy=f'give format = "{next(iter(formats))}"')
-        file = formats[chosen]
-        if isinstance(file, Download):
-            folder = cache_directory() / "downloads" / self.name / split
-            if not download and not (folder / file.file_name).is_file():
-                raise InputError(f"{split} of {self.name} is not here yet", remedy="treelm data prepare downloads it")
-            return fetch(file, folder), chosen
-        return file, chosen
+        return formats[chosen], chosen
 
 
 @configuration
@@ -127,8 +117,7 @@ def show(name: str) -> str:
     entry = corpus_entry(name)
     shown = [entry.name, *([f"  {entry.description}"] if entry.description else []), f"  licence: {entry.licence}"]
     for split, formats in entry.splits.items():
-        places = {form: file.url if isinstance(file, Download) else file for form, file in formats.items()}
-        shown.append(f"  {split}: {', '.join(f'{form} {place}' for form, place in places.items())}")
+        shown.append(f"  {split}: {', '.join(f'{form} {path}' for form, path in formats.items())}")
     if entry.documents is not None:
         shown += ["", *_count_documents(entry.documents)]
     shown += ["", entry.attribution.rstrip()]
@@ -182,11 +171,11 @@ def _directory_entry(directory: Path) -> CorpusEntry:
     return CorpusEntry(name=str(directory), licence="not stated", splits=splits)
 
 
-def _find_splits(directory: Path) -> dict[Split, Mapping[Format, Path | Download]]:
+def _find_splits(directory: Path) -> dict[Split, Mapping[Format, Path]]:
     """Files such as ``dev.txt``, ``ptb.valid.txt.gz`` or ``wiki.valid.tokens``, by split and format."""
-    splits: dict[Split, Mapping[Format, Path | Download]] = {}
+    splits: dict[Split, Mapping[Format, Path]] = {}
     for split in SPLITS:
-        formats: dict[Format, Path | Download] = {}
+        formats: dict[Format, Path] = {}
         for format in _FORMATS:
             paths = [directory / name for name in _names(split, format) if (directory / name).exists()]
             if len(paths) > 1:
@@ -207,7 +196,7 @@ def _names(split: Split, format: Format) -> Iterator[str]:
 
 
 def user_catalog() -> Path:
-    """The file in which users name downloads: ``TREELM_CATALOG``, else ``catalog.toml`` among the user's settings."""
+    """The file in which users name corpora: ``TREELM_CATALOG``, else ``catalog.toml`` among the user's settings."""
     given = os.environ.get(CATALOG_VARIABLE)
     return Path(given).expanduser() if given else Path(platformdirs.user_config_dir("treelm")) / "catalog.toml"
 
@@ -224,12 +213,12 @@ def _user_entries() -> dict[str, Any]:
 
 
 def _parse_entry(name: str, table: Any) -> CorpusEntry:
-    """Read ``[name]`` with ``licence`` and, per split, ``train.brackets = {url = "...", sha256 = "..."}`` or a path."""
+    """Read ``[name]`` with ``licence`` and, per split, ``train.brackets = {path = "..."}``."""
     where = f"{user_catalog()} [{name}]"
     if not isinstance(table, dict):
         raise InputError("not a table", where=where, remedy='begin a corpus with its name: [name], licence = "..."')
     given = from_plain(_UserEntry, table, where=where)
-    splits: dict[Split, Mapping[Format, Path | Download]] = {}
+    splits: dict[Split, Mapping[Format, Path]] = {}
     for split in SPLITS:
         tables: dict[Format, dict[str, str]] = getattr(given, split)
         if tables:
@@ -238,10 +227,7 @@ def _parse_entry(name: str, table: Any) -> CorpusEntry:
     return CorpusEntry(name=name, description=told, licence=given.licence, attribution=attribution, splits=splits)
 
 
-def _file(table: dict[str, str], where: str) -> Path | Download:
-    if set(table) == {"path"}:
-        return user_catalog().parent / os.path.expanduser(table["path"])
-    if set(table) == {"url", "sha256"}:
-        return from_plain(Download, table, where=where)
-    remedy = 'write {path = "..."} or {url = "https://...", sha256 = "..."}'
-    raise InputError(f"neither a path nor a download: {table!r}", where=where, remedy=remedy)
+def _file(table: dict[str, str], where: str) -> Path:
+    if set(table) != {"path"}:
+        raise InputError(f"no path: {table!r}", where=where, remedy='write {path = "FILE"}')
+    return user_catalog().parent / os.path.expanduser(table["path"])

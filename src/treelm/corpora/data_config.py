@@ -77,13 +77,13 @@ class DataConfig(ReadOptions, _Sources):
         return {"train": self.train, "dev": self.dev, "test": self.test}[split]
 
 
-def locate_split(config: DataConfig, split: Split, *, download: bool = True) -> tuple[Path, Format | Literal["auto"]]:
-    """The file of a split and the format to read it in; downloads what is named but not here, if it may.
+def locate_split(config: DataConfig, split: Split) -> tuple[Path, Format | Literal["auto"]]:
+    """The file of a split and the format to read it in.
 
     Raises ``InputError`` if there are no data for it.
     """
     if config.corpus is not None:
-        return corpus_entry(config.corpus).locate(split, config.format, download=download)
+        return corpus_entry(config.corpus).locate(split, config.format)
     path = config._path(split)
     if path is None:
         remedy = f'give data = "FILE" to evaluate, or data.corpus = "gum-open" or data.{split} to train'
@@ -119,7 +119,7 @@ def example_sentences(data: DataConfig) -> list[Sentence]:
     """Chosen sentences of a packaged corpus, else the first dev sentences (or test, or train) that fit a drawing.
 
     The latter have their trees; where all are longer, they are cut and have none. Raises ``InputError`` if the data
-    cannot be read any more; nothing is downloaded for examples.
+    cannot be read any more.
     """
     if data.corpus in _EXAMPLES:
         texts = _EXAMPLES[data.corpus]
@@ -131,7 +131,7 @@ def example_sentences(data: DataConfig) -> list[Sentence]:
     split = next((one for one in splits if data.has_split(one)), None)
     if split is None:
         raise InputError("no data to take examples from", remedy="give sentences")
-    path, format = locate_split(data, split, download=False)
+    path, format = locate_split(data, split)
     read = read_sentences(path, **vars(data.read_options(format)), on_error="skip", skipped=[])
     found = [one for one in islice(read, _LOOKED_AT) if one.words]
     fitting = [one for one in found if _FEWEST_WORDS <= len(one.words) <= _MOST_WORDS]

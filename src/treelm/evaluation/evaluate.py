@@ -223,7 +223,6 @@ def evaluate_run(
     fixed_rows: bool = False,
     on_sentence: Callable[[], None] = lambda: None,
     processes: int = 1,
-    cluster: str = "",
     device: DeviceName = "cpu",
 ) -> list[Evaluation]:
     """Evaluate a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead.
@@ -231,13 +230,13 @@ def evaluate_run(
     ``format`` is that of the files. A text too short for the recipe's ``stream_rows`` is read in one row, with a note,
     unless they are ``fixed_rows``. ``baselines``: trivial trees are scored too. Without ``scores``, trees alone are
     found, which is faster where words need not be predicted for them. ``trees_for`` is an option that asks for trees.
-    Several ``processes``, or the workers of a ``cluster``, share the sentences; a stream, and metrics that only one
+    Several ``processes`` share the sentences; a stream, and metrics that only one
     system has, are computed here.
 
     Raises ``InputError`` for a run without trees with ``trees_for``, and for data that cannot be read or evaluated.
     """
     config = recipe.evaluation
-    lm = load(run, device="cpu" if cluster else device)
+    lm = load(run, device=device)
     set_search(lm, recipe.search)
     if trees_for and not has(lm, Parser):
         raise InputError(f"{trees_for}, but {why_not(lm, Parser)}", remedy=f"remove {trees_for}")
@@ -249,7 +248,7 @@ def evaluate_run(
     by_what = type(lm).analyse if scores else parse
     trained_on = recipe_of_model(run).data  # those of ``recipe`` may be read with other options
     found = []
-    with model_workers(by_what, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
+    with model_workers(by_what, lm, run=str(run), processes=processes, device=device) as compute:
         for name in names:
             evaluation = None
             path, of = (Path(name), format) if files else locate_split(recipe.data, name)  # type: ignore[arg-type]
@@ -306,7 +305,6 @@ def evaluate_with(
         trees_for=settings.of_trees,
         fixed_rows=settings.stream_rows is not None,
         processes=settings.processes,
-        cluster=settings.cluster,
         device=settings.device,
         on_sentence=on_sentence,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
+from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import ReadOptions
 from treelm.errors import InputError
@@ -35,7 +35,6 @@ def training_note(
     """
     identity, train = lm.data_identity.get("train"), None
     with suppress(InputError):  # of data that are not here
-        locate_split(data, "train", download=False)
         train = prepared_split(data, "train")
         if identity not in (None, train.identity):  # older models did not note it
             train = None

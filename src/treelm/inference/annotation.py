@@ -26,7 +26,7 @@ from treelm.corpora.readers import ReadOptions, no_sentences, read_stretch
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.inference.batching import batched
-from treelm.inference.processes import compute_each, path_everywhere
+from treelm.inference.processes import compute_each
 from treelm.inference.settings import AnnotationSettings
 from treelm.inference.tree_parsers import (
     ParsedLine,
@@ -182,7 +182,6 @@ def annotate(
     settings: AnnotationSettings = _DEFAULT,
     *,
     processes: int = 1,
-    cluster: str = "",
     batch_size: int = 16,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_error: Callable[[str], None] = lambda message: None,
@@ -191,7 +190,7 @@ def annotate(
     """Parse a file (``-``: standard input) into ``target``, one tree a line in input order; ``.gz`` is packed.
 
     Work in progress stands in ``TARGET.annotating``; the same call continues from there after any interruption, with
-    any number of processes, here or on a ``cluster`` (see ``worker_pool``), and the result is the same bytes. Memory
+    any number of processes, and the result is the same bytes. Memory
     does not grow with the input. When all is done, ``on_error`` gets every sentence that was not parsed, with its
     place, and ``on_done`` is called before the target is there. Raises ``InputError`` for an output that exists, for
     other settings or another input than it was begun with, and as ``settings.on_error`` says.
@@ -218,7 +217,7 @@ def annotate(
             at_once = system.preferred_batch_size if system and issubclass(system, Parser) else 0  # 0: no preference
             try:
                 journal.resume()
-                _work(source, journal, parser, settings, processes, cluster, batch_size, at_once, on_progress)
+                _work(source, journal, parser, settings, processes, batch_size, at_once, on_progress)
             except BaseException:
                 if not journal.progress.num_read:
                     shutil.rmtree(folder)
@@ -281,14 +280,11 @@ def _work(
     parser: ParserSettings,
     settings: AnnotationSettings,
     processes: int,
-    cluster: str,
     batch_size: int,
     at_once: int,
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Annotate from where the journal is to the end of the input."""
-    if cluster:
-        parser = replace(parser, name=path_everywhere(parser.name), version=parser_version(parser.name))
     waiting: deque[SentenceBlock] = deque()
 
     def sentences(blocks: Iterator[SentenceBlock]) -> Iterator[Sentences]:
@@ -296,7 +292,7 @@ def _work(
             waiting.append(block)
             yield [item.words for item in block.items if item.error is None]
 
-    with worker_pool(processes, cluster, **_WORKER) as computed, open_bytes(source) as stream:
+    with worker_pool(processes, **_WORKER) as computed, open_bytes(source) as stream:
         blocks = read_blocks(stream, source, settings, journal.progress, at_once or BLOCK)
         for answers in computed(partial(parse_block, parser, at_once or batch_size), sentences(blocks)):
             _write(waiting.popleft(), answers, settings, journal)

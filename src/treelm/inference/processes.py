@@ -1,4 +1,4 @@
-"""One model in several processes, on this machine or on a cluster: batches go out, results come back in order.
+"""One model in several processes: batches go out, results come back in order.
 
 Every process loads the run for itself. Results do not depend on batch-mates, so they are the same as in one process.
 """
@@ -9,18 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from pathlib import Path
-from socket import gethostname
 from typing import Any, TypeVar
 
 from treelm.errors import InputError, without_errors
-from treelm.inference.loading import load, model_hash
+from treelm.inference.loading import load
 from treelm.io.workers import usable_cores, worker_pool
 from treelm.models import capabilities
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Parser, require
 from treelm.models.layers.devices import DeviceName, device_of
-from treelm.models.persistence.hub import PREFIX
 from treelm.models.scores import ParsedSentence
 
 Result = TypeVar("Result")
@@ -69,21 +66,19 @@ def model_workers(
     *,
     run: str,
     processes: int = 1,
-    cluster: str = "",
     device: DeviceName | None = None,
 ) -> Iterator[Compute[Result]]:
-    """Give how to do a task with a run's model: by ``lm`` itself, by other processes, or on a cluster.
+    """Give how to do a task with a run's model: by ``lm`` itself, or by other processes.
 
     Their models get the present ``runtime_settings`` of ``lm`` and, without ``device``, its device. Raises
-    ``InputError`` for less than one process, and where a worker of the cluster finds another model, or none, under the
-    path of the run.
+    ``InputError`` for less than one process.
     """
-    if processes == 1 and not cluster:
+    if processes == 1:
         yield in_process(partial(task, lm))
         return
-    with worker_pool(processes, cluster, **_WORKER) as pool:
+    with worker_pool(processes, **_WORKER) as pool:
         settings = {name: getattr(lm, name) for name in lm.runtime_settings}
-        model = path_everywhere(run), model_hash(run), device or device_of(lm), settings
+        model = run, device or device_of(lm), settings
         yield partial(pool, partial(_compute_in_worker, *model, task))
 
 
@@ -94,7 +89,6 @@ def in_groups(
     *,
     run: str,
     processes: int = 0,
-    cluster: str = "",
     device: DeviceName | None = None,
 ) -> Iterator[Sequence[Result]]:
     """The results of each group of sentences, in order, by ``lm``, the model of ``run``, or by its like elsewhere.
@@ -106,50 +100,29 @@ def in_groups(
         raise InputError(f"processes = {processes}", remedy="give 1 or more, or 0 for one a core")
     waiting = list(groups)
     number = processes or usable_cores()
-    if processes == 0 and not cluster and number > 1 and waiting:
+    if processes == 0 and number > 1 and waiting:
         begin, first = time.monotonic(), waiting.pop(0)
         yield task(lm, first)
         if (time.monotonic() - begin) * len(waiting) < _WORTH_STARTING:
             number = 1
-    number = processes or 1 if cluster else max(1, min(number, len(waiting)))
-    with model_workers(task, lm, run=run, processes=number, cluster=cluster, device=device) as compute:
+    number = max(1, min(number, len(waiting)))
+    with model_workers(task, lm, run=run, processes=number, device=device) as compute:
         for results in compute(waiting):
             yield list(without_errors(results, None))
 
 
-def path_everywhere(run: str) -> str:
-    """Path of a run that holds in any working directory; a model of the package, or of the hub, keeps its name."""
-    path = Path(run.removeprefix(PREFIX)).expanduser()
-    return str(path.resolve()) if path.exists() else run
-
-
-def require_same(run: str, identity: str, identify: Callable[[str], str]) -> None:
-    """Raise ``InputError`` unless what this machine has under the name of a run is what is meant."""
-    try:
-        found = identify(run)
-    except InputError as error:
-        remedy = "put it where every worker can read it, under the same path"
-        raise InputError(f"{error.found} on {gethostname()}", where=run, remedy=remedy) from error
-    if found != identity:
-        raise InputError(f"another model on {gethostname()}", where=run, remedy="put the same one there")
-
-
-@lru_cache(maxsize=1)
-def _model(run: str, identity: str, device: DeviceName) -> LanguageModel:
-    require_same(run, identity, model_hash)
-    return load(run, device=device)
+_load_once = lru_cache(maxsize=1)(load)
 
 
 def _compute_in_worker(
     run: str,
-    identity: str,
     device: DeviceName,
     settings: Mapping[str, Any],
     task: Task[Result],
     sentences: Sentences,
 ) -> list[Result | InputError]:
-    """Do a task in another process, which keeps the model of this ``identity`` (hash of its weights) meanwhile."""
-    lm = _model(run, identity, device)
+    """Do a task in another process, which keeps the model meanwhile."""
+    lm = _load_once(run, device=device)
     for name, value in settings.items():
         setattr(lm, name, value)
     return compute_each(partial(task, lm), sentences)

@@ -26,13 +26,10 @@ class DeviceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings(DeviceSettings):
-    """Where the model of a run computes: in this process, in others, or on a cluster."""
+    """Where the model of a run computes: in this process, or in others."""
 
     processes: int = 1
     """Processes of this machine that share the work; changes no result."""
-    cluster: str = ""
-    """Instead of processes: the workers of a Dask cluster. The address of its scheduler (tcp://HOST:PORT), or its
-    scheduler file. Workers read the run under the same path as here (docs/cluster.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)

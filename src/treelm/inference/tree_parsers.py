@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from treelm.errors import InputError, import_extra, is_out_of_memory
 from treelm.inference.loading import load, model_hash
-from treelm.inference.processes import require_same
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Parser, annotate, require, set_search
 from treelm.models.layers.devices import DeviceName
@@ -48,15 +47,11 @@ class ParserSettings:
     """Search of a run; without one, as its recipe asks."""
     device: DeviceName = "cpu"
     """Device on which a run computes."""
-    version: str = ""
-    """Version that ``parser_version`` must give wherever the parser is opened; empty: anything."""
 
 
 @lru_cache(maxsize=1)
 def open_parser(settings: ParserSettings) -> LineParser:
     """Load a parser, once a process. Raises ``InputError`` for one that is not there or has no trees."""
-    if settings.version:
-        require_same(settings.name, settings.version, parser_version)
     return EXTERNAL[settings.name]() if settings.name in EXTERNAL else _run(settings)
 
 

@@ -1,1 +1,1 @@
-"""Input and output of every part: files, tables, JSON, the terminal, downloads, worker processes."""
+"""Input and output of every part: files, tables, JSON, the terminal, worker processes."""

@@ -54,7 +54,7 @@ _DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has 
 
 
 def cache_directory() -> Path:
-    """The directory of downloads and prepared corpora: ``TREELM_CACHE``, else the user's cache directory."""
+    """The directory of prepared corpora: ``TREELM_CACHE``, else the user's cache directory."""
     given = os.environ.get(CACHE_VARIABLE)
     return Path(given).expanduser() if given else Path(platformdirs.user_cache_dir("treelm"))
 

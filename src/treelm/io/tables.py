@@ -1,31 +1,27 @@
-"""Tables: read strictly from CSV, TSV and workbooks of Excel; data frames written as text, Excel and Parquet."""
+"""Tables: read strictly from CSV, TSV and workbooks of Excel; data frames written as text."""
 
 from __future__ import annotations
 
 import csv
 import io
-import logging
 import math
 import re
 import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from treelm.errors import InputError, import_extra
-from treelm.io.atomic import open_atomic
 from treelm.io.files import check_unpacked, read_bytes, read_text
 from treelm.io.limits import MOST_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_logger = logging.getLogger(__name__)
 Cell = str | int | float | None
 Write = Callable[["pd.DataFrame"], None]
 """Appends the rows of a frame to a table."""
@@ -33,11 +29,7 @@ MISSING = "NA"  # what R and pandas both read as missing
 
 SEPARATORS = {".tsv": "\t", ".txt": "\t", ".csv": ",", "": "\t"}
 """Between the cells of a text, by the ending of its name; streams and devices have none."""
-_LIBRARIES = {".parquet": "pyarrow", ".xlsx": "openpyxl"}
-"""Endings of tables that are written whole, and the library that does it."""
 _SPECIAL = re.compile(r'["\t\r\n]')
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")  # characters that a sheet of Excel cannot hold
 
 
 def deduplicate_names(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
@@ -69,16 +61,9 @@ def tsv_row(cells: Iterable[str], separator: str = "\t") -> str:
 def check_table_name(path: str) -> None:
     """Raise ``InputError`` for the name of a file that no table can be written into, before any work is done."""
     suffix = Path(path).suffix.lower()
-    if suffix in _LIBRARIES:
-        import_extra(_LIBRARIES[suffix], "tables")
-    elif suffix not in SEPARATORS:
-        remedy = f"end its name in {', '.join(filter(None, (*SEPARATORS, *_LIBRARIES)))}"
+    if suffix not in SEPARATORS:
+        remedy = f"end its name in {', '.join(filter(None, SEPARATORS))}"
         raise InputError(f"cannot write a table into a file ending in {suffix}", where=path, remedy=remedy)
-
-
-def is_binary(path: str) -> bool:
-    """Tell whether a table of this name is a file that is written whole, such as one of Excel."""
-    return Path(path).suffix.lower() in _LIBRARIES
 
 
 def text_writer(stream: IO[str], names: Sequence[str], separator: str) -> Write:
@@ -93,59 +78,6 @@ def text_writer(stream: IO[str], names: Sequence[str], separator: str) -> Write:
     return write
 
 
-@contextmanager
-def binary_table(path: str, names: Sequence[str]) -> Iterator[Write]:
-    """Give what takes rows; at the end they are written into a file that appears when it is complete."""
-    import pandas as pd
-
-    frames: list[pd.DataFrame] = []
-    yield frames.append
-    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(names))
-    frame = frame.assign(**{name: typed(frame[name]) for name in _texts(frame)})
-    with open_atomic(Path(path)) as stream:
-        if Path(path).suffix.lower() == ".parquet":
-            frame.to_parquet(stream, engine="pyarrow", index=False)
-        else:
-            _write_excel(frame, stream)
-
-
-def _texts(frame: pd.DataFrame) -> list[str]:
-    from pandas.api.types import is_numeric_dtype
-
-    return [name for name in frame if not is_numeric_dtype(frame[name])]
-
-
-def typed(cells: pd.Series) -> pd.Series:
-    """A column of texts as numbers, if every one is written as a number or is missing.
-
-    >>> import pandas as pd
-    >>> typed(pd.Series(["310", "NA", "295.5"])).tolist(), typed(pd.Series(["007", "8"])).tolist()
-    ([310.0, <NA>, 295.5], ['007', '8'])
-    """
-    import pandas as pd
-
-    given = cells[~cells.isin([MISSING, ""]) & cells.notna()]
-    if given.empty or not all(isinstance(cell, str) and _NUMBER.fullmatch(cell) for cell in given):
-        return cells
-    return pd.to_numeric(given).reindex(cells.index).convert_dtypes()
-
-
-def _write_excel(frame: pd.DataFrame, stream: IO[bytes]) -> None:
-    import pandas as pd
-
-    frame = frame.assign(**{name: frame[name].replace(_CONTROLS, "\ufffd", regex=True) for name in _texts(frame)})
-    try:
-        with pd.ExcelWriter(stream, engine="openpyxl") as book:
-            frame.to_excel(book, sheet_name="treelm", index=False)
-            for row in book.sheets["treelm"].iter_rows():
-                for cell in row:
-                    if cell.data_type == "f":
-                        cell.data_type = "s"  # a word such as =SUM is no formula
-    except ValueError as error:
-        found = f"{len(frame):,} rows, more than a sheet of Excel holds"
-        raise InputError(found, remedy="write .parquet, .csv or .tsv") from error
-
-
 TABLES = (".csv", ".tsv", ".xlsx")
 """Endings of the names of tables, before a .gz of those that are text."""
 _EXCEL = ".xlsx"
@@ -153,13 +85,11 @@ DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 """A number with a decimal comma."""
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
 """What Excel reads, and some programs write, before the header."""
-_LINE_BREAK = re.compile(r"[\r\n]")
-"""What cells of a workbook may hold, and a row of text does not."""
 _NO_WORKBOOK: tuple[type[Exception], ...] = (
     *(BadZipFile, zlib.error, KeyError, IndexError, ValueError, TypeError, AttributeError),
-    *(OSError, RuntimeError, SyntaxError),
+    *(OSError, RuntimeError, SyntaxError, StopIteration),
 )
-"""What openpyxl raises for a file that is damaged, locked or something else; of XML, a SyntaxError."""
+"""What openpyxl raises for a file that is damaged, locked or something else; StopIteration: no sheet is visible."""
 
 
 class TableRows(NamedTuple):
@@ -249,32 +179,24 @@ def with_point(cell: str) -> str:
 
 
 def _sheet_text(path: Path) -> str:
-    """The first visible sheet of a workbook with tabs between its cells, a line a row; of formulas the saved values.
-
-    Warns where others that are not empty are visible, and of numbers that the sheet shows otherwise, as 5% for 0.05.
-    """
+    """The first visible sheet of a workbook with tabs between its cells, a line a row; of formulas the saved values."""
     content = read_bytes(path, remedy="check the path", most=math.inf)
     openpyxl = import_extra("openpyxl", "tables")
-    rows, num_cells, formatted = list[list[str]](), 0, list[Any]()
+    rows, num_cells = list[list[str]](), 0
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of styles and validations, which say nothing about cells
             size = sum(one.file_size for one in ZipFile(io.BytesIO(content)).infolist())
             check_unpacked(size, len(content), name=str(path))
             book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
-            visible = [one for one in book.worksheets if one.sheet_state == "visible"]
-            if not visible:
-                raise InputError("no visible sheet", where=str(path), remedy="unhide the one to read")
-            sheet, *others = visible
-            others = [one for one in others if any(map(any, one.iter_rows(max_row=9, values_only=True)))]
+            sheet = next(one for one in book.worksheets if one.sheet_state == "visible")
             sheet.reset_dimensions()  # which some programs write wrongly
-            for cells in sheet.iter_rows():
+            for cells in sheet.iter_rows(values_only=True):
                 num_cells += len(cells)
                 if len(rows) == MOST_ROWS or num_cells > MOST_ROWS + size:
                     found = f"cells far beyond what a workbook of {size:,} bytes holds, in row {len(rows) + 1:,}"
                     raise InputError(found, where=str(path), remedy="remove what stands far below, or far to the right")
-                row = [cell_text(cell.value) for cell in cells]
-                formatted += (cell for cell in cells if _is_shown_otherwise(cell))
+                row = list(map(cell_text, cells))
                 while row and not row[-1]:
                     row.pop()
                 rows.append(row)
@@ -283,31 +205,12 @@ def _sheet_text(path: Path) -> str:
     except _NO_WORKBOOK as error:
         remedy = "save it in Excel as .xlsx, or as CSV UTF-8"
         raise InputError(f"no workbook of Excel ({type(error).__name__})", where=str(path), remedy=remedy) from None
-    for line, row in enumerate(rows, start=1):
-        if broken := next((cell for cell in row if _LINE_BREAK.search(cell)), None):
-            remedy = "write it on one line"
-            raise InputError(f"a cell with a line break: {broken[:40]!r}", where=f"{path}:{line}", remedy=remedy)
-    if others:
-        titles = ", ".join(repr(one.title) for one in others)
-        _logger.warning("%s: the sheet %r is read, not %s: move what you want to the front", path, sheet.title, titles)
-    if formatted:
-        (first, *_), number = formatted, f"{len(formatted):,} cells are"
-        shown = f"{first.coordinate} with the format {first.number_format} as {cell_text(first.value)}"
-        told = "%s: %s read as their values, not as they are shown, such as %s: words have to be formatted as text"
-        _logger.warning(told, path, number, shown)
     num_columns = next(filter(None, map(len, rows)), 0)  # of the header
     text = io.StringIO(newline="")
     write = csv.writer(text, delimiter="\t", lineterminator="\n").writerow
     for row in rows:
         write([*row, *[""] * (num_columns - len(row))] if row else [])
     return text.getvalue()
-
-
-def _is_shown_otherwise(cell: Any) -> bool:
-    """Tell whether a cell is a number or a date that a sheet shows with other characters, beside its decimals."""
-    if isinstance(cell.value, date | time):
-        return True
-    return isinstance(cell.value, int | float) and not {*"%,/?$€E"}.isdisjoint(cell.number_format)
 
 
 def cell_text(value: Any) -> str:

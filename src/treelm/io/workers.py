@@ -1,12 +1,11 @@
-"""A function of many tasks in worker processes of this machine (loky) or of a cluster (Dask): results in task order.
+"""A function of many tasks in worker processes (loky): results in task order.
 
-Workers of this machine are fresh interpreters that do not import the user's main script, which would fail in notebooks
+Workers are fresh interpreters that do not import the user's main script, which would fail in notebooks
 and for scripts without ``if __name__ == "__main__"``. Memory is bounded: tasks are read as results are taken.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -14,25 +13,19 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Protocol, TypeVar
 
-import treelm
-from treelm.errors import InputError, OutOfMemory, check_positive, import_extra, is_out_of_memory
+from treelm.errors import InputError, OutOfMemory, check_positive, is_out_of_memory
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _QUEUED = 2  # tasks for each worker beside the one that is waited for
-_QUEUED_ON_CLUSTER = 1000  # of which workers may join at any time
-_CONNECT_SECONDS = 15.0
 _BETWEEN_LOOKS = 0.5  # seconds
-_one_at_a_time = threading.Lock()
 
 
 class Map(Protocol):
@@ -53,72 +46,40 @@ def usable_cores() -> int:
 
 
 @contextmanager
-def worker_pool(processes: int, cluster: str = "", *, what: str, remedy: str) -> Iterator[Map]:
-    """Give a ``Map`` for the block: this process itself, so many workers beside it, or those of a cluster.
+def worker_pool(processes: int, *, what: str, remedy: str) -> Iterator[Map]:
+    """Give a ``Map`` for the block: this process itself, or so many workers beside it.
 
-    ``cluster`` is the address of a Dask scheduler, or the file that it has written its address to. An ``InputError``
-    of a task is raised instead of its result. Dask does the tasks of a lost worker again; when a worker of this
-    machine is killed, ``InputError`` says ``what`` was, and the ``remedy``. Raises ``InputError`` for less than one
-    process, for processes beside a cluster, and for a cluster that cannot be reached.
+    An ``InputError`` of a task is raised instead of its result; when a worker is killed, ``InputError`` says ``what``
+    was, and the ``remedy``. Raises ``InputError`` for less than one process.
     """
     check_positive(processes=processes)
-    if processes > 1 and cluster:
-        raise InputError(f"processes = {processes} beside a cluster", remedy="remove one of these options")
-    if cluster:
-        with _dask(cluster) as executor:
-            yield _Pool(executor, _QUEUED_ON_CLUSTER, Exception, partial(_lost_by_cluster, cluster))
-    elif processes > 1:
-        with _loky(processes) as executor:
-            killed = InputError(f"{what} was killed", remedy=remedy)
-            yield _Pool(executor, _QUEUED * processes, BrokenExecutor, lambda error: killed)
-    else:
+    if processes == 1:
         yield map
+        return
+    with _loky(processes) as executor:
+
+        def compute(function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterator[Result]:
+            waiting: deque[Future[Result]] = deque()
+            try:
+                for task in tasks:
+                    waiting.append(executor.submit(_compute, function, task))
+                    while len(waiting) > _QUEUED * processes or (waiting and waiting[0].done()):
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            except BrokenExecutor as error:
+                raise InputError(f"{what} was killed", remedy=remedy) from error
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+        yield compute
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """A ``Map`` by an executor, of whose ``errors`` that are none of a task ``explain`` makes an ``InputError``."""
-
-    executor: Executor
-    most_queued: int
-    errors: type[Exception]
-    explain: Callable[[Exception], InputError]
-
-    def __call__(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Generator[Result, None, None]:
-        """Yield results as ``Map`` says."""
-        waiting: deque[Future[Result]] = deque()
-        try:
-            for task in tasks:
-                submit = partial(self.executor.submit, _compute, treelm.__version__, function, task)
-                waiting.append(self._explained(submit))
-                while len(waiting) > self.most_queued or (waiting and waiting[0].done()):
-                    yield self._explained(waiting.popleft().result)
-            while waiting:
-                yield self._explained(waiting.popleft().result)
-        finally:
-            for future in waiting:
-                future.cancel()
-
-    def _explained(self, call: Callable[[], Result]) -> Result:
-        try:
-            return call()
-        except (InputError, TaskError):
-            raise
-        except self.errors as error:
-            raise self.explain(error) from error
-
-
-def _compute(version: str, function: Callable[[Task], Result], task: Task) -> Result:
-    """Compute a task in a worker: one at a time, however many threads the worker of a cluster has.
-
-    Whatever else than ``InputError`` it raises is ``TaskError``: other classes may not survive pickling.
-    """
-    if treelm.__version__ != version:
-        found = f"treelm {treelm.__version__} in a worker, but {version} here"
-        raise InputError(found, remedy="install the same version on both sides")
+def _compute(function: Callable[[Task], Result], task: Task) -> Result:
+    """Compute a task in a worker. Errors other than ``InputError`` may not survive pickling: ``TaskError`` has them."""
     try:
-        with _one_at_a_time:
-            return function(task)
+        return function(task)
     except InputError:
         raise
     except BaseException as error:  # as the panics of libraries in other languages are
@@ -170,35 +131,3 @@ def _watch(parent: int, end: Callable[[], object]) -> None:
         while os.getppid() == parent:
             time.sleep(_BETWEEN_LOOKS)
     end()
-
-
-@contextmanager
-def _dask(address: str) -> Iterator[Executor]:
-    """Connect with the scheduler of a cluster, which does lost tasks again by itself."""
-    kind = import_extra("distributed", "cluster").Client
-    for name in ("distributed", "distributed.client"):  # each has a level of its own
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # our own messages report what goes wrong
-    is_file = "://" not in address and Path(address).exists()
-    quiet = type("Quiet", (kind,), {"__del__": lambda client: None})  # it would try to close what was never open
-    try:
-        place = {"scheduler_file": address} if is_file else {"address": address}
-        client = quiet(**place, timeout=_CONNECT_SECONDS, set_as_default=False)
-    except Exception as error:  # anything may answer there, and with anything
-        found = f"no Dask scheduler answers at {address}"
-        remedy = "give the address of a running scheduler, or the file that dask scheduler --scheduler-file has written"
-        raise InputError(found, remedy=remedy) from error
-    with client:
-        if not client.nthreads():
-            logging.getLogger(__name__).warning("the cluster at %s has no worker yet: waiting for one", address)
-        client.wait_for_workers(1)
-        executor = client.get_executor(pure=False)
-        try:
-            yield executor
-        finally:
-            executor.shutdown(wait=False)
-
-
-def _lost_by_cluster(address: str, error: Exception) -> InputError:
-    reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-    remedy = "see what its scheduler and workers say, if they are alive; they need treelm in the same version"
-    return InputError(f"the cluster at {address} has lost a task ({reason})", remedy=remedy)
