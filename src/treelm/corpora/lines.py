@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain, groupby, islice, tee
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import IO, Literal, NamedTuple, TypeVar
 
 from treelm.errors import InputError
 from treelm.io.files import BYTE_ORDER_MARK, DAMAGED, STDIN, check_is_file, in_utf8, unpacked_name, unreadable
-from treelm.trees.treebanks import AUTO, PENN, Findings, Treebank, repair_brackets, treebank_of
+from treelm.trees.treebanks import AUTO, PENN, Treebank, treebank_of
 
 Format = Literal["brackets", "conllu", "text"]
 SUFFIXES: dict[str, Format] = {
@@ -34,13 +35,11 @@ REST_LOST = "packed data is truncated or damaged: what follows is lost"
 _SHORT_LINE = 1 << 26  # bytes; a line beyond it is a binary file or a mistake
 _MAX_LINES_OF_FIRST_TREE = 10_000
 _MAX_LINES_OF_COMMENTS = 1000
+_ROWS = 10  # of a table, by which it is known
 _LINES_WITH_SIGNS = 300  # at the begin of a file, which tell the treebank
 # A bracket, and a label in capitals right behind it, in another one or alone on its line: not "(see (Smith 1990)".
 _TREE = re.compile(rb"\(\s*(?:[A-Z][!-'*-`{-~]*\s*)?(?:\([!-'*-`{-~]+(?:[\s(]|$)|$)")
-_NAME = re.compile(rb"[A-Za-z_]\w*$")  # of a column
-_NUMBER = re.compile(rb"[-+]?\d+(?:[.,]\d+)?$")
 _TOKEN = re.compile(rb"\d+([-.]\d+)?(\t[^\t]+){9}$")  # of CoNLL-U
-_OPENED = re.compile(rb"\s*(\(\s*[^\s()]*[\s(]).*\)\s*$")
 _NEW_DOCUMENT = re.compile(rb"#\s*newdoc\b")  # of CoNLL-U
 
 
@@ -77,8 +76,7 @@ def stretches(
     damage: list[InputError] | None = None,
     treebank: str = AUTO,
     encoding: str = "",
-    repairs_brackets: bool = False,
-    findings: Findings | None = None,
+    left_out: Counter[str] | None = None,
 ) -> Iterator[Stretch]:
     """Cut a file into stretches of one sentence each; blank lines between sentences are left out.
 
@@ -86,12 +84,11 @@ def stretches(
     and with ``blank_lines``, which makes each a stretch, all is one document. A file must not begin like one of another
     format, unless somebody has said (no ``is_guess``) that it is text. Contents are UTF-8, whatever the ``encoding`` of
     the file ("" is UTF-8). ``treebank`` is the name of one, or ``auto``: the one of which the first lines have signs.
-    ``findings`` counts lines of markup, which are left out, and brackets that are repaired. Raises ``InputError`` for a
-    file of another format, for a table that nobody has called text, for a line of 64 MiB or more, and for damaged
-    packed data, unless there is a list for their error, ``damage``.
+    ``left_out`` counts lines of markup. Raises ``InputError`` for a file of another format, for a table that nobody has
+    called text, for a line of 64 MiB or more, and for damaged packed data, unless there is a list for their error,
+    ``damage``.
     """
     lines, known = _numbered_lines(stream, name, damage, encoding), PENN
-    findings = findings or Findings()
     if format != "text" or is_guess:
         lines, _ = _ahead(lines, _MAX_LINES_OF_COMMENTS, lambda first: _check_format(format, first, name))
     if format == "text":
@@ -105,9 +102,7 @@ def stretches(
         known = treebank_of(treebank, begin)
         if known.encoding and not encoding and "\ufffd" in begin.decode(errors="replace"):
             lines = ((number, in_utf8(line, known.encoding, name=name)) for number, line in lines)
-        if repairs_brackets:
-            lines = _repaired(lines, findings)
-        pieces = _brackets(lines, known, findings, blank_lines=blank_lines)
+        pieces = _brackets(lines, known, Counter() if left_out is None else left_out, blank_lines=blank_lines)
     document, is_begun = 0, False
     for line, content, is_divided in pieces:
         document += is_begun and is_divided and not (blank_lines or known.divides_trees)
@@ -127,13 +122,6 @@ def _ahead(lines: _Lines, most: int, look: Callable[[_Lines], Seen]) -> tuple[_L
     """All lines, and what is seen by a look at the first ones, which reads no further than it has to."""
     lines, first = tee(lines)
     return lines, look(islice(first, most))
-
-
-def _repaired(lines: _Lines, findings: Findings) -> _Lines:
-    for number, line in lines:
-        line, count = repair_brackets(line)
-        findings.num_repaired += count
-        yield number, line
 
 
 def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | None, encoding: str) -> _Lines:
@@ -174,31 +162,21 @@ def _check_format(expected: Format, lines: _Lines, name: str) -> None:
 
 
 def _check_no_table(lines: _Lines, name: str) -> None:
-    """Refuse lines of which the first ones are rows of a table, whose cells would be taken for words.
+    """Refuse lines of which the first ones have equally many tabs: a table, whose cells would be taken for words.
 
-    Such have the same number of tabs in each, or of blanks below a line of names, one at least over numbers alone.
     Looks no further than to the first line that is no row.
     """
-    names, num_rows, separator, columns, is_row = list[bytes](), 0, None, set[int](), False
+    rows: list[tuple[int, int]] = []
     for number, line in lines:
-        content = line.lstrip()
-        if not content:
-            continue
-        if not names:
-            begin, separator = number, b"\t" if b"\t" in content else None
-            names = content.split(separator)
-            columns, is_row = set(range(len(names))), bool(separator) or all(map(_NAME.match, names))
-        else:
-            cells = content.split(separator)
-            columns = {place for place in columns if _NUMBER.match((*cells, *names)[place])}
-            is_row = len(cells) == len(names) and bool(separator or columns)
-        num_rows += 1
-        if not is_row or len(names) == 1:
-            return
-    if is_row and num_rows > 2:
-        remedy = "if it is a table with tabs or commas, treelm surprisal reads it with --layout table"
-        found = f"looks like a table of {len(names)} columns, not like text"
-        raise InputError(found, where=f"{name}:{begin}", remedy=f'{remedy}; or give format = "text"')
+        if content := line.strip():
+            rows.append((number, content.count(b"\t")))
+            if not rows[-1][1] or rows[-1][1] != rows[0][1]:
+                return
+            if len(rows) == _ROWS:
+                break
+    if len(rows) > 2:
+        remedy = 'treelm surprisal reads tables with --layout table; or give format = "text"'
+        raise InputError(f"looks like a table of {rows[0][1] + 1} columns", where=f"{name}:{rows[0][0]}", remedy=remedy)
 
 
 def _text(lines: _Lines, *, blank_lines: bool) -> _Pieces:
@@ -219,7 +197,7 @@ def _conllu(lines: _Lines) -> _Pieces:
             yield numbers[0], b"\n".join(held), any(map(_NEW_DOCUMENT.match, held))
 
 
-def _brackets(lines: _Lines, treebank: Treebank, findings: Findings, *, blank_lines: bool) -> _Pieces:
+def _brackets(lines: _Lines, treebank: Treebank, left_out: Counter[str], *, blank_lines: bool) -> _Pieces:
     """The lines up to the one that closes all brackets: the rule of ``treelm.trees.brackets``; no lines of markup.
 
     A line that starts with ``(``, no further right than the file's first tree, begins a new tree, unless the first tree
@@ -237,9 +215,6 @@ def _brackets(lines: _Lines, treebank: Treebank, findings: Findings, *, blank_li
 
     def take() -> tuple[int, bytes, bool]:
         nonlocal held, depth, is_after_blank
-        begin = _OPENED.match(held[0][1]) if held[1:] else None  # of a tree with words on its first line
-        if begin is not None and any(is_at_margin(line) and line.lstrip().startswith(begin[1]) for _, line in held[1:]):
-            findings.unbalanced_line = findings.unbalanced_line or held[0][0]
         piece = held[0][0], b"\n".join(line for _, line in held), is_after_blank
         is_after_blank = not held[-1][1].strip()
         held, depth = [], 0
@@ -254,7 +229,7 @@ def _brackets(lines: _Lines, treebank: Treebank, findings: Findings, *, blank_li
                 is_after_blank = True
                 continue
             if not held and treebank.markup.match(line):
-                findings.left_out["lines of markup"] += 1
+                left_out["lines of markup"] += 1
                 continue
             if margin is None and line.lstrip().startswith(b"("):
                 margin = len(line) - len(line.lstrip())

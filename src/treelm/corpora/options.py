@@ -12,7 +12,7 @@ FileFormat = Literal["auto", "text", "brackets", "conllu"]
 
 @dataclass(frozen=True, kw_only=True)
 class TreebankOptions:
-    """Options of what is text in files of treebanks, as ``ReadOptions`` has them."""
+    """Options of what is text in files of treebanks."""
 
     treebank: TreebankName = "auto"
     """Treebank whose annotation (traces, numbers of sentences, lemmas, markup) is left out of brackets. auto:
@@ -21,8 +21,6 @@ class TreebankOptions:
     """Encoding of text, treebanks and tables, such as gb18030, latin-1, utf-16; without it UTF-8."""
     label_separators: str = ""
     """Characters at which function tags are cut off labels, such as -=*|:#; without it those of the treebank."""
-    repair_brackets: bool = False
-    """Read brackets that stand unescaped in words, as in (NNP Solano(r)) and (-LRB- (), as text."""
 
     def of_treebank(self) -> dict[str, Any]:
         """Those that are given."""

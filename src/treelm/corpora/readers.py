@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, pairwise
@@ -12,42 +11,32 @@ from typing import IO, Any, Literal
 
 from treelm.configs import configuration
 from treelm.corpora.lines import Format, Stretch, format_of, stretches
+from treelm.corpora.options import TreebankOptions
 from treelm.corpora.sentence import Preprocessing, Sentence, preprocess
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_on_error, without_errors
 from treelm.io.files import decoded, name_of, open_bytes
 from treelm.trees.brackets import read_trees
 from treelm.trees.dependencies import read_dependencies, to_constituency
-from treelm.trees.treebanks import AUTO, PENN, TRACE_LIKE, Findings, Treebank, TreebankName
+from treelm.trees.treebanks import AUTO, PENN
 
 _logger = logging.getLogger(__name__)
 Tags = Literal["present", "absent"]
 _LINES_WITH_SIGNS = 1000  # of text that is not one sentence a line
 _FINAL = ".?!"  # marks that end sentences
-_PARTED = re.compile(r"[A-Z$]+([/:|#*.+~^@])[A-Za-z.+]+")  # VP/HD, of TIGER and NEGRA
 DependencyLabels = Literal["plain", "upos"]
 
 
 @configuration
-class ReadOptions:
+class ReadOptions(TreebankOptions):
     """Options of reading files."""
 
     format: Literal["auto", Format] = "auto"
     """Format of the files; by default their names tell."""
     tags: Tags = "present"
     """Presence of a part-of-speech tag over each word of bracket files."""
-    treebank: TreebankName = "auto"
-    """Treebank whose annotation (traces, numbers of sentences, lemmas, markup) is left out of bracket files. auto:
-    detected from the first lines; penn: drop only words tagged -NONE-."""
-    encoding: str = ""
-    """Encoding of the files, such as gb18030, latin-1, utf-16; without it UTF-8, or what the treebank has."""
     strip_functions: bool = True
     """Cut function tags off labels: NP-SBJ is read as NP."""
-    label_separators: str = ""
-    """Characters at which function tags and indices are cut off labels, such as -=*|:#; without it those of the
-    treebank, - and = mostly."""
-    repair_brackets: bool = False
-    """Read brackets that stand unescaped in words, as in (NNP Solano(r)) and (-LRB- (), as text."""
     dependency_labels: DependencyLabels = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     empty_lines: bool = False
@@ -95,7 +84,7 @@ def read_items(
     """
     name = name_of(source)
     format = options.format_for(str(source) if isinstance(source, str | Path) else name)
-    damage, errors, number, findings = list[InputError](), list[InputError](), 0, Findings()
+    damage, errors, number, left_out = list[InputError](), list[InputError](), 0, Counter[str]()
     treebank, first = PENN, list[Sentence]()
     with open_bytes(source) as stream:
         pieces = stretches(
@@ -107,57 +96,37 @@ def read_items(
             damage=damage if keep_errors else None,
             treebank=options.treebank,
             encoding=options.encoding,
-            repairs_brackets=options.repair_brackets,
-            findings=findings,
+            left_out=left_out,
         )
         for piece in chain(pieces, [None]):
-            items = damage if piece is None else read_stretch(piece, name, format, options, findings)
+            items = damage if piece is None else read_stretch(piece, name, format, options, left_out)
             treebank = treebank if piece is None else piece.treebank
             for item in items:
                 if isinstance(item, Sentence):
                     number += 1
-                    if item.words and len(first) < _LINES_WITH_SIGNS:
+                    if format == "text" and item.words and len(first) < _LINES_WITH_SIGNS:
                         first.append(item)
                 elif not number:
                     errors.append(item)
                 yield item
     if not number:
         raise no_sentences(name, errors)
-    for line in _notes(findings, treebank if options.treebank == AUTO else PENN, number):
-        _logger.warning("%s:%s", name, line)
-    notes = {"text": _notes_of_text, "brackets": _notes_of_labels}.get(format)
-    for line in notes(first) if notes and options.strip_functions and not options.label_separators else ():
-        _logger.warning("%s:%s", name, line)
+    if options.treebank == AUTO and treebank is not PENN and left_out:
+        listed = ", ".join(f"{what} {count:,}" for what, count in left_out.most_common())
+        told = "%s: has signs of %s: left out %s; treebank = penn would keep them as words"
+        _logger.warning(told, name, treebank.name, listed)
+    if note := _note_of_text(first):
+        _logger.warning("%s:%s", name, note)
 
 
-def _notes(findings: Findings, found: Treebank, number: int) -> Iterator[str]:
-    """Lines about what was read otherwise than it stands, or was left out although nobody has named the treebank.
-
-    ``number`` is that of sentences.
-    """
-    if line := findings.bare_tag_line:
-        yield f"{line}: a tag and its word alone are read as a sentence: is the bracket around the tree missing?"
-    elif 2 * (count := findings.num_phrases) > number > 1:
-        yield f" {count:,} of {number:,} trees are phrases, not clauses: is the bracket around each tree missing?"
-    if line := findings.unbalanced_line:
-        yield f"{line}: inside this tree a line begins like a tree of its own: is a closing bracket missing before it?"
-    if count := findings.num_like_traces:
-        yield f" {count:,} words look like traces, such as *T*-1: treebank = ppche leaves them out, penn keeps them"
-    if count := findings.num_repaired:
-        yield f" {count:,} unescaped brackets were read as parts of words"
-    if found is not PENN and findings.left_out:
-        listed = ", ".join(f"{what} {count:,}" for what, count in findings.left_out.most_common())
-        yield f" has signs of {found.name}: left out {listed}; treebank = penn would keep them as words"
-
-
-def _notes_of_text(first: list[Sentence]) -> Iterator[str]:
-    """Lines about text that seems not to be one sentence a line, by its first lines that are not blank."""
+def _note_of_text(first: list[Sentence]) -> str:
+    """What is said of text that seems not to be one sentence a line, by its first lines that are not blank."""
     neighbours = list(pairwise(first))
     if len(neighbours) > 2 and all(len(one.words) == 1 for one in first):
         if any(after.line > before.line + 1 for before, after in neighbours):
             remedy = "treelm surprisal reads one word a line with --layout words"
-            yield f"{first[0].line}: each line has one word and is read as a sentence: {remedy}"
-        return
+            return f"{first[0].line}: each line has one word and is read as a sentence: {remedy}"
+        return ""
     broken = [  # within a sentence
         before.line
         for before, after in neighbours
@@ -170,16 +139,8 @@ def _notes_of_text(first: list[Sentence]) -> Iterator[str]:
     )
     if broken and has_ends_inside and 3 * len(broken) >= len(neighbours):
         remedy = "put each paragraph on a line of its own and give treelm surprisal --split-sentences en"
-        yield f"{broken[0]}: lines seem to end within sentences, but each is read as one: {remedy}"
-
-
-def _notes_of_labels(first: list[Sentence]) -> Iterator[str]:
-    """A line about labels of the first trees that seem to have parts, such as VP/HD: a tenth or more."""
-    labels = [node.label for one in first if one.tree is not None for node in one.tree.constituents()]
-    parted = [found for label in labels if (found := _PARTED.fullmatch(label))]
-    if 10 * len(parted) >= len(labels) > 0:
-        said = f"{len(parted)} of {len(labels)} labels seem to have a function, such as {parted[0][0]}"
-        yield f' {said}: label_separators = "{parted[0][1]}-=" cuts it off'
+        return f"{broken[0]}: lines seem to end within sentences, but each is read as one: {remedy}"
+    return ""
 
 
 def no_sentences(name: str, skipped: list[InputError]) -> InputError:
@@ -191,13 +152,12 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
 
 
 def read_stretch(
-    stretch: Stretch, name: str, format: Format, options: ReadOptions, findings: Findings | None = None
+    stretch: Stretch, name: str, format: Format, options: ReadOptions, left_out: Counter[str] | None = None
 ) -> Iterator[Sentence | InputError]:
     """The sentences of a stretch of the source ``name``, with an error in place of each bad one.
 
-    What a stretch gives does not depend on those before. ``findings`` has what is annotation, or may be.
+    What a stretch gives does not depend on those before. ``left_out`` counts annotation by its kind.
     """
-    findings = findings or Findings()
 
     def sentence(line: int = stretch.line, identifier: str | None = None, **parts: Any) -> Sentence:
         own = identifier or str(line)
@@ -232,7 +192,7 @@ def read_stretch(
                 has_tags=options.tags == "present",
                 treebank=stretch.treebank,
                 separators=(options.label_separators or None) if options.strip_functions else "",
-                findings=findings,
+                left_out=left_out,
             )
             on_line = Counter[int]()  # trees, which need names of their own
             for one in read:
@@ -243,9 +203,6 @@ def read_stretch(
                 own_name = f"{one.line}.{on_line[one.line]}" if on_line[one.line] > 1 else None
                 words = tuple(one.tree.words())
                 items.append(sentence(one.line, own_name, words=words, tree=one.tree, tags=one.tags))
-            if stretch.treebank is PENN and options.treebank == AUTO and "*" in text:
-                read_words = (word for item in items if isinstance(item, Sentence) for word in item.words)
-                findings.num_like_traces += sum(TRACE_LIKE.fullmatch(word) is not None for word in read_words)
         else:
             items.append(sentence(words=words_of(text), text=text.rstrip("\r\n")))
     except InputError as error:

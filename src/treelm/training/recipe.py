@@ -233,7 +233,7 @@ def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()
         if not isinstance(content, dict):
             remedy = f"write [{section}] on a line of its own"
             raise InputError(f"{section!r} is not a section", where=where, remedy=remedy)
-        given = {name: value for name, value in content.items() if (section, name) not in _GONE}
+        given = {name: value for name, value in content.items() if value not in _GONE.get((section, name), ())}
         parts[section] = {name: _absolute(section, name, value, folder) for name, value in given.items()}
     for section, kind in _CONFIGS.items():
         parts[section] = from_plain(kind, parts.get(section, {}), where=f"{where} [{section}]")
@@ -306,8 +306,8 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
     return replace(model, bounds_margin=margin)
 
 
-_GONE = {("data", "unknown_labels")}
-"""What older recipes may set and nothing looks at any more."""
+_GONE = {("data", "unknown_labels"): ("raise", "drop"), ("data", "repair_brackets"): (False,)}
+"""Fields that older recipes may set, and the values by which nothing changes."""
 _PATHS = {"data": ("corpus", "train", "dev", "test"), "vocabulary": ("file",), "training": ("start_from",)}
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from treelm.errors import SKIP, InputError
 from treelm.trees.tree import Tree, bracketed, escape
-from treelm.trees.treebanks import EMPTY_TAG, PENN, Findings, Treebank, repair_brackets
+from treelm.trees.treebanks import EMPTY_TAG, PENN, Treebank
 
 TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
 """Labels of outer brackets, which hold a tree and are no constituent."""
-_PHRASE_LABELS: Final = frozenset({"NP", "VP", "PP", "ADJP", "ADVP"})
 UNKNOWN_TAG: Final = "X"
 """Part-of-speech tag that is written when none is known."""
 
@@ -27,9 +27,7 @@ TOKEN = re.compile(
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ESCAPED = re.compile("|".join(_ESCAPES))
 _NOT_IN_LABEL = re.compile(r"[\s()]", re.ASCII)
-_UNESCAPED = (
-    "an unescaped bracket of the text is the likely cause: write -LRB- and -RRB-, or give repair_brackets = true"
-)
+_ESCAPING = "write brackets of the text as -LRB- and -RRB-"
 _NEWLINE = "\n"
 _WHITESPACE = re.compile(r"\s", re.ASCII)
 
@@ -67,7 +65,7 @@ def read_trees(
     treebank: Treebank = PENN,
     separators: str | None = None,
     unwrap: bool = True,
-    findings: Findings | None = None,
+    left_out: Counter[str] | None = None,
 ) -> list[BracketedTree | InputError]:
     """The trees of a text in their normal form, and an ``InputError`` instead of each bad one. Takes linear time.
 
@@ -75,16 +73,15 @@ def read_trees(
     the treebank; words tagged ``-NONE-`` and all else that is annotation in this treebank go, and constituents that
     they leave empty; the outer bracket (empty, ROOT or TOP) goes if its only child is a constituent, and an empty one
     is named ROOT otherwise (``unwrap``); ``-LRB-`` and its like become brackets, also inside words; part-of-speech tags
-    stand beside the tree. With ``has_tags=False`` words have none. ``findings`` has what goes. Where a treebank has
-    metadata, a tree of nothing else is left out too.
+    stand beside the tree. With ``has_tags=False`` words have none. ``left_out`` counts what goes, by its kind. Where
+    a treebank has metadata, a tree of nothing else is left out too.
 
     What follows a bracket that closes nothing, or a word outside brackets, is not read, nor is the tree before it on
     the same line: they may belong together.
     """
     cuts = treebank.separators if separators is None else separators
     is_plain = has_tags and treebank.is_plain
-    findings = findings or Findings()
-    left_out = findings.left_out
+    left_out = Counter() if left_out is None else left_out
     found: list[BracketedTree | InputError] = []
     # Labels and children (None: dropped) of open constituents, and the number of tags before them
     stack: list[tuple[str, list[Tree | str | None], int]] = []
@@ -99,9 +96,7 @@ def read_trees(
 
     def error(what: str, remedy: str, place: int) -> InputError:
         where = f"{source}:{first_line + text.count(_NEWLINE, 0, place)}"
-        if repair_brackets(text.encode(errors="surrogatepass"))[1]:
-            remedy = f"{_UNESCAPED}; else {remedy}"
-        return InputError(what, where=where, remedy=f"{remedy}, {SKIP}")
+        return InputError(what, where=where, remedy=f"{remedy}, {_ESCAPING}, {SKIP}")
 
     def finish(node: Tree | str | None) -> None:
         """Add the tree that has ended, or what is wrong with it."""
@@ -110,10 +105,6 @@ def read_trees(
         elif problem is not None or node is None:
             found.append(problem or error("a tree without words", "remove it or give it words", start))
         else:
-            if isinstance(node, str):
-                findings.bare_tag_line = findings.bare_tag_line or line
-            elif node.label in _PHRASE_LABELS:
-                findings.num_phrases += 1
             found.append(BracketedTree(_top(node, unwrap=unwrap), tuple(tags) if has_tags else None, line))
 
     for number, (label, word, closes, bare) in enumerate(TOKEN.findall(text)):

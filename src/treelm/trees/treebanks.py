@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from treelm.errors import check_choice
@@ -14,24 +14,6 @@ EMPTY_TAG: Final = "-NONE-"
 """Tag of traces and other empty elements in the style of the Penn Treebank."""
 AUTO: Final = "auto"
 _LEAF = re.compile(rb"\((?!ID\b|-NONE-)[^\s()]+ ([^\s()]+)\)")
-
-
-@dataclass(kw_only=True, slots=True)
-class Findings:
-    """What of a file was read otherwise than it stands, and what makes its trees doubtful."""
-
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Annotation, by its kind."""
-    num_repaired: int = 0
-    """Brackets of the text that were not escaped."""
-    num_like_traces: int = 0
-    """Words that look like traces, where no annotation is known to be."""
-    num_phrases: int = 0
-    """Trees that are a phrase, neither a clause nor in an outer bracket: they may be parts of one."""
-    bare_tag_line: int = 0
-    """Line of the first word with a tag alone; 0: none."""
-    unbalanced_line: int = 0
-    """Line of the first tree that seems to be in another one; 0: none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,29 +129,3 @@ def treebank_of(name: str, head: bytes) -> Treebank:
     if name != AUTO:
         return TREEBANKS[name]
     return next((one for one in TREEBANKS.values() if one.is_of(head)), PENN)
-
-
-TRACE_LIKE: Final = re.compile(r"\*(?:T|ICH|RNR|EXP|PRO|OP|U|PPA|\?|pro|con|exp|arb)\*(?:-\d+)?|\*-\d+", re.ASCII)
-"""Words that look like traces, where no annotation is known to be."""
-
-
-# Brackets of the text that are not escaped. Structure has a blank in each bracket, between a label and what it is over.
-_SIGNS = rb"(?:-[LR][RSC]B-|PU[A-Z]*|PONCT|SYM|NFP|\$[^\s()]*|[^\w\s()]+)"  # tags of punctuation
-_OPENING = re.compile(rb"(\(" + _SIGNS + rb"\s+[^\s()]*)\((?=\))")  # (-LRB- (), (NFP :()
-_CLOSING = re.compile(rb"(\(" + _SIGNS + rb"\s+)\)(?=\))")  # (-RRB- ))
-_PAIR = re.compile(rb"\(([^\s()]*)\)")  # (PRP (Dia)), (NNP Solano(r))
-_MOST_NESTED = 4  # pairs inside each other
-
-
-def repair_brackets(line: bytes) -> tuple[bytes, int]:
-    """A line in which brackets that can only be text are written ``-LRB-`` and ``-RRB-``, and the number of repairs.
-
-    >>> repair_brackets(b"(NP (NNP Solano(r)) (-LRB- () (PRP (Dia)) (-RRB- )))")
-    (b'(NP (NNP Solano-LRB-r-RRB-) (-LRB- -LRB-) (PRP -LRB-Dia-RRB-) (-RRB- -RRB-))', 4)
-    """
-    total = 0
-    pairs = [(_PAIR, rb"-LRB-\1-RRB-")] * _MOST_NESTED
-    for pattern, written in ((_OPENING, rb"\1-LRB-"), (_CLOSING, rb"\1-RRB-"), *pairs):
-        line, count = pattern.subn(written, line)
-        total += count
-    return line, total
