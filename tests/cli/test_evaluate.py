@@ -133,19 +133,11 @@ def test_given_trees_are_named_beside_every_figure_that_they_made(
     assert row["notes"].count(GIVEN) == 1
 
 
-def test_a_text_shorter_than_its_rows_is_read_in_one_and_the_rest_is_judged_too(
-    treelm: Treelm, runs: Path, tmp_path: Path
-) -> None:
+def test_a_text_shorter_than_its_rows_is_refused(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
     run = with_stream(runs / "palm", "beside")
     (tmp_path / "short.ptb").write_text("(S (NP (D the) (N dog)) (V barks))\n")
     files = ("--data", tmp_path / "short.ptb", runs / "train.ptb")
-    outcome = treelm("evaluate", run, "--json", *files)
-    assert outcome.code == 0, outcome.err
-    found = [[one["context"] for one in result["perplexities"]] for result in json.loads(outcome.out)]
-    assert found == [[ALONE, "in a stream of 1 row"], [ALONE, IN_A_ROW]]
-    notes = json.loads(outcome.out)[0]["notes"]
-    assert f"{tmp_path}/short.ptb: a stream of 4 tokens for 5 rows, so it was read in 1 row" in notes
-    refused = treelm("evaluate", run, "--stream-rows", "5", *files)
+    refused = treelm("evaluate", run, *files)
     assert refused.code == 2
     assert f"{tmp_path}/short.ptb: a stream of 4 tokens for 5 rows; lower --stream-rows" in refused.err
     assert contexts(treelm, run, "--stream-rows", "4", *map(str, files[:2]))[1] == "in a stream of 4 rows"

@@ -1,4 +1,4 @@
-"""Figures of data that a model was trained on are called so: by the whole file, or by the sentences that are shared."""
+"""Figures of data that a model was trained on are called so, by the sentences that are shared."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from treelm.evaluation.comparison.compare import compare
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import summary_row
+from treelm.evaluation.settings import EvaluationSettings
 from treelm.inference.loading import load
 from treelm.training.recipe import load_recipe
 from treelm.training.run_folder import load_run_recipe
@@ -41,13 +42,13 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("has_training_data", [True, False])
 @pytest.mark.parametrize(
-    ("lines", "with_data", "without"),
+    ("lines", "with_data"),
     [
-        (TRAIN, ALL, ALL),
-        (TRAIN[:3], ALL, ""),  # which part of the data it is, the data must tell
-        ([*FRESH, TRAIN[2]], PART, ""),
-        (FRESH, "", ""),
-        ([*FRESH * 20, "Yes ."], "", ""),  # such sentences stand everywhere
+        (TRAIN, ALL),
+        (TRAIN[:3], ALL),
+        ([*FRESH, TRAIN[2]], PART),
+        (FRESH, ""),
+        ([*FRESH * 20, "Yes ."], ""),  # such sentences stand everywhere
     ],
 )
 def test_data_that_a_model_was_trained_on_are_called_so(
@@ -57,15 +58,14 @@ def test_data_that_a_model_was_trained_on_are_called_so(
     has_training_data: bool,
     lines: list[str],
     with_data: str,
-    without: str,
 ) -> None:
     recipe = load_run_recipe(run)
     if not has_training_data:
         (tmp_path / "train.txt").unlink()
     file = str(write(tmp_path / "data.txt", lines))
     with caplog.at_level(logging.WARNING):
-        (found,) = evaluate_run(run, recipe, files=(file,))
-    said = with_data if has_training_data else without
+        (found,) = evaluate_run(run, recipe, EvaluationSettings(data=(file,)))
+    said = with_data if has_training_data else ""
     notes = summary_row(found.result)["notes"]
     assert isinstance(notes, str)
     assert notes.startswith(said) if said else "training data" not in notes
@@ -78,7 +78,7 @@ def test_of_an_older_model_the_data_that_its_recipe_names_are_those_that_it_was_
     lm = load(run)
     lm.data_identity = {}
     monkeypatch.setattr(evaluate, "load", lambda run, device: lm)
-    (found,) = evaluate_run(run, load_run_recipe(run), files=(str(run.parent / "train.txt"),))
+    (found,) = evaluate_run(run, load_run_recipe(run), EvaluationSettings(data=(str(run.parent / "train.txt"),)))
     assert str(summary_row(found.result)["notes"]).startswith(ALL)
 
 

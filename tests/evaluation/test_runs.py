@@ -22,6 +22,7 @@ from treelm.errors import InputError
 from treelm.evaluation import evaluate
 from treelm.evaluation.evaluate import Evaluation, evaluate_run, evaluate_sentences
 from treelm.evaluation.report import EvaluationResult, summary_row, write_summary
+from treelm.evaluation.settings import EvaluationSettings
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, static_labels
 from treelm.models.perplexity import Perplexity
 from treelm.models.search.config import SearchConfig
@@ -94,7 +95,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> Evaluate:
             training=SimpleNamespace(sentence_ends=True),
         )
         monkeypatch.setattr(evaluate, "recipe_of_model", lambda run: recipe)
-        return evaluate_run(Path(), cast(Any, recipe), files=files, **options)
+        return evaluate_run(Path(), cast(Any, recipe), EvaluationSettings(data=tuple(files)), **options)
 
     return call
 

@@ -75,7 +75,7 @@ def _evaluate_files(options: Arguments) -> int:
 
 
 def _evaluate_run(options: Arguments) -> int:
-    from treelm.evaluation.evaluate import evaluate_with
+    from treelm.evaluation.evaluate import evaluate_run
     from treelm.evaluation.report import as_table, write_summary
     from treelm.models import system_class
     from treelm.training.run_folder import recipe_of_model
@@ -85,7 +85,8 @@ def _evaluate_run(options: Arguments) -> int:
     options.note_lost_widths(options.run, system_class(recipe.model.system))
     skipped: list[InputError] = []
     with progress_bar("evaluating", None) as advance:
-        evaluations = evaluate_with(options, recipe, options.run, skipped=skipped, on_sentence=advance)
+        left_out = skipped if options.on_error == "skip" else None
+        evaluations = evaluate_run(Path(options.run), recipe, options, skipped=left_out, on_sentence=advance)
     for evaluation in evaluations if options.trees else ():
         _write_trees(evaluation, tree_files)
     results = [one.result for one in evaluations]

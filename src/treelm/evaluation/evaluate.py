@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from treelm.corpora.catalog import Split
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.lines import Format
+from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, OnError
@@ -39,7 +40,6 @@ from treelm.inference.loading import load
 from treelm.inference.processes import Compute, in_process, model_workers, parse
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Parser, Searching, TreeConditioned, has, score_with_trees, set_search, why_not
-from treelm.models.layers.devices import DeviceName
 from treelm.models.perplexity import Coverage, perplexity
 from treelm.models.scores import SentenceScore
 from treelm.training.recipe import EvaluationConfig, Recipe
@@ -57,6 +57,7 @@ GUM_NOTES: dict[str, str] = {
     "conllu": f"{_AGAINST} the constituents of gum-open's gold dependency trees: a head with all its dependents",
 }
 
+AS_THE_RECIPE = EvaluationSettings()
 NO_GOLD = "these sentences have no gold trees, so no F1"
 
 
@@ -212,47 +213,48 @@ def count_unknown_labels(gold: Iterable[Bracketing], labels: Collection[str]) ->
 def evaluate_run(
     run: Path,
     recipe: Recipe,
+    settings: EvaluationSettings = AS_THE_RECIPE,
     *,
-    files: Sequence[str] = (),
-    format: Format | Literal["auto"] = "auto",
     skipped: list[InputError] | None = None,
     protocols: Sequence[SpanProtocol] | None = None,
     baselines: bool = True,
     scores: bool = True,
-    trees_for: str = "",
-    fixed_rows: bool = False,
     on_sentence: Callable[[], None] = lambda: None,
-    processes: int = 1,
-    device: DeviceName = "cpu",
 ) -> list[Evaluation]:
-    """Evaluate a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead.
+    """Evaluate a trained run by a recipe that settings have changed (``changed_recipe``): on its splits or their files.
 
-    ``format`` is that of the files. A text too short for the recipe's ``stream_rows`` is read in one row, with a note,
-    unless they are ``fixed_rows``. ``baselines``: trivial trees are scored too. Without ``scores``, trees alone are
-    found, which is faster where words need not be predicted for them. ``trees_for`` is an option that asks for trees.
-    Several ``processes`` share the sentences; a stream, and metrics that only one
-    system has, are computed here.
+    ``protocols`` are those of the settings if not given. ``baselines``: trivial trees are scored too. Without
+    ``scores``, trees alone are found, which is faster where words need not be predicted for them. Several processes
+    share the sentences; a stream, and metrics that only one system has, are computed here.
 
-    Raises ``InputError`` for a run without trees with ``trees_for``, and for data that cannot be read or evaluated.
+    Raises ``InputError`` for settings of trees and a run without any, and for data that cannot be read or evaluated.
     """
-    config = recipe.evaluation
-    lm = load(run, device=device)
+    config, files = recipe.evaluation, settings.data
+    lm = load(run, device=settings.device)
     set_search(lm, recipe.search)
-    if trees_for and not has(lm, Parser):
-        raise InputError(f"{trees_for}, but {why_not(lm, Parser)}", remedy=f"remove {trees_for}")
+    if settings.of_trees and not has(lm, Parser):
+        raise InputError(f"{settings.of_trees}, but {why_not(lm, Parser)}", remedy=f"remove {settings.of_trees}")
     if config.stream != "no":
-        require_context(lm, config, fixed_rows=fixed_rows)
+        require_context(lm, config, fixed_rows=settings.stream_rows is not None)
     notes = (*_choose_builder(lm, config.tree_builder), *_choose_gates(lm, hard=config.hard_gates))
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
-    by_what = type(lm).analyse if scores else parse
+    if protocols is None and settings.protocol:
+        protocols = [find_protocol(one) for one in settings.protocol]
     trained_on = recipe_of_model(run).data  # those of ``recipe`` may be read with other options
     found = []
-    with model_workers(by_what, lm, run=str(run), processes=processes, device=device) as compute:
+    with model_workers(
+        type(lm).analyse if scores else parse,
+        lm,
+        run=str(run),
+        processes=settings.processes,
+        device=settings.device,
+    ) as compute:
         for name in names:
             evaluation = None
-            path, of = (Path(name), format) if files else locate_split(recipe.data, name)  # type: ignore[arg-type]
-            options = recipe.data.read_options(of)
+            of_file = settings.format if files else None
+            path, format = (Path(name), of_file) if of_file else locate_split(recipe.data, name)  # type: ignore[arg-type]
+            options = recipe.data.read_options(format)
             if config.stream != "only":
                 on_error: OnError = "raise" if skipped is None else "skip"
                 sentences = read_sentences(path, **vars(options), on_error=on_error, skipped=skipped)
@@ -271,43 +273,22 @@ def evaluate_run(
                 )
             if config.stream != "no":
                 own_skipped = skipped if evaluation is None or skipped is None else []  # else they are in it already
-                of_file = format if files else None
-                stream = evaluate_stream(lm, recipe, name, format=of_file, fixed_rows=fixed_rows, skipped=own_skipped)
+                stream = evaluate_stream(lm, recipe, name, format=of_file, skipped=own_skipped)
                 result = stream if evaluation is None else evaluation.result.with_stream(stream)
                 evaluation = replace(evaluation or Evaluation(result=stream, sentences=(), analyses=()), result=result)
             assert evaluation is not None
             searched = str(lm.search) if isinstance(lm, Searching) else ""
-            words = [one.words for one in evaluation.sentences]
-            learned = training_note(lm, trained_on, path, options, words, max_sentences=config.max_sentences)
+            read: Iterable[Sentence] = evaluation.sentences
+            if config.stream == "only":
+                how: dict[str, Any] = {"options": options, "max_sentences": config.max_sentences}
+                read = prepared([path], on_error="skip", **how).sentences()
+            words = [one.words for one in read]
+            learned = training_note(lm, trained_on, words)
             for note in learned:
                 _logger.warning("%s: %s", name, note)
             all_notes = (*learned, *evaluation.result.notes)
             found.append(replace(evaluation, result=replace(evaluation.result, search=searched, notes=all_notes)))
     return found
-
-
-def evaluate_with(
-    settings: EvaluationSettings,
-    recipe: Recipe,
-    run: Path | str,
-    *,
-    skipped: list[InputError],
-    on_sentence: Callable[[], None] = lambda: None,
-) -> list[Evaluation]:
-    """Evaluate a run by settings, and by the recipe that they have changed (``changed_recipe``)."""
-    return evaluate_run(
-        Path(run),
-        recipe,
-        files=settings.data,
-        format=settings.format,
-        skipped=skipped if settings.on_error == "skip" else None,
-        protocols=[find_protocol(name) for name in settings.protocol] or None,
-        trees_for=settings.of_trees,
-        fixed_rows=settings.stream_rows is not None,
-        processes=settings.processes,
-        device=settings.device,
-        on_sentence=on_sentence,
-    )
 
 
 def _about_trees(corpus: str, name: str, path: Path, format: Format) -> tuple[str, ...]:

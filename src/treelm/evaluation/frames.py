@@ -21,7 +21,7 @@ from treelm.evaluation.evalb_files import (
     parse_bracketing,
     read_bracketings,
 )
-from treelm.evaluation.evaluate import evaluate_with
+from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import evalb_json, summary_row
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.io.terminal import progress_bar, show_progress, told
@@ -82,7 +82,8 @@ def evaluate(
     recipe = asked.changed_recipe(recipe_of_model(run))
     tells, bar = (nullcontext(), _no_bar()) if quiet else (told(), progress_bar("evaluating", None))
     with tells, bar as advance:
-        results = [one.result for one in evaluate_with(asked, recipe, run, skipped=skipped, on_sentence=advance)]
+        left_out = skipped if asked.on_error == "skip" else None
+        results = [one.result for one in evaluate_run(Path(run), recipe, asked, skipped=left_out, on_sentence=advance)]
     for error in skipped:
         warnings.warn(f"left out: {error}", stacklevel=2)
     frame = pd.DataFrame([summary_row(result) for result in results])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -170,14 +169,12 @@ def evaluate_stream(
     name: str,
     *,
     format: Format | Literal["auto"] | None = None,
-    fixed_rows: bool = False,
     skipped: list[InputError] | None = None,
 ) -> EvaluationResult:
     """Compute the metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
 
-    Bad sentences go to ``skipped``. A text with fewer tokens than the recipe's rows is read in one row, and a note
-    says so; if they are ``fixed_rows``, it raises ``InputError``. A system that reads documents, not streams, reads
-    each of them in a row.
+    Bad sentences go to ``skipped``. A system that reads documents, not streams, reads each of them in a row. Raises
+    ``InputError`` for a text with fewer tokens than the recipe's rows.
     """
     data, config, sentence_ends = recipe.data, recipe.evaluation, recipe.training.sentence_ends
     path, found = (Path(name), format) if format else locate_split(data, name)  # type: ignore[arg-type]
@@ -186,19 +183,11 @@ def evaluate_stream(
     corpus = prepared([path], options=read, on_error=on_error, max_sentences=config.max_sentences)
     if skipped is not None:
         skipped += corpus.skipped
-    require_context(lm, config, fixed_rows=fixed_rows)
-    notes = [GIVEN_TREES] if has(lm, TreeConditioned) else []
     if isinstance(lm, StreamLM):
-        num_tokens = len(corpus) * sentence_ends + corpus.num_tokens  # a word has one token or more
+        num_tokens = len(corpus) * sentence_ends + corpus.num_tokens
         if num_tokens < config.stream_rows:
-            encoded = EncodedCorpus(corpus, lm.vocabulary, corpus.labels)
-            num_tokens = len(corpus) * sentence_ends + int(encoded.num_tokens.sum())
-        if num_tokens < config.stream_rows:  # a single row has all context of a text that is short
             short = f"a stream of {num_tokens} tokens for {config.stream_rows} rows"
-            if fixed_rows:
-                raise InputError(short, where=name, remedy="lower stream_rows, or give more data")
-            notes.append(f"{name}: {short}, so it was read in 1 row")
-            config = replace(config, stream_rows=1)
+            raise InputError(short, where=name, remedy="lower stream_rows, or give more data")
         perplexities = stream_perplexities(lm, corpus, config, sentence_ends=sentence_ends)
     else:
         perplexities = (document_perplexity(lm, corpus),)
@@ -211,5 +200,5 @@ def evaluate_stream(
         num_skipped=len(corpus.skipped),
         perplexities=perplexities,
         coverage=Coverage.of(lm.vocabulary, counts),
-        notes=tuple(notes),
+        notes=(GIVEN_TREES,) if has(lm, TreeConditioned) else (),
     )

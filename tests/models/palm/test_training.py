@@ -19,6 +19,7 @@ from treelm.evaluation.comparison.compare import compare, notes_on
 from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import GIVEN_TREES
+from treelm.evaluation.settings import EvaluationSettings
 from treelm.models.persistence.storage import load_model
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe
@@ -132,7 +133,7 @@ def test_a_run_with_given_trees_is_evaluated_and_compared_with_the_trees_of_the_
     assert alone.value != pytest.approx(stream.value)
     assert GIVEN_TREES in judgement.result.all_notes()
     with pytest.raises(InputError, match=r"dev\.txt:1: a sentence without a tree"):
-        evaluate_run(tmp_path / "run", recipe, files=(str(tmp_path / "dev.txt"),))
+        evaluate_run(tmp_path / "run", recipe, EvaluationSettings(data=(str(tmp_path / "dev.txt"),)))
     (row,) = compare([tmp_path / "run"], Settings(split="dev", syntaxgym=("number_prep",)), silent).runs
     assert row.perplexity is not None
     assert row.perplexity.value == pytest.approx(alone.value)

@@ -51,6 +51,7 @@ from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
 from treelm.evaluation.human.reading import ModelResult, measure_reading
 from treelm.evaluation.minimal_pairs import MinimalPairResult, first_of_groups, score_pairs
+from treelm.evaluation.settings import EvaluationSettings
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.results import (
     accuracies,
@@ -197,11 +198,13 @@ class Measurement:
         (evaluated,) = evaluate_run(
             self._run,
             self._recipe,
-            files=(self._settings.data,) if self._settings.data else (),
-            format=self._settings.data_format,
+            EvaluationSettings(
+                data=(self._settings.data,) if self._settings.data else (),
+                format=self._settings.data_format,
+                device=self._settings.device,
+            ),
             protocols=[find_protocol(one) for one in self._settings.protocol],
             on_sentence=advance,
-            device=self._settings.device,
         )
         lm, result = self._lm, evaluated.result
         reads_words = lm.predicts_words and not has(lm, TreeConditioned)

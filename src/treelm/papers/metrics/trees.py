@@ -19,6 +19,7 @@ from treelm.errors import InputError
 from treelm.evaluation.evalb_files import gold_bracketing
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import EvaluationResult
+from treelm.evaluation.settings import EvaluationSettings
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.structure import (
     KeptSpans,
@@ -84,13 +85,10 @@ class Evaluate(SearchOptions, OnTreebank):
             (evaluated,) = evaluate_run(
                 subject.run,
                 replace(recipe, data=config, search=self.changed(recipe.search), evaluation=evaluation),
-                files=(str(_joined(files, Path(scratch))),),
-                format=config.format,
+                EvaluationSettings(data=(str(_joined(files, Path(scratch))),), format=config.format, device="auto"),
                 protocols=[find_protocol(name) for name in self.protocols],
                 scores=self.perplexity,
-                trees_for="" if self.perplexity else "perplexity = false",
                 baselines=False,  # rows of the table's own, from ``of_data``: once, not for each run
-                device="auto",
             )
         notes = (*_notes(evaluated.result), *self.notes(subject.root, subject.data, config))
         return Measured(values=dict(_values(evaluated.result)), notes=notes)
