@@ -15,18 +15,8 @@ from tests.benchmarks.programs import rows_of
 from tests.cli.conftest import TREES
 from tests.shipped import need
 from treelm.errors import InputError
-from treelm.models import SYSTEMS, system_class
-from treelm.models.capabilities import Counted
 from treelm.models.layers.devices import process_peak_mb, restart_peak
 from treelm.papers.metrics.speed import fitting_sentences, in_fresh_process
-from treelm.training.recipe import load_recipe
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_recipes_of_benchmarks_are_of_their_system(system: str) -> None:
-    network = system_class(system)
-    if network.benchmark_recipe and not issubclass(network, Counted):
-        assert load_recipe(network.benchmark_recipe).model.system == system
 
 
 def test_updates_and_search_are_measured(preloaded: Path, tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ import hashlib
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "treelm-english" / "corpus"))
 import extract
 import open_english as builder
@@ -55,28 +53,6 @@ def test_what_models_are_measured_on_is_left_out() -> None:
     held_out = frozenset(["over the lazy dogs of all the farmers"])
     splits = built((row("18f", work_in("train")), f"{FOX}\n\nIt was so."), held_out=held_out)
     assert splits.texts["train"] == ["It was so .\n"]
-
-
-@pytest.mark.parametrize(
-    "text", ["See www.example.org for it.", "12 , 13 .", "Это не то.", "word " * 81, "ALL OF IT IS IN CAPITALS."]
-)
-def test_what_is_no_english_prose_is_left_out(text: str) -> None:
-    assert built((row("18f", work_in("train")), text)).texts["train"] == []
-
-
-def test_words_of_tokenised_sources_are_their_own() -> None:
-    splits = built((row("masc", work_in("train", "masc")), "I do n ’ t know ’ S — it .\n“ No ” , co-op ."))
-    assert splits.texts["train"] == ["I do n't know 'S -- it .\n\" No \" , co-op .\n"]
-    assert splits.rows["train"][0]["free"] == "no"
-
-
-@pytest.mark.parametrize(
-    ("author", "died", "free"),
-    [("Jack London", "1916", "yes"), ("Ernest Hemingway", "1961", "no"), ("Nobody Known", "", "no")],
-)
-def test_books_are_free_where_their_authors_died_long_ago(author: str, died: str, free: str) -> None:
-    splits = built((row("standard-ebooks", work_in("train", "standard-ebooks"), author), "It was so."))
-    assert (splits.rows["train"][0]["died"], splits.rows["train"][0]["free"]) == (died, free)
 
 
 def test_the_builder_writes_into_the_folder_of_its_output(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -150,11 +149,6 @@ def test_the_picture_is_an_svg_with_everything_in_it(readers: list[Reader]) -> N
     assert "href" not in text
 
 
-def test_nothing_typed_is_nothing_to_read(readers: list[Reader]) -> None:
-    assert ask(readers, "read", asked(" \n ")).events() == [{"event": "text", "sentences": [], "at": [0, -1]}]
-    assert ask(readers, "svg", asked("")).status == 400
-
-
 def test_without_the_token_or_under_another_name_there_is_nothing(readers: list[Reader]) -> None:
     app = application(readers, Limits(), TOKEN)
     for path in ("/", "/read", "/wrong/", f"/{TOKEN}x/", "//", f"/x/{TOKEN}/", "/sécret/"):
@@ -275,18 +269,6 @@ def test_what_a_model_cannot_do_is_told_in_its_row_and_in_the_picture(
     assert "Surprisal in bits" in svg.body
 
 
-def test_a_fault_in_drawing_is_told_on_the_page(readers: list[Reader], tmp_path: Any) -> None:
-    def fail(*_: Any) -> str:
-        raise RuntimeError("a fault")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        patch.setattr("treelm.explorer.server.picture", fail)
-        answer = ask(readers, "svg", asked("The dog", [0]))
-    assert answer.status == 500
-    assert "a fault of treelm itself (RuntimeError: a fault)" in answer.body
-
-
 class Counting(Reader):
     """Counts the words that it computes, each of which takes a while."""
 
@@ -296,28 +278,6 @@ class Counting(Reader):
         self.count += 1
         time.sleep(self.seconds)
         return super()._next(state, word)
-
-
-def test_two_tabs_take_turns_word_by_word(readers: list[Reader]) -> None:
-    """The second tab's answer does not wait for the end of the first one's long text."""
-    reader, order = Counting("slow", readers[0].lm), list[str]()
-    reader.seconds = 0.02
-
-    async def both() -> None:
-        app = application([reader], Limits(), TOKEN)
-
-        async def read(name: str, text: str) -> None:
-            await call(app, f"/{TOKEN}/read", asked(text, [0]))
-            order.append(name)
-
-        long = asyncio.create_task(read("long", "the dog of " * 15))
-        await asyncio.sleep(0.05)
-        await read("short", "A cat")
-        await long
-
-    asyncio.run(both())
-    reader.close()
-    assert order == ["short", "long"]
 
 
 def test_a_request_that_nobody_waits_for_any_more_is_not_computed(readers: list[Reader]) -> None:
@@ -351,28 +311,6 @@ def test_a_word_more_computes_a_word_and_states_do_not_pile_up(readers: list[Rea
     (whole,) = readers[0].lm.surprisal([words[:3]])
     assert first.surprisal_bits == pytest.approx(whole.words[2].surprisal_bits, abs=1e-6)
     reader.close()
-
-
-def test_cutting_a_text_keeps_no_other_tab_waiting(readers: list[Reader], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tab is answered while the sentences of another one's text are looked for."""
-    cutting, answered = threading.Event(), threading.Event()
-
-    def cut(text: str, limits: Limits) -> list[tuple[str, ...]]:
-        cutting.set()
-        assert answered.wait(30)
-        return []
-
-    monkeypatch.setattr("treelm.explorer.server.sentences_of", cut)
-
-    async def both() -> None:
-        app = application(readers, Limits(), TOKEN)
-        long = asyncio.create_task(call(app, f"/{TOKEN}/read", asked()))
-        await asyncio.to_thread(cutting.wait, 30)
-        assert (await call(app, f"/{TOKEN}/explorer.css")).status == 200
-        answered.set()
-        await long
-
-    asyncio.run(both())
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /secret/ HTTP/1.1\r\nHost: a", b"POST /secret/read HTTP/1.1\r\n"])

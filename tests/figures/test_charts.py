@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.figures.charts import Axes, Point, Scale, line_chart, mark_text, scale_over, scatter_chart
-from treelm.figures.svg import Drawing, colour_class, mark
-from treelm.figures.trees import TreeColumns, draw_tree, shows_labels
+from treelm.figures.charts import Axes, Point, Scale, line_chart, scale_over
+from treelm.figures.svg import Drawing
+from treelm.figures.trees import TreeColumns, draw_tree
 from treelm.trees.tree import Tree
 
 AXES = Axes(title="a chart", x="epochs", y="perplexity")
@@ -42,19 +42,6 @@ def test_points_stand_where_their_values_are() -> None:
     assert found["first"][0] == found["one"][0] < found["two"][0]
 
 
-def test_points_of_runs_have_their_looks_and_others_are_grey() -> None:
-    dots = [Point(100.0, 30.0, "ours", look=0), Point(50.0, 60.0, "known")]
-    picture = svg(scatter_chart(dots, AXES, 900, is_percent=True))
-    (grey,) = picture.iter("circle")
-    assert places(picture)["ours"][0] > float(grey.get("cx", ""))
-    assert places(picture)["ours"][1] > float(grey.get("cy", ""))
-
-
-def test_forty_runs_have_different_looks() -> None:
-    looks = {(colour_class(number), str(mark(number, 0, 0)).replace(colour_class(number), "")) for number in range(40)}
-    assert len(looks) == 40
-
-
 TREE = Tree.parse("(S (NP the dog) (VP barks))")
 
 
@@ -79,17 +66,6 @@ def test_constituents_that_the_gold_tree_lacks_are_dashed() -> None:
     assert branches(picture) == ["branch", "branch other", "branch other"]
 
 
-def test_labels_that_are_all_the_same_are_not_shown() -> None:
-    tree = Tree.parse("(X (X a b) c)")
-    assert not shows_labels(tree)
-    assert "X" not in [text.text for text in svg(draw_tree(tree, TreeColumns("abc", [tree]), "")).iter("text")]
-
-
-def test_values_stand_in_proportion() -> None:
-    scale = Scale(low=0, high=10, start=100, end=0)
-    assert [scale(0), scale(5), scale(10)] == [100, 50, 0]
-
-
 def test_equal_factors_are_equal_steps_on_a_logarithmic_axis() -> None:
     scale = Scale(low=10, high=1000, start=0, end=100, logarithmic=True)
     assert [scale(10), scale(100), scale(1000)] == pytest.approx([0, 50, 100])
@@ -98,14 +74,6 @@ def test_equal_factors_are_equal_steps_on_a_logarithmic_axis() -> None:
 def test_marks_are_round() -> None:
     assert Scale(low=0, high=10, start=0, end=1).marks(5) == [0, 2, 4, 6, 8, 10]
     assert Scale(low=25, high=1500, start=0, end=1, logarithmic=True).marks(6) == [50, 100, 200, 500, 1000]
-
-
-@pytest.mark.parametrize(("low", "high"), [(157.7, 239.9), (1.1, 1.9), (0.775, 0.795), (990, 1410)])
-def test_an_axis_has_two_marks_at_least(low: float, high: float) -> None:
-    """Of one alone nobody can read a distance."""
-    marks = Scale(low=low, high=high, start=0, end=1).marks(4)
-    assert 2 <= len(marks) <= 6
-    assert low <= marks[0] < marks[-1] <= high
 
 
 @given(
@@ -119,7 +87,3 @@ def test_all_values_are_on_the_axis_and_it_has_marks(values: list[float], logari
     marks = scale.marks()
     assert 1 <= len(marks) <= 13
     assert all(-1e-6 <= scale(mark) <= 100 + 1e-6 for mark in marks)
-
-
-def test_marks_are_written_short() -> None:
-    assert [mark_text(value) for value in (0.1 + 0.2, 50.0, 25_000.0)] == ["0.3", "50", "25,000"]

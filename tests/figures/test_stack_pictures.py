@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -15,7 +14,7 @@ from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, tre
 from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.figures.report.analyse import analyses_of
-from treelm.figures.structures import attention_drawing, figure_of, structure_figure, tape_drawing
+from treelm.figures.structures import figure_of, structure_figure, tape_drawing
 from treelm.models.pushdown.network import spans_of, tape_of
 from treelm.models.pushdown.plan import attachments_of
 from treelm.models.search.config import SearchConfig
@@ -34,15 +33,6 @@ def test_what_the_positions_of_a_tree_see() -> None:
     assert attention.tokens == ("<s>", "(S", "(NP", "the", "dog", "NP)", "NP)", "(VP", "barks", "VP)", "VP)")
     assert attention.seen[5:8] == ((2, 3, 4, 5), (0, 1, 5, 6), (0, 1, 5, 7))
     assert attention.composes[5:8] == (True, False, False)
-
-
-def test_attention_is_drawn_beside_the_tree() -> None:
-    svg = structure_figure(attention_of_tree(FIGURE, TransformerGrammarConfig()), FIGURE).file()
-    kinds = [one.get("class") for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("rect")]
-    assert [kinds.count(kind) for kind in ("own", "hidden")] == [11, 11]
-    names = [one.text for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("text")]
-    assert names.count("barks") == 3  # of a row, of a column, and in the tree
-    assert not re.search(r"href|url\(|<script", svg)
 
 
 @pytest.mark.parametrize("token", [0, 1])
@@ -97,18 +87,6 @@ def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> Non
     assert found[word, :word].tolist() == pytest.approx(plain[word + 1, :word].tolist())
     last = len(plain) - 1
     assert found[-1, word].item() == pytest.approx(plain[last, word : word + 2].sum().item())
-
-
-def test_the_more_weight_the_fuller_the_colour() -> None:
-    attention = attention_of_tree(FIGURE, TransformerGrammarConfig())
-    weights = tuple(tuple(float(number == 0) for number, _ in enumerate(seen)) for seen in attention.seen)
-    svg = attention_drawing(replace(attention, weights=weights)).file()
-    cells = [one for one in ElementTree.fromstring(svg).iter() if one.get("fill-opacity")]
-    full = [one for one in cells if one.get("fill-opacity") == "1"]
-    assert (len(cells), len(full)) == (40, 11)
-    assert [cell[0].text for cell in full] == ["100 %"] * 11
-    kinds = [one.get("class") for one in ElementTree.fromstring(attention_drawing(attention).file()).iter()]
-    assert [kinds.count(kind) for kind in ("own", "part", "seen")] == [11, 5, 24]
 
 
 def test_a_pushdown_model_is_drawn_as_its_stack() -> None:

@@ -16,12 +16,10 @@ from tests.models.som import worlds
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.errors import InputError
 from treelm.figures.structures import (
-    OUTSIDE,
     PICTURES,
     distances_drawing,
     figure_of,
     memory_drawing,
-    spans_drawing,
     structure_figure,
 )
 from treelm.figures.svg import Drawing
@@ -48,16 +46,6 @@ def texts(drawing: Drawing) -> list[str | None]:
     return [one.text for one in svg(drawing).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_bars_are_as_high_as_their_distances() -> None:
-    heights = [float(one.get("height", "")) for one in svg(distances_drawing(BARS)).iter() if one.get("class") == "bar"]
-    assert heights == [60.0, 0.0, 120.0]
-
-
-def test_distances_of_zero_everywhere_are_drawn() -> None:
-    bars = Distances(tokens=("a", "<b>"), values=(0.0, 0.0), begins_word=(True, True))
-    svg(distances_drawing(bars))
-
-
 def test_characters_that_begin_words_are_marked() -> None:
     torch.manual_seed(0)
     config = PRPNConfig(embedding_size=4, hidden_size=4, num_layers=1)
@@ -78,11 +66,6 @@ def test_cells_are_the_weights_of_the_plain_form() -> None:
         assert found.reach[row] == min(row, 3)
     short = palm(stop_at_end=True, max_span=9).eval().structure(WORDS[:3])
     assert short.reach == (0, 0, 1, 2, 3)
-
-
-def test_a_span_without_weight_is_told_from_one_out_of_reach() -> None:
-    cells = [one for one in svg(spans_drawing(SPANS)).iter() if one.get("class") in ("weight", "outside")]
-    assert [one[0].text for one in cells] == ["1.000", "0.000", "1.000", OUTSIDE, "0.250", "0.750"]
 
 
 def test_slots_are_rows_and_the_lowest_used_one_is_the_last() -> None:

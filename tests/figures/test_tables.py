@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -15,7 +14,7 @@ from treelm.evaluation.syntaxgym.results import references
 from treelm.evaluation.syntaxgym.scoring import OUTCOME_COLUMNS, SuiteResult
 from treelm.evaluation.syntaxgym.suites import packaged_suites
 from treelm.evaluation.tables import Table
-from treelm.figures.tables import circuit_table, comparison_tables, print_table, suite_table
+from treelm.figures.tables import circuit_table, comparison_tables, suite_table
 
 TEXT = st.text("ab/_- 語", min_size=1, max_size=90).filter(str.strip)
 
@@ -44,19 +43,6 @@ def test_a_table_is_as_wide_as_the_terminal_and_loses_nothing(
         printed = captured.get()
         assert all(cell_len(line) <= max(width, 2 + 20 + 2) for line in printed.splitlines())
         assert printed.count("b") + printed.count("c") >= said.count("b") + said.count("c"), "nothing of a text is lost"
-
-
-def test_what_does_not_fit_goes_below_under_the_same_labels(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    headings = ["row", *(f"a heading {number}" for number in range(20))]
-    table = Table(headings=headings, rows=[["first", *map(str, range(20))]], title="t")
-    print_table(table)
-    printed = capsys.readouterr().out
-    assert printed.count("t, continued") == len(list(table.parts(80))) - 1 > 0
-    print_table(table, wide=True)
-    assert "continued" not in capsys.readouterr().out
 
 
 def test_a_comparison_is_in_tables_by_kind_of_metric() -> None:

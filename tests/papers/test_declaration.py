@@ -9,8 +9,7 @@ import pytest
 from tests.papers.conftest import RECIPE, TABLE
 from treelm.errors import InputError
 from treelm.papers.data import DataRoot, data_sets, paper_file, paper_names
-from treelm.papers.declaration import Number, Table, load_paper
-from treelm.papers.metrics import MinimalPairs
+from treelm.papers.declaration import Number, load_paper
 from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
 
@@ -40,19 +39,14 @@ PRESENT = {
 @pytest.mark.parametrize(
     ("before", "after", "found"),
     [
-        ("title = ", "title == ", "not TOML"),
         ('["Table 1"]', '[Tabel]\n["Table 1"]', "[Tabel]: unknown field 'Tabel'"),
-        ('"UF1" = { measure', '"UF1" = { mesure', "[Table 1] columns.UF1: unknown field 'mesure'"),
         ('words = { kind = "evaluate"', 'words = { kind = "guess"', "[Table 1]: unknown kind 'guess'"),
         ('["plain"]', '["simple"]', "measures.trees: unknown protocol 'simple'"),
         ('train = "small.toml" }', 'train = "none.toml" }', "no such recipe"),
         ("read_attention=false", "reading=false", "unknown field 'reading'"),
         ("61.98 50", "61.98", "rows.whole: printed has 1 values, not 2"),
-        ('{ kind = "evaluate"', '{ max_sentences = 0, kind = "evaluate"', "max_sentences = 0"),
         ('absent = "not', 'train = "small.toml", absent = "not', "it has train and absent"),
         ('data = "large"', 'data = "large"\npaired_with = "hole"', "unknown paired_with 'hole'"),
-        ('data = "large"', 'data = "huge"', "unknown data 'huge'"),
-        ('"training.epochs=1"', '"training.epochs=0"', "epochs = 0"),
     ],
 )
 def test_wrong_declarations_name_file_and_block(
@@ -73,10 +67,8 @@ NUMBERS = ["Figure 2", "Table 10", "Table 1", "Table 2"]
     ("names", "chosen"),
     [
         ((), NUMBERS),
-        (("table 2",), ["Table 2"]),
         (("Table 1", "figure 2"), ["Figure 2", "Table 1"]),
         (("table", "1", "figure", "2"), ["Figure 2", "Table 1"]),
-        (("figure2", "table2"), ["Figure 2", "Table 2"]),
         (("table 2, Table 10",), ["Table 10", "Table 2"]),
     ],
 )
@@ -88,15 +80,10 @@ def test_tables_are_chosen_by_the_papers_numbers_and_stand_in_its_order(
     assert [table.name for table in load_paper(paper, root.sets, names)] == chosen
 
 
-@pytest.mark.parametrize("name", ["table 7", "figure 1", "tabel 1", "Table II", " ", "Table 1, x", "figure", "3"])
+@pytest.mark.parametrize("name", ["table 7", "Table II", " ", "Table 1, x"])
 def test_unknown_tables_are_refused(paper: Path, root: DataRoot, name: str) -> None:
     with pytest.raises(InputError, match=f"no '{name.lower()}' in paper; choose of Table 1"):
         load_paper(paper, root.sets, [name])
-
-
-def test_unknown_papers_are_refused() -> None:
-    with pytest.raises(InputError, match="no paper 'nothing'; choose one of palm"):
-        paper_file("nothing")
 
 
 @pytest.mark.parametrize(
@@ -112,10 +99,6 @@ def test_unknown_papers_are_refused() -> None:
 def test_numbers_as_they_are_printed(text: str, value: float, digits: int, unit: Any, spread: float | None) -> None:
     assert Number.parse(text) == Number(text, value, digits, unit, spread)
     assert Number.parse("NA") is None
-
-
-def test_columns_have_the_digits_that_are_printed(table: Table) -> None:
-    assert [column.digits for column in table.columns] == [2, 1]
 
 
 def test_shared_stand_ins_and_measures_lie_below_those_of_a_table(paper: Path, root: DataRoot) -> None:
@@ -201,39 +184,14 @@ def test_stand_ins_have_the_units_of_their_label(name: str) -> None:
                     assert units is None or units <= int(named[1]), (table.name, row.name)
 
 
-def test_sg_score_of_som_variants() -> None:
-    (table,) = load_paper(paper_file("som"), data_sets(), ["table 2"])
-    (column,) = (one for one in table.columns if one.metric == "sg_score")
-    for row in table.rows:
-        config: Any = load_recipe(*table.train(row)).model.config
-        assert bool(table.metric(column, row)) == (config.word_loss and "Gold tree" not in row.name), row.name
-    assert column.added  # the paper's table has none
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
         ("[tiny]\nwhat = 'x'\nsource = 'y'\n", r"data.toml \[tiny\]: no place; give folder"),
         ("[tiny]\nwhat = 'x'\nfolder = 'y'\n", r"data.toml \[tiny\]: field 'source' is missing"),
-        ("tiny = 'x'\n", r"data.toml \[tiny\]: not a table"),
-        ("[tiny\n", r"data.toml:1: not TOML"),
     ],
 )
 def test_data_that_are_not_described_are_refused(tmp_path: Path, text: str, found: str) -> None:
     (tmp_path / "data.toml").write_text(text)
     with pytest.raises(InputError, match=found):
         data_sets(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["tg", "pushdown", "questions"])
-def test_small_tables_have_ten_pairs_of_each_paradigm_of_blimp(name: str) -> None:
-    found = [
-        measure
-        for table in load_paper(paper_file(name), data_sets())
-        for stand_in in table.stand_ins
-        for row in table.rows
-        for _, measure, _ in table.measured(row, stand_in)
-        if isinstance(measure, MinimalPairs)
-    ]
-    assert len(found) >= 4
-    assert {(one.data, one.max_pairs_per_group) for one in found} == {("blimp", 10)}

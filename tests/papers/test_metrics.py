@@ -102,30 +102,6 @@ def test_the_metrics_of_shipped_tables_are_measured(
     assert metrics - set(values) <= {"bits_per_character_with_end, in a stream"}  # its model is of words
 
 
-def test_search_without_sentences_is_an_error() -> None:
-    widths = {"action_beam": 4, "word_beam": 2, "fast_track": 1}
-    with pytest.raises(InputError, match="sentences_at_once = 0"):
-        SearchSpeed(**widths, sentences_at_once=0)
-    subject = Subject(KEPT / "rnng", DataRoot(None, data_sets(Path())), "gum-open")
-    with pytest.raises(InputError, match="no sentences of 13 to 17 words"):
-        SearchSpeed(**widths, split="dev", max_sentences=1).of_run(subject)
-
-
-def test_trivial_trees_are_computed_for_their_own_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the same for every run of a table, and those at random take longer than a model's own trees."""
-    monkeypatch.delattr("treelm.evaluation.evaluate.trivial_baselines")
-    measure = Evaluate(protocols=("plain",), max_sentences=FEW)
-    subject = Subject(KEPT / "prpn", DataRoot(None, data_sets(Path())), "gum-open")
-    assert "unlabeled_f1_corpus, plain" in measure.of_run(subject).values
-
-
-def test_gold_splits_draw_no_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row shows one of them: 25 networks take minutes, and trees of a run need neither."""
-    monkeypatch.setattr("treelm.papers.metrics.shapes.untrained", None)
-    found = Splits(split="dev", max_sentences=FEW).of_data(DataRoot(None, data_sets()), "gum-open").baselines
-    assert {*found} == {"gold trees, made binary from the right", "gold trees, made binary from the left"}
-
-
 def test_trees_without_scores_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """F1 needs no perplexity, which takes many times as long as PRPN's trees."""
     subject = Subject(KEPT / "prpn", DataRoot(None, data_sets(Path())), "gum-open")
@@ -138,12 +114,6 @@ def test_trees_without_scores_are_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == {name: expected[name] for name in found}
     with pytest.raises(InputError, match=r"perplexity = false, but lstm .*remove perplexity = false"):
         alone.of_run(replace(subject, run=KEPT / "lstm"))
-
-
-@pytest.mark.parametrize("options", [{"protocols": ()}, {"protocols": ("plain",), "stream": "beside"}])
-def test_trees_alone_need_a_protocol_and_no_stream(options: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="perplexity = false"):
-        Evaluate(perplexity=False, **options)
 
 
 def test_useless_distances_are_counted_in_percent(tmp_path: Path) -> None:
@@ -203,34 +173,11 @@ def test_minimal_pairs_are_counted_in_percent(pairs_root: DataRoot) -> None:
         measure.of_run(replace(subject, root=DataRoot(None, pairs_root.sets)))
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "found"),
-    [
-        (MinimalPairs, {"data": "blimp", "max_pairs_per_group": 0}, "max_pairs_per_group = 0"),
-        (ScoringSpeed, {"max_sentences": 0}, "max_sentences = 0"),
-        (TrainingSpeed, {"seconds": -1.0}, "seconds = -1.0"),
-        (Structure, {"max_sentences": -1}, "max_sentences = -1"),
-    ],
-)
-def test_impossible_options_are_errors(kind: type[Measure], options: dict[str, Any], found: str) -> None:
-    with pytest.raises(InputError, match=found):
-        kind(**options)
-
-
 def test_suites_and_their_circuits_are_scored() -> None:
     need("lstm-gum-open")
     measure = SyntaxGym(suites=("number_prep",))
     values = measure.of_run(Subject(shipped_folder("lstm-gum-open"), DataRoot(None, {}), "gum-open")).values
     assert 0 <= values["suite, number_prep"] <= 100
-
-
-def test_training_is_measured_in_a_process_of_its_own() -> None:
-    need("lstm-gum-open")
-    subject = Subject(shipped_folder("lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
-    measure = TrainingSpeed(seconds=0.01)
-    values = measure.of_run(subject).values
-    assert values["words_per_cpu_second"] > 0
-    assert values["peak_memory_mb"] > 0
 
 
 def test_scoring_speed_by_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,6 @@ def test_tables_share_runs(table: Table, root: DataRoot) -> None:
     assert len([job for job in alone.jobs.values() if job.recipe]) == 6
 
 
-def test_seeds_come_one_after_the_other(table: Table, root: DataRoot) -> None:
-    plan = make_plan([table], root, small=True, seeds=2)
-    seeds = [job.seed for job in plan.jobs.values()]
-    assert seeds == [0, 1, 1, 2, 2]
-
-
 def test_run_name_depends_on_recipe_not_paths(table: Table, root: DataRoot, paper: Path) -> None:
     def names(table: Table, root: DataRoot) -> set[str]:
         return {name for name, job in make_plan([table], root, small=True, seeds=1).jobs.items() if job.recipe}
@@ -54,16 +48,6 @@ def test_a_tokenizer_that_is_not_there_is_told_before_anything_trains(table: Tab
     why = {cell.missing for cell in plan.tables[0].cells if cell.row.train}
     assert why == {f"needs the file or folder {Path('gpt2').absolute()} of its recipe's vocabulary.file"}
     assert not any(job.recipe for job in plan.jobs.values())
-
-
-def test_all_that_is_missing_is_named(table: Table, root: DataRoot) -> None:
-    """What is trained on and what is measured on, each once, with the tables that need it."""
-    other = replace(table, name="Figure 2", measures={**table.measures, "words": {"kind": "evaluate", "data": "large"}})
-    small = replace(other, data="tiny")
-    unknown = DataRoot(None, root.sets)
-    assert make_plan([table, other], root, small=False, seeds=1).lacks == {"large": ["Table 1", "Figure 2"]}
-    assert make_plan([small], root, small=False, seeds=1).lacks == {"large": ["Figure 2"]}
-    assert make_plan([small], unknown, small=False, seeds=1).lacks == {"tiny": ["Figure 2"], "large": ["Figure 2"]}
 
 
 def test_first_stand_in_with_data_is_used(table: Table, root: DataRoot) -> None:

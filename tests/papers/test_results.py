@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from treelm.configs import to_plain
 from treelm.evaluation.comparison.cache import MetricCache
@@ -15,11 +13,10 @@ from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Row, Table
 from treelm.papers.metrics import Measured, Training
 from treelm.papers.metrics.base import Measure
-from treelm.papers.metrics.trees import Evaluate
-from treelm.papers.output import TSV, as_latex, as_text, as_tsv
+from treelm.papers.output import TSV, as_latex, as_tsv
 from treelm.papers.plan import PlannedTable, make_plan
 from treelm.papers.results import KeptTable, Result, Value, gather
-from treelm.papers.work import FOLDER, KEPT, is_done, kept, origin_of
+from treelm.papers.work import FOLDER, KEPT, origin_of
 
 SETTING = "tiny, 4 units, 3 seeds"
 RESULTS = KeptTable(setting=SETTING, made="2000, an abacus", rows={"without attention": "261.5±14.5 39±2"})
@@ -168,23 +165,6 @@ def test_a_table_as_latex(result: Result) -> None:
     assert "% a note on the table" in as_latex(result)
 
 
-def test_a_table_fits_a_terminal_of_80_columns(result: Result) -> None:
-    console = Console(width=80, record=True, file=StringIO())
-    console.print(as_text(result), markup=False, highlight=False)
-    text = console.export_text()
-    assert max(map(len, text.splitlines())) <= 80
-    assert LABEL in text
-    lines = [line.split() for line in text.splitlines()]
-    assert lines[3:5] == [["whole", "printed", "61.98", "50"], ["ours", "200.00", "±", "248.43", "40"]]
-    assert ["ours,", "stand-in", "-", "39±2"] in lines
-    assert f"ours, stand-in data: {SETTING} (2000, an abacus)" in text
-    assert "another system: not a system of treelm" in text
-    assert "training, mean CPU seconds / wall seconds of a run: whole 4 / 4" in text
-    below = text.partition("difference from whole, seed by seed\n")[2].splitlines()
-    assert below[0].split() == ["difference", "pairs"]
-    assert below[2].split() == ["without", "attention", "test", "ppl", "+2.00", "±", "12.71", "2"]
-
-
 def test_rows_without_common_seeds_have_no_difference(
     result: Result, table: Table, root: DataRoot, tmp_path: Path
 ) -> None:
@@ -205,21 +185,6 @@ def test_a_row_of_its_own_pair_comes_before_that_of_the_table(table: Table, root
     assert found["without attention", "test ppl"].other == "whole"
 
 
-def test_rows_that_measure_something_else_are_not_subtracted(table: Table, root: DataRoot, tmp_path: Path) -> None:
-    other = replace(table.rows[1], metrics={"test ppl": "perplexity_per_word"})
-    table = replace(table, paired_with="whole", rows=(table.rows[0], other))
-    value = cells(gathered(table, root, tmp_path))["without attention", "test ppl"]
-    assert value.ours
-    assert value.paired is None
-
-
-def test_an_unknown_metric_is_told_once_it_is_measured(table: Table, root: DataRoot, tmp_path: Path) -> None:
-    planned = gathered(table, root, tmp_path).planned
-    cells_of_it = [replace(cell, metric="perplexities") for cell in planned.cells]
-    value = cells(gather(replace(planned, cells=cells_of_it), tmp_path, {}))["whole", "test ppl"]
-    assert value.why == "not measured of this system: perplexities"
-
-
 def test_the_interval_of_a_mean_is_students() -> None:
     """From tables of t: 12.706 for one degree of freedom, 2.262 for nine, 2.042 for thirty."""
     assert interval([1.0]) is None
@@ -227,10 +192,3 @@ def test_the_interval_of_a_mean_is_students() -> None:
     assert interval([0.0] * 5 + [2.0] * 5) == pytest.approx(2.262 * (10 / 9) ** 0.5 / 10**0.5, rel=1e-3)
     assert interval([0.0] * 6 + [2.0] * 6) == pytest.approx(2.201 * (12 / 11) ** 0.5 / 12**0.5, abs=2e-4)
     assert interval([0.0] * 15 + [1.0] + [2.0] * 15) == pytest.approx(2.042 / 31**0.5, rel=1e-3)
-
-
-def test_values_of_other_options_are_not_reused(result: Result, tmp_path: Path) -> None:
-    job = result.values[0].cell.jobs[0]
-    assert kept(tmp_path / FOLDER / job.name, Evaluate(split="test")) is not None
-    assert kept(tmp_path / FOLDER / job.name, Evaluate(split="dev")) is None
-    assert not is_done(job, tmp_path)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
-from tests.models.palm.worlds import TINY, palm
+from tests.models.palm.worlds import TINY
 from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.errors import InputError
 from treelm.models.layers.binary_structure import ANY_DEPTH, first_siblings, static_labels
-from treelm.models.lstm.network import LSTMConfig
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.som.plan import pad
 from treelm.papers.metrics.shapes import slots_needed, split_shares, untrained
@@ -33,18 +30,6 @@ def test_left_and_right_splits() -> None:
     assert not any(split_shares([Tree.parse("(X a)")]).values())
 
 
-def test_trees_that_are_not_binary_are_an_error() -> None:
-    with pytest.raises(ValueError, match="3 parts"):
-        split_shares([Tree.parse("(X a b c)")])
-
-
-def test_shares_of_random_networks_differ_from_seed_to_seed() -> None:
-    sentences = [list("1234567"), list("55512034")]
-    assert len({split_shares(palm(seed).parse(sentences))["left, all"] for seed in range(4)}) > 1
-    right = split_shares(palm(attention="right").parse([list("123")]))
-    assert (right["right, all"], right["right, longer"]) == (50, 100)
-
-
 def test_untrained_model_from_seed() -> None:
     build = untrained(ModelConfig(system="palm", config=PaLMConfig(**TINY)), [["b", "a"], ["c", "a"]])
     before = torch.random.get_rng_state()
@@ -53,19 +38,6 @@ def test_untrained_model_from_seed() -> None:
     assert torch.equal(first.decoder_weight, again.decoder_weight)
     assert not torch.equal(first.decoder_weight, other.decoder_weight)
     assert first.parse([["a", "b", "c"]])[0].words() == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        ModelConfig(system="lstm", config=LSTMConfig(embedding_size=2, hidden_size=2)),
-        ModelConfig(system="palm", config=PaLMConfig(**TINY, attention="given")),
-    ],
-    ids=["no trees", "given trees"],
-)
-def test_system_without_binary_trees_is_an_error(model: ModelConfig) -> None:
-    with pytest.raises(InputError, match=f"this {model.system} has no binary trees of its own"):
-        untrained(model, [["a"]])(0)
 
 
 def test_small_trees_by_hand() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,11 @@ import pytest
 from tests.models.palm.worlds import palm
 from tests.models.prpn.worlds import prpn
 from tests.models.rnng.search.test_interface import VARIANTS, subword_model
-from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.som.worlds import som
 from treelm.corpora.sentence import Sentence
-from treelm.errors import InputError
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.figures.report import analyse
-from treelm.figures.report.analyse import MOST_ANALYSES, analyses_of, examples_of, kept_sentences, with_sentences
+from treelm.figures.report.analyse import MOST_ANALYSES, analyses_of, with_sentences
 from treelm.models.base import LanguageModel
 from treelm.trees.tree import Tree
 
@@ -49,13 +46,6 @@ def test_trees_and_bits_are_those_of_the_system(make: Callable[[], LanguageModel
     assert found.bits.surprisal_bits == pytest.approx([word.surprisal_bits for word in surprisal.words], abs=1e-4)
     assert found.bits.total_bits == pytest.approx(surprisal.total_bits, abs=1e-3)
     assert not found.bits.is_upper_bound
-
-
-def test_each_system_has_what_only_it_has() -> None:
-    for_prpn, for_palm, for_som = (analyses_of(make().eval(), [sentence()])[0] for make in (prpn, palm, som))
-    assert [one.distances is not None for one in (for_prpn, for_palm, for_som)] == [True, False, False]
-    assert [one.attention is not None for one in (for_prpn, for_palm, for_som)] == [False, True, False]
-    assert [one.memory is not None for one in (for_prpn, for_palm, for_som)] == [False, False, True]
 
 
 def test_distances_weights_and_slots_are_the_system_s() -> None:
@@ -103,42 +93,6 @@ def test_all_rows_are_analysed_and_kept_analyses_are_not_made_again(monkeypatch:
     assert loaded == [Path("runs/a"), Path("runs/b")]
     other = with_sentences(once, [sentence(("2", "1"), None)], silent)
     assert [one.words for one in other.runs[0].sentences] == [("2", "1")]
-
-
-def test_single_words_are_searched_as_they_are_loaded_whatever_the_row_was_measured_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    network = build_model(Tokens(4)).eval()
-    before = network.search
-    monkeypatch.setattr(analyse, "load", lambda path: network)
-    searching = RunMetrics(name="a", run="a", system="rnng", num_parameters=1, search="beam 20/10/1")
-    with_sentences(Comparison(runs=(searching, row("b"))), [sentence()], silent)
-    assert network.search == before
-
-
-def test_new_rows_can_read_the_kept_sentences_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analyse, "load", lambda path: prpn().eval())
-    kept = with_sentences(Comparison(runs=(row("a"),)), [sentence()], silent)
-    (again,) = kept_sentences(Comparison(runs=(row("b"), *kept.runs)))
-    assert (again.words, again.tree) == (WORDS, GOLD)
-    assert kept_sentences(Comparison(runs=(row("b"),))) == []
-
-
-def test_a_sentence_without_words_is_a_user_error() -> None:
-    with pytest.raises(InputError, match="without words"):
-        with_sentences(Comparison(runs=(row("a"),)), [sentence((), None)], silent)
-
-
-def test_examples_are_of_the_data_of_the_first_run_that_has_them(tmp_path: Path) -> None:
-    (tmp_path / "dev.txt").write_text("Kort .\nDie museum is in die stad gebou .\n" + "lank " * 30 + "\n")
-    recipe = '[data]\ntrain = "dev.txt"\ndev = "dev.txt"\n[model]\nsystem = "lstm"\n'
-    for name in ("here", "gone"):
-        (tmp_path / name).mkdir()
-        path = str(tmp_path / "dev.txt") if name == "here" else str(tmp_path / "no.txt")
-        (tmp_path / name / "recipe.toml").write_text(recipe.replace("dev.txt", path))
-    rows = tuple(replace(row(name), run=str(tmp_path / name)) for name in ("gone", "here"))
-    assert [one.words[0] for one in examples_of(Comparison(runs=rows))] == ["Die"]
-    assert examples_of(Comparison(runs=rows[:1])) == []
 
 
 def test_a_system_that_needs_trees_has_bits_of_the_sentences_with_a_tree() -> None:

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, analysis, bare, full, run
-from treelm.errors import InputError
+from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, analysis, full, run
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics
-from treelm.evaluation.syntaxgym.results import references
 from treelm.figures.report.page import report_page, write_report
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -68,13 +66,6 @@ def test_a_full_comparison_has_every_section_and_each_is_in_the_contents(page: P
     assert links == [f"#{name}" for name in SECTIONS]
 
 
-def test_what_was_not_measured_has_no_section() -> None:
-    assert Page(report_page(bare())).sections() == ["figures"]
-    row = full().runs[0]
-    without = replace(row, syntaxgym=None, loss_curve=(), sentences=(), reading=None, garden_paths=None)
-    assert Page(report_page(Comparison(runs=(without,)))).sections() == ["figures", "pairs"]
-
-
 def test_nothing_is_fetched_and_nothing_runs(page: Page, text: str) -> None:
     tags = {tag for tag, _ in page.elements}
     assert not tags & {"script", "link", "img", "iframe", "object", "embed", "image"}
@@ -107,21 +98,6 @@ def test_the_table_has_the_figures_of_every_run(page: Page) -> None:
         assert cells.count(f"{100 * row.syntaxgym.circuits['Agreement']:.1f}") >= 2, "in the table, and beside its bar"
 
 
-def test_curves_have_the_perplexity_of_words_at_every_judgement(page: Page) -> None:
-    tips = page.text_of("title")
-    assert "rnng: 665.0 after 1 epochs (step 10)" in tips
-    assert "rnng: 134.3 after 1.04 minutes of training (step 50)" in tips
-
-
-def test_the_scatter_has_all_models_whose_perplexity_is_known(page: Page) -> None:
-    tips = set(page.text_of("title"))
-    assert "rnng: SG score 44.4, perplexity ≤ 90.0" in tips
-    assert "rnng/bllip-lg: SG score 58.3, perplexity 69.6" in tips
-    assert len(references()) == 33
-    shown = {name for name in references() if any(tip.startswith(f"{name}: SG") for tip in tips)}
-    assert shown == {name for name, one in references().items() if one.perplexity is not None}
-
-
 def test_what_people_do_is_drawn_for_all_runs_and_published_models(page: Page) -> None:
     tips = set(page.text_of("title"))
     assert "rnng: +8.89, perplexity 90" in tips
@@ -131,17 +107,6 @@ def test_what_people_do_is_drawn_for_all_runs_and_published_models(page: Page) -
     assert "rnng: NP/S garden path, word 1: +0.78 bits, 64 ms" in tips
     cells = set(page.text_of("td"))
     assert {"+7.22 (0.25)", "57.4 (44.9, 69.7)", "+1.78 (0.25)", "+0.25, +0.50, +0.12"} <= cells
-
-
-def test_suites_have_bars_of_their_own_where_no_circuit_is_complete() -> None:
-    row = full().runs[0]
-    assert row.syntaxgym is not None
-    some = replace(row.syntaxgym, suites={"cleft": 0.25, "npz_obj": 0.75}, circuits={}, sg_score=None)
-    page = Page(
-        report_page(Comparison(runs=(replace(row, syntaxgym=some, pairs=(), reading=None, garden_paths=None),)))
-    )
-    assert page.text_of("caption")[-3:-1] == ["cleft", "npz_obj"]
-    assert "SG score against perplexity" not in page.text_of("title")
 
 
 def test_a_sentence_has_every_picture_that_its_systems_have(page: Page, text: str) -> None:
@@ -157,19 +122,6 @@ def test_a_sentence_has_every_picture_that_its_systems_have(page: Page, text: st
     assert {"rnng, think: 8.2", "som, <unk>: 6.8*"} <= tips
 
 
-def test_systems_without_trees_or_words_are_left_out_of_those_pictures() -> None:
-    row = full().runs[0]
-    only_tree = replace(row.sentences[0], bits=None, distances=None, attention=None, memory=None)
-    only_bits = replace(row.sentences[0], tree=None, distances=None, attention=None, memory=None)
-    rows = (replace(row, sentences=(only_tree,)), replace(row, name="other", sentences=(only_bits,)))
-    page = Page(report_page(Comparison(runs=rows)))
-    classes = [attributes.get("class") for tag, attributes in page.elements if tag == "svg"]
-    assert classes.count("tree") == 2, "the file's, and one system's"
-    tips = [attributes.get("title") or "" for tag, attributes in page.elements if tag == "td"]
-    assert not [tip for tip in tips if tip.startswith("rnng, ")]
-    assert "other, think: 8.2" in tips
-
-
 def test_surprisals_under_given_trees_are_not_called_those_given_the_words_before() -> None:
     row, other = full().runs[:2]
     for rows, caption in (
@@ -183,34 +135,12 @@ def test_surprisals_under_given_trees_are_not_called_those_given_the_words_befor
         assert caption in found
 
 
-def test_every_figure_and_table_says_what_it_is(page: Page) -> None:
-    tags = [tag for tag, _ in page.elements]
-    assert tags.count("figure") == tags.count("figcaption") >= 8
-    assert tags.count("table") == tags.count("caption")
-    assert all(
-        attributes.get("role") == "img"
-        for tag, attributes in page.elements
-        if tag == "svg" and "class" in attributes and attributes["class"] != "swatch"
-    )
-
-
 def test_a_kept_comparison_gives_the_same_page(tmp_path: Path, text: str) -> None:
     full().save(tmp_path / "comparison.json")
     write_report(full(), tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
     assert report_page(Comparison.load(tmp_path / "comparison.json")) == text
     assert json.loads((tmp_path / "comparison.json").read_text())["runs"][0]["sentences"]
-
-
-@pytest.mark.parametrize("name", ["report.pdf", "missing/report.html"])
-def test_a_place_where_no_page_can_be_is_a_user_error(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError):
-        write_report(full(), tmp_path / name)
-
-
-def test_nothing_to_show_is_a_user_error() -> None:
-    with pytest.raises(InputError, match="without runs"):
-        report_page(Comparison(runs=()))
 
 
 def test_the_best_of_a_column_is_bold_among_rows_that_compare(page: Page) -> None:
@@ -243,27 +173,6 @@ def test_seeds_have_a_mean_with_its_deviation_which_is_what_compares() -> None:
     assert "som, mean of 3 seeds" in page.text_of("th")
 
 
-def test_joint_losses_have_an_axis_of_their_own(page: Page) -> None:
-    captions = page.text_of("figcaption")
-    assert len([one for one in captions if "perplexity by what was logged" in one]) == 1
-    charts = [title for title in page.text_of("title") if title.startswith("perplexity on dev by")]
-    assert len(charts) == 2 * 2 * 2, "epochs and minutes, of words and of joint models, for both widths"
-    row = full().runs[1]
-    unlogged = replace(row, loss_curve=tuple(replace(point, word_nats=None) for point in row.loss_curve))
-    captions = Page(report_page(Comparison(runs=(unlogged,)))).text_of("figcaption")
-    assert [one for one in captions if "perplexity by what was logged" in one]
-    assert not [one for one in captions if "as it was logged" in one]
-
-
-def test_sentences_after_the_first_are_folded() -> None:
-    row = full().runs[0]
-    words = ("Dogs", "bark")
-    sentences = (row.sentences[0], replace(analysis(words), gold=None))
-    page = Page(report_page(Comparison(runs=(replace(row, sentences=sentences),))))
-    quoted = [place for place, (tag, _) in enumerate(page.elements) if tag == "blockquote"]
-    assert [page.elements[place - 1][0] for place in quoted] == ["h2", "summary"]
-
-
 def test_the_beam_is_drawn_word_by_word() -> None:
     row = full().runs[0]
     steps = (
@@ -281,10 +190,3 @@ def test_the_beam_is_drawn_word_by_word() -> None:
     coming = [attributes for _, attributes in page.elements if attributes.get("class") == "branch coming"]
     assert len(coming) == 2 + 2 + 2, "S and the constituent of the last word"
     assert "all others: 12.5\xa0%" in page.text_of("p")
-
-
-def test_how_it_was_made_stands_at_the_foot() -> None:
-    made = {"date": "1 May 2026", "command": "treelm compare <runs>"}
-    page = Page(report_page(replace(full(), made=made)))
-    assert page.text_of("dt") == list(made)
-    assert page.text_of("dd") == list(made.values())
