@@ -117,31 +117,3 @@ def test_trained_models_read_before_three_are_trained_and_all_are_on_one_page(
     assert again.out == outcome.out
     assert "read a garden path" in outcome.err
     assert "read a garden path" not in again.err  # nor is anything trained
-
-
-def test_without_the_data_package_the_small_models_read_and_the_others_are_named(
-    treelm: Treelm, recipes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "treelm.models.persistence.shipped.missing_models", lambda: {"rnng-open-english": "pip install treelm-english"}
-    )
-    monkeypatch.setattr("treelm.cli.demo.SMALL_READERS", ("ngram-gum-open",))
-    monkeypatch.setattr("treelm.cli.demo.FIRST", recipes[3:])
-    outcome = treelm("demo")
-    assert outcome.code == 0, outcome.err
-    assert "many words are unknown (*); for larger ones, pip install treelm-english\n" in outcome.err
-    assert "ngram-gum-open read a garden path\n" in outcome.err
-    assert "items with an unknown word there or before: ngram 2" in outcome.out
-
-
-@pytest.mark.usefixtures("in_this_process")
-def test_a_full_demo_has_a_folder_of_its_own(
-    treelm: Treelm, recipes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("treelm.cli.demo.RECIPES", recipes[3:])
-    monkeypatch.setattr("treelm.evaluation.syntaxgym.results.circuits", lambda: {"Agreement": ("number_prep",)})
-    outcome = treelm("demo", "--full")
-    assert outcome.code == 0, outcome.err
-    assert "number_prep" in Path("runs/full/comparison/comparison.csv").read_text()
-    assert "echo 'the dog barks' | " in outcome.out  # a sentence of its own data
-    assert "garden path" not in outcome.out

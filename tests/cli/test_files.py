@@ -59,11 +59,9 @@ def test_every_subcommand_says_what_it_does(arguments: list[str], monkeypatch: p
     [
         (("structure", HERE / "prpn", "--data", "in.ptb"), {"prpn: parsing": 4, "comparing trees": 20}),
         (("audit", HERE / "ngram", "in.ptb"), {"ngram": 6}),
-        (("generate", HERE / "ngram", "--num-sentences", "2", "--output", "out.txt"), {"drawing": 2}),
-        (("data", "prepare", "in.ptb", "--output", "prepared"), {"reading": 1}),
         (("data", "statistics", "in.ptb"), {"reading": 1}),
     ],
-    ids=["structure", "audit", "generate", "data prepare", "data statistics"],
+    ids=["structure", "audit", "data statistics"],
 )
 def test_what_takes_long_tells_how_far_it_is(
     treelm: Treelm,

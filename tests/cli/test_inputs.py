@@ -134,30 +134,19 @@ def test_bad_sentences_of_a_table_are_left_out_and_named(treelm: Treelm, tmp_pat
         assert f"skipped: {tmp_path / 'words.csv'}:{line}: {found}" in outcome.err
 
 
-def test_bad_pairs_are_left_out_and_readers_told_of(treelm: Treelm, tmp_path: Path) -> None:
-    (tmp_path / "pairs.csv").write_text("good,bad\nthe dog barks .,dog the .\nthe,\nthe dog barks .,dog the .\n")
-    call = ("pairs", RUNS / "ngram", tmp_path / "pairs.csv", "--good", "good", "--bad", "bad", "--json")
-    assert treelm(*call).code == 2
-    outcome = treelm(*call, "--on-error", "skip")
-    assert (outcome.code, json.loads(outcome.out)["overall"]["pairs"]) == (3, 2)
-    assert "pairs.csv:3: an empty sentence" in outcome.err
-    assert "1 different pairs in 2 rows" in outcome.err
-
-
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 @pytest.mark.parametrize(
     ("name", "content", "options"),
     [
         ("in.txt", "le café .\n", ()),
         ("in.csv", "sentence_id,word\n1,le\n1,café\n1,.\n", ()),
-        ("in.txt", "le\ncafé\n.\n", ("--layout", "words")),
         (
             "in.conllu",
             "".join(f"{n}\t{w}\t_\t_\t_\t_\t{n - 1}\t_\t_\t_\n" for n, w in enumerate(["le", "café", "."], 1)),
             (),
         ),
     ],
-    ids=["text", "table", "words", "conllu"],
+    ids=["text", "table", "conllu"],
 )
 def test_input_of_another_encoding_is_named_and_read(
     name: str, content: str, options: tuple[str, ...], encoding: str, folder: Path, treelm: Treelm

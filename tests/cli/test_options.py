@@ -15,7 +15,6 @@ from tests.models.rnng.worlds import Tokens, build_model
 from treelm.cli.options import described
 from treelm.errors import InputError
 from treelm.inference.loading import run_search
-from treelm.models.capabilities import set_search
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.options import SearchOptions
 
@@ -57,18 +56,6 @@ def test_the_search_of_an_older_recipe_stands_under_evaluation(tmp_path: Path) -
     assert run_search(tmp_path) == SearchConfig(action_beam=7)
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        "[evaluation]\naction_beam = 100\nword_beam = 10\nfast_track = 1\nstream_rows = 10\n",
-        '[search]\nmethod = "beam"\naction_beam = 50\nword_beam = 5\nthreshold = inf\nmax_rows = 2048\n',
-    ],
-)
-def test_widths_that_an_older_version_wrote_down_were_not_asked_for(record: str, tmp_path: Path) -> None:
-    (tmp_path / "recipe.toml").write_text(record)
-    assert run_search(tmp_path) == SearchConfig()
-
-
 def test_what_is_asked_for_beside_a_recipe() -> None:
     """Widths change the recipe's beam, a threshold takes its place; sizes that nobody gives are as usual."""
     adaptive, fixed = SearchConfig(), SearchConfig(action_beam=20, word_beam=5)
@@ -108,25 +95,3 @@ def test_particles_released_scores_and_half_precision_are_flags(treelm: Treelm, 
     assert treelm("surprisal", project / "run", project / "train.ptb", *flags).code == 0
     described = json.loads((tmp_path / "words.tsv.json").read_text())
     assert (described["search"], described["num_particles"], described["threshold"]) == ("particles", 50, None)
-
-
-def test_widths_of_no_search_are_told_of(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    """A run that scores without a search says so, once; one that searches says nothing."""
-    (text := tmp_path / "text.txt").write_text("The dog barks .\n", encoding="utf-8")
-    widths = ("--action-beam", "5", "--word-beam", "2")
-    for command in (("surprisal", "lstm-gum-open", text), ("evaluate", "lstm-gum-open", "--data", text)):
-        told = "lstm-gum-open: lstm scores without a search, so --action-beam and --word-beam change nothing\n"
-        assert treelm(*command, *widths).err.count(told) == 1
-        assert "without a search" not in treelm(*command).err
-    told = "lstm-gum-open: lstm scores without a search, so --threshold changes nothing\n"
-    assert treelm("surprisal", "lstm-gum-open", text, "--threshold", "5").err.count(told) == 1
-    annotate = ("data", "annotate", text, "--parser", CHART, "--output", tmp_path / "out.ptb")
-    assert f"{CHART}: chart scores without a search" in treelm(*annotate, *widths).err
-    assert "without a search" not in treelm("surprisal", project / "run", text, *widths).err
-
-
-def test_a_model_without_a_search_has_no_particles() -> None:
-    with pytest.raises(InputError, match="search by 'particles', but prpn scores without a search; remove this option"):
-        set_search(prpn(), SearchConfig(method="particles"))
-    with pytest.raises(InputError, match="search by 'fp16'"):
-        set_search(prpn(), SearchConfig(precision="fp16"))

@@ -40,17 +40,6 @@ def test_a_name_is_found_and_a_folder_of_that_name_wins(package: Path) -> None:
     assert find_run("tiny") == Path("tiny")
 
 
-def test_every_subcommand_takes_the_name(package: Path, project: Path, treelm: Treelm) -> None:
-    Path("in.txt").write_text("the dog barks .\n")
-    for arguments in (["surprisal"], ["parse"]):
-        by_name = treelm(*arguments, "tiny", "in.txt")
-        assert by_name.code == 0, by_name.err
-        assert by_name.out == treelm(*arguments, project / "run", "in.txt").out
-    evaluated = treelm("evaluate", "tiny", "--split", "test", "--json")
-    assert evaluated.code == 0, evaluated.err
-    assert '"system": "rnng"' in evaluated.out
-
-
 def test_python_takes_the_name(package: Path) -> None:
     by_name, by_hub = python_load("tiny"), LanguageModel.from_pretrained("tiny")
     assert by_name.search == SearchConfig(action_beam=20, word_beam=5)  # as its recipe asks
@@ -63,12 +52,6 @@ def test_models_are_listed_and_shown(package: Path, treelm: Treelm) -> None:
     assert size.endswith(" MB")
     assert treelm("models", "tiny").out == "# tiny\n"
     assert "no model 'x' in the package; it has tiny" in treelm("models", "x").err
-
-
-def test_every_model_says_what_to_take_it_for() -> None:
-    names = [*shipped.shipped_names(), *shipped.missing_models()]
-    assert set(names) == set(shipped.PURPOSES)
-    assert {one.name: one.purpose for one in shipped.shipped_models()}.items() <= shipped.PURPOSES.items()
 
 
 @pytest.mark.parametrize("arguments", [["models"], ["recipes"], ["data"]], ids=" ".join)

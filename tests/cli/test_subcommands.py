@@ -109,21 +109,6 @@ def test_several_runs_are_in_one_table_and_what_is_said_names_each(
     assert [row.split("\t")[0] for row in long.out.splitlines()] == ["model", "a", "a", "b", "b", "a", "a", "b", "b"]
 
 
-def test_a_text_that_is_read_as_one_sentence_is_told_and_can_be_split(
-    treelm: Treelm, project: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in.txt").write_text("The dog barks. " * 51 + "\n")
-    run = HERE / "ngram"
-    told = treelm("surprisal", run, tmp_path / "in.txt").err
-    assert "in.txt:1: a sentence has more than 150 words, 153, read as one; if it is a text" in told
-    assert "--split-sentences en" in told
-    split = treelm("surprisal", run, tmp_path / "in.txt", "--split-sentences", "en")
-    assert "more than 150" not in split.err
-    rows = [row.split("\t") for row in split.out.splitlines()]
-    assert rows[0][:4] == ["sentence_id", "sentence_number", "word_id", "word"]
-    assert [row[1:4] for row in rows[4:7]] == [["2", "1", "The"], ["2", "2", "dog"], ["2", "3", "barks."]]
-
-
 def test_no_two_columns_of_a_table_have_one_name(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     header = "word,sentence_id,surprisal_bits,own_surprisal_bits,open_nodes,rt"
     (tmp_path / "rt.csv").write_text(f"{header}\nthe,1,a,b,c,d\n")
@@ -136,15 +121,6 @@ def test_no_two_columns_of_a_table_have_one_name(treelm: Treelm, project: Path, 
     assert own.items() <= dict(zip(names, row, strict=True)).items()
     refused = treelm(*call, "open_nodes")
     assert (refused.code, refused.err) == (2, "treelm surprisal: the column 'open_nodes' twice; name each once\n")
-
-
-def test_surprisal_in_documents_says_what_the_system_had_in_mind(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("the dog barks .\na cat sleeps .\n\nthe cat\n")
-    outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--context", "document")
-    lines = [line.split("\t") for line in outcome.out.splitlines()]
-    assert lines[0][-2:] == ["document_id", "context"]
-    assert {tuple(line[-2:]) for line in lines[1:]} == {("1", "sentence"), ("2", "sentence")}
-    assert "this rnng was trained on sentences by themselves" in outcome.err
 
 
 def test_surprisal_is_a_table_with_one_row_a_word(
@@ -172,17 +148,6 @@ def test_surprisal_is_a_table_with_one_row_a_word(
     assert all(float(row[3]) >= 0 for row in rows)
 
 
-def test_bits_with_the_end_add_up_to_the_sentence(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("the dog barks .\n")
-    outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--end", "--output", tmp_path / "out.tsv")
-    assert (outcome.code, outcome.out) == (0, "")
-    rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()[1:]]
-    metadata = json.loads((tmp_path / "out.tsv.json").read_text())
-    assert rows[-1][2] == "</s>"
-    total = metadata["word_surprisal_bits"] + metadata["end_surprisal_bits"]
-    assert sum(float(row[3]) for row in rows) == pytest.approx(total, abs=1e-4)
-
-
 def test_parse_writes_one_tree_a_line_in_input_order(
     treelm: Treelm, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,13 +173,6 @@ def test_one_bad_tree_does_not_lose_the_others(treelm: Treelm, project: Path, tm
     assert "bad.ptb:2" in skipped.err
 
 
-def test_evaluate_as_json_names_unit_and_protocols(treelm: Treelm, project: Path) -> None:
-    (result,) = json.loads(treelm("evaluate", project / "run", "--split", "test", "--json").out)
-    assert result["num_sentences"] == 4
-    assert result["perplexities"][0]["unit"] == "word"
-    assert {row["protocol"] for row in result["unlabeled_f1"]} >= {"wsj10", "wsj40"}
-
-
 def test_generate_is_reproducible_and_uses_the_models_words(treelm: Treelm, project: Path) -> None:
     once, again, other = (
         treelm("generate", project / "run", "--num-sentences", "4", "--seed", seed).out for seed in ("3", "3", "4")
@@ -234,17 +192,6 @@ def test_audit_reads_the_first_words_of_long_sentences_and_names_what_it_leaves_
     assert "cut after 12 words: 1 of 2 sentences" in outcome.err
     assert "skipped: " in outcome.err
     assert "some.ptb:1" in outcome.err
-
-
-@pytest.mark.parametrize("is_prepared", [False, True])
-def test_statistics_of_a_file(treelm: Treelm, project: Path, tmp_path: Path, is_prepared: bool) -> None:
-    if is_prepared:
-        assert treelm("data", "prepare", project / "train.ptb", "--output", tmp_path / "prepared").code == 0
-    outcome = treelm("data", "statistics", tmp_path / "prepared" if is_prepared else project / "train.ptb")
-    assert outcome.code == 0
-    cells = (re.split(r"\s{2,}", line.strip()) for line in outcome.out.splitlines())
-    figures = {found[0]: found[1] for found in cells if len(found) == 2}
-    assert (figures["sentences"], figures["tokens"], figures["types"], figures["labels"]) == ("4", "20", "8", "3")
 
 
 CONLLU = """\
@@ -276,16 +223,6 @@ def test_evaluate_writes_gold_and_predicted_trees(treelm: Treelm, project: Path,
     assert gold.read_text().splitlines() == (project / "train.ptb").read_text().splitlines()[:2]
     again = json.loads(treelm("evaluate", "--gold", gold, "--predicted", predicted, "--json").out)
     assert again["all"]["f1"] == result["bracketing"][0]["all"]["f1"]
-
-
-def test_evaluate_skips_bad_sentences_and_says_so(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    bad = tmp_path / "bad.ptb"
-    bad.write_text("(S (NP (D the)\n" + (project / "train.ptb").read_text())
-    assert treelm("evaluate", project / "run", "--data", bad).code == 2
-    outcome = treelm("evaluate", project / "run", "--data", bad, "--on-error", "skip", "--json")
-    assert outcome.code == 3
-    assert json.loads(outcome.out)[0]["num_sentences"] == 4
-    assert "bad.ptb:1" in outcome.err
 
 
 def test_surprisal_searches_by_the_recipe_or_the_flags_and_says_which_words_did_not_converge(
@@ -353,24 +290,3 @@ def test_trees_are_made_binary_and_written_as_json(treelm: Treelm, tmp_path: Pat
     assert found["no"] == {(0, 5), (0, 1), (1, 4), (3, 4)}
     assert found["left"] - found["no"] == {(0, 4), (1, 3)}
     assert found["right"] - found["no"] == {(1, 5), (2, 4)}
-
-
-def test_a_tree_that_is_too_tall_for_a_drawing_leaves_out_the_figure_alone(
-    treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("treelm.figures.trees.MAX_SVG_HEIGHT", 0)
-    (tmp_path / "in.txt").write_text("the dog barks .\na cat sleeps .\n")
-    outcome = treelm("parse", project / "run", tmp_path / "in.txt", "--figure", tmp_path / "tree.svg")
-    assert outcome.code == 0
-    assert len(outcome.out.splitlines()) == 2
-    (line,) = outcome.err.splitlines()
-    assert "left out" in line
-    assert "too tall for a drawing" in line
-    assert not (tmp_path / "tree.svg").exists()
-
-
-def test_a_run_that_is_done_has_nothing_left_to_do(project: Path, treelm: Treelm) -> None:
-    command = ["train", project / "recipe.toml", "--output", project / "run", "--resume-if-present", "--quiet"]
-    before = (project / "run" / "model.safetensors").read_bytes()
-    assert treelm(*command).code == 0
-    assert (project / "run" / "model.safetensors").read_bytes() == before

@@ -175,12 +175,6 @@ def test_of_trees_of_the_same_words_the_nearest_to_the_one_before_is_taken() -> 
     assert aligned(trees, text("one two", "three four", "five six", "no comment"))[-1] == "(E (F no) comment)"
 
 
-def test_tags_of_treebanks_stay_with_their_words() -> None:
-    trees = treebank("(S (NP mid-1980s cats) .)", tags=[("JJ", "NNS", ".")])
-    found, _ = align(trees, text("mid @-@ 1980s cats . more of it ."))
-    assert found[0].tags == ("JJ", "JJ", "JJ", "NNS", ".", "X", "X", "X", "X")
-
-
 def test_trees_of_another_text_are_refused() -> None:
     lines = text("no comment", *(f"line {number} of it" for number in range(30)))
     trees = treebank("(B no comment)", *(f"(S tree {number} here)" for number in range(30)))
@@ -190,26 +184,16 @@ def test_trees_of_another_text_are_refused() -> None:
         align(treebank("(S elsewhere)"), text("here"))
 
 
-def test_a_sentence_without_a_tree_and_a_word_that_brackets_cannot_hold_are_refused() -> None:
-    with pytest.raises(InputError, match=r"t.txt:1: a sentence without a tree"):
-        align(text("here"), text("here"))
-    with pytest.raises(InputError, match=r"t.txt:2: '-LRB-', which brackets cannot hold"):
-        align(treebank("(S here)"), text("here", "-LRB- here"))
-
-
 @pytest.mark.parametrize(
     ("forms", "word", "tag", "expected"),
     [
         ("n't <unk> cat N '", "Cat", None, "cat"),
-        ("n't <unk> cat N '", "3\\/4", None, "n"),
         ("n't <unk> cat N '", "%", None, "n"),
         ("n't <unk> cat N '", "'", "''", ""),
         ("n't <unk> cat N '", "'", "POS", "'"),
-        ("n't <unk> cat N '", "...", None, ""),
         ("n't <unk> cat N '", "3-day", None, "<unk>"),
         ('The <unk> cat , . " @-@ mid', "Cat", None, "<unk>"),
         ('The <unk> cat , . " @-@ mid', "``", "``", '"'),
-        ('The <unk> cat , . " @-@ mid', "-", None, "-"),
         ('The <unk> cat , . " @-@ mid', "mid-June", None, "mid - <unk>"),
         ("the cat", "dog", None, "dog"),
     ],
@@ -357,12 +341,3 @@ def test_bllip_begins_dev_and_test_with_the_first_sentences_of_sections(tmp_path
     assert {split: report.num_trees for split, report in reports.items()} == {"train": 12, "dev": 1500, "test": 3000}
     assert names(tmp_path / "out/dev.ptb") == [f"{section}-{number}" for section in dev for number in range(500)]
     assert names(tmp_path / "out/train.ptb")[:4] == ["w7_071-0", "w7_071-1", "w7_122-0", "w7_122-1"]
-
-
-def test_each_bllip_is_part_of_the_larger_ones_and_has_the_published_number_of_sections() -> None:
-    found = [named_splits()[f"bllip-{size}"].sections["train"] for size in ("xs", "sm", "md", "lg")]
-    assert [len(sections) for sections in found] == [6, 30, 90, 125 + 106 + 30]
-    assert set(found[0]) < set(found[1]) < set(found[2]) < set(found[3])
-    assert all(sorted(set(sections)) == list(sections) for sections in found)
-    for year, numbers in (("1987", (2, 10, 30)), ("1988", (2, 10, 30)), ("1989", (2, 10, 30))):
-        assert tuple(sum(one.startswith(year) for one in sections) for sections in found[:3]) == numbers

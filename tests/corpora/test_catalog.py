@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora.helpers import GUM_OPEN, corpus, text_corpus
+from tests.corpora.helpers import GUM_OPEN, corpus
 from treelm.corpora import catalog
 from treelm.corpora.building import corpus_of
 from treelm.corpora.catalog import corpus_entry, corpus_names, show
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.data_config import DataConfig, example_sentences, locate_split, prepared_split, with_its_words
+from treelm.corpora.data_config import DataConfig, locate_split, prepared_split, with_its_words
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.statistics import Distribution, corpus_statistics
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
@@ -48,17 +48,6 @@ def test_a_directory_is_a_corpus(tmp_path: Path) -> None:
         locate_split(config, "test")
     with pytest.raises(InputError, match='give format = "brackets"'):
         locate_split(DataConfig(corpus=str(tmp_path), format="conllu"), "train")
-
-
-def test_files_are_taken_by_path(tmp_path: Path) -> None:
-    path = tmp_path / "my.ptb"
-    path.write_text("(S (NP-SBJ (N a)) (V b))\n(S (N c))\n")
-    config = DataConfig(train=str(path), max_sentences=1, strip_functions=False)
-    assert prepared_split(config, "train").labels == ("S", "NP-SBJ")
-    assert len(prepared_split(config, "train")) == 1
-    assert not config.has_split("dev")
-    with pytest.raises(InputError, match=r"no dev data.*data\.dev"):
-        prepared_split(config, "dev")
 
 
 def test_users_name_files(tmp_path: Path) -> None:
@@ -101,10 +90,6 @@ def test_words_of_a_corpus_that_users_make_are_at_hand_without_its_trees(tmp_pat
         assert with_its_words(other, "train") is other
 
 
-def test_the_packaged_corpus_has_chosen_ones() -> None:
-    assert [len(one.words) for one in example_sentences(DataConfig(corpus="gum-open"))] == [10, 10, 12, 15]
-
-
 def read(split: str) -> PreparedCorpus:
     return corpus_of(read_sentences(GUM_OPEN / f"{split}.ptb.gz"))
 
@@ -120,12 +105,6 @@ def test_figures_of_a_small_corpus() -> None:
     assert [found[name] for name in ("labels", "nonterminals")] == [4, 18]
     assert (found["depth"].mean, found["depth"].max) == (3.0, 4)  # type: ignore[union-attr]
     assert [found[name] for name in ("most open nonterminals", "most consecutive NTs")] == [(4, 3), (4, 3)]
-
-
-def test_plain_text_has_no_figures_of_trees() -> None:
-    found = corpus_statistics(text_corpus(["a b", "a"]))
-    assert [found[name] for name in ("depth", "actions a sentence", "most open nonterminals")] == [None, None, (0, 0)]
-    assert found["words a sentence"].mean == 1.5  # type: ignore[union-attr]
 
 
 # What the packaged treebank's documentation states: words, types, depth and actions (mean, 95 %, maximum).

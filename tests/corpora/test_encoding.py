@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpora.helpers import TREES, corpus, gum_open, text_corpus
-from treelm.corpora import encoding
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words, word_of_token
+from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words
 from treelm.corpora.preparing import prepare
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -87,16 +86,6 @@ def test_batches_of_real_trees_are_what_encoding_word_by_word_gives(vocabulary: 
     )
 
 
-def test_lengths_are_those_of_the_batches(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK", 2)
-    encoded = EncodedCorpus(CORPUS, vocabulary, LABELS)
-    batch = encoded.batch(range(len(encoded)))
-    assert batch.action_offsets is not None
-    np.testing.assert_array_equal(encoded.num_tokens, np.diff(batch.token_offsets))
-    np.testing.assert_array_equal(encoded.num_actions, np.diff(batch.action_offsets))
-    np.testing.assert_array_equal(encoded.num_words, batch.num_words)
-
-
 def test_plain_text_has_no_actions(vocabulary: Vocabulary) -> None:
     encoded = EncodedCorpus(text_corpus(["the dog", "", "barks"]), vocabulary)
     batch = encoded.batch([2, 1, 0])
@@ -115,20 +104,6 @@ def test_sentences_with_unknown_labels_are_dropped_and_counted_on_request() -> N
     assert (len(encoded), encoded.num_dropped) == (4, 1)
     assert encoded.name(1) == "t.ptb:3"
     assert_same(encoded.batch(range(4)), slow_batch(kept, vocabulary, labels))
-
-
-def test_bare_words_and_words_of_sentences_are_the_same_tokens_each_of_its_word(vocabulary: Vocabulary) -> None:
-    sentences = [CORPUS.sentence(index) for index in range(4)]
-    words = [list(one.words) for one in sentences]
-    batch, expected = encode_words([*words, []], vocabulary), encode_sentences(sentences, vocabulary, LABELS)
-    assert batch.tokens.tolist() == expected.tokens.tolist()
-    assert batch.token_offsets.tolist() == [*expected.token_offsets.tolist(), len(expected.tokens)]
-    assert batch.num_words.tolist() == [*map(len, words), 0]
-    for number, own in enumerate(words):
-        numbers = word_of_token(batch.tokens_of(number), vocabulary.ends_word)
-        lengths = [len(vocabulary.encode([word], sentence_initial=place == 0).ids) for place, word in enumerate(own)]
-        assert numbers.tolist() == np.repeat(np.arange(len(own)), lengths).tolist()
-    assert word_of_token(batch.tokens_of(len(words)), vocabulary.ends_word).tolist() == []
 
 
 TEXT = "(S (D the) (N dog) (V barks))\n(NP (N cats))\n(S (X a) (D the))\n"
@@ -177,10 +152,6 @@ def test_blank_lines_divide_trees_that_stand_on_any_number_of_lines() -> None:
     text = "\n{}\n{}\n\n(S\n\n (N e))\n{}\n\n{}".format(*trees)
     assert documents(text, "brackets") == [0, 0, 1, 1, 2]
     assert documents(text, "brackets", empty_lines=True) == [0] * 8
-
-
-def test_comments_divide_conllu() -> None:
-    assert documents(CONLLU, "conllu") == [0, 0, 1, 1]
 
 
 def test_a_sentence_that_is_left_out_moves_no_document() -> None:
@@ -241,19 +212,3 @@ def test_a_batch_holds_what_its_documents_say_before_each_sentence(tmp_path: Pat
         assert [one.tolist() for one in found] == [expected[number] for number in chosen]
         assert sorted(map(len, expected))[0] == 0
         assert EncodedCorpus(corpus, vocabulary).batch(chosen).preceding is None
-
-
-def test_what_a_sentence_that_is_left_out_for_its_label_said_still_precedes_others(tmp_path: Path) -> None:
-    (tmp_path / "one.ptb").write_text("(S (N a))\n(T (N b))\n(S (N c))\n")
-    corpus = prepare([tmp_path / "one.ptb"], tmp_path / "prepared")
-    vocabulary = WordVocabulary(["a", "b", "c"])
-    encoded = EncodedCorpus(corpus, vocabulary, ["S"], unknown_labels="drop", num_preceding=9)
-    batch = encoded.batch([0, 1])
-    assert batch.names == (f"{tmp_path}/one.ptb:1", f"{tmp_path}/one.ptb:3")
-    assert batch.preceding is not None
-    assert batch.preceding.tolist() == [
-        *encode_words([["a"]], vocabulary).tokens,
-        4,
-        *encode_words([["b"]], vocabulary).tokens,
-        4,
-    ]

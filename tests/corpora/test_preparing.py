@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import GUM_OPEN, TREES, corpus, sentence, text_corpus
+from tests.corpora.helpers import GUM_OPEN, corpus
 from treelm.cli import run
 from treelm.corpora import preparing
 from treelm.corpora.arrays import hash_array, offsets_of
@@ -85,14 +85,6 @@ def test_bad_sentences_are_left_out_or_the_first_one_is_raised(tmp_path: Path) -
     assert [one.name for one in tmp_path.iterdir() if one.is_dir()] == ["skipping"]
 
 
-def test_max_sentences_gives_the_corpus_of_the_first_ones(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.ptb", "(S (N a))\n(X (N b) (NP (N c)))\n(Y (N d))\n" + BAD)
-    first = prepare([path], tmp_path / "out", max_sentences=2)
-    read = [sentence("(S a)", 1, str(path)), sentence("(X b (NP c))", 2, str(path))]
-    expected = [dataclasses.replace(one, tags=("N",) * len(one.words)) for one in read]
-    assert same(first, corpus_of(expected))
-
-
 def test_several_sources_follow_each_other(tmp_path: Path) -> None:
     brackets = write(tmp_path / "a.ptb", GOOD * 2)
     more = tmp_path / "b.ptb.gz"
@@ -101,18 +93,6 @@ def test_several_sources_follow_each_other(tmp_path: Path) -> None:
     assert [both.where(index) for index in range(3)] == [f"{brackets}:1", f"{brackets}:2", f"{more}:2"]
     assert both.sentence(2).tree == Tree.parse("(S cats)")
     assert both.sentence(-1) == both.sentence(2)
-
-
-def test_text_among_trees_is_an_error() -> None:
-    mixed = [sentence(TREES[0]), Sentence(words=("a",), identifier="7", source="b.txt", line=7)]
-    with pytest.raises(InputError, match=r"b\.txt:7"):
-        corpus_of(mixed)
-
-
-@given(st.lists(st.sampled_from(TREES)))
-def test_sentences_in_memory_round_trip(trees: list[str]) -> None:
-    expected = [sentence(tree, line) for line, tree in enumerate(trees, 1)]
-    assert list(corpus_of(expected).sentences()) == expected
 
 
 def test_the_cache_is_used_until_the_file_or_an_option_changes(tmp_path: Path) -> None:
@@ -135,16 +115,6 @@ def test_another_content_of_the_same_size_and_time_is_prepared_anew(tmp_path: Pa
     path.write_text("(S (NP (N a)) (V c))\n")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert prepared([path], cache=tmp_path / "cache").sentence(0).words == ("a", "c")
-
-
-def test_the_same_content_at_another_time_is_not_prepared_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "a.ptb", GOOD)
-    before = prepared([path], cache=tmp_path / "cache")
-    path.unlink()
-    write(path, GOOD)
-    os.utime(path, ns=(0, 0))
-    monkeypatch.setattr(preparing, "prepare", lambda *_, **__: pytest.fail("prepared again"))
-    assert prepared([path], cache=tmp_path / "cache").directory == before.directory
 
 
 @pytest.mark.parametrize("happens", [lambda path: path.write_text(GOOD * 2), Path.unlink], ids=["changes", "vanishes"])
@@ -197,11 +167,6 @@ def test_the_identity_changes_with_words_trees_and_labels(other: list[str]) -> N
     assert corpus(other).identity != corpus([TREE]).identity
 
 
-def test_the_identity_changes_with_the_order_of_sentences() -> None:
-    assert text_corpus(["a b", "b a"]).identity != text_corpus(["b a", "a b"]).identity
-    assert text_corpus(["a b", "b a"]).identity != text_corpus(["a b b", "a"]).identity
-
-
 def test_a_cache_that_cannot_be_written_is_one_line_that_names_the_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,13 +175,6 @@ def test_a_cache_that_cannot_be_written_is_one_line_that_names_the_variable(
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "file"))
     with pytest.raises(InputError, match=r"cannot be kept \(Not a directory\); set TREELM_CACHE"):
         prepared([tmp_path / "a.txt"])
-
-
-def test_skipped_sentences_are_reported_from_the_cache_too(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.ptb", GOOD + BAD)
-    for _ in range(2):
-        (error,) = prepared([path], cache=tmp_path / "cache", on_error="skip").skipped
-        assert error.where == f"{path}:2"
 
 
 def change_meta(directory: Path, **changes: Any) -> None:

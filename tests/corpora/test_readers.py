@@ -51,23 +51,6 @@ def test_words_of_sentences(content: bytes, options: dict[str, Any], expected: l
     assert [" ".join(one) for one in words(content, **options)] == expected
 
 
-def test_text_is_split_at_ascii_whitespace_alone() -> None:
-    assert words("10\u00a0000\tdogs \x0b bark\u2003loud".encode()) == [("10\u00a0000", "dogs", "bark\u2003loud")]
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "expected"),
-    [
-        (b"(S (NP-SBJ (D I)))", {"format": "brackets"}, "(S (NP I))"),
-        (b"(S (NP-SBJ (D I)))", {"format": "brackets", "strip_functions": False}, "(S (NP-SBJ I))"),
-        (CONLLU, {"format": "conllu", "dependency_labels": "upos"}, "(VERBP Dogs bark)"),
-    ],
-)
-def test_labels_are_those_that_options_say(content: bytes, options: dict[str, Any], expected: str) -> None:
-    (sentence,) = read_sentences(io.BytesIO(content), **options)
-    assert str(sentence.tree) == expected
-
-
 def test_blank_lines_between_trees_are_sentences_on_request_only() -> None:
     content = b"\n" + GOOD + b" \n(S\n\n (X a))\n\n"
     assert words(content, format="brackets") == [("the", "dog", "barks"), ("a",)]
@@ -75,20 +58,6 @@ def test_blank_lines_between_trees_are_sentences_on_request_only() -> None:
     assert [sentence.words for sentence in found] == [(), ("the", "dog", "barks"), (), ("a",), ()]
     assert [sentence.line for sentence in found] == [1, 2, 3, 4, 7]
     assert [sentence.tree is None for sentence in found] == [True, False, True, False, True]
-
-
-def test_brackets_give_words_tree_and_line() -> None:
-    (sentence,) = read_sentences(
-        io.BytesIO(b"\n\n( (S (NP-SBJ (D the)\n   (N dog)) (VP (V barks))))\n"), format="brackets"
-    )
-    tree = Tree.parse("(S (NP the dog) (VP barks))")
-    assert (sentence.words, sentence.tree, sentence.line) == (("the", "dog", "barks"), tree, 3)
-    assert sentence.identifier == "3"
-
-
-def test_trees_on_one_line_have_names_of_their_own() -> None:
-    found = read_sentences(io.BytesIO(GOOD.strip() * 3 + b"\n" + GOOD), format="brackets")
-    assert [(one.identifier, one.line) for one in found] == [("1", 1), ("1.2", 1), ("1.3", 1), ("2", 2)]
 
 
 @pytest.mark.parametrize(
@@ -197,13 +166,6 @@ def test_standard_input_is_read_in_a_given_format(monkeypatch: pytest.MonkeyPatc
 
 
 PLAIN = ["(Laughter)", "( Laughter ( 1990 ) )", "(see (Smith 1990) for more)", "(A) (B) c", "(1", "(:", "# a", "1\ta"]
-
-
-@pytest.mark.parametrize("first", PLAIN)
-def test_text_may_begin_with_a_bracket(first: str) -> None:
-    content = f"{first}\n{first}\n".encode()
-    kept = read_sentences(io.BytesIO(content), format="text", is_guess=True)
-    assert [one.text for one in kept] == [first, first]
 
 
 def test_reading_streams() -> None:

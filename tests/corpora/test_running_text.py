@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.programs import load_program
-from treelm.corpora.running_text import normalise, paragraphs_of, sentences_of, split_sentences
+from treelm.corpora.running_text import normalise, paragraphs_of, split_sentences
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
 
@@ -81,16 +81,6 @@ def test_sentences_end_where_people_end_them(sentences: list[str]) -> None:
     assert split_sentences(" ".join(sentences)) == sentences
 
 
-def test_words_of_sentences_of_paragraphs() -> None:
-    text = "“Don’t,” she\nsaid. He didn’t.\n\nA third—the last.\n"
-    assert [" ".join(words) for words in sentences_of(text)] == [
-        '" Do n\'t , " she said .',
-        "He did n't .",
-        "A third -- the last .",
-    ]
-    assert list(sentences_of("\n\n")) == []
-
-
 def test_other_languages_are_split_by_their_rules() -> None:
     text = "Das ist z. B. ein Satz. Und noch einer."
     assert split_sentences(text, "de") == ["Das ist z. B. ein Satz.", "Und noch einer."]
@@ -129,10 +119,6 @@ def test_treebank_words(text: str, expected: str) -> None:
 def test_a_letter_that_is_a_mark_in_another_case_takes_no_time() -> None:
     assert words("\u03b9" * 200 + "! a\u0345") == ["\u03b9" * 200, "!", "a\u0345"]
     assert words("\u03bf\u03b9.\u03b1. e\u0301") == ["\u03bf\u03b9", ".", "\u03b1", ".", "e\u0301"]
-
-
-def test_blanks_only() -> None:
-    assert words("The company's  well, .", "whitespace") == ["The", "company's", "well,", "."]
 
 
 @given(st.text("adnmt.,'’-1 \u00e9\u00f1\u1ebf\u0161\u010f\u1e3f\u0165\u03b9", max_size=30))

@@ -21,7 +21,6 @@ from tests.systems import small_recipe
 from tests.trees.strategies import trees
 from treelm.corpora.batches import BatchesConfig, EpochBatches, SentenceBatch, SentenceBatches
 from treelm.corpora.building import corpus_of
-from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -55,13 +54,6 @@ def test_a_stream_holds_every_sentence_and_its_end() -> None:
     assert stream.sentence_offsets.tolist() == [0, 4, 6, 13, 16, 22]
 
 
-def test_words_of_characters_end_with_their_end_mark() -> None:
-    text = EncodedCorpus(text_corpus(["ab a", "b"]), CharacterVocabulary("ab"))
-    (batch,) = BPTTBatches(text, batch_size=1, bptt=99)
-    assert batch.targets[:, 0].tolist() == [2, 3, 1, 2, 1, 4, 3, 1, 4]
-    assert (batch.num_words, batch.num_sentences) == (3, 2)
-
-
 @given(st.integers(1, 9), st.integers(1, 30), st.booleans(), st.booleans())
 def test_each_row_is_its_part_of_the_stream_and_inputs_are_targets_shifted(
     rows: int, bptt: int, random_length: bool, keep_rest: bool
@@ -77,15 +69,6 @@ def test_each_row_is_its_part_of_the_stream_and_inputs_are_targets_shifted(
         assert np.array(inputs)[inside[row]].tolist() == [END, *tokens][own][: inside[row].sum()]
     assert [batch.continues for batch in batches] == [False] + [True] * (len(batches) - 1)
     assert sum(batch.num_targets for batch in batches) == (len(tokens) if keep_rest else length * rows)
-
-
-def test_counts_names_and_positions_belong_to_the_targets() -> None:
-    first, second = BPTTBatches(encoded(), batch_size=2, bptt=6)
-    assert (first.num_words, first.num_sentences, first.num_targets) == (8, 4, 12)
-    assert first.positions.tolist() == [0, 11]
-    assert second.positions.tolist() == [6, 17]
-    assert second.names == ("t.txt:3", "t.txt:5")
-    assert len(second) == 2
 
 
 def test_random_lengths_are_near_the_base_and_scale_the_learning_rate() -> None:
@@ -153,10 +136,8 @@ def test_the_order_follows_from_the_seed_and_the_epoch(kind: str) -> None:
         *((kind, {"seed": 9}) for kind in KINDS),
         *((kind, {"bptt": 5}) for kind in ("packed", "documents", "stream")),
         *((kind, {"lines": LINES[::-1]}) for kind in ("sentences", "stream")),
-        ("sentences", {"config": BatchesConfig(group_size=8)}),
         ("sentences", {"config": BatchesConfig(max_length=3)}),
         ("sampled", {"config": BatchesConfig()}),
-        ("stream", {"random_length": False}),
         ("stream", {"sentence_ends": False}),
     ],
 )
@@ -331,14 +312,6 @@ def test_the_first_sentence_of_a_row_is_read_as_it_is_alone(tmp_path: Path, syst
             num_first += 1
     assert num_first > 2
     assert num_first < len(sentences)  # rows hold several
-
-
-def test_systems_without_a_stream_and_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r'batches = "packed" with system .rnng., which reads whole sentences'):
-        set_up(small_recipe("rnng", tmp_path, {"training": {"batches": "packed"}}))
-    changes = {"training": {"batches": "packed"}, "batches": {"max_length": 9}}
-    with pytest.raises(InputError, match=r"settings of sentence batches with training.batches = .packed."):
-        set_up(small_recipe("lstm", tmp_path, changes))
 
 
 def spelled(tree: Tree, source: random.Random) -> tuple[Tree, list[list[int]]]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpora.helpers import counts_of
-from tests.corpora.tokenizers_of_others import END, TEXT, byte_level, marked_ends, metaspace, saved, wordpiece
+from tests.corpora.tokenizers_of_others import END, TEXT, byte_level, metaspace, saved, wordpiece
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary, load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
@@ -116,11 +116,8 @@ def change(tokenizer: Any, part: str, value: Any) -> dict[str, Any]:
         (byte_level, "pre_tokenizer", None, "characters that it does not know"),
         (byte_level, "model.vocab", {"a": 0}, "does not load|256 bytes"),
         (metaspace, "pre_tokenizer", {"type": "Whitespace"}, "do not tell where words begin"),
-        (metaspace, "model.unk_id", None, "characters that it does not know"),
-        (metaspace, "model", {"type": "Emoji"}, "does not load"),
         (metaspace, "model", 7, "not a tokenizer file"),
         (wordpiece, "truncation", None, "do not tell where words begin"),
-        (marked_ends, "truncation", None, "do not tell where words begin"),
     ],
 )
 def test_a_tokenizer_that_cannot_be_a_vocabulary_is_named(

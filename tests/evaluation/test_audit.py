@@ -1,10 +1,8 @@
 import itertools
 import math
 
-import numpy as np
 import pytest
 
-from treelm.errors import InputError
 from treelm.evaluation.audit import Check, ProbabilityMass, Tolerances, audit
 from treelm.models.base import LanguageModel
 
@@ -100,30 +98,3 @@ def test_enumeration_is_skipped_or_fails() -> None:
     lost = ProbabilityMass(finished=0.5, unfinished=0.4, num_pairs=3, description="tiny")
     failed = audit(model, SENTENCES, enumerate_all=lambda: lost).checks[2]
     assert (failed.outcome, failed.figure) == ("failed", pytest.approx(0.1))
-
-
-def test_the_same_seed_makes_the_same_report() -> None:
-    model = toys.Peeks()
-    assert audit(model, SENTENCES, seed=5) == audit(model, SENTENCES, seed=5)
-
-
-def test_training_mode_is_restored() -> None:
-    model = toys.ToyLM()
-    for mode in (True, False):
-        model.train(mode)
-        audit(model, SENTENCES)
-        assert model.training is mode
-
-
-@pytest.mark.parametrize("sentences", [[], [["a"], []]])
-def test_no_words_are_a_user_error(sentences: list[list[str]]) -> None:
-    with pytest.raises(InputError, match="no words"):
-        audit(toys.ToyLM(), sentences)
-
-
-def test_equal_infinities_are_no_change() -> None:
-    class Impossible(toys.ToyLM):
-        def log_probs_after(self, prefix: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-            return np.array([-np.inf, -np.inf, -np.inf, -np.inf, 0.0])
-
-    assert audit(Impossible(), SENTENCES).passed

@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +6,7 @@ import pytest
 
 from treelm.errors import InputError, without_errors
 from treelm.evaluation.evalb_files import bracketing_of
-from treelm.evaluation.evaluate import count_unknown_labels, evaluate_parses
+from treelm.evaluation.evaluate import evaluate_parses
 from treelm.models.base import SentenceScore
 from treelm.trees.brackets import read_trees
 from treelm.trees.tree import Tree
@@ -36,10 +35,6 @@ def test_gold_parses_score_100_and_perplexity_is_per_word() -> None:
     assert (result.num_words, result.unknown_labels) == (8, {})
 
 
-def test_labels_that_the_model_lacks_are_counted() -> None:
-    assert count_unknown_labels(GOLD, ["S", "NP"]) == {"VP": 1, "FRAG": 1}
-
-
 def test_sentences_without_a_gold_tree_are_in_no_f1() -> None:
     """Aligning and annotating write them as (UNPARSED (X word) ...); their words count all the same."""
     none = bracketing_of(Tree("UNPARSED", ["a", "b", "c"]), where="g.ptb:3")
@@ -64,24 +59,11 @@ def test_sentences_without_a_gold_tree_are_in_no_f1() -> None:
         evaluate_parses([none], trees[1:2], system="toy", split="dev")
 
 
-def test_trivial_trees_can_be_left_out() -> None:
-    with_them = evaluate_parses(GOLD, TREES, system="toy", split="dev")
-    without = evaluate_parses(GOLD, TREES, system="toy", split="dev", baselines=False)
-    assert with_them.baselines
-    assert without == replace(with_them, baselines=())
-
-
 @pytest.mark.parametrize("tree", ["(X dogs (X bark .))", "(X dogs bark .)", "(X (X dogs (X bark .)))"])
 def test_what_binary_trees_can_reach_stands_beside_binary_trees_alone(tree: str) -> None:
     result = evaluate_parses(GOLD[:1], [Tree.parse(tree)], system="toy", split="dev")
     names = {one.name for one in result.baselines}
     assert ("binary upper bound" in names, "right-branching" in names) == (tree == "(X dogs (X bark .))", True)
-
-
-def test_model_without_labels_is_scored_unlabelled() -> None:
-    result = evaluate_parses(GOLD, TREES, system="toy", split="dev", protocols=())
-    assert result.bracketing[0].protocol == "evalb (collins, unlabelled)"
-    assert result.perplexities == result.baselines == ()
 
 
 def test_one_label_is_no_label() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.evaluation.toys import Searches, ToyLM
 from treelm.errors import InputError
-from treelm.evaluation.minimal_pairs import MinimalPair, compare_log_probs, first_of_groups, read_pairs, score_pairs
+from treelm.evaluation.minimal_pairs import MinimalPair, compare_log_probs, read_pairs, score_pairs
 from treelm.inference.processes import in_process
 from treelm.models.scores import SentenceScore
 
@@ -39,11 +39,6 @@ def test_accuracy_follows_whole_sentence_log_probabilities() -> None:
     assert result.groups["kind"]["y"].correct == right[2]
 
 
-def test_tie_is_named_and_not_correct() -> None:
-    result = score_pairs(ToyLM(), [pair("a b", "a b")], tokenisation="whitespace")
-    assert (result.overall.correct, result.overall.ties, result.overall.total) == (0, 1, 1)
-
-
 def test_pairs_with_unknown_words_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = ToyLM()
     monkeypatch.setattr(
@@ -69,21 +64,11 @@ def test_marvin_and_linzen_are_grouped_by_construction(tmp_path: Path) -> None:
     assert (found.good, found.bad, found.groups) == ("a b", "b a", {"construction": "obj_rel"})
 
 
-@pytest.mark.parametrize("content", ["yes\tno\ttype\na, b\tb a\tt\n", 'yes,no,type\n"a, b",b a,t\n'])
-def test_any_table_of_tabs_or_commas(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "mine"
-    path.write_text(content)
-    (found,) = read_pairs(path, good="yes", bad="no", group_by=("type",))
-    assert (found.good, found.bad, found.groups) == ("a, b", "b a", {"type": "t"})
-
-
 @pytest.mark.parametrize(
     ("content", "part"),
     [
         ("yes\tno\na\tb\n", "no 'grammatical'"),
-        ("", "no pairs"),
         ("grammatical\tungrammatical\na\t\n", ":2"),
-        ('{"sentence_good": "a"}\n', "no 'sentence_bad'"),
         ('{"sentence_good": "a", \n', "not JSON"),
         (
             "n\tgrammatical\tungrammatical\n1\ta\tb\n2\tc\td\n3\te\tf\n1\ta\tb\n2\tc\te\n3\te\td\n",
@@ -148,11 +133,6 @@ def test_pairs_whose_sentences_cannot_be_scored_are_left_out_and_the_others_keep
     assert [error.found for error in skipped] == ["too hard"] * 2
     with pytest.raises(InputError, match="no pair of which both sentences can be scored"):
         score_pairs(lm, pairs[1:2], compute=in_process(score), skipped=skipped)
-
-
-def test_first_of_groups() -> None:
-    pairs = [pair("a", "b", group) for group in "xxyxy"]
-    assert [one.groups["kind"] for one in first_of_groups(pairs, 2)] == ["x", "x", "y", "y"]
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from treelm.evaluation import evaluate
-from treelm.evaluation.comparison.compare import compare
-from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import summary_row
 from treelm.evaluation.settings import EvaluationSettings
-from treelm.inference.loading import load
 from treelm.training.recipe import load_recipe
 from treelm.training.run_folder import load_run_recipe
 from treelm.training.trainer import train
@@ -70,21 +65,3 @@ def test_data_that_a_model_was_trained_on_are_called_so(
     assert isinstance(notes, str)
     assert notes.startswith(said) if said else "training data" not in notes
     assert [said in message for message in caplog.messages if "training data" in message] == [True] * bool(said)
-
-
-def test_of_an_older_model_the_data_that_its_recipe_names_are_those_that_it_was_trained_on(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lm = load(run)
-    lm.data_identity = {}
-    monkeypatch.setattr(evaluate, "load", lambda run, device: lm)
-    (found,) = evaluate_run(run, load_run_recipe(run), EvaluationSettings(data=(str(run.parent / "train.txt"),)))
-    assert str(summary_row(found.result)["notes"]).startswith(ALL)
-
-
-def test_a_comparison_names_the_rows_whose_training_data_it_is(run: Path, tmp_path: Path) -> None:
-    settings = [f"data.train={write(tmp_path / 'x.txt', FRESH)}", "data.corpus=none", *SMALL]
-    train(load_recipe("ngram-demo", settings), tmp_path / "other", quiet=True)
-    asked = Settings(data=str(tmp_path / "train.txt"))
-    found = compare([run, tmp_path / "other"], asked, lambda what, total: nullcontext(lambda: None))
-    assert [note.endswith(": run") for note in found.notes if note.startswith(ALL)] == [True]

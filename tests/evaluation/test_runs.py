@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 from tests.models.prpn.worlds import prpn
-from tests.models.rnng.worlds import Tokens
 from tests.models.som import worlds
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.encoding import encode_sentences
@@ -21,13 +19,11 @@ from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.evaluation import evaluate
 from treelm.evaluation.evaluate import Evaluation, evaluate_run, evaluate_sentences
-from treelm.evaluation.report import EvaluationResult, summary_row, write_summary
+from treelm.evaluation.report import EvaluationResult, summary_row
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, static_labels
 from treelm.models.perplexity import Perplexity
 from treelm.models.search.config import SearchConfig
-from treelm.models.shift_reduce.config import ShiftReduceConfig
-from treelm.models.shift_reduce.network import ShiftReduce
 from treelm.training.recipe import EvaluationConfig
 
 
@@ -70,14 +66,6 @@ def test_som_on_dependency_trees(files: list[str]) -> None:
     assert any(name.startswith("unlabeled_f1_corpus, no-punctuation") for name in row)
 
 
-def test_a_bare_parser_has_trees_and_no_perplexity(files: list[str]) -> None:
-    parser = ShiftReduce(ShiftReduceConfig(size=4, language_model=False), vocabulary=Tokens(8)).eval()
-    judgement = evaluate_sentences(parser, read_sentences(files[1]), split="good")
-    assert judgement.result.perplexities == ()
-    assert [one.tree.words() for one in judgement.analyses if one.tree] == [[*"1234"], [*"12345"], ["1"]]
-    assert not any(name.startswith("perplexity") for name in summary_row(judgement.result))
-
-
 Evaluate = Callable[..., list[Evaluation]]
 
 
@@ -106,19 +94,6 @@ def test_skipped_sentences_count_by_file(files: list[str], evaluated: Evaluate) 
     assert [(one.num_sentences, one.num_skipped) for one in results] == [(4, 1), (3, 0)]
     with pytest.raises(InputError, match=r"bad\.conllu:1"):
         evaluated(worlds.som(), files, protocols=())
-
-
-@pytest.mark.parametrize("stream", ["only", "beside"])
-def test_skipped_sentences_in_streams(files: list[str], evaluated: Evaluate, stream: str) -> None:
-    skipped: list[InputError] = []
-    (found,) = evaluated(prpn(seed=1), files[:1], stream=stream, stream_rows=1, skipped=skipped, protocols=())
-    assert (found.result.num_sentences, found.result.num_skipped, len(skipped)) == (4, 1, 1)
-
-
-def test_gold_trees_are_read_as_the_recipe_reads_them(files: list[str], evaluated: Evaluate) -> None:
-    (found,) = evaluated(worlds.som(), files[1:], {"dependency_labels": "upos"}, protocols=())
-    labels = {label for one in found.sentences if one.tree for label, _, _ in one.tree.spans()}
-    assert labels == {"XP"}  # the part of speech X of their heads, and P
 
 
 def test_the_builder_of_trees_is_chosen_and_named(files: list[str], evaluated: Evaluate) -> None:
@@ -157,16 +132,3 @@ def test_perplexities_of_other_contexts_have_columns_of_their_own_that_name_them
     assert row["perplexity_per_word_with_end"] == 4
     assert row["perplexity_per_word_with_end, in a stream of 10 rows"] == 8
     assert row["notes"] == "a | b"
-
-
-def test_a_summary_has_one_row_for_each_file(tmp_path: Path) -> None:
-    results = [
-        EvaluationResult(system="toy", split="one", num_sentences=2, num_words=9, own={"p_accuracy": 0.25}),
-        EvaluationResult(system="toy", split="two", num_sentences=3, num_words=8, num_skipped=1),
-    ]
-    write_summary(results, tmp_path / "rows.tsv")
-    with (tmp_path / "rows.tsv").open() as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    assert [row["data"] for row in rows] == ["one", "two"]
-    assert [row["p_accuracy"] for row in rows] == ["0.25", ""]
-    assert [row["skipped"] for row in rows] == ["0", "1"]

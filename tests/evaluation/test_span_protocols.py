@@ -21,7 +21,6 @@ from treelm.evaluation.span_protocols import (
     WSJ40,
     SpanProtocol,
     SpanResult,
-    find_protocol,
     kept_words,
     left_binarised,
     score_spans,
@@ -177,16 +176,6 @@ def test_tags_decide_where_some_are_known() -> None:
     assert (result.name, counts(result)) == ("wsj10", (2, 2, 2))
     bare, tagged = bracketing_of(UNTAGGED), bracketing_of(UNTAGGED, tags=["X", "X", ",", "X", "X", "."])
     assert counts(score_spans([bare, tagged], [bare, tagged], WSJ10)) == (4, 4, 4)
-
-
-def test_protocols_are_found_by_name_and_described() -> None:
-    assert find_protocol("wsj40") is WSJ40
-    assert set(PROTOCOLS) == {"wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"}
-    assert "over 10 words" in WSJ10.description
-    assert PLAIN.description.startswith("removed: nothing")
-    assert "binary from the left" in BINARISED.description
-    with pytest.raises(InputError, match="wsj10, klein, wsj40, plain"):
-        find_protocol("wsj20")
 
 
 @st.composite

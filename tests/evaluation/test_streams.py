@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,11 +13,8 @@ from treelm.corpora.building import corpus_of
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.errors import InputError
-from treelm.evaluation.streams import num_characters, require_context, stream_perplexities
+from treelm.evaluation.streams import num_characters, stream_perplexities
 from treelm.models.lstm.network import LSTM, LSTMConfig
-from treelm.models.som.config import SOMConfig
-from treelm.models.som.network import SOM
 from treelm.training.recipe import EvaluationConfig
 
 LINES = ["the dog barks", "a cat", "the cat sees the dog", "dogs", "the dog sees a cat and a dog"]
@@ -97,22 +93,6 @@ def test_without_ends_characters_are_tokens() -> None:
     per_word, per_token = stream_perplexities(model, text_corpus(LINES), config, sentence_ends=False)
     assert (per_token.unit, per_token.num_units) == ("symbol", sum(map(len, LINES)) + 5)  # a blank after every word
     assert per_word.num_units == 19
-
-
-def test_a_cache_changes_the_figure_and_names_itself() -> None:
-    model = lstm(WordVocabulary(WORDS))
-    config = EvaluationConfig(stream_rows=1)
-    (plain,) = stream_perplexities(model, text_corpus(LINES), config)
-    with_cache = replace(config, cache_weight=0.2, cache_theta=0.5, cache_window=10)
-    (cached,) = stream_perplexities(model, text_corpus(LINES), with_cache)
-    assert cached.total_bits != plain.total_bits
-    assert cached.context == "in a stream of 1 row, cache 0.2/0.5/10"
-
-
-def test_a_system_of_sentences_is_a_user_error() -> None:
-    model = SOM(SOMConfig(size=4), vocabulary=WordVocabulary(WORDS))
-    with pytest.raises(InputError, match="som reads whole sentences"):
-        require_context(model, EvaluationConfig())
 
 
 @pytest.mark.skipif(not (SHARED / "ptb-lm").exists(), reason="needs the shared data")

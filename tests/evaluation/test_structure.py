@@ -71,12 +71,6 @@ def test_several_seeds_have_means_deviations_and_an_agreement() -> None:
     assert str(row.agreement) == "33.3 ± 57.7"
 
 
-def test_recall_by_label_of_unary_chains() -> None:
-    gold = "(S (NP I) (VP (VP think) (S (VP (V so) (NP it)))))"
-    row = analysed([gold], LearnedTrees(name="x", seeds=[trees("(X I (X think (X so it)))")]))
-    assert means(row.recall_by_label) == {"VP": 100.0, "S": 100.0}  # single words do not count here
-
-
 def test_distances_against_heights_of_the_gold_tree() -> None:
     # Between the words: NP is 1 high, S 3, VP 2, NP 1.
     rising = np.array([9.0, 1.0, 3.0, 2.0, 1.0])
@@ -123,12 +117,6 @@ def test_trivial_rows_are_those_of_the_baselines() -> None:
         assert row.sentence_f1.mean == pytest.approx(baseline.sentence_f1)
     assert means(result.rows[-1].recall_by_label) == {"NP": 100.0, "VP": 100.0, "PP": 100.0}
     assert result.labels == {"NP": 4, "VP": 2, "PP": 1}
-
-
-def test_biased_builder_branches_right() -> None:
-    rows = {row.name: row for row in analyse_structure([sentence("(S a b c d e f g h)")] * 60, [], WSJ10).rows}
-    biased, unbiased = (rows[f"random distances, {builder} builder"] for builder in ("biased", "unbiased"))
-    assert biased.right_branching.mean > unbiased.right_branching.mean + 5
 
 
 def test_both_builders_make_trees_of_a_model_with_distances() -> None:
@@ -185,9 +173,3 @@ def test_many_to_one_labels() -> None:
     assert row.symbols == {"A": {"NP": 4}, "B": {"VP": 2, "NP": 1}, "C": {"": 1}, "TOP": {"NP": 1}}
     assert row.many_to_one is not None
     assert row.many_to_one.mean == pytest.approx(100 * (4 + 2 + 1) / 8)
-
-
-def test_label_of_unary_chain_span() -> None:
-    gold = "(S (NP a b) (VP (S (NP c d)) (NP e f)))"
-    row = analysed([gold], LearnedTrees(name="x", seeds=[trees("(T (A a b) (B (C c d) (A e f)))")]))
-    assert row.symbols == {"A": {"NP": 2}, "B": {"VP": 1}, "C": {"NP": 1}}

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference import annotation, tree_parsers
-from treelm.inference.annotation import Progress, annotate, describe
+from treelm.inference.annotation import Progress, annotate
 from treelm.inference.settings import AnnotationSettings
 from treelm.inference.tree_parsers import ParsedLine, ParserSettings, Sentences
 from treelm.models.chart.network import ChartParser
-from treelm.models.rnng.network import RNNG
-from treelm.models.search.config import SearchConfig
 
 NUM_LINES = 3 * annotation.BLOCK + 5
 
@@ -116,32 +113,6 @@ def test_other_settings_or_another_input_are_refused(
         annotate(str(text), target, FAKE, settings())
 
 
-def test_what_to_do_with_errors_may_change_while_there_is_none(text: Path, tmp_path: Path) -> None:
-    text.write_text(text.read_text() + "a bad dog\n")
-    with pytest.raises(InputError, match="a bad word"):
-        annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
-    seen: list[Progress] = []
-    assert (
-        annotate(str(text), tmp_path / "out.ptb", FAKE, settings(on_error="skip"), on_progress=seen.append).num_errors
-        == 1
-    )
-    assert len(seen) == 1
-    text.write_text("a bad dog\n" + "a dog\n" * NUM_LINES)
-    stop_after_one_block(text, tmp_path / "other.ptb", on_error="skip")
-    with pytest.raises(InputError, match="begun with on_error = 'skip', now it is 'flat'"):
-        annotate(str(text), tmp_path / "other.ptb", FAKE, settings(on_error="flat"))
-
-
-def test_what_never_began_leaves_nothing_behind(text: Path, tmp_path: Path) -> None:
-    nobody = ParserSettings(name=str(tmp_path / "nobody"))
-    with pytest.raises(InputError, match="nobody: no such run folder"):
-        annotate(str(text), tmp_path / "out.ptb", nobody, settings())
-    (tmp_path / "empty.txt").touch()
-    with pytest.raises(InputError, match="no sentences"):
-        annotate(str(tmp_path / "empty.txt"), tmp_path / "out.ptb", FAKE, settings())
-    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "empty.txt"}
-
-
 @pytest.mark.parametrize("name", ["out.ptb", "out.ptb.json", "out.ptb.tsv"])
 @pytest.mark.parametrize("num_blocks", [0, 1])
 def test_a_file_that_is_there_is_not_replaced(
@@ -159,26 +130,6 @@ def test_a_file_that_is_there_is_not_replaced(
         annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
     assert (tmp_path / name).read_text() == "precious"
     assert (tmp_path / "out.ptb.annotating").exists() == bool(num_blocks)
-
-
-def test_a_parser_that_does_not_search_is_described_without_a_beam(monkeypatch: pytest.MonkeyPatch) -> None:
-    def described() -> dict[str, Any]:
-        parser = ParserSettings(name="fake", search=SearchConfig(action_beam=10))
-        return describe("in.txt", parser, AnnotationSettings(), Progress())
-
-    assert "beam" not in described()
-    monkeypatch.setattr(annotation, "parser_class", lambda name: ChartParser)
-    assert "beam" not in described()
-    monkeypatch.setattr(annotation, "parser_class", lambda name: RNNG)
-    assert described()["beam"] == {"action_beam": 10, "word_beam": 10, "fast_track": 1}
-
-
-def test_two_calls_cannot_work_on_one_output(text: Path, tmp_path: Path) -> None:
-    def again(progress: Progress) -> None:
-        with pytest.raises(InputError, match="another process is annotating here"):
-            annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
-
-    assert annotate(str(text), tmp_path / "out.ptb", FAKE, settings(), on_progress=again).num_sentences == NUM_LINES
 
 
 BAD = b"a dog\n\na bad dog\nb\xff\nthe cat sleeps\n"
@@ -235,10 +186,3 @@ def test_documents_stay_apart(tmp_path: Path, num_blocks: int) -> None:
     assert lines.count("") == annotation.BLOCK + 1
     annotate(str(path), tmp_path / "one.ptb", FAKE, settings())  # without asking for them, documents are one
     assert "" not in (tmp_path / "one.ptb").read_text().splitlines()
-
-
-def test_running_text_is_cut_as_treebanks_do_and_foreign_blanks_are_no_sentences(tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("Dogs don't bark.\n\u00a0\n\u2028\u3000\nA cat.\n")
-    progress = annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", FAKE, settings(tokenise=True))
-    assert words_of(tmp_path / "out.ptb") == [("Dogs", "do", "n't", "bark", "."), ("A", "cat", ".")]
-    assert progress.num_errors == 0

@@ -40,18 +40,6 @@ def test_results_come_in_input_order(batch_size: int, window: int) -> None:
     assert [(sentence.line, result) for sentence, result in pairs] == [(1, 3), (2, 1), (3, 2), (4, 4), (5, 0), (6, 2)]
 
 
-def test_a_bad_sentence_is_named_and_nothing_else_is_lost() -> None:
-    skipped: list[InputError] = []
-    pairs = list(in_batches(sentences("a", "bad", "a b"), in_process(lengths), batch_size=3, skipped=skipped))
-    assert [result for _, result in pairs] == [1, None, 2]
-    assert [error.where for error in skipped] == ["in.txt:2"]
-
-
-def test_without_a_list_for_errors_the_bad_sentence_is_raised_by_place() -> None:
-    with pytest.raises(InputError, match=r"in\.txt:2: a bad word; write a good one"):
-        list(in_batches(sentences("a", "bad", "a b"), in_process(lengths), batch_size=3))
-
-
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 100])
 @pytest.mark.parametrize("compute", [in_process(lengths), elsewhere], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("is_readable", [True, False])
@@ -104,13 +92,3 @@ def test_reads_one_batch_ahead_then_more_but_no_more_than_a_window() -> None:
     next(pairs)
     next(pairs)
     assert read == [1, 2, 3, 4, 5, 6]
-
-
-def test_sentences_that_occur_again_have_their_own_results() -> None:
-    """Of as many words as others, so that a result of another sentence would be told apart."""
-    joined = in_process(lambda batch: [" ".join(words) for words in batch])
-    assert [found for _, found in in_batches(sentences("a b", "c d", "a b"), joined, batch_size=2)] == [
-        "a b",
-        "c d",
-        "a b",
-    ]

@@ -42,12 +42,6 @@ def test_without_wordfreq_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
         Frequencies.named("wordfreq:en")
 
 
-def test_a_table_of_counts_is_read_in_full(tmp_path: Path) -> None:
-    path = tmp_path / "counts.tsv"
-    path.write_text("Word\tpos\tCount\nthe\tDT\t7\nround\tIN\t2\nround\tJJ\t1\n")
-    assert read_counts(str(path)) == {"the": 7, "round": 3}
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -98,17 +98,13 @@ def write(folder: Path, header: str, rows: Rows) -> str:
     [
         ("item;condition;word_id;word", two_conditions, "item", "word_id is 1 in 2 of its rows", "item condition"),
         ("item;condition;word", two_without_numbers, "item", "condition changes from 'a' to 'b'", "item condition"),
-        ("item;amb;word", two_without_numbers, "item", "amb changes from 'a' to 'b'", "item amb"),
         ("item;amb;nr;word", two_conditions, "item", "nr is 1 in 2 of its rows", "item amb"),
         ("item;amb;word_id;word", in_arabic, "item", "amb changes from 'a' to 'b'", "item amb; rename amb"),
         ("item;reader;word_id;word", readers_in_turn, "item", "adjacent rows; its rows: 1 While, 1 W", "reader: sort"),
-        ("item;who;k;word", readers_in_turn, "item", "repeated in adjacent rows", "item who: sort them by sentence"),
         ("item;word", without(readers_in_turn, 1, 2), "item", "its rows: While, While, W", "no other one here"),
         ("reader;item;word_id;word", readers_after_each_other, "item", "all its words are repeated", "item reader"),
         ("reader;item;word", without(readers_of_each_item, 2), "item", "all its words are repeated", "item reader"),
-        ("item;word", without(readers_of_each_item, 0, 2), "item", "all its words are repeated", "no other one here"),
         ("text;nr;word_id;word", two_texts, "nr", "word_id is 1 in 2 of its rows", "nr text"),
-        ("text;nr;word", without(two_texts, 2), "nr", "text changes from 'A' to 'B'", "nr text; rename text if it may"),
         ("block;item;word_id;word", practice, "item", "word_id is 1 in 2 of its rows", "item block"),
         ("half;item;word", without(practice, 2), "item", "rows of it come after sentence '2'", "item half"),
         ("list;group;item;word_id;word", two_lists, "item", "word_id is 1 in 4 of its rows", "item list group"),
@@ -141,9 +137,7 @@ def numbered(*sentences: str, start: int = 1) -> list[Sequence[object]]:
     [
         ("n", "that that is is that that is not is not", lambda n: (n,)),
         ("", "ha ha ha ha", lambda n: ()),
-        ("", "that that is is", lambda n: ()),
         ("clause", "the more you know the more you see", lambda n: (n > 3,)),
-        ("word_id", "numbers from naught", lambda n: (n,)),
         ("word_id", "numbers from some place", lambda n: (n + 17,)),
         ("position", "around the critical word", lambda n: (n - 2,)),
         ("region", "the old man the old boat", lambda n: (n // 2,)),
@@ -151,7 +145,6 @@ def numbered(*sentences: str, start: int = 1) -> list[Sequence[object]]:
         ("word_id;lemma", "the dog bites the dog", lambda n: (n, n % 3)),
         ("condition", "that of the one critical word", lambda n: ("yx"[n == 4],)),
         ("subject", "the dog barks now", lambda n: (int(n < 2),)),  # of the sentence, not of an experiment
-        ("rt", "the dog barks now", lambda n: (300 + n,)),
     ],
 )
 def test_sentences_are_not_refused_for_what_authors_write_and_count(
@@ -162,12 +155,6 @@ def test_sentences_are_not_refused_for_what_authors_write_and_count(
     table = read_table(path, Columns(sentence=("item",)), "as-given")
     assert [" ".join(one.sentence.words) for one in table.stimuli] == [words, words]
     assert table.notes == ()
-
-
-def test_words_that_are_numbered_in_lines_too_are_one_sentence(tmp_path: Path) -> None:
-    rows = [(item, n // 4, n % 4, n, f"w{n}") for item in (1, 2) for n in range(8)]
-    path = write(tmp_path, "item;line;word_in_line;nr;word", rows)
-    assert len(read_table(path, Columns(sentence=("item",)), "as-given").stimuli) == 2
 
 
 @pytest.mark.parametrize(
@@ -253,12 +240,10 @@ def test_ids_that_differ_in_blanks_or_types_alone_are_refused_or_skipped(tmp_pat
     ("name", "numbers", "is_told"),
     [
         ("nr", "321 132", True),
-        ("k", "012 210", True),
         ("Wortnr", "1X23 12", True),  # X: 10, after 1 by its letters
         ("k", "1X23 12", False),
         ("rank", "321 322", False),
         ("k", "123 12", False),
-        ("k", "21 12", False),  # of two words, not much
     ],
 )
 def test_words_in_another_order_than_their_numbers_are_told(
@@ -270,13 +255,6 @@ def test_words_in_another_order_than_their_numbers_are_told(
     assert [f"{name} decreases: the words are read in the order of the rows" in note for note in found] == [
         True
     ] * is_told
-
-
-def test_texts_that_are_split_may_number_their_words_anew(tmp_path: Path) -> None:
-    rows = [("A", n, word) for text in ("The dog barked.", "It slept.") for n, word in enumerate(text.split())]
-    path = write(tmp_path, "text;word_id;word", rows)
-    table = read_table(path, Columns(sentence=("text",)), "as-given", language="en")
-    assert ([one.keys for one in table.stimuli], table.notes) == ([("A", 1), ("A", 2)], ())
 
 
 @pytest.mark.parametrize(

@@ -138,14 +138,6 @@ def test_reductions_of_entropy_add_up(models: list[NamedModel]) -> None:
     assert found["entropy_reduction_bits"].sum() == pytest.approx(-found["entropy_bits"].iloc[-1])
 
 
-def test_the_first_word_of_a_later_sentence_has_no_reduction_where_the_document_counts(
-    models: list[NamedModel],
-) -> None:
-    found = made([models[0]], TableSettings(columns=("next_entropy_reduction_bits",), context="document"))
-    missing = found["next_entropy_reduction_bits"].isna().tolist()
-    assert missing == [True, False, True, False, False, True]
-
-
 def failing(lm: NamedModel) -> NamedModel:
     """The model, which cannot score the second sentence."""
 
@@ -169,14 +161,6 @@ def test_what_one_model_cannot_score_is_missing_beside_the_other_and_breaks_its_
     assert found["word"].tolist() == ["I", "think", "Old"]
     found = made([failing(lstm), rnng], TableSettings(shape="long"), skipped=[])
     assert found["model"].tolist() == ["lstm"] * 2 + ["rnng"] * 2 + ["rnng"] * 3 + ["lstm", "rnng"]
-
-
-def test_lags_of_a_long_table_do_not_leap_over_what_its_model_could_not_score(models: list[NamedModel]) -> None:
-    lstm, rnng = models
-    table = SurprisalTable([failing(lstm), rnng], TableSettings(lag=1, lag_within="document", shape="long"))
-    found = pandas.concat(table.frames([replace(one, document="a") for one in stimuli()], []))
-    last = found[found["word"] == "Old"].set_index("model")["surprisal_bits_lag1"]
-    assert last.isna().to_dict() == {"lstm": True, "rnng": False}
 
 
 def test_a_document_that_goes_on_after_another_is_refused_where_documents_count() -> None:
@@ -221,22 +205,6 @@ def test_input_is_read_as_it_is_needed(models: list[NamedModel]) -> None:
         assert num_read <= len(frame) * number + 2 * 256  # the batches that are sorted by length
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (TableSettings(columns=("open_node",)), r"no column 'open_node' from lstm, rnng; did you mean open_nodes\?"),
-        (TableSettings(columns=("zipf_frequency",)), "without frequencies; give frequencies = 'wordfreq:en'"),
-        (
-            TableSettings(lag=1, lag_columns=("surprisal",)),
-            r"no column 'surprisal' to lag; did you mean surprisal_bits",
-        ),
-    ],
-)
-def test_columns_that_cannot_be_had_are_named(models: list[NamedModel], settings: TableSettings, expected: str) -> None:
-    with pytest.raises(InputError, match=expected):
-        SurprisalTable(models, settings)
-
-
 def test_a_word_id_of_the_source_takes_the_place_of_ours_and_its_measures_step_aside(models: list[NamedModel]) -> None:
     table = SurprisalTable(models[:1], TableSettings(), Columns(kept=("word_id", "surprisal_bits", "rt")))
     assert table.names.count("word_id") == 1
@@ -269,20 +237,6 @@ def test_a_frame_keeps_its_index_and_columns(models: list[NamedModel]) -> None:
     assert (found["is_unk"].dtype, found["rt_lag1"].dtype) == ("int64", "float64")
 
 
-def test_several_models_stand_beside_each_other_or_one_after_the_other(models: list[NamedModel]) -> None:
-    frame, named = pandas.DataFrame(WORDS), {one.name: one.lm for one in models}
-    wide = treelm.surprisal_table(named, frame, word="form", sentence=["item"])
-    assert list(wide)[:4] == list(frame)
-    for name, lm in named.items():
-        assert wide[f"surprisal_bits_{name}"].tolist() == pytest.approx(bits(lm))
-    long = treelm.surprisal_table(named, frame, word="form", sentence="item", shape="long")
-    assert long["model"].tolist() == ["lstm"] * 5 + ["rnng"] * 5
-    assert long["own_model"].tolist() == WORDS["model"] * 2
-    assert long["form"].tolist() == WORDS["form"] * 2
-    assert long["surprisal_bits"].tolist() == pytest.approx(bits(named["lstm"]) + bits(named["rnng"]))
-    assert long["beam_converged"].isna().sum() == 5
-
-
 def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedModel]) -> None:
     frame = pandas.DataFrame({"sentence_id": [1, 1], "word": ["I", "The."]})
     warnings.resetwarnings()
@@ -304,7 +258,6 @@ def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedMode
             "data frame:1: no column 'word'; the first row: item 1, form 'I', .*by word = ...; choose from: item",
         ),
         ({"word": ["a", None], "sentence_id": [1, 1]}, {}, "data frame:2: a missing word.*keep_default_na=False"),
-        ({"word": ["a", b"\xff"], "sentence_id": [1, 1]}, {}, "data frame:2: bytes where a word was expected"),
         ({"word": ["a", ["b"]], "sentence_id": [1, 1]}, {}, "data frame:2: list where a word was expected"),
         ({"word": ["a", "b"], "sentence_id": [1, None]}, {}, r"data frame:2: an empty sentence.*fill_down = True"),
         (
@@ -319,11 +272,8 @@ def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedMode
         ),
         (pandas.DataFrame([["a", "b"]], columns=["word", "word"]), {}, "two columns of the name 'word'"),
         (WORDS, {"target_column": "form"}, "target_column without text_column"),
-        (WORDS, {"log_base": "3"}, "log_base = '3'; give '2', 'e' or '10'"),
         (WORDS, {"shape": "plain"}, "shape = 'plain'; give 'auto', 'wide' or 'long'"),
-        (WORDS, {"lag": -1}, "lag = -1; give 1 or more"),
         (WORDS, {"columns": ["unigram_surprisal_bits"]}, r"without counts; give unigrams"),
-        (WORDS, {"columns": ["distance"]}, "no column 'distance' from lstm"),
     ],
 )
 def test_frames_that_cannot_be_read_are_one_line(

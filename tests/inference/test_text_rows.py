@@ -56,8 +56,6 @@ def test_texts_are_cut_as_their_marks_say(
     ("header", "row", "settings", "told"),
     [
         ("text", "un*believ*able cats", {}, r"no one target between asterisks in 'un\*believ\*able cats'"),
-        ("text", "*the* dog *fell*", {}, "no one target"),
-        ("text", "the ** dog", {}, "no one target"),
         ("text", "The dog | fell | ", {}, "an empty region in 'The dog | fell | '"),
         (
             "text",
@@ -65,21 +63,18 @@ def test_texts_are_cut_as_their_marks_say(
             {"beside": "the | dog"},
             r"no '\|' in 'The dog fell', as others have.*--on-error skip",
         ),
-        ("text", "The dog fell", {"beside": "the *dog*"}, "no one target between asterisks in 'The dog fell'"),
         ("text", "The | *dog*", {}, r"both '\|' and '\*' in the texts; .*--region-separator '' cuts none"),
         ("text", "The dog", {"region_separator": "/"}, "--region-separator /, which no text has"),
         ("text;verb", "the cat, the cat;cat", {"target_column": "verb"}, "'cat' is 2 times in .* mark it as \\*target"),
         ("text;verb", "the cat;mat", {"target_column": "verb"}, "the target 'mat' is not in 'the cat'; write it as"),
         ("text;verb", "a b c;3", {"target_column": "verb"}, "the target '3' is not in .*--target-from 0 or 1, that of"),
         ("text;verb", "the cat;", {"target_column": "verb"}, "an empty target"),
-        ("text;verb", ";cat", {"target_column": "verb"}, "an empty sentence"),
         (
             "text;verb",
             "the cat;cat",
             {"target_column": "noun"},
             r"no column 'noun'; the first row: text .*verb 'cat'.*--target-column \.\.\.",
         ),
-        ("text;verb", "the cat;cat", {"sum_by": "noun"}, r"no column 'noun'.*name the column by --sum-by \.\.\."),
         (
             "item;frase",
             "1;the cat sat",
@@ -117,16 +112,6 @@ def test_what_cannot_be_cut_with_certainty_is_refused_by_the_option_that_helps(
     assert re.search(told, str(in_options(error.value)))
 
 
-@pytest.mark.parametrize("first", ["0", "1"])
-def test_a_target_may_be_the_number_of_its_word(first: str, tmp_path: Path) -> None:
-    rows = [f"the cat, the cat;{int(first) + 2}", f"a b;{first}"]
-    columns = {"target_column": "nr", "target_from": first}
-    found = read(tmp_path, *rows, header="text;nr", columns=columns).stimuli
-    assert [one.shown.index(True) for one in found] == [2, 0]
-    with pytest.raises(InputError, match=f"the target '{int(first) + 2}' is not in 'a b'"):
-        read(tmp_path, f"a b;{int(first) + 2}", header="text;nr", columns=columns)
-
-
 def test_rows_that_cannot_be_read_are_left_out_on_demand(tmp_path: Path) -> None:
     skipped = list[InputError]()
     rows = ["1;the cat;cat", "2;the cat;dog", "3;the", "4;a dog;dog"]
@@ -145,19 +130,6 @@ def test_cells_of_a_row_come_back_with_each_region_and_name_the_sentence(tmp_pat
     assert [one.keys for one in read(tmp_path, "a", "b").stimuli] == [(1,), (2,)]
 
 
-def test_two_sentences_in_a_row_are_told_or_split(tmp_path: Path) -> None:
-    rows = ["The dog barked. It *slept*.", "The *cat* slept."]
-    told = read(tmp_path, *rows).notes
-    assert [note.partition(")")[0] for note in told] == [f"in 1 of 2 rows (first at {tmp_path / 'items.csv'}:2"]
-    split = read(tmp_path, *rows, language="en")
-    assert split.notes == ()
-    assert [(one.keys, one.shown) for one in split.stimuli] == [
-        ((1, 1), (False, False, False)),
-        ((1, 2), (False, True)),
-        ((2, 1), (False, True, False)),
-    ]
-
-
 @pytest.mark.parametrize(
     ("rows", "settings", "note"),
     [
@@ -172,10 +144,7 @@ def test_two_sentences_in_a_row_are_told_or_split(tmp_path: Path) -> None:
             "every sentence has [ ], which is read as words or parts of them: to mark a",
         ),
         (["the _dog_ ran_", "a cat_NN"], {}, "to mark a target, write *target*"),
-        (["an <unk> ran", "the <unk> fell"], {}, "to mark a target, write *target*"),
-        (["the [dog]", "a cat"], {}, ""),
         (["the [dog] ran"], {}, ""),
-        (["the / dog", "a / cat"], {"region_separator": "/"}, ""),
         (["the *dog*", "a *cat*"], {}, ""),
         (["the / dog", "a cat"], {}, ""),
         (["1. the dog", "2. a cat"], {}, "every sentence begins with its number"),
@@ -311,17 +280,3 @@ def test_figures_are_in_the_unit_that_is_asked_for(base: Any, unit: str) -> None
     for name in ("open_nodes_a_bits", "n_bits", "is_unk_a_bits"):
         assert found[name].tolist() == in_bits[name].tolist()
     assert found["n_bits_lag1"].dropna().tolist() == [1, 1, 1, 1]
-
-
-def test_more_rows_than_a_frame_has_are_a_table_of_their_own() -> None:
-    lm, frame = (
-        treelm.load(RUNS / "lstm"),
-        pandas.DataFrame({"word": ["city,", "was"], "sentence_id": 1, "rt": [7, 8]}),
-    )
-    found = treelm.surprisal_table(lm, frame, punctuation="apart", end=True)
-    assert found["word"].tolist() == ["city", ",", "was", "</s>"]
-    assert found["rt"].tolist()[:3] == [7, 7, 8]
-    assert list(found.index) == [0, 1, 2, 3]
-    summed = treelm.surprisal_table(lm, frame, sum_by="sentence_id")
-    total = treelm.surprisal_table(lm, frame)["surprisal_bits"].sum()
-    assert (summed["word"].tolist(), summed["surprisal_bits"].tolist()) == (["city, was"], [pytest.approx(total)])

@@ -75,11 +75,6 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     open_parser.cache_clear()
 
 
-def test_tags_are_kept_and_the_outer_bracket_goes(name: str) -> None:
-    ((line, _),) = open_parser(ParserSettings(name=name))([["big", "dogs", "bark"]])
-    assert line == "(S (NP (NN big) (NN dogs)) (NN bark))"
-
-
 def test_words_are_ours_whatever_the_parser_escapes(name: str) -> None:
     lines = open_parser(ParserSettings(name=name))([["(", "x"], ["yes"]])
     outer = {"benepar": "TOP", "stanza": "ROOT"}[name]  # stays where a bare word would be left
@@ -99,15 +94,6 @@ def test_what_the_parser_stumbles_over_costs_one_sentence(name: str) -> None:
     assert f"{name} cannot parse it (sentence too long)" in str(bad)
 
 
-def test_want_of_memory_is_no_fault_of_the_sentence(name: str) -> None:
-    error = RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
-    module: Any = sys.modules[name]
-    module.Parser = lambda model: SimpleNamespace(parse_sents=fail(error))
-    module.Pipeline = lambda **options: fail(error)
-    with pytest.raises(RuntimeError, match="out of memory"):
-        compute_each(open_parser(ParserSettings(name=name)), [["a", "dog"]])
-
-
 def test_a_parser_that_is_not_installed_says_how_to_install_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=rf"{name} is not installed; pip install 'treelm\[{name}\]'") as caught:
@@ -120,11 +106,3 @@ def fail(error: Exception) -> Callable[..., None]:
         raise error
 
     return constructor
-
-
-def test_a_missing_model_says_how_to_get_it(name: str) -> None:
-    module: Any = sys.modules[name]
-    module.Parser, module.Pipeline = fail(LookupError("long\ntext")), fail(FileNotFoundError("resources.json"))
-    with pytest.raises(InputError, match=rf'python -c "import {name}; {name}\.download') as caught:
-        open_parser(ParserSettings(name=name))
-    assert "\n" not in str(caught.value)

@@ -43,28 +43,12 @@ def test_perplexity_has_the_bits_of_all_sentences(corpus: list[list[tuple[float,
     assert math.log2(found.value) * found.num_units == pytest.approx(by_sentence)
 
 
-def test_lower_bounds_give_upper_bounds_on_perplexity() -> None:
-    assert not perplexity(SCORES).is_upper_bound
-    assert perplexity([*SCORES, score([1, 1], [0], is_lower_bound=True)]).is_upper_bound
-
-
-def test_probability_zero_is_infinite_perplexity() -> None:
-    found = perplexity([score([math.inf, 1], [0])])
-    assert found.value == math.inf
-    assert found.to_json()["perplexity"] is None
-
-
 @pytest.mark.parametrize("bits", [math.nan, -math.inf])
 def test_what_is_no_log_probability_is_no_score(bits: float) -> None:
     with pytest.raises(InputError, match=r"gives word 2 a log probability of (nan|inf)"):
         score([1, bits, 1], [0, 1])
     with pytest.raises(InputError, match="gives the end a log probability"):
         score([1, bits], [0])
-
-
-def test_perplexity_of_nothing_is_an_error() -> None:
-    with pytest.raises(InputError, match="no words"):
-        perplexity([])
 
 
 def test_what_a_perplexity_does_not_show_is_counted_beside_it() -> None:

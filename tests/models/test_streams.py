@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -13,13 +12,7 @@ from tests.models.stream_toys import ToyParsingStreamLM, ToyStreamLM, toy
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
-from treelm.errors import InputError
 from treelm.evaluation.audit import Tolerances, audit
-from treelm.evaluation.evaluate import NO_GOLD, evaluate_sentences
-from treelm.inference.batching import in_batches
-from treelm.inference.processes import in_process
-from treelm.models.scores import NoLogProbability
-from treelm.models.states import TextState
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -89,11 +82,6 @@ def test_masked_steps_are_no_targets() -> None:
     assert losses.total.item() == sum(term.sum.item() for term in losses.terms.values())
 
 
-def test_a_segment_that_continues_needs_the_one_before() -> None:
-    with pytest.raises(InputError, match="start"):
-        toy().stream_losses(stream_batch(TOKENS, start=5, stop=20), None)
-
-
 def test_a_segment_that_begins_forgets_what_is_carried() -> None:
     model = toy()
     begins = stream_batch(TOKENS, start=0, stop=20)
@@ -120,14 +108,6 @@ def test_gradients_of_sentences_are_those_of_the_plain_form() -> None:
     plain = -sum(plain_log_probs(model, [*map(int, words), 8]).sum() for words in SENTENCES)
     for fast, slow in zip(torch.autograd.grad(total, parameters), torch.autograd.grad(plain, parameters), strict=True):
         torch.testing.assert_close(fast, slow, rtol=0, atol=1e-10)
-
-
-def test_a_state_of_another_system_and_a_wrong_number_of_tokens_are_refused() -> None:
-    model, state = toy(), TextState(words=((),), tokens=((),))
-    with pytest.raises(InputError, match="a state of another system"):
-        model.extend_tokens(state, [0])
-    with pytest.raises(InputError, match="2 tokens for 1 sentences; give one token, or None, for each sentence"):
-        model.extend_tokens(model.start(), [0, 1])
 
 
 def test_words_of_several_tokens_are_words() -> None:
@@ -159,35 +139,6 @@ def test_a_system_chooses_what_its_scores_are_computed_in() -> None:
     assert not audit(single, SENTENCES, tolerances=Tolerances(incremental_nats=0.0, probability=0.0)).passed
 
 
-class BrokenStreamLM(ToyStreamLM):
-    def target_log_probs(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return super().target_log_probs(outputs, targets).masked_fill(targets == 3, math.nan)
-
-
-def test_a_log_probability_that_is_none_is_told_with_its_sentence() -> None:
-    network = toy(BrokenStreamLM)
-    with pytest.raises(
-        NoLogProbability, match=r"^sentence 2 \(1 3\): the model gives word 2 a log probability of nan;"
-    ):
-        network.score([["1", "2"], ["1", "3"], ["3"]])
-    with pytest.raises(NoLogProbability, match=r"^the model gives word 1 "):
-        network.score([["3"]])
-    skipped: list[InputError] = []
-    lines = [Sentence(words=(word,), identifier="", source="f", line=n) for n, word in enumerate("123", start=1)]
-    found = [
-        score is not None for _, score in in_batches(lines, in_process(network.score), batch_size=3, skipped=skipped)
-    ]
-    assert (found, [one.where for one in skipped]) == ([True, True, False], ["f:3"])
-
-
-def test_many_sentences_keep_their_order() -> None:
-    model = toy()
-    many = [list("12345678"[: 1 + number % 7].replace("8", "0")) for number in range(150)]
-    scores = model.score(many)
-    assert [len(score.log_probs) for score in scores] == [len(words) + 1 for words in many]
-    np.testing.assert_array_equal(scores[101].log_probs, model.score([many[101]])[0].log_probs)
-
-
 def test_trees_are_built_from_the_distances_of_the_steps() -> None:
     model = toy(ToyParsingStreamLM)
     hidden = model.exact().forward(
@@ -202,12 +153,3 @@ def test_trees_are_built_from_the_distances_of_the_steps() -> None:
 
 def sentence(words: list[str], tree: Tree | None = None) -> Sentence:
     return Sentence(words=tuple(words), tree=tree, identifier="1", source="t", line=1)
-
-
-def test_evaluation_without_gold_trees_leaves_f1_out_and_says_so() -> None:
-    result = evaluate_sentences(toy(ToyParsingStreamLM), [sentence(words) for words in SENTENCES], split="dev").result
-    assert result.bracketing == ()
-    assert NO_GOLD in result.notes
-    mixed = [sentence(SENTENCES[0], Tree("S", SENTENCES[0])), sentence(SENTENCES[1])]
-    with pytest.raises(InputError, match="without a tree"):
-        evaluate_sentences(toy(ToyParsingStreamLM), mixed, split="dev")

@@ -13,7 +13,6 @@ import torch
 from treelm.errors import InputError
 from treelm.io.json import json_hash
 from treelm.training.checkpoint import Checkpoint, checkpoint_paths, newest_checkpoint, save_checkpoint
-from treelm.training.run_folder import check_unchanged
 from treelm.training.state import TrainingState
 
 VALUES = {"training": {"clip": float("inf")}, "model": {}, "machine": {}, "random": {}}
@@ -44,18 +43,6 @@ def test_newest_is_read_back(run: Path) -> None:
     for step in (9, 10, 100):
         save(run, step)
     assert newest_step(run) == 100
-
-
-def test_infinite_setting_does_not_damage_a_checkpoint(run: Path) -> None:
-    found = newest_checkpoint(run)
-    assert found is not None
-    check_unchanged(found.values["training"], {"clip": float("inf")}, what="training", where="")
-    with pytest.raises(InputError, match="clip"):
-        check_unchanged(found.values["training"], {"clip": 1.0}, what="training", where="")
-
-
-def test_none_where_there_never_was_one(tmp_path: Path) -> None:
-    assert newest_checkpoint(tmp_path / "missing") is None
 
 
 def test_only_the_newest_are_kept(run: Path) -> None:

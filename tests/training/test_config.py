@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from treelm.configs import from_plain, to_plain
 from treelm.errors import InputError
 from treelm.training.config import TrainingConfig
-
-
-def test_round_trip_through_plain_values() -> None:
-    config = TrainingConfig(epochs=None, max_minutes=3.5, precision="bf16", betas=(0.5, 0.9))
-    assert from_plain(TrainingConfig, to_plain(config), where="here") == config
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"epochs": 0}, 'epochs = 0; give 1 or more, or "none"'),
-        ({"batch_size": 0}, "batch_size = 0; give 1 or more"),
         ({"learning_rate": 0.0}, "learning_rate = 0.0; give a number above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate = nan; give a finite number"),
-        ({"plateau_factor": 1.0}, "plateau_factor = 1.0; give a number below 1"),
         ({"betas": (0.9, 1.0)}, "betas.1 = 1.0; give a number below 1"),
-        ({"weight_decay": -0.1}, "weight_decay = -0.1; give 0 or more"),
         ({"epochs": None}, "epochs = None; give epochs, max_steps or max_minutes, or training would never end"),
         ({"warmup_steps": 10}, 'warmup_steps = 10; give 0, or schedule = "warmup"'),
-        ({"decay": "linear"}, "decay = 'linear'; give 'none', or schedule = \"warmup\""),
         ({"warmup": 0.1}, 'warmup = 0.1; give 0.0, or schedule = "warmup"'),
         (
             {"schedule": "warmup", "decay": "linear", "epochs": None, "max_minutes": 5.0},
@@ -38,12 +27,10 @@ def test_round_trip_through_plain_values() -> None:
             "decay_steps = 9; give a step above warmup_steps = 9",
         ),
         ({"threads": 100_000}, 'threads = 100000; give at most 1024, or "none"'),
-        ({"devices": 0}, "devices = 0; give 1 or more"),
         (
             {"batches": "stream", "micro_batch_size": 2},
             'micro_batch_size = 2; give "none", or a lower batch_size',
         ),
-        ({"bptt_random_length": True}, 'bptt_random_length = True; give false, or batches = "stream"'),
         (
             {"batches": "packed", "shuffle_documents": True},
             'shuffle_documents = True; give false, or batches = "stream"',
@@ -59,8 +46,3 @@ def test_refused_with_a_remedy(values: dict, message: str) -> None:
     with pytest.raises(InputError) as caught:
         TrainingConfig(**values)
     assert str(caught.value) == message
-
-
-def test_a_word_that_is_no_choice_is_refused() -> None:
-    with pytest.raises(InputError, match="precision = 'fp16'; give 'fp32', 'fp32-fast' or 'bf16'"):
-        from_plain(TrainingConfig, {"precision": "fp16"}, where="recipe.toml [training]")

@@ -43,20 +43,3 @@ def test_fields_of_optimisation_are_refused_before_data_are_prepared(
     with pytest.raises(InputError, match=r"\[training\]|stream"):
         train(load_recipe("ngram-demo", [*SMALL, setting]), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
-
-
-def test_there_is_nothing_to_resume(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train(load_recipe("ngram-demo", SMALL), run, quiet=True)
-    with pytest.raises(InputError, match="nothing to resume"):
-        train(load_run_recipe(run), run, resume=True, quiet=True)
-
-
-def test_without_dev_it_is_estimated_all_the_same(tmp_path: Path) -> None:
-    text = tmp_path / "train.txt"
-    text.write_text("a b c\nb c a a\n" * 40)
-    recipe = tmp_path / "recipe.toml"
-    fallback = "fallback_discounts = [0.5, 1.0, 1.5]"
-    recipe.write_text(f'[data]\ntrain = "train.txt"\n[model]\nsystem = "ngram"\norder = 2\n{fallback}\n')
-    model = train(load_recipe(recipe), tmp_path / "run", quiet=True)
-    assert model.score([["a", "b", "c"]])[0].log_probs.sum() > -3

@@ -67,12 +67,6 @@ def test_dev_is_scored_without_dropout(tmp_path: Path) -> None:
     assert step.dev.nats_per_word == pytest.approx(_dev_loss(model.eval()), abs=1e-6)
 
 
-def test_without_dev_the_last_model_is_saved(tmp_path: Path) -> None:
-    model = toy_model()
-    run(tmp_path, model=model, with_dev=False)
-    assert torch.equal(load_model(tmp_path).output.weight, model.output.weight)
-
-
 @pytest.mark.parametrize("normalise_loss", ["word", "sentence"])
 def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path: Path, normalise_loss: str) -> None:
     weights = []
@@ -139,22 +133,6 @@ def test_max_minutes_ends_training(tmp_path: Path) -> None:
     assert steps[-1].dev is not None
 
 
-def test_time_that_a_caller_spends_between_steps_is_not_training(tmp_path: Path, away: list[float]) -> None:
-    settings = TrainingConfig(epochs=1, batch_size=4, max_minutes=60)
-    steps = []
-    for step in fit(toy_model(), ToyBatches(), list(ToyBatches(num_sentences=8)), settings, tmp_path):
-        steps.append(step)
-        away[0] += 3600  # draws a figure, sleeps
-    assert 0 < steps[-1].seconds < 1000
-    assert steps[-1].stopped_because == "epochs = 1 are done"
-
-
-def test_a_limit_of_time_leaves_a_model_however_short_it_is(tmp_path: Path) -> None:
-    (step,) = run(tmp_path, epochs=None, max_minutes=1e-9)
-    assert step.is_best
-    load_model(tmp_path)
-
-
 def test_max_cpu_minutes_counts_updates_alone(tmp_path: Path) -> None:
     steps = run(tmp_path, epochs=None, max_cpu_minutes=0.002)
     assert 0.12 <= steps[-1].cpu_seconds < 5
@@ -203,11 +181,6 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"'embedding\.weight' is not finite"):
         run(tmp_path, model=model)
     assert not list(tmp_path.rglob("*.safetensors"))
-
-
-def test_no_training_batches_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="gives no batches"):
-        list(fit(toy_model(), ToyBatches(num_sentences=0), dev(), TrainingConfig(), tmp_path))
 
 
 def test_two_runs_in_one_folder_at_a_time_are_refused(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TextIO
 
 import pytest
@@ -65,24 +64,6 @@ def test_a_file_gets_one_line_an_evaluation() -> None:
         "epoch 2 · step 4 · 4 s · train 2.0000 nats/word (loss perplexity 7.4)"
         " · dev 1.0000 nats/word (loss perplexity 2.7) · end: epochs = 2 are done",
     ]
-
-
-def test_without_dev_the_end_of_an_epoch_has_its_line() -> None:
-    stream = io.StringIO()
-    unseen = (replace(step, dev=None, is_best=True) for step in steps())  # the newest is kept
-    show(unseen, stream, evaluates=False)
-    assert stream.getvalue().splitlines() == [
-        "epoch 1 · step 2 · 2 s · train 2.0000 nats/word (loss perplexity 7.4)",
-        "epoch 2 · step 4 · 4 s · train 2.0000 nats/word (loss perplexity 7.4) · end: epochs = 2 are done",
-    ]
-
-
-def test_a_loss_of_brackets_too_has_no_perplexity() -> None:
-    stream = io.StringIO()
-    joint = LossSum(total=30.0, num_words=10, num_sentences=2, terms={"word": [20.0, 12], "action": [10.0, 30]})
-    show((replace(step, loss=joint, dev=joint) for step in steps()), stream)
-    assert "train 3.0000 nats/word · dev 3.0000 nats/word · best so far" in stream.getvalue()
-    assert "perplexity" not in stream.getvalue()
 
 
 def test_a_terminal_gets_a_bar_too(monkeypatch: pytest.MonkeyPatch) -> None:

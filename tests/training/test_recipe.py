@@ -81,11 +81,6 @@ def test_schedules_in_shares_have_the_steps_that_trained_the_published_figures(
     assert (training.warmup_steps, training.decay_steps) == (warmup_steps, num_steps)
 
 
-def test_the_left_corner_rnng_differs_from_the_top_down_one_in_the_place_of_its_brackets_alone() -> None:
-    in_order = load_recipe("rnng-gum-open", ["model.order=in-order"])
-    assert load_recipe("rnng-left-corner-gum-open") == in_order != load_recipe("rnng-gum-open")
-
-
 def test_overrides_replace_fields(tmp_path: Path) -> None:
     settings = ["training.epochs=7", "model.order=in-order", "evaluation.splits=['test']", "training.max_actions=none"]
     settings += ["batches.scheme=sample-in-groups", "batches.length_difference=none"]
@@ -117,39 +112,22 @@ def test_paths_are_those_of_the_file_or_of_the_working_directory(
     assert load_recipe("palm-u-ptb").data.corpus == str(tmp_path / "ptb-lm")
 
 
-def test_the_run_of_a_packaged_recipe_knows_its_data_wherever_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    recipe = load_recipe("palm-s-ptb")
-    (tmp_path / "run").mkdir()
-    save_recipe(recipe, tmp_path / "run" / "recipe.toml")
-    monkeypatch.chdir("run")
-    assert load_recipe(tmp_path / "run" / "recipe.toml") == recipe
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("epochs = 2", "epochs = ", r"my\.toml:11: not TOML \(Invalid value\); correct this line"),
-        ("epochs = 2", 'epochs = "two', r"my\.toml:11: not TOML"),
         ("[training]", "[trainin]", r"my\.toml: unknown section \[trainin\]; use the sections \[data\], "),
-        ("[data]", "data = 3\n[d]", r"my\.toml: 'data' is not a section"),
         ("epochs = 2", "epoch = 2", r"my\.toml \[training\]: unknown field 'epoch'; did you mean epochs\?"),
         ("epochs = 2", "epochs = 0", r"my\.toml \[training\]: epochs = 0; give 1 or more"),
-        ("epochs = 2", "epochs = 'x'", r"epochs = 'x'; give a whole number, or \"none\""),
         ("hidden_size = 32", "dropout = 1.5", r"my\.toml \[model\]: dropout = 1\.5; give a number below 1"),
         ('"rnng"', '"rrng"', r"my\.toml \[model\]: unknown system 'rrng'; known systems are .*rnng"),
         ('system = "rnng"', "", r"my\.toml \[model\]: field 'system' is missing"),
         ("hidden_size = 32", "max_open = 9", r"\[model\]: max_open given; give both max_open and max_consecutive"),
-        ("hidden_size = 32", "bounds_margin = -1", r"\[model\]: bounds_margin = -1; give a whole number of at least 0"),
         (
             "hidden_size = 32",
             "bounds_margin = 'none'\nmax_open = 9",
             r"\[model\]: max_open given; give both max_open and",
         ),
-        ("min_count = 3", "min_count = 0", r"my\.toml \[vocabulary\]: min_count = 0; give 1 or more"),
-        ("[model]", "[batches]\ngroup_size = 0\n[model]", r"my\.toml \[batches\]: group_size = 0; give 1 or more"),
         ("[model]", "[batches]\nscheme = 'x'\n[model]", r"\[batches\]: scheme = 'x'; give .*sample-in-groups"),
         (
             'dev = "dev.ptb"',
@@ -162,10 +140,3 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) ->
     assert old in GOOD
     with pytest.raises(InputError, match=message):
         load_recipe(write(tmp_path, GOOD.replace(old, new)))
-
-
-def test_no_value_unsets_an_optional_field_and_no_other(tmp_path: Path) -> None:
-    recipe = load_recipe("rnng-gum-open", ["data.corpus=", f"data.train={tmp_path / 'train.ptb'}"])
-    assert (recipe.data.corpus, recipe.data.train) == (None, str(tmp_path / "train.ptb"))
-    with pytest.raises(InputError, match="hidden_size = 'none'; give a whole number"):
-        load_recipe("rnng-gum-open", ["model.hidden_size="])

@@ -8,23 +8,18 @@ import shutil
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from traceback import extract_stack
-from typing import Any
 
 import pytest
 import torch
 
-import treelm
 from tests.training.treebanks import DATA, STREAM, write_treebank
-from treelm import cli
 from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model, read_data_identity
-from treelm.models.rnng.network import RNNG
 from treelm.training.prepare import set_up
-from treelm.training.recipe import Recipe, load_recipe, save_recipe
-from treelm.training.run_folder import load_run_recipe, lock_folder
-from treelm.training.trainer import fit, train
+from treelm.training.recipe import Recipe, load_recipe
+from treelm.training.run_folder import load_run_recipe
+from treelm.training.trainer import train
 
 TRANSFORMER = f"""{DATA}
 [model]
@@ -52,22 +47,6 @@ def test_a_run_folder_holds_model_recipe_metrics_and_checkpoints(tmp_path: Path)
     assert not any(path.suffix in {".pt", ".pkl", ".bin"} for path in tmp_path.rglob("*"))
 
 
-def test_losses_are_few_calls_below_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that who looks for the loss of a system finds it."""
-    package, frames = str(Path(treelm.__file__).parent), []
-    losses = RNNG.losses
-
-    def traced(self: RNNG, batch: Any) -> Any:
-        frames[:] = [f"{Path(one.filename).name}:{one.name}" for one in extract_stack() if package in one.filename]
-        return losses(self, batch)
-
-    monkeypatch.setattr(RNNG, "losses", traced)
-    path = write_treebank(tmp_path)
-    assert cli.run(["train", str(path), "--output", str(tmp_path / "run"), "--quiet"]) == 0
-    below = frames[frames.index("train.py:main") :]
-    assert len(below) + 1 <= 7, below  # with that of losses
-
-
 def depth(brackets: str) -> int:
     return max(accumulate({"(": 1, ")": -1}.get(character, 0) for character in brackets))
 
@@ -78,20 +57,6 @@ def test_the_recipe_of_a_run_names_the_bounds_that_the_data_gave(tmp_path: Path)
     config = load_run_recipe(tmp_path / "run").model.config
     assert config == model.config
     assert config.max_open == depth((tmp_path / "train.ptb").read_text()) - 1 + 2  # without tags, with the margin
-
-
-def test_the_scheme_of_batches_is_that_of_the_recipe(tmp_path: Path) -> None:
-    path = write_treebank(tmp_path)
-
-    def sizes(*settings: str) -> list[int]:
-        return sorted(len(batch) for batch in set_up(load_recipe(path, settings)).batches)
-
-    sampled = "batches.scheme=sample-in-groups"
-    assert sizes() == sizes(sampled, "batches.length_difference=none") == [6] * 4
-    assert sizes(sampled, "batches.length_difference=none", "batches.group_size=5") == [4, 5, 5, 5, 5]
-    by_length = sizes(sampled, "batches.length_difference=1")
-    assert len(by_length) > 5
-    assert sum(by_length) == 24
 
 
 def test_two_runs_of_a_recipe_are_equal_and_another_seed_is_not(tmp_path: Path) -> None:
@@ -118,15 +83,6 @@ def test_lower_precision_trains_too(tmp_path: Path, precision: str) -> None:
         assert any(not torch.equal(tensor, weights["fp32"][name]) for name, tensor in weights[precision].items())
 
 
-def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
-    recipe = load_recipe(write_treebank(tmp_path))
-    train(recipe, tmp_path / "run", quiet=True)
-    before = (tmp_path / "run" / "recipe.toml").read_bytes()
-    with pytest.raises(InputError, match="already holds a run; resume it"):
-        train(load_recipe(tmp_path / "my.toml", ["training.epochs=9"]), tmp_path / "run", quiet=True)
-    assert (tmp_path / "run" / "recipe.toml").read_bytes() == before
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -138,38 +94,6 @@ def test_a_folder_with_a_model_that_no_recipe_made_is_not_overwritten(tmp_path: 
     with pytest.raises(InputError, match="already holds a model; give another run folder"):
         train(recipe, tmp_path / "saved", quiet=True)
     assert contents(tmp_path / "saved") == before
-
-
-def test_a_run_without_a_model_yet_is_not_overwritten_by_a_system_that_is_estimated(tmp_path: Path) -> None:
-    recipe = load_recipe(write_treebank(tmp_path))
-    setup = set_up(recipe)
-    steps = fit(setup.model, setup.batches, setup.dev, recipe.training, tmp_path / "run")
-    next(steps)
-    steps.close()
-    save_recipe(setup.recipe, tmp_path / "run" / "recipe.toml")
-    before = contents(tmp_path / "run")
-    assert "model.safetensors" not in before
-    with pytest.raises(InputError, match="already holds a run"):
-        train(load_recipe("ngram-demo", ["data.max_sentences=50"]), tmp_path / "run", quiet=True)
-    assert contents(tmp_path / "run") == before
-
-
-def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew_by_resuming_it(tmp_path: Path) -> None:
-    train(load_recipe(write_treebank(tmp_path), ["training.epochs=1"]), tmp_path / "run", quiet=True)
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    before = contents(tmp_path / "run")
-    with pytest.raises(InputError, match=r"a model, but no checkpoints to resume from; .*training\.start_from=.*run"):
-        train(load_run_recipe(tmp_path / "run"), tmp_path / "run", resume=True, quiet=True)
-    assert contents(tmp_path / "run") == before
-
-
-def test_a_folder_in_which_another_process_trains_is_not_even_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = load_recipe(write_treebank(tmp_path))
-    monkeypatch.setattr("treelm.training.trainer.set_up", lambda *_, **__: pytest.fail("prepared data for nothing"))
-    with lock_folder(tmp_path / "run"), pytest.raises(InputError, match="another process is training in this folder"):
-        train(recipe, tmp_path / "run", quiet=True)
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[31mb"])
@@ -191,7 +115,6 @@ def replace_in(path: Path, old: str, new: str) -> None:
 CHANGES = {
     "a word of train": ("train", "(X bird)", "(X fish)"),
     "a tree of train, with as many actions": ("train", "bird)) (VP (X likes) (NP", "bird) (VP (X likes)) (NP"),
-    "a word of dev": ("dev", "(X hears)", "(X likes)"),
 }
 
 
@@ -249,12 +172,9 @@ def test_vocabulary_of_another_run_is_refused_on_resume(begun: Path) -> None:
     ("system", "settings", "kept"),
     [
         ("rnng", {"bounds_margin": 2, "hidden_size": 8, "embedding_size": 8}, 8),
-        ("rnng", {"bounds_margin": 90, "hidden_size": 8, "embedding_size": 8}, 9),
-        ("urnng", {"bounds_margin": 2, "hidden_size": 8, "embedding_size": 8}, 9),
         ("transformer-grammar", {"bounds_margin": 2, "size": 8, "num_heads": 2}, 8),
         ("pushdown", {"bounds_margin": 0, "size": 8, "num_heads": 2}, 9),
         ("chart", {"hidden_size": 8, "span_size": 8}, 9),
-        ("som", {"size": 8}, 10),
         ("lstm", {"hidden_size": 8, "embedding_size": 8}, 10),
     ],
 )
@@ -273,20 +193,10 @@ def test_dev_trees_that_a_model_cannot_build_are_left_out_of_its_loss_and_counte
     assert (f"the dev loss is without {10 - kept} of 10 sentences" in caplog.text) == (kept < 10)
 
 
-def test_unknown_labels_at_evaluation_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_treebank(tmp_path)
-    train(load_recipe(path, ["training.max_steps=1"]), tmp_path / "run", quiet=True)
-    (tmp_path / "new.ptb").write_text("(S (QP (X two)) (NP (QP (X the)) (X cat)))\n")
-    assert cli.run(["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "new.ptb"), "--json"]) == 0
-    (result,) = json.loads(capsys.readouterr().out)
-    assert result["unknown_labels"] == {"QP": 2}
-
-
 @pytest.mark.parametrize(
     ("override", "found"),
     [
         ("vocabulary.min_count=2", "vocabulary: min_count = 2 now"),
-        ("data.max_sentences=3", "data: max_sentences = 3 now"),
         ("batches.scheme=sample-in-groups", "batches: scheme = 'sample-in-groups' now"),
     ],
 )
@@ -309,10 +219,8 @@ CONSTANT = ("data.dev=none", "training.schedule=constant")
         ((*CONSTANT, "training.select_by=unlabeled_f1"), 'select_by = "unlabeled_f1" without dev data'),
         (("training.cuda_graphs=true", "training.device=cpu"), "cuda_graphs = true without a GPU"),
         (("data.train=plain.txt",), r"plain\.txt:1: a sentence without a tree"),
-        (("data.dev=plain.txt",), r"plain\.txt:1: a sentence without a tree"),
         (("model.system=prpn", "search.method=released"), "prpn scores without a search"),
         (("search.method=released", "search.action_beam=1"), "action_beam of at least 2"),
-        (("model.hidden_size=20_000_000",), r"\[model\]: a network of these sizes does not fit into memory"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_there_is_a_run_folder(
@@ -326,7 +234,7 @@ def test_what_cannot_be_trained_is_refused_before_there_is_a_run_folder(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("batches", ["sentences", "stream", "packed"])
+@pytest.mark.parametrize("batches", ["sentences", "packed"])
 def test_a_memory_that_no_machine_has_is_named_before_a_run_begins(tmp_path: Path, batches: str) -> None:
     fixed = () if batches == "stream" else ("training.bptt_random_length=false", "training.dev_rows=4")
     settings = ("model.memory_length=1000000000000", f"training.batches={batches}", *fixed)

@@ -12,12 +12,12 @@ import torch
 
 from tests.training.runs import assert_same_weights, metrics
 from tests.training.treebanks import DATA, STREAM
-from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
+from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
-from treelm.training.optimizers import WeightAverages, build_optimizer, parameter_groups
+from treelm.training.optimizers import WeightAverages
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe, save_recipe
 from treelm.training.state import AveragingStart
@@ -167,20 +167,6 @@ def test_sgd_adds_weight_decay_to_the_clipped_gradient_but_for_the_parameters_wi
     assert norm == pytest.approx(0.01, rel=1e-3)
 
 
-def test_coupled_weight_decay_of_adam_is_part_of_the_gradient(tmp_path: Path) -> None:
-    setup = prepare(tmp_path)
-    for coupled, expected in ((True, torch.optim.Adam), (False, torch.optim.AdamW)):
-        config = TrainingConfig(weight_decay=0.1, coupled_weight_decay=coupled)
-        optimizer = build_optimizer(setup.model, config, epoch=0)
-        assert type(optimizer) is expected
-        assert optimizer.param_groups[0]["weight_decay"] == 0.1
-
-
-def test_a_pattern_that_fits_no_parameter_is_a_user_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no_weight_decay = 'bia\*' fits no parameter"):
-        parameter_groups(prepare(tmp_path).model, TrainingConfig(no_weight_decay=("bia*",)))
-
-
 @pytest.mark.parametrize(
     ("losses", "interval", "triggers_after"),
     [
@@ -261,27 +247,6 @@ def test_finetuning_starts_from_the_weights_and_the_vocabulary_of_a_run(tmp_path
     assert load_model(tmp_path / "second").config.layer_dropout == 0.0
     save_recipe(recipe, tmp_path / "kept.toml")
     assert load_recipe(tmp_path / "kept.toml") == recipe
-
-
-def test_finetuning_with_other_sizes_is_a_user_error(tmp_path: Path) -> None:
-    train(load_recipe(write_text(tmp_path), ["training.max_steps=1"]), tmp_path / "first", quiet=True)
-    recipe = load_recipe(tmp_path / "my.toml", [f"training.start_from={tmp_path / 'first'}", "model.hidden_size=9"])
-    with pytest.raises(InputError, match=r"give the \[model\] of"):
-        set_up(recipe)
-
-
-def test_finetuning_from_another_system_is_a_user_error(tmp_path: Path) -> None:
-    recipe = load_recipe(write_text(tmp_path), ["training.start_from=ngram-gum-open"])
-    with pytest.raises(
-        InputError, match=r"ngram-gum-open is a ngram, and \[model\] a \S+; start from a run of the same"
-    ):
-        set_up(recipe)
-
-
-def test_a_stream_without_sentence_ends(tmp_path: Path) -> None:
-    setup = prepare(tmp_path, "sentence_ends=false")
-    assert isinstance(setup.batches, BPTTBatches)
-    assert setup.batches.stream.end not in setup.batches.stream.tokens
 
 
 def test_batch_normalisation_takes_whole_batches(tmp_path: Path) -> None:

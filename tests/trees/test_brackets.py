@@ -25,10 +25,6 @@ def read_one(text: str, **options: Any) -> str:
     return str(item.tree)
 
 
-def test_words_lose_their_tags_and_the_tags_are_kept_beside() -> None:
-    assert read(S) == [BracketedTree(DOGS_BARK, ("NNS", "VBP"), 1)]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -76,15 +72,6 @@ def test_escapes_are_brackets_also_inside_words() -> None:
     assert read(text)[0].tree.words() == ["(", "a)b", "[}", ":)", "-lrb-"]
     assert read(text)[0].tags == ("-LRB-", "X", "X", "X", "X")
     assert unescape("a-RRB-b") == "a)b"
-
-
-def test_a_no_break_space_is_part_of_a_word() -> None:
-    assert read("(S (X 1\u00a0000) (X \u2003))")[0].tree.words() == ["1\u00a0000", "\u2003"]
-
-
-def test_files_without_tags() -> None:
-    (item,) = read("( (S (NP the dogs) (VP bark) .) )", has_tags=False)
-    assert item == BracketedTree(Tree("S", [Tree("NP", ["the", "dogs"]), Tree("VP", ["bark"]), "."]), None, 1)
 
 
 @given(trees(), st.data())

@@ -73,11 +73,6 @@ def test_the_biased_builder_cannot_build_a_split_right_child() -> None:
 
 
 @pytest.mark.parametrize("builder", ["unbiased", "biased"])
-def test_one_word_is_a_constituent(builder: str) -> None:
-    assert tree_from_distances(["a"], [0.5], builder=builder) == Tree("X", ["a"])
-
-
-@pytest.mark.parametrize("builder", ["unbiased", "biased"])
 @pytest.mark.parametrize("order", ["rising", "falling", "equal"])
 def test_5000_words_need_no_recursion(builder: str, order: str) -> None:
     distances = {"rising": np.arange(5000), "falling": -np.arange(5000), "equal": np.zeros(5000)}[order]
@@ -85,20 +80,6 @@ def test_5000_words_need_no_recursion(builder: str, order: str) -> None:
     tree = tree_from_distances(words, distances, builder=builder)
     assert tree.words() == words
     assert len(distances_from_tree(tree)) == 5000
-
-
-@pytest.mark.parametrize(
-    ("words", "distances", "builder", "message"),
-    [
-        (["a", "b"], [1.0], "unbiased", "2 words and distances of shape"),
-        ([], [], "unbiased", "0 words"),
-        (["a", "b"], [1.0, float("nan")], "biased", "word 1 is not a number"),
-        (["a", "b"], [1.0, 2.0], "fair", "builder 'fair'"),
-    ],
-)
-def test_impossible_input_is_refused(words: list[str], distances: list[float], builder: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        tree_from_distances(words, distances, builder=builder)
 
 
 # Trees from scores of spans.
@@ -126,13 +107,6 @@ def test_it_splits_where_the_right_part_scores_highest(num_words: int, seed: int
 
     expected = plain(0, num_words - 1)
     assert tree_from_span_scores(words, scores) == (expected if num_words > 1 else Tree("X", words))
-
-
-def test_equal_scores_branch_to_the_right_and_what_cannot_be_is_an_error() -> None:
-    assert tree_from_span_scores(list("abc"), np.zeros((3, 3))) == Tree.parse("(X a (X b c))")
-    for words, scores in (([], np.zeros((0, 0))), (["a"], np.zeros((2, 2))), (list("ab"), np.full((2, 2), np.nan))):
-        with pytest.raises(ValueError, match="score"):
-            tree_from_span_scores(words, scores)
 
 
 def test_a_sentence_of_a_thousand_words_needs_no_recursion() -> None:

@@ -51,13 +51,6 @@ def test_5000_children_need_no_recursion(binarise: type[Tree]) -> None:
     assert binary.words() == flat.words()
 
 
-def test_a_chain_of_5000_unaries_needs_no_recursion() -> None:
-    tree = Tree("X", ["w"])
-    for _ in range(5000):
-        tree = Tree("X", [tree])
-    assert collapse_unaries(tree) == Tree("X", ["w"])
-
-
 @given(trees(), st.data())
 def test_words_become_none_one_or_several_and_what_is_left_empty_goes(tree: Tree, data: st.DataObject) -> None:
     words = tree.words()

@@ -43,17 +43,6 @@ def test_spans_follow_the_recursive_definition(tree: Tree) -> None:
     assert tree.spans() == plain_spans(tree)
 
 
-def test_height_counts_constituents_above_a_word() -> None:
-    assert DOGS_BARK.height == 3
-    assert Tree("X", ["w"]).height == 1
-
-
-def test_equal_trees_are_equal_and_hash_alike() -> None:
-    again = Tree("S", [Tree("NP", ["dogs"]), Tree("VP", ["bark", Tree("ADVP", ["loudly"])])])
-    assert again == DOGS_BARK
-    assert len({again, DOGS_BARK}) == 1
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -76,11 +65,6 @@ def test_text_is_one_line_of_brackets() -> None:
 @given(trees())
 def test_text_parses_back(tree: Tree) -> None:
     assert Tree.parse(str(tree)) == tree
-
-
-@given(trees())
-def test_pickle_round_trip(tree: Tree) -> None:
-    assert pickle.loads(pickle.dumps(tree)) == tree
 
 
 @given(trees())

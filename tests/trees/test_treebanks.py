@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
-from treelm.trees.treebanks import AUTO, TREEBANKS, TreebankName
+from treelm.trees.treebanks import AUTO, TREEBANKS
 
 # Made up, in the form of each treebank.
 FILES = {
@@ -69,10 +69,6 @@ LEFT_OUT = {
 
 def trees_of(content: bytes, **options: Any) -> list[str]:
     return [str(one.tree) for one in read_sentences(io.BytesIO(content), format="brackets", **options)]
-
-
-def test_the_option_names_what_there_is() -> None:
-    assert get_args(TreebankName) == (AUTO, *TREEBANKS)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -149,13 +145,6 @@ def test_labels_are_cut_at_the_characters_that_are_named(options: dict[str, Any]
 def test_what_is_not_of_an_encoding_is_named_by_its_line(encoding: str, content: bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
         trees_of(b"(S (X a))\n" + content, encoding=encoding)
-
-
-def test_one_bad_byte_costs_one_sentence() -> None:
-    skipped: list[InputError] = []
-    content = b"(S (X a))\n(S (X \x81 ))\n(S (X \xb9\xb7))\n"
-    assert trees_of(content, encoding="gb18030", on_error="skip", skipped=skipped) == ["(S a)", "(S 狗)"]
-    assert len(skipped) == 1
 
 
 @pytest.mark.parametrize(

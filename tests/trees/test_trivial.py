@@ -55,11 +55,6 @@ def test_random_uniform_is_uniform_over_trees() -> None:
     assert all(count / NUM_DRAWS == pytest.approx(1 / 14, abs=0.02) for count in counts.values())
 
 
-@pytest.mark.parametrize("build", [random_splits, random_uniform])
-def test_random_trees_repeat_with_the_seed(build: type[Tree]) -> None:
-    assert build(WORDS * 5, np.random.default_rng(3)) == build(WORDS * 5, np.random.default_rng(3))
-
-
 @pytest.mark.parametrize("branching", ["left", "right"])
 @given(tree=trees())
 def test_the_upper_bound_is_binary_and_finds_every_gold_span(branching: str, tree: Tree) -> None:

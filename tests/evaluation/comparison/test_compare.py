@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from tests.evaluation.comparison.test_metrics import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison import measure
 from treelm.evaluation.comparison.cache import MetricCache
-from treelm.evaluation.comparison.compare import compare, notes_on, row_names
+from treelm.evaluation.comparison.compare import notes_on, row_names
 from treelm.evaluation.comparison.metrics import RunMetrics, training_metrics
-from treelm.evaluation.comparison.settings import Settings
 from treelm.models.perplexity import Coverage
 from treelm.training.config import TrainingConfig
 from treelm.training.recipe import load_recipe
@@ -68,19 +66,6 @@ def test_kept_figures_are_those_of_the_same_origin_and_damage_is_measured_again(
     (file,) = (tmp_path / "measured").iterdir()
     file.write_text(file.read_text()[:-5])
     assert kept.get("part", {"weights": "a"}) is None
-
-
-def test_two_files_of_pairs_with_one_name_are_refused_since_they_would_share_a_column() -> None:
-    with pytest.raises(InputError, match=r"two files of pairs named x\.tsv"):
-        compare([Path("run")], Settings(pairs=("a/x.tsv", "b/x.tsv")), lambda what, total: nullcontext(lambda: None))
-
-
-def test_a_log_whose_last_line_was_not_written_to_its_end_is_read_up_to_it(tmp_path: Path) -> None:
-    line = '{"kind": "dev", "step": 3, "epoch": 1, "elapsed_seconds": 2.5, "loss_nats_per_word": 5.0}'
-    (tmp_path / "metrics.jsonl").write_text(f'{line}\n{{"kind": "dev", "st')
-    seconds, _, points, _ = training_metrics(tmp_path, TrainingConfig(epochs=1))
-    assert seconds == 2.5
-    assert [point.step for point in points] == [3]
 
 
 @pytest.mark.parametrize(

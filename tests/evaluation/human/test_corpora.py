@@ -131,12 +131,6 @@ def test_missing_corpus_names_source(load: object, repository: str, tmp_path: Pa
     assert "--data" in str(error.value)
 
 
-def test_another_release_is_refused(tmp_path: Path) -> None:
-    (tmp_path / ucl.FILE).write_text("word\nThe\n")
-    with pytest.raises(InputError, match=r"SHA-256 .*, expected"):
-        ucl.load(str(tmp_path))
-
-
 def words(times: Sequence[float]) -> pd.DataFrame:
     """Two stories of a word for each time, written as they are read but for a comma on every fourth."""
     rows = [
@@ -156,24 +150,6 @@ def words(times: Sequence[float]) -> pd.DataFrame:
         for place, time in enumerate(times)
     ]
     return pd.DataFrame(rows)
-
-
-def test_times_move_down_one_row_within_story() -> None:
-    corpus = _corpus(words([300, 310, 320, 330]), {}, "corrected")
-    np.testing.assert_array_equal(corpus.responses["mean_rt"], [np.nan, 300, 310, 320] * 2)
-    np.testing.assert_array_equal(_corpus(words([300, 310]), {}, "published").responses["mean_rt"], [300, 310] * 2)
-    assert corpus.usable is not None
-    assert corpus.usable.tolist() == [False, True, True, True] * 2
-
-
-def test_marks_and_filters() -> None:
-    corpus = _corpus(words([1.0] * 8), {}, "corrected")
-    assert corpus.predictors["mark"].tolist() == [1, 0, 0, 0] * 4
-    assert corpus.predictors["freq"].tolist() == [3.0] * 16
-    assert corpus.predictors["length"].tolist() == [2.0] * 16
-    assert corpus.filters["inner"].tolist() == [False, True, True, False] * 4
-    assert corpus.filters["unmarked"].tolist() == [False, False, False, True] * 4
-    assert corpus.classes[:2] == ("verb", "noun")
 
 
 CLONE = {

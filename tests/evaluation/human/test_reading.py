@@ -69,13 +69,6 @@ def test_splines_tell_whether_the_effect_is_linear(curve: float, is_linear: bool
     assert spline.test.num_added == 2 * (regression.SPLINE_DF - 1)
 
 
-def test_the_span_of_splines_holds_the_line() -> None:
-    bits = np.random.default_rng(1).gamma(3.0, 2.0, (200, 2))
-    design = np.column_stack([np.ones(200), regression.splines(bits)])
-    left = bits - design @ np.linalg.lstsq(design, bits, rcond=None)[0]
-    assert abs(left).max() < 1e-9
-
-
 def test_gain_over_another_model() -> None:
     corpus = made_up()
     true, noise = corpus.published["true"], corpus.published["noise"]
@@ -111,31 +104,6 @@ def test_missing_surprisals_exclude_words_for_all() -> None:
     assert known.left_out["unknown to lacking, here or at a lag"] == 3
     alone = measure_reading(corpus, [models[0]])
     assert alone.num_words == len(corpus) - 6
-
-
-@pytest.mark.parametrize(
-    ("design", "found"),
-    [
-        (Design(response="eyes"), "no response 'eyes'"),
-        (Design(baseline=("age",)), "no predictor 'age'"),
-        (Design(only=("inner",)), "no filter 'inner'"),
-        (Design(lags=-1), "lags = -1"),
-        (Design(lags=119), "6 words in 6 stories to compare"),
-    ],
-)
-def test_designs_that_cannot_be_are_refused(design: Design, found: str) -> None:
-    corpus = made_up()
-    with pytest.raises(InputError, match=found):
-        measure_reading(corpus, [corpus.published["true"]], design)
-
-
-def test_constant_surprisals_add_nothing() -> None:
-    corpus = made_up()
-    result = measure_reading(corpus, [corpus.published["true"], surprisals("flat", np.ones(len(corpus)))])
-    assert result.find("flat").spline is None
-    assert abs(result.find("flat").delta.nats_per_word) < 1e-9
-    assert all(np.isnan(slope.ms_per_bit) for slope in result.find("flat").slopes)
-    assert result.find("true").delta.low > 0
 
 
 def with_columns(corpus: ReadingCorpus, **controls: np.ndarray) -> ReadingCorpus:
@@ -176,13 +144,6 @@ def test_knots_are_those_of_the_words_that_are_not_left_out() -> None:
     variance = np.mean(left[train] ** 2)
     plain = -0.5 * np.log(2 * np.pi * variance) - left**2 / (2 * variance)
     np.testing.assert_allclose(fast[~train], plain[~train], atol=1e-8)
-
-
-def test_curves_go_on_straight_beyond_their_knots() -> None:
-    bits = np.append(np.random.default_rng(1).gamma(3.0, 2.0, 200), [50.0, 60.0, 70.0])[:, None]
-    among = np.arange(203) < 200
-    last = regression.splines(bits, among=among)[-3:]
-    np.testing.assert_allclose(last[2] - last[1], last[1] - last[0], atol=1e-9)
 
 
 def test_constant_times_and_name_clashes_are_errors() -> None:

@@ -1,13 +1,10 @@
 """The evaluation harness's three questions; with the harness itself where it is installed, else with its interface."""
 
-import abc
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -48,12 +45,6 @@ def test_a_continuation_has_the_probability_of_its_words_and_line_ends(system: s
     assert found[3] == pytest.approx(float(build(system, kind).score([["a", "dog"]])[0].log_probs[:-1].sum()))
 
 
-def test_rolling_counts_every_line_with_its_end() -> None:
-    answers = Answers(build("lstm", "subword"), tokenisation="whitespace")
-    (found,) = answers.loglikelihood_rolling([Asked(("the dog barks\n\nthe moon",))])
-    assert found == pytest.approx(log_probs("lstm", "subword", "the dog barks", "the moon"))
-
-
 @pytest.mark.parametrize("system", ["ngram", "lstm"])
 def test_what_is_generated_is_greedy_and_nothing_else_is(system: str) -> None:
     answers = Answers(build(system, "word"), tokenisation="whitespace")
@@ -65,40 +56,6 @@ def test_what_is_generated_is_greedy_and_nothing_else_is(system: str) -> None:
     assert is_greedy
     assert not other
     assert not Answers(build(system, "word"), greedy=False).loglikelihood([Asked(("the dog", text))])[0][1]
-
-
-def test_generation_stops_before_what_it_is_told_to() -> None:
-    answers = Answers(build("ngram", "word"), tokenisation="whitespace")
-    (whole,) = answers.generate_until([Asked(("the", {"max_gen_toks": 6}))])
-    word = whole.split()[1]
-    (cut,) = answers.generate_until([Asked(("the", {"until": word, "max_gen_toks": 6}))])
-    assert cut == whole[: whole.index(word)]
-    with pytest.raises(InputError, match="samples"):
-        answers.generate_until([Asked(("the", {"do_sample": True}))])
-
-
-def test_the_harness_finds_models_of_its_own_kind_by_a_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    class LM(abc.ABC):
-        def __init__(self) -> None:
-            self.rank = 0
-
-        @abc.abstractmethod
-        def loglikelihood_rolling(self, requests: Any) -> Any: ...
-
-    registered: dict[str, Any] = {}
-    for name in ("lm_eval", "lm_eval.api", "lm_eval.api.model", "lm_eval.api.registry"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setattr(sys.modules["lm_eval.api.model"], "LM", LM, raising=False)
-    register_model = lambda name: partial(registered.setdefault, name)  # noqa: E731
-    monkeypatch.setattr(sys.modules["lm_eval.api.registry"], "register_model", register_model, raising=False)
-    register()
-    lm = load("ngram-gum-open")
-    by_name = registered["treelm"](run="ngram-gum-open", tokenisation="whitespace", batch_size=1, device=None)
-    for model in (by_name, harness_model(lm, tokenisation="whitespace")):
-        assert isinstance(model, LM)
-        assert model.rank == 0
-        (found,) = model.loglikelihood_rolling([Asked(("The museum .",))])
-        assert found == pytest.approx(float(lm.score(["The museum ."])[0].log_probs.sum()))
 
 
 PAIRS = [

@@ -23,16 +23,6 @@ def test_sequence_score_is_the_mean_log_probability_of_tokens_unless_told_otherw
     assert in_bits == pytest.approx([float(score.sum()) / math.log(2) for score in scores])
 
 
-def test_words_and_ends_add_up_to_the_bits_of_the_sentence() -> None:
-    lm = build("lstm", "subword")
-    scorer = Scorer(lm, unit="word", with_end=True)
-    for row, surprisal in zip(
-        scorer.token_score(TEXTS, surprisal=True, base_two=True), lm.surprisal(TEXTS), strict=True
-    ):
-        assert [name for name, *_ in row] == [*(word.word for word in surprisal.words), "</s>"]
-        assert sum(value for _, value, *_ in row) == pytest.approx(surprisal.total_bits)
-
-
 def test_probabilities_and_ranks_follow_the_distribution() -> None:
     lm = build("lstm", "word")
     (row,) = Scorer(lm).token_score("the dog barks", prob=True, rank=True)

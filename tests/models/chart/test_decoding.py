@@ -71,15 +71,3 @@ def test_the_chosen_tree_has_the_highest_expected_gain_of_all(threshold: float) 
         assert sum(gains[k] for k in own) == pytest.approx(max(values), abs=1e-12)
         if threshold == 0.5:
             assert own == [k for k in range(len(gains)) if gains[k] > 0 or k == 0]
-
-
-@pytest.mark.parametrize("num_words", [1, 2, 110])
-def test_any_length_gives_spans_that_nest(num_words: int) -> None:
-    found = span_probabilities(as_spans(draw(num_words, 3)).float(), num_words)
-    chosen = decode(found, num_words, 0.05)[0]
-    starts, ends = spans_of(num_words)
-    spans = list(zip(starts[chosen].tolist(), ends[chosen].tolist(), strict=True))
-    assert spans[0] == (0, num_words)
-    assert not any(i < a < j < b for i, j in spans for a, b in spans)
-    assert found.best.min() >= 0
-    assert found.best.max() <= 1 + 1e-4

@@ -11,7 +11,7 @@ import pytest
 from treelm.corpora.arrays import offsets_of
 from treelm.models.chart.plan import chains_of, constituents_of, crossing
 from treelm.trees.transitions import to_actions
-from treelm.trees.tree import Tree, from_spans
+from treelm.trees.tree import Tree
 
 LABELS = ["S", "NP"]
 
@@ -63,12 +63,6 @@ def test_constituents_and_chains_are_those_of_the_trees(trees: list[Tree], num_p
     assert [(s, i, j, tuple(actions[p : p + h] - 2)) for s, i, j, p, h in columns] == expected
     if num_pieces == 1:
         assert chains_of(actions.astype(np.int16), offsets) == [one[3] for one in expected if len(one[3]) > 1]
-
-
-def test_a_tree_is_built_of_its_constituents(trees: list[Tree]) -> None:
-    for tree in trees:
-        constituents = [(*span, chain) for span, chain in chains_in(tree).items()]
-        assert from_spans(tree.words(), constituents) == tree
 
 
 def test_spans_cross_as_they_are_said_to(trees: list[Tree]) -> None:

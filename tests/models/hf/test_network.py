@@ -54,20 +54,6 @@ def test_distributions_sum_to_one_at_every_token_and_hold_what_scores_say(lm: La
     assert [*said, float(lm.next_word_log_probs(state)[0, -1])] == pytest.approx(score.log_probs.tolist(), abs=1e-6)
 
 
-@with_keys_and_values
-def test_states_never_change_and_texts_may_wait(lm: LanguageModel) -> None:
-    lm.double()
-    begin = lm.extend(lm.start(2), ["the", "dogs"])
-    before = lm.next_word_log_probs(begin)
-    one, other = lm.extend(begin, ["dog", "saw"]), lm.extend(begin, ["cats", "see"])
-    assert torch.equal(lm.next_word_log_probs(begin), before)
-    assert not torch.equal(lm.next_word_log_probs(one), lm.next_word_log_probs(other))
-    again = lm.extend(lm.extend(lm.start(1), ["dogs"]), ["see"])
-    torch.testing.assert_close(lm.next_word_log_probs(other)[1:], lm.next_word_log_probs(again))
-    waited = lm.extend_tokens(begin, [None, 3])
-    assert torch.equal(lm.next_word_log_probs(waited)[0], before[0])
-
-
 @every_model
 def test_a_text_of_sentences_is_one_text(lm: LanguageModel) -> None:
     lm.double()
@@ -166,11 +152,3 @@ def test_a_model_that_sees_what_it_predicts_is_refused(folder: Path, tmp_path: P
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="BertLMHeadModel sees the tokens that it is to predict"):
         load(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["llama"])
-def test_saved_and_read_again_it_says_the_same(lm: LanguageModel, tmp_path: Path) -> None:
-    lm.save_pretrained(tmp_path / "kept")
-    again = load(tmp_path / "kept")
-    assert again.score(SENTENCES)[2].log_probs.tolist() == lm.score(SENTENCES)[2].log_probs.tolist()
-    assert again.vocabulary.fingerprint() == lm.vocabulary.fingerprint()

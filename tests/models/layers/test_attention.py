@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -157,19 +156,3 @@ def test_turned_vectors_meet_by_their_distance_alone() -> None:
         (rotated(query, torch.tensor([[t + 3]])) * rotated(key, torch.tensor([[t]]))).sum() for t in (0, 5, 100)
     ]
     torch.testing.assert_close(products[0].expand(3), torch.stack(products), rtol=0, atol=1e-12)
-
-
-def test_a_block_starts_near_the_identity_whatever_the_seed() -> None:
-    """What the residual stream gets is small and of the size that 0.02 gives, and no gradient is lost or explodes."""
-    for seed in range(20):
-        torch.manual_seed(seed)
-        made, units = AttentionBlock(64, 4, num_layers=2, kinds=[8]), torch.randn(2, 9, 64)
-        distance = (torch.arange(9)[:, None] - torch.arange(9)).clamp(0, 7)
-        added = made(units, AttentionMask(None, (distance[None],))) - units
-        assert 0.005 < added.std().item() < 0.15
-        assert made.output.weight.std().item() == pytest.approx(0.02 / math.sqrt(4), rel=0.15)
-        added.square().sum().backward()
-        for name, parameter in made.named_parameters():
-            assert parameter.grad is not None
-            assert parameter.grad.isfinite().all(), name
-            assert parameter.grad.any(), name

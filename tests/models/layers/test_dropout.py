@@ -21,13 +21,6 @@ def test_the_gradient_meets_the_same_mask() -> None:
     assert torch.equal(torch.autograd.grad(dropped.sum(), units)[0], dropped.detach())
 
 
-def test_nothing_is_drawn_outside_of_training() -> None:
-    units, before = torch.ones(3, 3), torch.get_rng_state()
-    assert dropout(units, 0.5, training=False) is units
-    assert dropout(units, 0.0, training=True) is units
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize("probability", [0.1, 0.45, 0.5, 0.9])
 def test_what_stays_is_scaled_up_in_value_and_gradient(probability: float) -> None:
     weight = torch.ones(1000, 1001, requires_grad=True)

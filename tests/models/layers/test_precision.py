@@ -17,13 +17,9 @@ from treelm.models.layers.precision import (
     add_outer,
     add_product,
     float32_products,
-    gather_into,
-    like_operand,
     linear,
     matmul_precision,
     multiply_into,
-    rounds_operands,
-    sum_of_rows,
 )
 
 
@@ -68,23 +64,6 @@ def test_rows_that_are_rounded_once_give_what_rows_that_are_rounded_at_each_use_
     assert not torch.equal(for_total[0], torch.ones(50, 16))
 
 
-def test_room_for_operands_is_the_same_tensor_in_the_same_precision() -> None:
-    rows, index = torch.randn(5, 3), torch.tensor([4, 0, 4])
-    assert like_operand(rows, torch.ones(2, 3)) is rows
-    room = like_operand(rows, torch.ones(2, 3, dtype=torch.bfloat16))
-    assert (room.dtype, room.shape) == (torch.bfloat16, rows.shape)
-    for dtype in (torch.float32, torch.bfloat16):
-        out = torch.empty(3, 3, dtype=dtype)
-        gather_into(out, rows, index)
-        assert torch.equal(out, rows[index].to(dtype))
-
-
-def test_many_rounded_rows_are_added_up_in_float32() -> None:
-    found = sum_of_rows(torch.ones(5000, 40, dtype=torch.bfloat16), like=torch.ones(1))
-    assert found.dtype == torch.float32
-    assert (found / 5000 - 1).abs().max() < 2**-8  # a sum in bfloat16 ends at 256
-
-
 @pytest.mark.parametrize(
     ("dtype", "setting", "cut"),
     [
@@ -124,18 +103,6 @@ def test_factors_keep_all_their_bits(wanted: Float32Products, size: int) -> None
         assert torch.equal(out, matrix)
         assert torch.equal(matrix @ torch.eye(size), matrix)
         assert torch.equal(torch.addmm(torch.zeros(size), torch.eye(size), matrix), matrix)
-
-
-@pytest.mark.isa
-def test_what_is_found_of_a_setting_is_so() -> None:
-    assert not rounds_operands("highest")
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        product = torch.full((300, 300), FINE) @ torch.eye(300)
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert rounds_operands("medium") == bool((product != FINE).any())
 
 
 def test_a_processor_that_rounds_gets_plain_products_and_says_so_once(
@@ -186,9 +153,3 @@ def test_weights_set_in_evaluation_mode_are_seen() -> None:
     with torch.no_grad():
         scorer.weight.add_(1.0)
     assert scorer.score() == pytest.approx(scorer.expected(), abs=1e-12)
-
-
-def test_the_copy_is_kept_while_nothing_changes() -> None:
-    scorer = Scorer().eval()
-    first = scorer._exact.of(scorer)
-    assert scorer._exact.of(scorer) is first

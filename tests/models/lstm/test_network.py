@@ -119,15 +119,6 @@ def test_dropped_recurrent_weights_have_no_gradient_and_new_masks_every_time() -
     assert 0.3 < (gradient == 0).double().mean() < 0.7
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_range_of_embeddings_scales_one_draw(tied: bool) -> None:
-    narrow, wide = (fresh(0, tied=tied, embedding_range=size) for size in (0.1, 0.6))
-    assert 0.55 < wide.embedding.abs().max() <= 0.6
-    for one, other in zip(narrow.parameters(), wide.parameters(), strict=True):
-        is_scaled = other is wide.embedding or other is wide.output_weight
-        torch.testing.assert_close(one * 6 if is_scaled else one, other)
-
-
 def test_twenty_starts_are_nearly_uniform_and_wide_embeddings_tell_contexts_apart() -> None:
     for seed in range(20):
         spreads = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
 from pathlib import Path
@@ -79,14 +78,6 @@ def test_a_small_file_has_the_probabilities_that_stand_there(tmp_path: Path) -> 
     assert (score.log_probs / math.log(10)).tolist() == pytest.approx([-0.1, -0.5, -0.7])
     assert (other.log_probs / math.log(10)).tolist() == pytest.approx([-0.3 - 1.5, -0.4, -0.7])
     assert [word.is_unk for word in lm.surprisal([["cat", "dog"]])[0].words] == [True, False]
-
-
-def test_other_programs_write_the_unknown_word_in_capitals_and_text_before_the_counts(tmp_path: Path) -> None:
-    written = SMALL.replace("<unk>", "<UNK>").replace("dog </s>", "dog <UNK>").replace("ngram 1=4", "ngram  1 = 4")
-    (tmp_path / "small.arpa.gz").write_bytes(gzip.compress(f"made by hand\n\n{written}".encode(), mtime=0))
-    score, other = load(tmp_path / "small.arpa.gz").score([["dog", "cat"], ["<UNK>"]])
-    assert (score.log_probs / math.log(10)).tolist() == pytest.approx([-0.1, -0.7, -0.6])
-    assert (other.log_probs / math.log(10)).tolist() == pytest.approx([-0.3 - 1.5, -0.6])
 
 
 def test_a_file_stands_wherever_a_run_can(treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811

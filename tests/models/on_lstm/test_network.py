@@ -16,7 +16,6 @@ from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
-from treelm.models.layers.precision import matmul_precision
 from treelm.models.on_lstm.kernels import ONLSTMLayer
 from treelm.models.on_lstm.network import ONLSTM, ONLSTMConfig
 
@@ -140,24 +139,3 @@ def test_outputs_and_all_gradients_equal_the_plain_form(num_steps: int, num_rows
     )
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
-
-
-@pytest.mark.isa
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 0.05)])
-def test_lower_precisions_are_near(precision: str, tolerance: float) -> None:
-    torch.manual_seed(0)
-    layer = ONLSTMLayer(8, 20, 5)
-    inputs = torch.randn(7, 4, 8, requires_grad=True)
-    exact = ONLSTMLayer(8, 20, 5).double()
-    exact.load_state_dict(layer.state_dict())
-    wide = inputs.detach().double().requires_grad_()
-    expected = exact(wide, (wide.new_zeros(4, 20), wide.new_zeros(4, 20)))[0]
-    with matmul_precision(precision):  # type: ignore[arg-type]
-        found = layer(inputs, (inputs.new_zeros(4, 20), inputs.new_zeros(4, 20)))[0]
-    found.sum().backward()
-    expected.sum().backward()
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
-    torch.testing.assert_close(inputs.grad.double(), wide.grad, rtol=0, atol=tolerance)
-    for one, other in zip(layer.parameters(), exact.parameters(), strict=True):
-        scale = other.grad.abs().max()
-        torch.testing.assert_close(one.grad.double() / scale, other.grad / scale, rtol=0, atol=tolerance)

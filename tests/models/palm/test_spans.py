@@ -15,7 +15,6 @@ from treelm.models.palm.attention import (
 )
 from treelm.models.palm.network import PaLM
 from treelm.trees.distances import tree_from_span_scores
-from treelm.trees.trivial import left_branching, right_branching
 
 MAX_SPAN, NUM_STEPS, NUM_ROWS, INPUT, SIZE = 5, 7, 3, 4, 3
 
@@ -118,9 +117,3 @@ def test_trees_are_those_of_the_greedy_parser_and_do_not_depend_on_other_sentenc
     for words, tree in zip(SENTENCES, together, strict=True):
         assert network.parse([words]) == [tree]
         assert tree == tree_from_span_scores(words, network.span_scores([words])[0])
-
-
-def test_fixed_attention_branches_to_one_side() -> None:
-    for attention, tree in (("right", right_branching), ("left", left_branching)):
-        network = palm(attention=attention)
-        assert [str(one) for one in network.parse(SENTENCES)] == [str(tree(words)) for words in SENTENCES]

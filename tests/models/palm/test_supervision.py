@@ -20,9 +20,6 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
-from treelm.models.capabilities import Parser, has
-from treelm.models.palm.attention import span_cross_entropy
-from treelm.models.palm.plan import gold_spans
 from treelm.trees.tree import Tree
 
 TREES = ["(S (A 1 2) (A 3 (B 4 5)))", "(S 6 (A 7 0))", "(S 1)", "(S (A (B 2 3) (C (D 4 5) (D 6 7))) 1)"]
@@ -112,22 +109,6 @@ def test_given_attention_equals_the_plain_form() -> None:
     )
 
 
-def test_evaluation_counts_words_alone_but_names_the_spans() -> None:
-    network = palm(span_weight=0.3).eval()
-    losses = network.losses(sentences())
-    assert losses.total == losses.terms["word"].sum
-    assert losses.terms["spans"].count == 6
-    without = SentenceBatch(
-        tokens=sentences().tokens,
-        token_offsets=sentences().token_offsets,
-        num_words=sentences().num_words,
-        names=sentences().names,
-    )
-    torch.testing.assert_close(network.losses(without).total, losses.total)
-    with pytest.raises(InputError, match=r"t\.ptb:1: a sentence without a tree"):
-        network.train().losses(without)
-
-
 def test_pretraining_minimises_the_spans_alone() -> None:
     network = palm(objective="spans")
     losses = network.losses(sentences())
@@ -135,28 +116,6 @@ def test_pretraining_minimises_the_spans_alone() -> None:
     names = {name for name, _ in network.named_parameters() if "attention.scorer" in name}
     gradients = torch.autograd.grad(losses.total, [network.get_parameter(name) for name in sorted(names)])
     assert all(gradient.abs().sum() > 0 for gradient in gradients)
-
-
-def test_steps_beyond_the_mask_and_spans_out_of_reach_are_no_targets() -> None:
-    gold = gold_spans(np.array([[0, 0, 2], [2, 0, 2], [2, 1, 3], [2, 1, 9], [7, 0, 2]]), (3, 2, 3))
-    assert np.argwhere(gold).tolist() == [[0, 0, 1], [2, 0, 1], [2, 1, 2]]
-    available = torch.tensor([[0, 0], [1, 1], [2, 2]])
-    log_weights = torch.full((3, 2, 3), -1.0)
-    loss = span_cross_entropy(log_weights, available, torch.from_numpy(gold), None)
-    assert (loss.sum.item(), loss.count) == (1, 1)  # lengths 2 at step 0 and 3 at step 2 begin before the text
-    mask = torch.tensor([[True, True], [True, True], [False, True]])
-    assert span_cross_entropy(log_weights, available, torch.from_numpy(gold), mask).count == 0
-
-
-def test_given_attention_without_trees_is_a_user_error() -> None:
-    network = palm(attention="given")
-    for call in (network.score, network.parse, network.span_scores):
-        with pytest.raises(InputError, match=r"palm|given"):
-            call([["1", "2"]])
-    assert not has(network, Parser)
-    (batch,) = BPTTBatches(encoded(), batch_size=1, bptt=100)
-    with pytest.raises(InputError, match=r"t\.ptb:1: a stream without trees"):
-        network.stream_losses(batch, None)
 
 
 def test_scores_under_given_trees_equal_the_plain_form() -> None:

@@ -101,25 +101,6 @@ TAUGHT, GIVEN = ["model.span_weight=0.01"], ["model.attention=given", "model.spa
 SENTENCES = ["training.batches=sentences", "training.bptt_random_length=false"]
 
 
-@pytest.mark.parametrize(
-    ("split", "settings"),
-    [
-        ("train", TAUGHT),
-        ("train", GIVEN),
-        *(("dev", [*own, *batches]) for own in (["model.objective=spans"], GIVEN) for batches in ([], SENTENCES)),
-    ],
-)
-def test_text_where_trees_are_needed_is_refused_before_training(
-    split: str, settings: list[str], tmp_path: Path
-) -> None:
-    """Trees of dev judge what is not judged by words."""
-    path, text = write_trees(tmp_path), f"data.{split}={tmp_path / split}.txt"
-    with pytest.raises(InputError, match=rf"{split}\.txt:1: a sentence without a tree"):
-        set_up(load_recipe(path, [text, *settings]))
-    by_words = [] if split == "dev" else ["model.span_weight=0.0"]
-    assert set_up(load_recipe(path, [text, *by_words])).model.system == "palm"
-
-
 def test_a_run_with_given_trees_is_evaluated_and_compared_with_the_trees_of_the_file(tmp_path: Path) -> None:
     write_trees(tmp_path)
     settings = ["model.attention=given", "model.span_weight=0.0", "training.epochs=1", "training.dev_rows=1"]

@@ -163,17 +163,6 @@ def test_a_top_that_float32_has_no_number_for_is_learned_all_the_same() -> None:
     assert all(one.grad is not None and one.grad.isfinite().all() for one in model.parameters())
 
 
-def test_padding_says_nothing_to_the_encoder() -> None:
-    model = drawn("compound", 3)
-    assert model.encoder is not None
-    tokens, lengths = padded(encode_words(SENTENCES, WORDS))
-    together = model.encoder(tokens, lengths)
-    for row, length in enumerate(lengths.tolist()):
-        alone = model.encoder(tokens[row : row + 1, :length], lengths[row : row + 1])
-        for one, other in zip(together, alone, strict=True):
-            torch.testing.assert_close(one[row : row + 1], other)
-
-
 @every_variant
 def test_a_compound_grammar_is_the_mean_of_its_draws_word_by_word(variant: str) -> None:
     model = drawn(variant, 4)
@@ -188,34 +177,6 @@ def test_a_compound_grammar_is_the_mean_of_its_draws_word_by_word(variant: str) 
         whole = torch.stack([one.probability(tokens) for one in plain]).mean()
         expected = torch.stack([*prefixes, whole]).log().diff()
         np.testing.assert_allclose(score.log_probs, expected.numpy(), atol=2e-9)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_at_the_start_grammars_are_tight_and_every_symbol_is_another_one(seed: int) -> None:
-    for variant in VARIANTS:
-        torch.manual_seed(seed)
-        config = NeuralPCFGConfig(**{**SIZES, **VARIANTS[variant], "num_nonterminals": 6, "num_preterminals": 12})
-        model = NeuralPCFG(config, vocabulary=WORDS)
-        assert all(mass == pytest.approx(0, abs=1e-9) for mass in model.log_masses()), variant
-        for rules in model.make_grammars():
-            table = np.einsum("ar,rb,rc->abc", rules.of_head, rules.of_left, rules.of_right)
-            assert np.abs(table[0] - table[1:]).max((1, 2)).min() > 1e-6
-            assert np.ptp(rules.words, axis=0).max() > 1e-4
-
-
-@every_variant
-def test_trees_of_both_kinds_are_binary_and_labelled(variant: str) -> None:
-    model = drawn(variant, 6)
-    labels = {f"NT{number}" for number in (1, 2, 3)} | {"X"}
-    for builder in ("mbr", "viterbi"):
-        model.tree_builder = builder
-        for words, tree in zip(SENTENCES, model.parse(SENTENCES), strict=True):
-            spans = list(tree.spans())
-            assert tree.words() == words
-            assert {span.label for span in spans} <= labels
-            assert len(spans) == max(1, len(words) - 1)
-            assert ("X" in {span.label for span in spans}) == (len(words) == 1)
-    assert model.parse([["cat"]])[0] == model.parse([["cat"], ["the", "dog"]])[0]
 
 
 def test_used_rules_are_counted_in_the_most_probable_trees() -> None:

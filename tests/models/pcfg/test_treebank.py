@@ -222,28 +222,6 @@ def test_a_loose_grammar_is_found_by_enumeration_and_mended() -> None:
         assert share.item() == pytest.approx(2 / 3, abs=1e-9)
 
 
-def test_any_words_are_possible_and_trees_have_labels_of_the_treebank(model: TreebankPCFG) -> None:
-    sentences = [["sees"] * 7, ["the", "zebra"], ["dog"], ["the"] * 40]
-    for words, analysis in zip(sentences, model.analyse(sentences), strict=True):
-        assert analysis.score is not None
-        assert analysis.tree is not None
-        assert np.isfinite(analysis.score.log_probs).all()
-        assert analysis.tree.words() == words
-        assert {node.label for node in analysis.tree.constituents()} <= set(model.labels)
-
-
-def test_the_makeshift_is_never_in_a_tree(tmp_path: Path) -> None:
-    model = counted(tmp_path, makeshift=0.999, threshold=0.0)
-    for tree in model.parse([["sees"] * 7, ["dog", "sees"], ["the"]]):
-        assert {node.label for node in tree.constituents()} <= set(model.labels)
-
-
-def test_constituents_over_the_same_words_are_ordered_as_unary_rules_are(tmp_path: Path) -> None:
-    """Against the order of the labels, and along with it."""
-    model = counted(tmp_path, "(S (Q (B (D the))))\n(S (A (B (D the))) (N dog))", min_parent_count=0)
-    assert [str(tree) for tree in model.parse([["the"], ["the", "dog"]])] == ["(S (Q (B the)))", "(S (A (B the)) dog)"]
-
-
 def test_partial_trees_have_what_is_closed_under_a_top(tmp_path: Path) -> None:
     model = counted(tmp_path, history=1, min_parent_count=0)
     state, found = model.start(1), []

@@ -16,7 +16,6 @@ from torch import Tensor
 from tests.models.prpn.worlds import VOCABULARY_SIZE, prpn
 from tests.models.test_streams import stream_batch
 from tests.systems import small_setup
-from treelm.corpora.encoding import encode_words
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.parsing import DistanceShares, ParsingNetwork, distance_shares
 from treelm.training.recipe import load_recipe, recipe_names
@@ -58,13 +57,6 @@ def test_no_recipe_begins_with_dead_distances(recipe: str) -> None:
     assert [one.fault for one in found] == [""] * NUM_SEEDS
 
 
-def test_the_printed_form_often_begins_dead() -> None:
-    config = replace(without_dropout("prpn-demo"), distances="relu", norm="layer")
-    found = [drawn_shares(config, seed) for seed in range(NUM_SEEDS)]
-    assert 3 <= sum(one.zero > 0.9 for one in found) <= 17
-    assert all("are 0" in one.fault for one in found if one.zero > 0.9)
-
-
 def test_equal_distances_are_counted_from_one_token_to_the_next() -> None:
     found = shares(torch.tensor([[0.0, 0.3], [0.0, 0.3], [0.5, 0.3009], [0.4, 0.6]]))
     assert (found.zero, found.equal) == (2 / 8, 3 / 6)
@@ -95,13 +87,6 @@ def test_looking_changes_nothing_and_sees_what_training_computes(norm: str) -> N
     calm = prpn(variant="released", norm=norm, num_slots=3)
     distances = calm.forward(torch.from_numpy(batch.inputs), calm.init_state(2)).structure["distances"]
     assert found == shares(distances.detach())
-
-
-def test_sentences_are_read_without_their_padding() -> None:
-    network = prpn(variant="released", norm="layer")
-    alone = [network.distance_shares(encode_words([list(words)], network.vocabulary)) for words in ("1234567", "20")]
-    both = network.distance_shares(encode_words([list("1234567"), list("20")], network.vocabulary))
-    assert both.equal == pytest.approx((7 * alone[0].equal + 2 * alone[1].equal) / 9)
 
 
 @pytest.mark.parametrize(("name", "dies"), [("prpn sentences", False), ("prpn paper", True), ("lstm", False)])

@@ -8,10 +8,6 @@ import pytest
 import torch
 
 from tests.models.prpn.worlds import prpn
-from treelm.configs import from_plain, to_plain
-from treelm.errors import InputError
-from treelm.models.capabilities import Parser, has
-from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
 from treelm.trees.distances import tree_from_distances
 
@@ -27,14 +23,6 @@ def test_trees_are_built_from_the_distances_before_words(builder: Any) -> None:
     assert len(distances) == 8
     (tree,) = network.parse([words])
     assert tree == tree_from_distances(words, distances[[0, 1, 4, 5, 7]], builder=builder)
-
-
-def test_without_a_parsing_network_parsing_is_a_user_error() -> None:
-    network = prpn(parsing_network=False)
-    assert not has(network, Parser)
-    with pytest.raises(InputError, match="without trees"):
-        network.parse(SENTENCES)
-    assert network.analyse(SENTENCES)[0].tree is None
 
 
 def log_probs(network: PRPN) -> list[list[float]]:
@@ -55,13 +43,3 @@ def test_hard_gates_are_those_of_an_infinite_temperature(variant: Any) -> None:
     in_training = [network.train().forward(inputs, state).outputs]
     network.hard_gates = True
     assert torch.equal(network.forward(inputs, state).outputs, in_training[0])
-
-
-def test_a_variant_decides_what_is_left_open() -> None:
-    config = PRPNConfig(variant="released", norm="layer")
-    assert (config.distances, config.norm, config.zero_state) == ("sigmoid", "layer", True)
-    assert from_plain(PRPNConfig, to_plain(config), where="here") == config
-    assert PRPNConfig(variant="paper").norm == "batch"
-    assert PRPNConfig() == PRPNConfig(variant="released")
-    with pytest.raises(InputError, match="hidden_size"):
-        PRPNConfig(hidden_size=7, variant="released")

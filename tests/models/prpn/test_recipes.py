@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from treelm.configs import from_plain
 from treelm.corpora.batches import arrange
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.models.prpn.config import VARIANTS, PRPNConfig
+from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
-from treelm.training.recipe import load_recipe, recipe_names
+from treelm.training.recipe import load_recipe
 
 LEGACY = Path(__file__).parents[2] / "legacy" / "prpn" / "config.json"
 SIZES = ("embedding_size", "hidden_size", "num_layers", "num_blocks", "tied", "look_back", "num_slots", "temperature")
@@ -80,18 +78,6 @@ def test_parameters_are_those_of_the_released_form(name: str, num_targets: int) 
         assert count_by_hand(config, num_targets) == 43_603_202  # of the released code
 
 
-def test_text8_is_evaluated_on_dev_and_parsing_reads_words_as_the_paper_does() -> None:
-    text8, parsing = load_recipe("prpn-text8"), load_recipe("prpn-parsing")
-    assert (text8.evaluation.splits, text8.training.sentence_ends) == (("dev",), False)
-    assert (parsing.data.preprocess, parsing.training.select_by) == ("prpn", "loss")
-
-
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith("prpn-")])
-def test_every_recipe_has_the_released_form(name: str) -> None:
-    config = load_recipe(name).model.config
-    assert {field: getattr(config, field) for field in VARIANTS["released"]} == VARIANTS["released"]
-
-
 @pytest.mark.parametrize(
     ("name", "num_sentences"),
     [("prpn-parsing", 39_832), ("prpn-demo", 3_624), ("prpn-small", 3_624), ("prpn-gum-open", 3_624)],
@@ -103,12 +89,3 @@ def test_batch_norm_sees_sentences_of_all_lengths(name: str, num_sentences: int)
     assert set(groups.tolist()) == {1}
     means = lengths[arranged][: num_sentences // 32 * 32].reshape(-1, 32).mean(1)
     assert abs(means - lengths.mean()).max() < 18  # six deviations of a mean of 32
-
-
-@pytest.mark.parametrize("dropped", [(), ("variant",)])
-def test_an_old_run_stays_what_it_was(dropped: tuple[str, ...]) -> None:
-    """Runs hold every option by name, so another default, or no variant at all, changes none of them."""
-    values = json.loads(LEGACY.read_text())["config"]
-    config = from_plain(PRPNConfig, {name: value for name, value in values.items() if name not in dropped}, where="")
-    printed = {**VARIANTS["paper"], "norm": "layer"}
-    assert {field: getattr(config, field) for field in printed} == printed

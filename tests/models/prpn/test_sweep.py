@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.prpn.worlds import prpn, tokens
-from treelm.models.layers.precision import matmul_precision
+from tests.models.prpn.worlds import prpn
 from treelm.models.prpn.kernels import LayerMasks, ReadingSweep
 
 NUM_STEPS, NUM_ROWS, SIZE, NUM_SLOTS = 4, 2, 3, 3
@@ -47,25 +46,3 @@ def test_the_recurrent_mask_is_one_for_all_steps_and_rows() -> None:
     assert masks.recurrent.shape == (6,)
     assert set(masks.recurrent.tolist()) <= {0.0, 2.0}
     assert masks.keys is None
-
-
-def test_low_precision_is_close_and_its_gradient_too() -> None:
-    results = []
-    for precision in ("fp32", "bf16"):
-        network = prpn(temperature=1.0).float().eval()
-        with matmul_precision(precision):  # type: ignore[arg-type]
-            outputs = network.forward(tokens(), network.init_state(3)).outputs
-            outputs.square().sum().backward()  # type: ignore[no-untyped-call]
-        results.append((outputs, network.layers[0].recurrent.weight.grad))  # type: ignore[union-attr]
-    for exact, close in zip(*results, strict=True):
-        assert (exact - close).abs().max() < 0.1 * exact.abs().max()  # type: ignore[union-attr]
-        assert not torch.equal(exact, close)  # type: ignore[arg-type]
-
-
-def test_autocast_changes_nothing() -> None:
-    network, inputs = prpn().float().eval(), tokens()
-    with matmul_precision("bf16"):
-        expected = network.forward(inputs, network.init_state(3)).outputs
-        with torch.autocast("cpu", torch.bfloat16):
-            outputs = network.forward(inputs, network.init_state(3)).outputs
-    assert torch.equal(outputs, expected)

@@ -18,7 +18,6 @@ from tests.models.search.exhaustive import (
     EXHAUSTIVE,
     assert_all_derivations_are_found,
     assert_narrow_beam_is_that_of_the_definition,
-    read_aloud,
     run,
 )
 from tests.models.transformer_grammar.worlds import build_grammar, trees_of
@@ -93,16 +92,6 @@ def test_loss_and_gradients_equal_the_plain_form(count: int) -> None:
     assert_same_loss_and_gradients(model, losses.total, sum(expected))  # type: ignore[arg-type]
 
 
-def test_word_by_word_is_the_full_pass() -> None:
-    vocabulary = Tokens(9, 3)
-    model, trees = build_pushdown(vocabulary, size=16), trees_of(vocabulary, 12)
-    batch = as_batch(trees, vocabulary)
-    read = [read_aloud(model, actions_of(model, tree), tokens_of(tree)) for tree in trees]
-    assert model.tree_log_probs(batch).tolist() == pytest.approx(read, abs=1e-10)
-    alone = [float(model.tree_log_probs(as_batch([tree], vocabulary))) for tree in trees]
-    assert model.tree_log_probs(batch).tolist() == pytest.approx(alone, abs=1e-10)
-
-
 @pytest.mark.parametrize("bound", [2, 100])
 def test_an_exhaustive_beam_equals_enumeration(bound: int) -> None:
     """Prefixes, sentences and trees of up to four words: binary trees are counted by Catalan numbers."""
@@ -123,17 +112,6 @@ def test_a_narrow_beam_is_the_one_of_the_definition() -> None:
     model = build_pushdown(Tokens(12), seed=5, num_layers=1)
     sentences = [[3, 1, 4, 1, 5], [9, 2], [6]]
     assert_narrow_beam_is_that_of_the_definition(model, PlainPushdown(model), sentences, 4)
-
-
-def test_the_end_is_found_by_the_narrowest_beam() -> None:
-    """Of all attachments only that to the first constituent leads to the end; no other takes its place in the beam."""
-    model = build_pushdown(Tokens(12), seed=5, num_layers=1)
-    for result in run(model, [[1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11]], action_beam=1, word_beam=1):
-        assert np.isfinite(result.log_prob)
-    state = model.start()
-    for word in ("1", "2", "3", "4"):
-        state = model.extend(state, [word])  # type: ignore[assignment]
-        assert len(model.partial_trees(state)[0].words()) == int(word)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
@@ -171,18 +149,6 @@ def test_the_tape_is_seen() -> None:
 
 
 # Limits.
-
-
-@pytest.mark.parametrize("heads", [1, 2])
-def test_widths_down_to_one_and_tall_stacks(heads: int) -> None:
-    flat: Node = (0, [*[3] * 64, (1, [2] * 9)])
-    deep: Node = 4
-    for _ in range(63):
-        deep = (1, [deep, 2])
-    model = build_pushdown(Tokens(5), size=heads, num_heads=heads, num_layers=1)
-    for tree in (deep, flat):
-        found = float(model.tree_log_probs(as_batch([tree], model.vocabulary)))
-        assert read_aloud(model, actions_of(model, tree), tokens_of(tree)) == pytest.approx(found, abs=1e-9)
 
 
 def test_a_long_sentence_keeps_a_linear_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
-from tests.models.reading import assert_reads_word_by_word_as_all_at_once
 from tests.models.rnng.worlds import Tokens
 from tests.models.shift_reduce import plain
 from tests.models.som import plain as structure
@@ -196,11 +195,6 @@ def test_where_a_word_attaches_depends_on_that_word_and_on_none_after_it() -> No
     assert len(attached) > 1  # one word of look-ahead
 
 
-@pytest.mark.parametrize("variant", [{}, {"num_layers": 1}], ids=str)
-def test_word_by_word_equals_all_at_once(variant: dict[str, Any]) -> None:
-    assert_reads_word_by_word_as_all_at_once(network(num_unfinished=2, **variant))
-
-
 def test_a_bare_parser_parses_word_by_word_and_refuses_to_score() -> None:
     model = network(language_model=False)
     state = model.start(2)
@@ -229,22 +223,6 @@ def test_gradients_under_dropout_are_those_of_finite_differences() -> None:
 
     names = "composition.weight", "stack.0.weight_hidden", "action_hidden.weight", "embedding"
     assert_gradients_by_differences(model, loss, names)
-
-
-@pytest.mark.parametrize("few_calls", [False, True])
-def test_dropout_is_the_same_while_deciding_and_in_the_loss(few_calls: bool) -> None:
-    model = network(dropout=0.4, embedding_dropout=0.2, output_dropout=0.3)
-    expected = torch.zeros((), dtype=torch.float64)
-
-    def choose(logits: torch.Tensor, best: np.ndarray) -> np.ndarray:
-        nonlocal expected
-        signs = torch.from_numpy(np.where(best, 1.0, -1.0))
-        expected = expected - torch.nn.functional.logsigmoid(signs * logits).sum()
-        return ~best
-
-    with computing(in_few_calls=few_calls):
-        losses = model.losses(batch_of(), choose=choose)
-    torch.testing.assert_close(losses.terms["parse"].sum, expected, **TOLERANCE)
 
 
 def test_sentences_of_one_word_have_nothing_to_decide_and_a_gradient_of_zero() -> None:

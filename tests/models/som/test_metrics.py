@@ -58,8 +58,3 @@ def test_own_metrics_are_those_of_the_greedy_reading_and_of_the_gold_trees() -> 
         "p_prediction_accuracy_along_gold_trees",
     }
     assert set(found) == accuracies | along_gold
-
-
-def test_a_bare_parser_has_no_perplexity_and_no_accuracy_of_a_network_it_lacks() -> None:
-    found = worlds.som(word_loss=False, prediction_network=False).own_metrics(sentences("(S 1 2)"))
-    assert set(found) == {"p_accuracy", "p_accuracy_unforced"}

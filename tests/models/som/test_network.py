@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
-from tests.models.reading import assert_reads_word_by_word_as_all_at_once
 from tests.models.rnng.worlds import Tokens
 from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
@@ -17,7 +16,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers.few_calls import computing
 from treelm.models.som.config import SOMConfig
-from treelm.models.som.network import SOM, MemoryReading, sample
+from treelm.models.som.network import SOM, MemoryReading
 
 TOLERANCE = {"rtol": 0, "atol": 1e-10}
 
@@ -105,11 +104,6 @@ def test_a_som_that_learnt_no_words_parses_and_refuses_to_score(prediction_netwo
             refused()
 
 
-@pytest.mark.parametrize("variant", VARIANTS[:6], ids=str)
-def test_word_by_word_equals_all_at_once(variant: dict[str, Any]) -> None:
-    assert_reads_word_by_word_as_all_at_once(worlds.som(num_unfinished=2, **variant))
-
-
 def test_probabilities_of_all_short_sentences_and_their_continuations_sum_to_one() -> None:
     network = worlds.som()
     tokens = [str(index) for index in range(worlds.VOCABULARY_SIZE)]
@@ -183,22 +177,6 @@ def test_the_left_branching_oracle_keeps_every_decision_at_the_root_slot_and_nee
     )
     reading = network.read(bare)
     assert set(reading.labels.tolist()) == set(reading.next_labels.tolist()) == {14}
-
-
-@pytest.mark.parametrize("few_calls", [False, True])
-def test_dropout_is_the_same_while_deciding_and_in_the_loss(few_calls: bool) -> None:
-    """A decision's probability in the loss is the one it was sampled with."""
-    network = worlds.som(dropout=0.4, embedding_dropout=0.2, output_dropout=0.3)
-    seen: list[torch.Tensor] = []
-
-    def choose(t: int, log_probs: torch.Tensor) -> Any:
-        if t > 0:
-            seen.append(log_probs)
-        return sample(t, log_probs)
-
-    with computing(in_few_calls=few_calls):
-        reading = network.read(worlds.batch(network), choose=choose)
-    torch.testing.assert_close(reading.log_p, torch.cat(seen), **TOLERANCE)
 
 
 @pytest.mark.parametrize("few_calls", [False, True])

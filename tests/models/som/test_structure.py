@@ -47,22 +47,6 @@ def test_static_labels_decode_to_the_binarised_gold_and_the_boundary_drops_out(t
     assert sorted(decoded_spans(labels[0].tolist(), MANY)) == sorted(expected)
 
 
-def test_unary_chains_collapse_at_the_root_inside_and_over_a_word() -> None:
-    with_unaries = [[[0, [[1, 2]], [3]]]]
-    plain_tree = [0, [1, 2], 3]
-    left = siblings_with_boundary(plain.batch_of([with_unaries]))
-    right = siblings_with_boundary(plain.batch_of([plain_tree]))
-    assert left.tolist() == right.tolist() == [[0, 0, 0, 2, 0, 0]]
-
-
-def test_a_word_of_several_tokens_is_a_constituent() -> None:
-    batch = plain.batch_of([[0, 1, 2, 3]], tokens=[[5, 1, 1, 6]])
-    ends_word = np.array([True, False, True, True, True, True, True])
-    assert first_siblings(batch, ends_word).tolist() == [0, 0, 2, 2]
-    whole = plain.batch_of([[[0, 1, 2]]], tokens=[[1, 1, 6]])
-    assert first_siblings(whole, ends_word).tolist() == [0, 1, 1]
-
-
 def test_worked_example_of_figure_2() -> None:
     siblings = np.array([plain.siblings_of([[0, 1], [2, 3, 4]], 5)])
     assert siblings.tolist() == [[0, 0, 0, 2, 2]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from tests.models.transformer.plain import (
 from tests.models.transformer.test_network import plain_nats, sizes_of, transformer
 from tests.systems import small_recipe
 from treelm.corpora.encoding import encode_words
-from treelm.errors import InputError
 from treelm.models.layers.gold_trees import binary_splits, trees_of, word_distances
 from treelm.models.transformer.auxiliary import scin_chart
 from treelm.models.transformer.network import Transformer
@@ -93,14 +91,6 @@ def test_loss_and_gradients_equal_the_plain_form(
 
 
 @every_loss
-def test_in_evaluation_the_second_loss_is_told_and_does_not_count(config: dict[str, Any]) -> None:
-    network = transformer(**config).eval()
-    losses = network.losses(as_batch(trees_in(WHOLE, 5, seed=3), WHOLE))
-    assert losses.total.item() == losses.terms["word"].sum.item()
-    assert len(losses.terms) == 2
-
-
-@every_loss
 def test_sentences_without_trees_or_splits_have_no_second_loss(config: dict[str, Any]) -> None:
     network = transformer(**config).train()
     text = network.losses(encode_words([list("1234"), []], WHOLE))
@@ -125,25 +115,6 @@ def test_sentences_that_are_unparsed_have_no_second_loss(config: dict[str, Any])
     assert list(network.losses(as_batch(unparsed, WHOLE)).terms) == ["word"]
     network.labels = ("X0", "X1", "X2")
     assert network.losses(as_batch(trees, WHOLE)).terms[name].count > expected.count
-
-
-@pytest.mark.parametrize("auxiliary", ["treereg", "tree-planting"])
-def test_files_may_mix_trees_and_sentences_without(auxiliary: str, tmp_path: Path) -> None:
-    recipe = small_recipe(SMALL[auxiliary], tmp_path)
-    tree, none = "(S (NP (D the) (N cat)) (VP (V sees) (NP (D a) (N dog))))\n", "(UNPARSED (X a) (X bird) (X sings))\n"
-    for name, text in (("mixed", tree + none + tree + none), ("none", none * 3)):
-        (tmp_path / f"{name}.ptb").write_text(text)
-    mixed, none_at_all = (
-        replace(recipe, data=replace(recipe.data, train=file, dev=file, test=None))
-        for file in (str(tmp_path / "mixed.ptb"), str(tmp_path / "none.ptb"))
-    )
-    setup = set_up(mixed)
-    of_all, of_trees = (setup.model.losses(setup.encoded.batch(some)).terms for some in ([0, 1, 2, 3], [0, 2]))
-    name = auxiliary.replace("-", "_")
-    assert of_all[name].count == of_trees[name].count
-    assert list(setup.model.losses(setup.encoded.batch([1, 3])).terms) == ["word"]
-    with pytest.raises(InputError, match=f"sentences without trees with auxiliary = '{auxiliary}'"):
-        set_up(none_at_all)
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-30, 1e-19, 1e-10])
@@ -225,24 +196,3 @@ def test_it_parses_by_the_scores_that_it_learns_by(vocabulary: Tokens) -> None:
 
 
 # What is refused.
-
-
-@pytest.mark.parametrize("auxiliary", ["treereg", "tree-planting"])
-def test_text_is_refused_before_training(auxiliary: str, tmp_path: Path) -> None:
-    (tmp_path / "train.txt").write_text("the cat sees a dog\na bird sings\n")
-    recipe = small_recipe(SMALL[auxiliary], tmp_path)
-    text = replace(recipe.data, **dict.fromkeys(("train", "dev", "test"), str(tmp_path / "train.txt")))
-    message = (
-        rf"train\.txt:1.*: sentences without trees with auxiliary = '{auxiliary}'; give brackets or CoNLL-U, or set"
-    )
-    with pytest.raises(InputError, match=message):
-        set_up(replace(recipe, data=text))
-
-
-def test_a_stream_is_refused_before_training(tmp_path: Path) -> None:
-    stream = {"training": {"batches": "stream", "batch_size": 2, "bptt": 5}}
-    with pytest.raises(InputError, match=r"\[training\]: batches of rows with auxiliary = 'treereg'"):
-        set_up(small_recipe("transformer treereg", tmp_path, stream))
-    learned = {**stream, "model": {"max_length": 4}}
-    with pytest.raises(InputError, match=r"in a row, of which learned positions take 3; raise max_length"):
-        set_up(small_recipe("transformer learned", tmp_path, learned))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +22,6 @@ from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.inference.loading import model_hash
 from treelm.models import streams
 from treelm.models.layers import attention
 from treelm.models.persistence.storage import load_model, save_model
@@ -169,17 +167,6 @@ def test_a_row_keeps_its_first_tokens_though_rows_began_at_different_times(train
     torch.testing.assert_close(-log_probs, expected.detach(), rtol=0, atol=1e-10)
 
 
-def test_without_memory_each_segment_begins_anew() -> None:
-    network = transformer()
-    _, carried = network.stream_losses(stream_batch(TOKENS, start=0, stop=7), None)
-    assert carried == {}
-    batch = stream_batch(TOKENS, start=7, stop=14)
-    changed = TOKENS.copy()
-    changed[:, :6] = 0  # the last token before a segment is its first input
-    again = network.stream_losses(stream_batch(changed, start=7, stop=14), carried)[0]
-    assert network.stream_losses(batch, carried)[0].total.item() == again.total.item()
-
-
 @pytest.mark.parametrize(("memory_length", "sink_tokens"), [(0, 0), (3, 0), (3, 1), (3, 3), (30, 0), (30, 2)])
 def test_a_text_is_scored_as_one_row(memory_length: int, sink_tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing depends on how many tokens are read at a time."""
@@ -210,36 +197,6 @@ def test_a_trained_network_reads_with_another_memory(tmp_path: Path) -> None:
     assert torch.equal(read.state_dict()["embedding"], load_model(tmp_path / "again").state_dict()["embedding"])
 
 
-@pytest.mark.parametrize(
-    ("reading", "message"),
-    [
-        ({"size": 8}, "'size' in 'reading' of a transformer; give memory_length and sink_tokens alone"),
-        ([2], "reading = [2]; copy the run folder again"),
-        ({"sink_tokens": 21}, "sink_tokens = 21; give at most memory_length = 20"),
-        ({"memory_length": "x"}, "memory_length = 'x'; give a whole number"),
-    ],
-)
-def test_what_cannot_be_read_with_is_refused(tmp_path: Path, reading: Any, message: str) -> None:
-    save_model(transformer(memory_length=20, vocabulary=WordVocabulary(["a", "b"])).float(), tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "reading": reading}))
-    with pytest.raises(InputError, match=re.escape(message)):
-        load_model(tmp_path)
-
-
-def test_models_that_read_in_two_ways_are_two_models(tmp_path: Path) -> None:
-    """What was measured of one is not the other's; a value that is as it was trained is told apart too."""
-    save_model(transformer(memory_length=20, vocabulary=WordVocabulary(["a", "b"])).float(), tmp_path)
-    text = (tmp_path / "config.json").read_text()
-    hashes = {model_hash(tmp_path)}
-    for reading in (SINKS, {"memory_length": 19}, {"memory_length": 20}):
-        (tmp_path / "config.json").write_text(json.dumps({**json.loads(text), "reading": reading}))
-        hashes.add(model_hash(tmp_path))
-    assert len(hashes) == 4
-    (tmp_path / "config.json").write_text(text)
-    assert model_hash(tmp_path) in hashes
-
-
 def test_a_memory_larger_than_the_machine_s_is_refused(tmp_path: Path) -> None:
     """A row of it where the network is built, several where they begin: a loaded one names the section."""
     with pytest.raises(
@@ -258,46 +215,6 @@ def test_a_memory_larger_than_the_machine_s_is_refused(tmp_path: Path) -> None:
 
 
 # Word by word.
-
-every_reading = pytest.mark.parametrize(
-    "config", [{}, {"memory_length": 2}, SINKS, {"positions": "rotary"}, {"positions": "learned"}]
-)
-
-
-@every_reading
-def test_word_by_word_is_the_full_pass(config: dict[str, Any]) -> None:
-    """Distributions over all tokens to 1e-10, before anything is rounded; sentences that are over wait for others."""
-    network = transformer(num_layers=3, **config).eval()
-    exact = network.exact()
-
-    def log_probs(hidden: Tensor) -> Tensor:
-        return (hidden @ exact.decoder_weight.T + exact.decoder_bias).log_softmax(-1)
-
-    inputs, _, mask = network.pad(encode_words(WORDS, network.vocabulary))
-    with torch.no_grad():
-        full = log_probs(exact.forward(inputs, exact.init_state(len(WORDS)), mask=mask).outputs)
-        state = network.start(len(WORDS))
-        for step in range(len(inputs)):
-            going = [row for row, words in enumerate(WORDS) if step <= len(words)]
-            torch.testing.assert_close(log_probs(state.hidden)[going], full[step, going], rtol=0, atol=1e-10)
-            state = network.extend_tokens(state, [int(words[step]) if step < len(words) else None for words in WORDS])
-
-
-@every_reading
-def test_continuations_of_one_state_do_not_disturb_each_other(config: dict[str, Any]) -> None:
-    network = transformer(**config).eval()
-    begun = network.extend(network.start(2), ["1", "2"])
-    one, other = network.extend(begun, ["3", "4"]), network.extend(begun, ["5", "6"])
-    waits = network.extend_tokens(begun, [None, 7])
-    last = [network.extend(state, ["0", "0"]) for state in (waits, other, one, begun)]
-    read = [("10", "270"), ("150", "260"), ("130", "240"), ("10", "20")]
-    for state, rows in zip(last, read, strict=True):
-        for row, tokens in enumerate(rows):
-            fresh = network.start(1)
-            for token in tokens:
-                fresh = network.extend(fresh, [token])
-            found, expected = network.next_word_log_probs(state)[row], network.next_word_log_probs(fresh)[0]
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 # Sizes and limits.
