@@ -1,6 +1,6 @@
-"""Raw texts of open-english from the repositories that repositories.tsv names, each at its commit.
+"""Raw texts of open-english, or of modern-english, from the repositories of repositories.tsv, each at its commit.
 
-python extract.py REPOSITORIES --output RAW
+python extract.py REPOSITORIES --output RAW [--modern]
 
 REPOSITORIES/OWNER+NAME/repo is the git directory of each repository. RAW gets SOURCE.txt.gz, two blank lines between
 documents and one between paragraphs, and documents.tsv.gz, a row each in the same order. Needs git, and lxml, which
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import subprocess
 import sys
 import tarfile
@@ -41,6 +42,8 @@ class Arguments:
     """Folder of git directories."""
     output: Annotated[Path, "-o"]
     """Folder of the raw texts."""
+    modern: bool = False
+    """The sources of modern-english in place of those of open-english."""
     only: tuple[str, ...] = ()
     """Sources to extract; without any, all, and the table of documents."""
 
@@ -67,9 +70,22 @@ class Repositories:
                 if content is not None:
                     yield member.name, content.read()
 
-    def _git(self, repository: str, *arguments: str) -> bytes:
+    def texts(self, repository: str, pattern: str) -> Iterator[tuple[str, str]]:
+        """Path and text of every file whose path matches, by path; one that the directory lacks is left out."""
+        listed = self._git(repository, "ls-tree", "-r", "-z", self.commits[repository]).decode().split("\0")
+        found = (re.fullmatch(r"\S+ blob (\S+)\t(.*)", line, re.DOTALL) for line in listed)
+        wanted = sorted((one[2], one[1]) for one in found if one is not None and re.search(pattern, one[2]))
+        objects = io.BytesIO(self._git(repository, "cat-file", "--batch", given="\n".join(blob for _, blob in wanted)))
+        for name, _ in wanted:
+            head = objects.readline().split()
+            if head[-1] != b"missing":
+                yield name, objects.read(int(head[2])).decode("utf-8", "replace")
+                objects.read(1)
+
+    def _git(self, repository: str, *arguments: str, given: str = "") -> bytes:
         directory = self._folder / repository.replace("/", "+") / "repo"
-        done = subprocess.run(["git", f"--git-dir={directory}", *arguments], capture_output=True, check=False)
+        command = ["git", f"--git-dir={directory}", *arguments]
+        done = subprocess.run(command, input=given.encode(), capture_output=True, check=False)
         if done.returncode:
             reason = done.stderr.decode(errors="replace").strip().partition("\n")[0]
             raise InputError(f"git: {reason}", where=str(directory), remedy=f"fetch {repository}")
@@ -151,14 +167,22 @@ SOURCES: dict[str, Callable[[Repositories], Iterator[Document]]] = {
 }
 
 
+def modern_sources() -> Mapping[str, Callable[[Repositories], Iterator[Document]]]:
+    """The sources of modern-english."""
+    from modern_texts import SOURCES as modern
+
+    return modern
+
+
 def main(options: Arguments) -> int:
     """Write the raw texts and, of all sources, the table."""
     repositories = Repositories(options.repositories)
     options.output.mkdir(parents=True, exist_ok=True)
     table = ["\t".join(COLUMNS)]
-    for source in options.only or SOURCES:
+    sources = modern_sources() if options.modern else SOURCES
+    for source in options.only or sources:
         texts: dict[str, None] = {}  # in order; what is there already, is not there twice
-        for document in SOURCES[source](repositories):
+        for document in sources[source](repositories):
             if document["text"] in texts:
                 continue
             texts[document["text"]] = None

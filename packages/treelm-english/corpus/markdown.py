@@ -41,7 +41,7 @@ def markdown_document(name: str, content: bytes) -> dict[str, str] | None:
         return None
     title = re.search(r"^title:\s*[\"']?(.*?)[\"']?\s*$", text, flags=re.MULTILINE)
     date = re.search(r"^date:\s*[\"']?(\d{4})", text, flags=re.MULTILINE) or re.search(r"(20[012]\d)-\d\d", name)
-    paragraphs = list(_paragraphs(text))
+    paragraphs = list(paragraphs_of(text))
     if sum(len(paragraph.split()) for paragraph in paragraphs) < _FEWEST_WORDS:
         return None
     return {
@@ -54,7 +54,8 @@ def markdown_document(name: str, content: bytes) -> dict[str, str] | None:
     }
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def paragraphs_of(text: str) -> Iterator[str]:
+    """Give the prose of a page, a paragraph at a time."""
     for pattern, flags, instead in _REMOVED:
         text = re.sub(pattern, instead, text, flags=flags)
     for block in re.split(r"\n\s*\n", text):
@@ -69,10 +70,11 @@ def _paragraphs(text: str) -> Iterator[str]:
         words = line.split()
         if len(words) < (8 if is_item else 6) or not re.search(r"[.!?][\"'”’)]*$", line):
             continue
-        if not _ADDRESS.search(line) and _is_english(words):
+        if not _ADDRESS.search(line) and is_english(words):
             yield one_line(line)
 
 
-def _is_english(words: list[str]) -> bool:
+def is_english(words: list[str]) -> bool:
+    """Tell whether enough of the words are common ones of English."""
     common = sum(_COMMON.fullmatch(word.lower().strip(".,")) is not None for word in words)
     return len(words) < 8 or common / len(words) > 0.12

@@ -88,8 +88,7 @@ def main(options: Arguments) -> int:
         words = sum(int(row["tokens"]) for row in splits.rows[split])
         print(f"{split}: {len(splits.rows[split]):,} documents, {words:,} words")
     rows = [row for split in reversed(SPLITS) for row in splits.rows[split]]
-    table = ["\t".join(COLUMNS), *("\t".join(row[name] for name in COLUMNS) for row in rows)]
-    write_packed(options.output / "documents.tsv.gz", "\n".join(table) + "\n")
+    write_table(options.output / "documents.tsv.gz", COLUMNS, rows)
     free = sum(int(row["tokens"]) for row in rows if row["free"] == "yes")
     print(f"free everywhere: {free:,} words")
     return 0
@@ -99,6 +98,14 @@ def write_packed(path: Path, text: str) -> None:
     """Write a gzip file without time or name, so that the same text is the same bytes."""
     with path.open("wb") as stream, gzip.GzipFile("", "wb", compresslevel=9, fileobj=stream, mtime=0) as packed:
         packed.write(text.encode())
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> None:
+    """Write a table separated by tabs, packed."""
+    write_packed(
+        path,
+        "".join("\t".join(cells) + "\n" for cells in [columns, *([row[name] for name in columns] for row in rows)]),
+    )
 
 
 # Raw documents.
@@ -199,11 +206,16 @@ def _is_kept(words: Sequence[str], seen: set[bytes], held_out: set[str]) -> bool
     """Tell whether a sentence is one, is not there yet, and is not held out; one that is kept is noted."""
     if not is_sentence(words):
         return False
-    key = hashlib.blake2b(" ".join(words).lower().encode(), digest_size=8).digest()
+    key = sentence_key(words)
     if (len(words) >= _FEWEST_TO_REPEAT and key in seen) or not held_out.isdisjoint(grams(words)):
         return False
     seen.add(key)
     return True
+
+
+def sentence_key(words: Sequence[str]) -> bytes:
+    """By which a repeated sentence is known: a hash of its words without case."""
+    return hashlib.blake2b(" ".join(words).lower().encode(), digest_size=8).digest()
 
 
 def is_sentence(words: Sequence[str]) -> bool:

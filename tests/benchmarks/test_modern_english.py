@@ -1,0 +1,128 @@
+"""The builder of modern-english: what is a sentence, what is left out, and what a reader keeps of a page."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "treelm-english" / "corpus"))
+import extract
+import modern_english as builder
+from open_english import sentence_key
+
+ROW = {"source": "peps", "title": "t", "author": "", "date": "2001", "licence": "CC0"}
+LONG = " ".join(["One more word of the same, and that is the end of it."] * 12)
+THREE = "The parser reads a file of words.\nIt finds a tree for each of them.\n\nNobody has read the result."
+
+
+def work_in(split: str) -> dict[str, str]:
+    return next(row for n in range(9999) if builder.split_of(row := {**ROW, "work": f"w{n}"}) == split)
+
+
+def sentences(text: str, held_out: frozenset[str] = frozenset(), seen: frozenset[bytes] = frozenset()) -> list[str]:
+    texts, rows = builder.build([(work_in("train"), text)], set(held_out), set(seen))
+    assert [row["sentences"] for row in rows["train"]] == [str(text.count("\n")) for text in texts["train"]]
+    return [line for text in texts["train"] for line in text.splitlines()]
+
+
+def test_a_document_is_cut_into_sentences() -> None:
+    assert sentences(THREE) == [
+        "The parser reads a file of words .",
+        "It finds a tree for each of them .",
+        "Nobody has read the result .",
+    ]
+
+
+def test_a_document_of_two_sentences_is_left_out() -> None:
+    assert sentences(THREE.partition("\n\n")[0]) == []
+
+
+def test_what_is_in_open_english_or_held_out_is_left_out() -> None:
+    more = f"{THREE} This is what is held out of the training text. A fifth sentence ends it all."
+    seen = frozenset([sentence_key(["It", "finds", "a", "tree", "for", "each", "of", "them", "."])])
+    kept = sentences(more, frozenset(["this is what is held out of the"]), seen)
+    assert [line.split()[0] for line in kept] == ["The", "Nobody", "A"]
+
+
+def test_abbreviations_end_no_sentence() -> None:
+    assert "See Nos . 4 and 5 , i.e. the last ." in sentences(f"See Nos. 4 and 5, i.e. the last. {THREE}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "The river is long from here .",
+        "It lies about north of the town .",
+        "The length of and its width .",
+        "We call it \ue000 here .",
+        "Set the flag = 1 .",
+        "It is ( nearly over .",
+        "and so it goes on .",
+        "Call os . path_join here .",
+    ],
+)
+def test_sentences_that_have_lost_a_part_are_left_out(words: str) -> None:
+    assert builder.is_modern_sentence(["The", "river", "is", "longer", "than", "that", "."])
+    assert not builder.is_modern_sentence(words.split())
+
+
+def test_what_is_said_twice_stays_where_models_are_measured() -> None:
+    texts, _ = builder.build([(work_in("train"), THREE), (work_in("dev"), THREE + "\n\nOne more.")], set(), set())
+    assert (len(texts["dev"]), len(texts["train"])) == (1, 0)
+
+
+def test_files_of_a_repository_are_read_at_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, directory = tmp_path / "work", tmp_path / "o+r" / "repo"
+    work.mkdir()
+    directory.parent.mkdir()
+    for name, text in {"b.txt": "second\n", "a.txt": "first “one”\n", "c.md": "no\n"}.items():
+        (work / name).write_text(text, "utf-8")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "m"]):
+        subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", "-C", str(work), *command], check=True)
+    (work / ".git").rename(directory)
+    repositories = extract.Repositories(tmp_path)
+    monkeypatch.setattr(repositories, "commits", {"o/r": "HEAD"})
+    assert list(repositories.texts("o/r", r"\.txt$")) == [("a.txt", "first “one”\n"), ("b.txt", "second\n")]
+
+
+PEP = f"""Title: A Thing
+Author: N. N. <n@n.org>
+Created: 01-Jan-2001
+
+Abstract
+========
+
+This is the *first* sentence of a proposal that ``nobody`` has made, and it ends here.
+
+- An item that is a sentence of its own and that has words enough to stay.
+
+    code = is_not()
+
+{LONG}
+
+Copyright
+=========
+
+This document is in the public domain.
+"""
+
+
+def test_the_prose_of_a_proposal_is_kept() -> None:
+    pytest.importorskip("lxml")
+    import modern_texts
+
+    class One:
+        def texts(self, repository: str, pattern: str) -> Iterator[tuple[str, str]]:
+            yield from ((f"peps/pep-{n:04}.rst", PEP) for n in range(9))
+
+    documents = list(modern_texts.peps(One()))
+    assert 0 < len(documents) < 9  # one in two
+    assert documents[0]["text"] == (
+        "This is the first sentence of a proposal that nobody has made, and it ends here.\n\n"
+        "An item that is a sentence of its own and that has words enough to stay.\n\n" + LONG
+    )
+    assert (documents[0]["title"], documents[0]["author"], documents[0]["date"]) == ("A Thing", "N. N.", "2001")
