@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -172,33 +171,6 @@ def table(lm: Any, path: Path) -> str:
     frame = pandas.read_csv(path)
     found = treelm.surprisal_table(lm, frame, word="form", sentence="item", punctuation="summed", lag=1)
     return str(found.to_csv(index=False))
-
-
-def minicons(lm: Any, texts: list[str]) -> Any:
-    """Figures under minicons' names."""
-    from treelm.inference.adapters.minicons import Scorer
-
-    scorer = Scorer(lm, unit="word", tokenisation="treebank")
-    distribution = ask(lambda: scorer.next_word_distribution(texts[:1])[0][:5].tolist())
-    return {
-        "sequences": scorer.sequence_score(texts),
-        "words": scorer.token_score(texts, surprisal=True),
-        "given": scorer.conditional_score(texts[0], texts[1]),
-        "distribution": distribution,
-    }
-
-
-def harness(lm: Any, texts: list[str]) -> Any:
-    """Answers to the three questions of the evaluation harness."""
-    from treelm.inference.adapters.lm_eval import Answers
-
-    answers: Any = Answers(lm)
-    asked = [SimpleNamespace(args=(texts[0], f" {texts[1]}"))]
-    return {
-        "given": answers.loglikelihood(asked),
-        "rolling": answers.loglikelihood_rolling([SimpleNamespace(args=(text,)) for text in texts]),
-        "until": answers.generate_until([SimpleNamespace(args=("The", {"until": ["."], "max_gen_toks": 5}))]),
-    }
 
 
 def exported(lm: Any, folder: Path, text: str) -> Any:

@@ -16,7 +16,7 @@ SENTENCES = [text.split() for text in TEXTS]
 OLD_RUNS = ROOT / "tests" / "legacy"
 
 
-def everything(lm: Any, run: str | Path, record: Record, name: str, *, adapters: bool) -> None:
+def everything(lm: Any, run: str | Path, record: Record, name: str, *, more: bool) -> None:
     """Ask a model all there is to ask."""
     if api.searches(lm):
         api.adaptive(lm)
@@ -39,17 +39,15 @@ def everything(lm: Any, run: str | Path, record: Record, name: str, *, adapters:
         "word_by_word": lambda: api.word_by_word(lm, SENTENCES[1]),
     }
     record.json(name, {question: api.ask(answer) for question, answer in questions.items()})
-    if adapters:
+    if more:
         record.text(f"{name}-table.csv", api.ask(lambda: api.table(lm, record.folder / "words.csv")))
-        record.json(f"{name}-minicons", api.ask(lambda: api.minicons(lm, TEXTS[:2])))
-        record.json(f"{name}-harness", api.ask(lambda: api.harness(lm, TEXTS[:2])))
         record.json(f"{name}-saved", api.ask(lambda: api.saved(lm, record.folder / f"{name}-saved")))
 
 
 def shipped(record: Record, models: tuple[str, ...]) -> None:
     """Models of the package."""
     for name in models:
-        everything(api.load(name), name, record, name, adapters=True)
+        everything(api.load(name), name, record, name, more=True)
         if name.startswith(("lstm", "transformer", "on-lstm")):
             lm = api.load(name)
             record.json(
@@ -60,7 +58,7 @@ def shipped(record: Record, models: tuple[str, ...]) -> None:
 def old_runs(record: Record) -> None:
     """Runs that older versions wrote, one of every system."""
     for run in sorted(path.parent for path in OLD_RUNS.glob("*/config.json")):
-        everything(api.load(run), run, record, run.name, adapters=False)
+        everything(api.load(run), run, record, run.name, more=False)
 
 
 PARTS: dict[str, Callable[[Record], None]] = {

@@ -75,12 +75,13 @@ def test_text_is_generated_and_spelled_by_the_tokenizer(tmp_path: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exported")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
     begun = tokenizer("The museum", return_tensors="pt")
-    ids = model.generate(**begun, max_new_tokens=3, do_sample=False)[0].tolist()
+    ids = model.generate(**begun, max_new_tokens=3, do_sample=False, use_cache=True)[0].tolist()
     state = lm.extend(lm.extend(lm.start(), ["The"]), ["museum"])
     for token in ids[3:]:
         assert int(lm.next_word_log_probs(state).argmax()) == token
         state = lm.extend_tokens(state, [token])
     assert tokenizer.decode(ids, skip_special_tokens=True).startswith("The museum ")
+    assert tokenizer.decode(ids).startswith("</s> The museum ")
 
 
 @pytest.mark.parametrize("prefix", ["", "hf:"])

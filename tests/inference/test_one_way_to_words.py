@@ -1,4 +1,4 @@
-"""A text has the same words whoever reads it: the interface of models, files, stimuli, pairs, suites, adapters."""
+"""A text has the same words whoever reads it: the interface of models, files, stimuli, pairs, suites."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -25,8 +24,6 @@ from treelm.errors import InputError
 from treelm.evaluation.minimal_pairs import read_pairs, score_pairs
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.inference.adapters.lm_eval import Answers
-from treelm.inference.adapters.minicons import Scorer
 from treelm.inference.annotation import Progress, read_blocks
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.settings import AnnotationSettings
@@ -124,15 +121,6 @@ def from_suite(text: str, folder: Path, how: Tokenisation = "whitespace") -> Wor
     return seen_by(lambda lm: score_suites(lm, suites, tokenisation=how))
 
 
-def from_minicons(text: str, folder: Path, how: Tokenisation = "whitespace") -> Words:
-    return seen_by(lambda lm: Scorer(lm, tokenisation=how).sequence_score(text))
-
-
-def from_harness(text: str, folder: Path, how: Tokenisation = "whitespace") -> Words:
-    request = cast(Any, SimpleNamespace(args=(text,)))
-    return seen_by(lambda lm: Answers(lm, tokenisation=how).loglikelihood_rolling([request]))
-
-
 BY_BLANKS: dict[str, Callable[[str, Path], Words]] = {
     "surprisal": lambda text, _: tuple(word.word for word in Recorder().surprisal([text])[0].words),
     "score": lambda text, _: seen_by(lambda lm: lm.score([text])),
@@ -145,15 +133,11 @@ BY_BLANKS: dict[str, Callable[[str, Path], Words]] = {
     "annotation": lambda text, _: annotated(text, tokenise=False),
     "pairs": from_pairs,
     "suites": from_suite,
-    "minicons": from_minicons,
-    "harness": from_harness,
 }
 AS_TREEBANKS: dict[str, Callable[[str, Path], Words]] = {
     "annotation": lambda text, _: annotated(text, tokenise=True),
     "pairs": lambda text, folder: from_pairs(text, folder, "treebank"),
     "suites": lambda text, folder: from_suite(text, folder, "treebank"),
-    "minicons": lambda text, folder: from_minicons(text, folder, "treebank"),
-    "harness": lambda text, folder: from_harness(text, folder, "treebank"),
 }
 SPACES = "\t\v\f \x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2003\u2009\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"
 CHARACTERS = st.one_of(

@@ -1,4 +1,4 @@
-"""Words of a text: the one way to cut it, for readers, the interface of models, suites, pairs, stimuli, adapters.
+"""Words of a text: the one way to cut it, for readers, the interface of models, suites, pairs, stimuli.
 
 A blank is one of six ASCII characters. A no-break space and the other spaces of Unicode are not: in treebanks and
 vocabularies they stand inside words, such as ``10\u00a0000``.

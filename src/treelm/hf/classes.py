@@ -91,6 +91,11 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         first, _, rest = target.partition(".")
         return self.lm.get_submodule(rest) if first == "lm" else super().get_submodule(target)
 
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        """Nothing is kept between steps, so that programs may ask for a cache and get none."""
+        return False
+
     def _init_weights(self, module: Any) -> None:
         """Leave weights as the system has drawn them."""
 
@@ -178,10 +183,11 @@ class TreelmTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return [self.bos_token_id, *token_ids_0, *(token_ids_1 or [])]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """The words that tokens write, with spaces between them."""
+        """The words that tokens write, with spaces between them; an end of sentence that is not left out is a word."""
         words, word = list[str](), list[int]()
         for token in tokens:
             if token not in self._ids:
+                words.append(token)
                 continue
             word.append(self._ids[token])
             if self.vocabulary.ends_word[word[-1]]:
