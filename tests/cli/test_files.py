@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Queue
 
 import pytest
 
 from tests.cli.conftest import TREES, Treelm
 from tests.legacy.make import HERE
-from treelm.cli import main
-from treelm.io.terminal import doing, show_progress, told
+from treelm.io.terminal import doing, progress_bar, show_progress
 
 
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue[str]]:
-    """What is told of what goes on, with hardly any patience."""
-    found = Queue[str]()
-    monkeypatch.setattr("treelm.io.terminal.SECONDS_TO_FIRST_NOTE", 0.01)
-    monkeypatch.setattr("treelm.io.terminal.SECONDS_BETWEEN_NOTES", 0.02)
-    monkeypatch.setattr("treelm.io.terminal.log", found.put)
-    with told():
-        yield found
-
-
-def test_what_goes_on_is_told_and_how_far_it_is(lines: Queue[str]) -> None:
-    with doing("loading lstm"):
-        assert lines.get() == "loading lstm ..."
-        assert re.fullmatch(r"loading lstm \.\.\. \d+ s", lines.get())
-    with show_progress("scoring", 2) as advance:
-        assert lines.get() == "scoring: 0 of 2 sentences ..."
+def test_where_no_terminal_is_a_line_now_and_then_tells_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("treelm.io.terminal.SECONDS_BETWEEN_NOTES", 0.0)
+    with doing("loading lstm"), show_progress("scoring", 2) as advance:
         advance()
-        while not (said := lines.get()).startswith("scoring: 1 of 2 sentences ... "):
-            assert said.startswith("scoring: 0 of 2 sentences ... ")
-
-
-@pytest.mark.parametrize("arguments", [["models"], ["train", "demo", "--output", "run"]], ids=" ".join)
-def test_every_subcommand_says_what_it_does(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is slow: here it is the module of the subcommand, before anything else is imported."""
-    said = Queue[str]()
-    monkeypatch.setattr("treelm.io.terminal.SECONDS_TO_FIRST_NOTE", 0.01)
-    monkeypatch.setattr("treelm.io.terminal.log", said.put)
-    monkeypatch.setattr("treelm.cli.import_module", lambda _: said.put(said.get()) or sys.exit(7))
-    monkeypatch.setattr(sys, "argv", ["treelm", *arguments])
-    monkeypatch.setattr("treelm.cli._unwind_on_signals", lambda: None)
-    monkeypatch.setattr("treelm.cli._signals", lambda: ())
-    with pytest.raises(SystemExit, match="7"):
-        main()
-    assert said.get() == f"treelm {arguments[0]} is working ..."
+    monkeypatch.setattr("treelm.io.terminal.SECONDS_BETWEEN_NOTES", 60.0)
+    with progress_bar("parsing", None) as advance:
+        advance()
+    assert capsys.readouterr().err == "scoring: 1 of 2 sentences\nscoring: done in 0 s\n"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
@@ -83,11 +83,7 @@ def main() -> None:
     if sys.stderr is None:  # closed by whoever started it: what is written for people goes nowhere
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
-        from treelm.io.terminal import told
-
-        is_first = os.environ.get("RANK", "0") == "0"  # of several processes that train together
-        with told() if is_first else nullcontext():
-            code = run(sys.argv[1:])
+        code = run(sys.argv[1:])
     except KeyboardInterrupt:  # where nothing could be said yet, or while it was said
         code = _code_of_signal(sys.argv[1:])
     finally:
@@ -176,12 +172,10 @@ def _call(subcommand: str, arguments: list[str]) -> int:
     if subcommand not in SUBCOMMANDS and subcommand not in NESTED:
         raise InputError(f"no subcommand {subcommand!r}", remedy=choose_from(subcommand, SUBCOMMANDS))
     from treelm.cli.arguments import parse, show_warnings
-    from treelm.io.terminal import doing
 
     show_warnings()
-    with doing(f"treelm {subcommand} is working"):
-        module = import_module(f"treelm.cli.{NESTED.get(subcommand, subcommand)}")
-        return int(module.main(parse(module.Arguments, f"treelm {subcommand}", arguments)))
+    module = import_module(f"treelm.cli.{NESTED.get(subcommand, subcommand)}")
+    return int(module.main(parse(module.Arguments, f"treelm {subcommand}", arguments)))
 
 
 def _explain(error: BaseException, subcommand: str, arguments: list[str]) -> tuple[object, int]:

@@ -24,7 +24,7 @@ from treelm.evaluation.evalb_files import (
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import evalb_json, summary_row
 from treelm.evaluation.settings import EvaluationSettings
-from treelm.io.terminal import progress_bar, show_progress, told
+from treelm.io.terminal import progress_bar, show_progress
 from treelm.models.persistence.shipped import check_given
 from treelm.training.run_folder import recipe_of_model
 from treelm.trees.tree import Tree
@@ -80,8 +80,7 @@ def evaluate(
     asked = from_keywords(EvaluationSettings, settings, where="evaluate")
     skipped: list[InputError] = []
     recipe = asked.changed_recipe(recipe_of_model(run))
-    tells, bar = (nullcontext(), _no_bar()) if quiet else (told(), progress_bar("evaluating", None))
-    with tells, bar as advance:
+    with _no_bar() if quiet else progress_bar("evaluating", None) as advance:
         left_out = skipped if asked.on_error == "skip" else None
         results = [one.result for one in evaluate_run(Path(run), recipe, asked, skipped=left_out, on_sentence=advance)]
     for error in skipped:
@@ -114,9 +113,8 @@ def compare(
         check_given(run)
     asked = from_keywords(Settings, settings, where="compare")
     folder = Path(output) if output else None
-    with nullcontext() if quiet else told():
-        show = _no_bar if quiet else show_progress
-        found = comparing.compare([Path(run) for run in runs], asked, show, keep_in=folder)
+    show = _no_bar if quiet else show_progress
+    found = comparing.compare([Path(run) for run in runs], asked, show, keep_in=folder)
     if folder is not None:
         write_files(found, folder)
     values = ComparisonFrame.of(found).public().infer_objects()

@@ -271,8 +271,7 @@ def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, r
                 reader.warm_up()
         ready(f"http://{_HOST}:{listening.getsockname()[1]}/{token}/")
         try:
-            with doing(""):  # people see the page
-                uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(config).run(sockets=[listening])
         except KeyboardInterrupt:
             pass  # how it is ended
         finally:

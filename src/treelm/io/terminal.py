@@ -1,10 +1,9 @@
-"""The terminal: consoles of rich and messages for people, who may leave before the end."""
+"""The terminal: consoles of rich, progress, and messages for people, who may leave before the end."""
 
 from __future__ import annotations
 
 import errno
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,66 +15,9 @@ from treelm.io.atomic import WRITE_ERRORS
 if TYPE_CHECKING:
     from rich.console import Console
 
-SECONDS_TO_FIRST_NOTE, SECONDS_BETWEEN_NOTES = 2.0, 30.0
-"""For how long people hear nothing of what goes on, before its first note and between two of them."""
-_under_way: list[Callable[[], str]] = []
-"""What tells what is going on, the innermost last; "" for what is to be seen anyway."""
-_is_telling = False
-_heard = 0.0
-"""When people last heard of it, by the monotonic clock."""
-
-
-def heard() -> None:
-    """Remember that people have just been told or shown something."""
-    global _heard
-    _heard = time.monotonic()
-
-
-@contextmanager
-def doing(what: str | Callable[[], str]) -> Iterator[None]:
-    """Name what goes on, such as "loading rnng-gum-open", for ``told`` to tell; "" is what people see by itself.
-
-    A function gives the words of the moment, such as how far it is.
-    """
-    tell = what if callable(what) else lambda: what
-    _under_way.append(tell)
-    try:
-        yield
-    finally:
-        _under_way.remove(tell)
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """Tell people what goes on, in a line, once they have heard nothing for two seconds, then every thirty.
-
-    Nothing begins within another call, such as that of the command line, which tells already.
-    """
-    global _is_telling
-    if _is_telling:
-        yield
-        return
-    is_over = threading.Event()
-
-    def tell() -> None:
-        last, since = None, time.monotonic()
-        while not is_over.wait(SECONDS_TO_FIRST_NOTE / 8):
-            now, current = time.monotonic(), _under_way[-1] if _under_way else None
-            is_new = current is not last
-            if current and now - _heard >= (SECONDS_TO_FIRST_NOTE if is_new else SECONDS_BETWEEN_NOTES):
-                last, since = current, now if is_new else since
-                if what := current():
-                    log(f"{what} ..." if is_new else f"{what} ... {now - since + SECONDS_TO_FIRST_NOTE:.0f} s")
-
-    heard()
-    thread, _is_telling = threading.Thread(target=tell, daemon=True), True
-    thread.start()
-    try:
-        yield
-    finally:
-        _is_telling = False
-        is_over.set()
-        thread.join()  # it would disturb the interpreter's end
+SECONDS_BETWEEN_NOTES = 30.0
+"""Of how far something is, where standard error is no terminal."""
+_has_bar = False  # in the terminal, beside which there is no other
 
 
 @contextmanager
@@ -94,7 +36,6 @@ def suppress_hangup() -> Iterator[None]:
 
 def log(message: str) -> None:
     """Tell people something on standard error, in one line whatever it quotes, if they are still there."""
-    heard()
     with suppress_hangup():
         print(one_line(message), file=sys.stderr)
 
@@ -133,7 +74,6 @@ class _Enduring:
 
     def write(self, text: str) -> int:
         """Write, if there still is somebody to see it."""
-        heard()
         with suppress_hangup():
             self._stream.write(text)
         return len(text)
@@ -144,6 +84,34 @@ class _Enduring:
             self._stream.flush()
 
 
+def notes() -> Callable[[str], None]:
+    """Give what logs a text, unless it has logged another one less than half a minute ago."""
+    last = time.monotonic()
+
+    def note(text: str) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= SECONDS_BETWEEN_NOTES:
+            last = now
+            log(text)
+
+    return note
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Show in a terminal what goes on, such as "loading rnng-gum-open"."""
+    global _has_bar
+    if _has_bar or sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    _has_bar = True
+    try:
+        with stderr_console().status(what):
+            yield
+    finally:
+        _has_bar = False
+
+
 @contextmanager
 def progress_bar(
     what: str, total: int | None, *, unit: str = "sentences", shares_terminal: bool = False
@@ -151,28 +119,31 @@ def progress_bar(
     """Give what to call after each sentence: a bar on standard error, or a line now and then if it is not a terminal.
 
     What is counted may be other than sentences: ``unit`` is its name, for the line. With ``shares_terminal`` there is
-    no bar if what is written goes to the terminal too, where one would stand in the other.
+    nothing if what is written goes to the terminal too, where one would stand in the other.
     """
-    console, done = stderr_console(), 0
-    is_shown = shares_terminal and sys.stdout is not None and sys.stdout.isatty()
-    if is_shown or not console.is_terminal:
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            if is_shown:
-                heard()
-
-        of = "" if total is None else f" of {total}"
-        with doing(lambda: f"{what}: {done}{of} {unit}"):
-            yield advance
-    else:
+    global _has_bar
+    console = stderr_console()
+    if console.is_terminal and not (shares_terminal and sys.stdout is not None and sys.stdout.isatty()):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with doing(""), Progress(*columns, console=console, transient=True) as progress:
+        with Progress(*columns, console=console, transient=True, disable=_has_bar) as progress:
+            before, _has_bar = _has_bar, True
             task = progress.add_task(what, total=total)
-            yield lambda: progress.advance(task)
+            try:
+                yield lambda: progress.advance(task)
+            finally:
+                _has_bar = before
+        return
+    done, of, note = 0, "" if total is None else f" of {total}", notes()
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if not console.is_terminal:
+            note(f"{what}: {done}{of} {unit}")
+
+    yield advance
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from treelm.io.terminal import doing, stderr_console
+from treelm.io.terminal import notes, stderr_console
 from treelm.training.config import TrainingConfig
 from treelm.training.metrics import LossSum, perplexity
 
@@ -37,10 +37,10 @@ def progress(
         transient=True,
     )
     task = bar.add_task("training", total=1.0, epoch=1, metrics="")
-    since, metrics = LossSum(), ""
+    since, note = LossSum(), notes()
 
     def show(step: Step) -> None:
-        nonlocal since, metrics
+        nonlocal since
         since.merge(step.loss)
         done = fraction_done(step, config, steps_per_epoch)
         rate = f"learning rate {step.learning_rate:.2g}"
@@ -50,12 +50,10 @@ def progress(
         if step.dev is not None or (is_end and not evaluates):
             console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
             since = LossSum()
+        elif not console.is_terminal:
+            note(f"training: {metrics}")
 
-    def told() -> str:
-        return "" if console.is_terminal else ": ".join(filter(None, ("training", metrics)))
-
-    shown = bar if console.is_terminal else nullcontext()  # older releases of rich end even a disabled bar by a line
-    with doing(told), shown:
+    with bar if console.is_terminal else nullcontext():  # older releases of rich end even a disabled bar by a line
         yield show
 
 

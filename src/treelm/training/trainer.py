@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
@@ -20,7 +20,7 @@ from treelm.configs import to_plain
 from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.errors import InputError
-from treelm.io.terminal import doing, told
+from treelm.io.terminal import doing
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, StepScheduled, set_search
 from treelm.models.layers.graphs import has_graphs
@@ -86,9 +86,7 @@ def train(
     with ExitStack() as stack:  # from the first look at the folder to the last: what was seen there stays true
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
         is_shown = group.is_main and not quiet
-        if is_shown:
-            stack.enter_context(told())
-        with doing("preparing data and vocabulary" if is_shown else ""):
+        with doing("preparing data and vocabulary") if is_shown else nullcontext():
             setup = _prepare(recipe, run, group, resume=resume)
         model = setup.model
         if isinstance(model, Counted):
@@ -106,7 +104,7 @@ def train(
             group=group,
             recipe=setup.recipe,
         )
-        with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else doing("") as show:
+        with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else nullcontext() as show:
             for step in trainer.steps():
                 if show:
                     show(step)
