@@ -144,7 +144,7 @@ train pipe.toml --output x                                   | pipe.toml: no reg
 train loop.toml --output x                                   | levels of symbolic links
 train r.toml --output run                                    | already holds a run
 train --resume rum                                           | did you mean run? choose from: mixed, no-weights, run
-train --resume nowhere/run                                   | check the path: there is no run folder beside it
+train --resume nowhere/run                                   | give the folder that training wrote
 train --resume rnng-gum-open                                 | from this model: --set training.start_from=rnng
 demo --recipes r.toml ./r.toml                               | two recipes of one name
 demo --jobs 0                                                | --jobs 0

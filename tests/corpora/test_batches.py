@@ -59,30 +59,24 @@ CONFIGS = st.builds(
 )
 
 
-@given(LENGTHS, st.integers(1, 9), st.none() | st.integers(1, 90), st.none() | st.integers(1, 60), CONFIGS)
-def test_every_sentence_comes_once_and_budgets_hold(
-    lengths: list[int], size: int, max_actions: int | None, max_tokens: int | None, config: BatchesConfig
+@given(LENGTHS, st.integers(1, 9), st.none() | st.integers(1, 90), CONFIGS)
+def test_every_sentence_comes_once_and_limits_hold(
+    lengths: list[int], size: int, max_actions: int | None, config: BatchesConfig
 ) -> None:
     data = Lengths(lengths)
-    batches = epoch(
-        SentenceBatches(data, batch_size=size, max_actions=max_actions, max_tokens=max_tokens, config=config)
-    )
+    batches = epoch(SentenceBatches(data, batch_size=size, max_actions=max_actions, config=config))
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
         assert 1 <= len(batch) <= size
         if len(batch) > 1:
             assert max_actions is None or data.num_actions[batch].sum() <= max_actions
-            assert max_tokens is None or data.num_tokens[batch].sum() <= max_tokens
 
 
-@given(LENGTHS, st.integers(1, 9), st.none() | st.integers(1, 90), st.none() | st.integers(1, 60))
-def test_batches_are_cut_as_if_sentence_by_sentence(
-    lengths: list[int], size: int, max_actions: int | None, max_tokens: int | None
-) -> None:
+@given(LENGTHS, st.integers(1, 9), st.none() | st.integers(1, 90))
+def test_batches_are_cut_as_if_sentence_by_sentence(lengths: list[int], size: int, max_actions: int | None) -> None:
     data = Lengths(sorted(lengths))
-    batches = SentenceBatches(data, batch_size=size, max_actions=max_actions, max_tokens=max_tokens, shuffle=False)
-    expected = slow_cut([data.num_actions.tolist(), data.num_tokens.tolist()], [max_actions, max_tokens], size)
-    assert [len(batch) for batch in epoch(batches)] == expected
+    batches = SentenceBatches(data, batch_size=size, max_actions=max_actions, shuffle=False)
+    assert [len(batch) for batch in epoch(batches)] == slow_cut([data.num_actions.tolist()], [max_actions], size)
 
 
 @pytest.mark.parametrize("config", SCHEMES)
@@ -92,16 +86,6 @@ def test_without_shuffling_all_epochs_are_the_same_and_sorted(config: BatchesCon
     assert order == epoch(batches)
     lengths = [DATA.num_actions[index] for batch in order for index in batch]
     assert lengths == sorted(lengths)
-
-
-@pytest.mark.parametrize("config", SCHEMES)
-def test_ranks_share_the_batches_of_an_epoch(config: BatchesConfig) -> None:
-    whole = epoch(SentenceBatches(DATA, batch_size=7, config=config))
-    shares = [epoch(SentenceBatches(DATA, batch_size=7, config=config, rank=rank, world=3)) for rank in range(3)]
-    assert len({len(share) for share in shares}) == 1
-    mixed = [batch for step in zip(*shares, strict=True) for batch in step]
-    assert mixed == whole[: len(mixed)]
-    assert len(whole) - len(mixed) < 3
 
 
 def test_sentences_beyond_the_longest_are_left_out_and_every_epoch_has_longer_ones() -> None:

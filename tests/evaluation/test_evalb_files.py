@@ -83,7 +83,7 @@ def test_trees_over_several_lines_are_recognised(tmp_path: Path) -> None:
     [
         (b"", "no trees"),
         (b" \n\n", "no trees"),
-        (b"\xff\xfe", "looks like UTF-16"),
+        (b"\xff\xfe", "byte 0xff is not UTF-8"),
         (b"(S\n(NN a)\n", "p.ptb:1: 1 brackets"),
         (b"(S\n(NN a)))\n", "p.ptb:2: a closing bracket too many"),
     ],

@@ -66,7 +66,7 @@ CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
     (sentences, "a.txt", b"ok\ncaf\xe9\n", ":2: byte 0xe9 is not UTF-8"),
     (sentences, "a.txt", b"ok\na\0b\n", ":2: a NUL character"),
     (sentences, "a.txt", b"a b\rc d\n", ":1: a line end that is CR alone"),
-    (sentences, "a.txt", "a b\n".encode("utf-16"), ":1: looks like UTF-16"),
+    (sentences, "a.txt", "a b\n".encode("utf-16"), ":1: byte 0xff is not UTF-8"),
     (sentences, "a.txt", ZIP.getvalue(), ": a zip archive"),
     (sentences, "a.txt.gz", gzip.compress(b"a b\n" * 999, mtime=0)[:-9], ": packed data is truncated or damaged"),
     (sentences, "a.txt.xz", lzma.compress(b"a b\n" * 999)[:-9], ": packed data is truncated or damaged"),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.training.runs import assert_same_weights, metrics
 from tests.training.treebanks import write_treebank
-from treelm.corpora.data_config import DataConfig
+from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, score_spans
@@ -49,11 +49,11 @@ def test_f1_is_that_of_the_evaluation() -> None:
 
 def test_sentences_without_a_tree_do_not_choose_the_model(tmp_path: Path) -> None:
     (tmp_path / "dev.ptb").write_text("(S (X a) (X b))\n(UNPARSED (X a) (X b))\n(S (X c) (X d))\n")
-    found = read_dev_trees(DataConfig(train="none", dev=str(tmp_path / "dev.ptb")))
+    found = read_dev_trees(prepared_split(DataConfig(dev=str(tmp_path / "dev.ptb")), "dev"))
     assert [tree.words() for tree in found] == [["a", "b"], ["c", "d"]]
     (tmp_path / "dev.ptb").write_text("(UNPARSED (X a) (X b))\n")
-    with pytest.raises(InputError, match=r"dev\.ptb: a dev sentence without a tree"):
-        read_dev_trees(DataConfig(train="none", dev=str(tmp_path / "dev.ptb")))
+    with pytest.raises(InputError, match=r"dev\.ptb: no trees"):
+        read_dev_trees(prepared_split(DataConfig(dev=str(tmp_path / "dev.ptb")), "dev"))
 
 
 def test_the_model_with_the_best_f1_is_kept_though_another_has_the_best_loss(
@@ -79,7 +79,7 @@ def test_real_trees_are_parsed_on_dev_and_training_is_the_same(tmp_path: Path) -
     (line,) = metrics(tmp_path / "by-f1", "dev")
     expected = dev_f1(
         load_model(tmp_path / "by-f1"),
-        read_dev_trees(DataConfig(dev=str(tmp_path / "dev.ptb"))),
+        read_dev_trees(prepared_split(DataConfig(dev=str(tmp_path / "dev.ptb")), "dev")),
         ProcessGroup(TrainingConfig()),
     )
     assert line["unlabeled_f1"] == pytest.approx(expected)
@@ -91,5 +91,5 @@ def test_systems_and_data_without_trees_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lstm is a language model without trees"):
         train(load_recipe("lstm-demo", [setting, "data.max_sentences=50"]), tmp_path / "run", quiet=True)
     (tmp_path / "dev.txt").write_text("a b\n")
-    with pytest.raises(InputError, match=r"dev.txt:1: .*without a tree"):
-        read_dev_trees(DataConfig(dev=str(tmp_path / "dev.txt")))
+    with pytest.raises(InputError, match=r"dev.txt: no trees"):
+        read_dev_trees(prepared_split(DataConfig(dev=str(tmp_path / "dev.txt")), "dev"))

@@ -116,7 +116,7 @@ def test_paths_are_those_of_the_file_or_of_the_working_directory(
     ("old", "new", "message"),
     [
         ("epochs = 2", "epochs = ", r"my\.toml:11: not TOML \(Invalid value\); correct this line"),
-        ("[training]", "[trainin]", r"my\.toml: unknown section \[trainin\]; use the sections \[data\], "),
+        ("[training]", "[trainin]", r"my\.toml: 'trainin' is not a section; use the sections \[data\], "),
         ("epochs = 2", "epoch = 2", r"my\.toml \[training\]: unknown field 'epoch'; did you mean epochs\?"),
         ("epochs = 2", "epochs = 0", r"my\.toml \[training\]: epochs = 0; give 1 or more"),
         ("hidden_size = 32", "dropout = 1.5", r"my\.toml \[model\]: dropout = 1\.5; give a number below 1"),

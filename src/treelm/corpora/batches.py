@@ -188,7 +188,7 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
     """Batches of sentences of similar length, epoch by epoch; the order follows from the seed alone.
 
     Every epoch arranges the corpus in groups by the scheme of its ``BatchesConfig``, cuts each group into batches by
-    size and budget, and shuffles the batches. A sentence beyond the budget is a batch by itself.
+    size and actions, and shuffles the batches. A sentence of more actions is a batch by itself.
     """
 
     def __init__(
@@ -197,32 +197,23 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
         *,
         batch_size: int,
         max_actions: int | None = None,
-        max_tokens: int | None = None,
         config: BatchesConfig = _DEFAULT,
         seed: int = 0,
         shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
-        """Cut at most ``batch_size`` sentences, ``max_actions`` actions and ``max_tokens`` tokens into a batch.
-
-        Of ``world`` processes the one with this ``rank`` gets every ``world``-th batch, each the same number of them.
-        """
-        budgets = {"max_actions": max_actions, "max_tokens": max_tokens}
-        check_positive(batch_size=batch_size, **budgets)
+        """Cut at most ``batch_size`` sentences and ``max_actions`` actions into a batch."""
+        check_positive(batch_size=batch_size, max_actions=max_actions)
+        limits = {"batch_size": batch_size, "max_actions": max_actions, "max_tokens": None}  # as checkpoints have them
         settings = {
             "seed": seed,
             "shuffle": shuffle,
-            "world": world,
             "scheme": config.scheme,
-            "limits": {"batch_size": batch_size, **budgets, **config.limits()},
+            "limits": {**limits, **config.limits()},
             "data": fingerprint(np.asarray(encoded.num_actions, dtype="<i8")),
         }
         super().__init__(settings)
         self._encoded, self._config = encoded, config
-        self._batch_size, self._budgets = batch_size, budgets
-        self._seed, self._shuffle = seed, shuffle
-        self._rank, self._world = rank, world
+        self._batch_size, self._max_actions, self._seed, self._shuffle = batch_size, max_actions, seed, shuffle
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go to a position; raises InputError if data or settings are others than those of the saved state."""
@@ -239,17 +230,13 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
         order = own[order]
         starts = starts_of_pieces(self._stops(order, groups))
         batches = np.split(order, starts[1:]) if starts else []
-        if generator is not None:
-            batches = [batches[index] for index in generator.permutation(len(batches))]
-        return batches[self._rank : len(batches) - len(batches) % self._world : self._world]
+        return batches if generator is None else [batches[index] for index in generator.permutation(len(batches))]
 
     def _stops(self, order: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The stop of a batch that begins at a place: it takes as many sentences as size, budgets and group allow."""
+        """The stop of a batch that begins at a place: it takes as many sentences as size, actions and group allow."""
         place = np.arange(len(order))
         stops = np.minimum(place + self._batch_size, np.searchsorted(groups, groups, side="right"))
-        for name, lengths in (("max_actions", self._encoded.num_actions), ("max_tokens", self._encoded.num_tokens)):
-            budget = self._budgets[name]
-            if budget is not None:
-                ends = np.concatenate(([0], np.cumsum(lengths[order])))
-                stops = np.minimum(stops, np.searchsorted(ends, ends[:-1] + budget, side="right") - 1)
+        if self._max_actions is not None:
+            ends = np.concatenate(([0], np.cumsum(self._encoded.num_actions[order])))
+            stops = np.minimum(stops, np.searchsorted(ends, ends[:-1] + self._max_actions, side="right") - 1)
         return np.maximum(stops, place + 1)

@@ -14,7 +14,7 @@ import re
 import stat
 import sys
 import zlib
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,12 +30,8 @@ CACHE_VARIABLE = "TREELM_CACHE"
 STDIN = "-"
 _CHECK = "check the path"
 BYTE_ORDER_MARK = BOM_UTF8
-_UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 _NEW_LINE, _NUL = b"\n", b"\0"
-_SURROGATE = 0xED  # first byte of what stands for a byte that could not be decoded
-_ENCODING = "give the encoding of the file, such as encoding = "
-_LATIN = f'{_ENCODING}"latin-1"'
-_NOT_IN_LATIN = re.compile(rb"[\x80-\x9f]")  # control characters there, curly marks in Windows
+_ENCODING = 'give its encoding, such as encoding = "latin-1", "cp1252", "gb18030" or "utf-16"'
 _CR_ALONE = re.compile(rb"\r(?![\r\n]|\Z)")
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open}
 """What unpacks data that begin with these bytes."""
@@ -192,10 +188,9 @@ def in_utf8(content: bytes, encoding: str, *, name: str) -> bytes:
         text = io.TextIOWrapper(io.BytesIO(content), encoding, "surrogateescape", newline="").read()
         return text.encode(errors="surrogatepass")
     except UnicodeError as error:  # half a character of UTF-16 or the like, behind which nothing can be read
-        raise InputError(f"not in {encoding} ({error})", where=name, remedy=_LATIN) from None
+        raise InputError(f"not in {encoding} ({error})", where=name, remedy=_ENCODING) from None
     except LookupError as error:
-        remedy = "give one that Python knows: gb18030, latin-1, cp1252, utf-16"
-        raise InputError(f"no encoding {encoding!r}", remedy=remedy) from error
+        raise InputError(f"no encoding {encoding!r}", remedy=_ENCODING) from error
 
 
 def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = False) -> str:
@@ -204,25 +199,15 @@ def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = Fals
     Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone. With
     ``has_option`` the user can name the encoding.
     """
-
-    def convert() -> str:
-        likely = "cp1252" if _NOT_IN_LATIN.search(content) else "latin-1"
-        if _is_utf16(content):
-            order = "le" if content[1::2].count(_NUL) > content[::2].count(_NUL) else "be"
-            likely = "utf-16" if content.startswith(_UTF16_MARKS) else f"utf-16-{order}"
-        return "convert the file to UTF-8" + f', or {_ENCODING}"{likely}"' * has_option
-
+    remedy = f"convert the file to UTF-8{f', or {_ENCODING}' * has_option}"
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        found, place, remedy = f"byte 0x{content[error.start]:02x} is not UTF-8", error.start, convert()
-        escaped = content[place : place + 3].decode(errors="surrogatepass") if content[place] == _SURROGATE else ""
-        if "\udc80" <= escaped <= "\udcff":
-            found, remedy = f"byte 0x{ord(escaped) - 0xDC00:02x} is not in the encoding of the file", _LATIN
+        found, place = f"byte 0x{content[error.start]:02x} is not UTF-8, or not in the encoding given", error.start
     else:
         if _NUL in content:
             found, place = "a NUL character", content.index(_NUL)
-            remedy = f"remove it, or {convert()} if that is not its encoding"
+            remedy = f"remove it, or {remedy} if that is not its encoding"
         elif b"\r" in content and (alone := _CR_ALONE.search(content)) is not None:
             found, place, remedy = "a line end that is CR alone", alone.start(), "convert line ends to LF"
         else:
@@ -230,16 +215,7 @@ def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = Fals
     if packed := next((kind for magic, kind in _PACKED.items() if content.startswith(magic)), None):
         remedy = "unpack it (gzip and xz are read as they are), or save what is in it as text in UTF-8"
         raise InputError(packed, where=name, remedy=remedy)
-    if _is_utf16(content):
-        found, place, remedy = "looks like UTF-16", 0, convert()
     raise InputError(found, where=f"{name}:{line + content.count(_NEW_LINE, 0, place)}", remedy=remedy)
-
-
-def _is_utf16(content: bytes) -> bool:
-    """Tell whether text has a mark of UTF-16, or nearly every second byte is NUL, the half of each alphabetic one."""
-    if content.startswith(_UTF16_MARKS):
-        return True
-    return len(content) > 3 and any(8 * content[half::2].count(_NUL) > 3 * len(content) for half in (0, 1))
 
 
 def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False, most: float = MOST_SETTINGS) -> bytes:

@@ -97,6 +97,19 @@ def newest_checkpoint(run: Path) -> Checkpoint | None:
     return None
 
 
+@dataclass
+class _Content:
+    """A state file, whose fields are checked one by one."""
+
+    format_version: int
+    tensors: list[str]
+    state: TrainingState
+    training: dict[str, Any]
+    model: dict[str, Any]
+    machine: dict[str, Any]
+    random: dict[str, Any]
+
+
 def read_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint of a folder; raises ``InputError`` for one that is not as it was written."""
     where = str(path / _STATE)
@@ -107,23 +120,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if values.get("format_version") != FORMAT_VERSION:
         found = f"format_version = {values.get('format_version')!r}, this treelm reads {FORMAT_VERSION}"
         raise InputError(found, where=where, remedy="resume with the treelm that wrote it")
-    parts = [values.get(name) for name in ("state", "training", "model", "machine", "random")]
-    names = values.get("tensors")
-    if not all(isinstance(part, dict) for part in parts) or names != sorted(one.stem for one in path.glob("*.safe*")):
-        raise InputError("not the state of a training run and its files", where=where, remedy=REMEDY)
     try:
-        state = from_plain(TrainingState, values["state"], where=where)
+        content = from_plain(_Content, values, where=where)
     except InputError as error:  # what it advises is for files that people write
         raise InputError(error.found, where=where, remedy=REMEDY) from None
-    if state.step != _order(path)[0]:
-        raise InputError(f"step = {state.step} in {path.name}", where=where, remedy=REMEDY)
+    names = sorted(one.stem for one in path.glob("*.safetensors"))
+    if content.state.step != _order(path)[0] or content.tensors != names:
+        raise InputError("not the state of this checkpoint and its files", where=where, remedy=REMEDY)
     tensors = {}
-    for name in values["tensors"]:
+    for name in names:
         file = path / f"{name}.safetensors"
         tensors[name], metadata = read_tensors(file, remedy=REMEDY)
         if metadata.get("state") != checksum:
             raise InputError("belongs to another checkpoint", where=str(file), remedy=REMEDY)
-    return Checkpoint(state=state, values=values, tensors=tensors, where=where)
+    return Checkpoint(state=content.state, values=values, tensors=tensors, where=where)
 
 
 def _order(path: Path) -> tuple[int, int]:

@@ -6,14 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from treelm.corpora.batches import BatchesConfig, SentenceBatches
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
+from treelm.corpora.data_config import prepared_split
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.readers import read_sentences
 from treelm.corpora.stream_batches import BPTTBatches, PackedBatches
 from treelm.corpora.vocabularies import build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
@@ -102,23 +100,17 @@ def set_up(recipe: AnyRecipe, *, vocabulary: Vocabulary | None = None, **setting
         if not has(model, Parser):
             found = f'select_by = "unlabeled_f1", but {why_not(model, Parser)}'
             raise InputError(found, where="[training]", remedy='set select_by = "loss"')
-        dev_trees = read_dev_trees(recipe.data)
+        dev_trees = read_dev_trees(dev_data)
     return Setup(recipe=recipe, model=model, encoded=encoded, batches=batches, dev=dev, dev_trees=dev_trees)
 
 
-def read_dev_trees(data: DataConfig) -> list[Tree]:
-    """The trees of the dev split, without sentences that cannot be read. Raises ``InputError`` without trees."""
-    path, format = locate_split(data, "dev")
-    sentences = read_sentences(path, **vars(data.read_options(format)), on_error=data.on_error, skipped=[])
-    first = list(islice(sentences, data.max_sentences))
-    without = next((one.where for one in first if one.tree is None), None)
-    parsed = [one.tree for one in first if one.tree is not None and one.tree.label != UNPARSED]
-    if without is None and first and not parsed:
-        without = str(path)
-    if without is not None:
-        found = 'a dev sentence without a tree, which select_by = "unlabeled_f1" needs'
-        raise InputError(found, where=without, remedy='set select_by = "loss", or give dev data with trees')
-    return parsed
+def read_dev_trees(corpus: PreparedCorpus) -> list[Tree]:
+    """The trees of dev, without those that hold none (``UNPARSED``). Raises ``InputError`` for data without trees."""
+    found = [one.tree for one in corpus.sentences() if one.tree is not None and one.tree.label != UNPARSED]
+    if not found:
+        remedy = 'set select_by = "loss", or give dev data with trees'
+        raise InputError('no trees, which select_by = "unlabeled_f1" needs', where=corpus.source(0), remedy=remedy)
+    return found
 
 
 def _encode(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe, *, trains: bool) -> EncodedCorpus:

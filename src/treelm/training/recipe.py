@@ -181,10 +181,9 @@ def load_recipe(recipe: AnyRecipe, settings: Settings = ()) -> Recipe:
     changes = read_settings(settings)
     if isinstance(recipe, Recipe) and not changes:
         return recipe
-    if isinstance(recipe, Mapping):
-        values, where, folder = _by_section(recipe), "the recipe", Path()
-    elif isinstance(recipe, Recipe):
-        values, where, folder = tomllib.loads(encode_recipe(recipe).decode()), "the recipe", Path()
+    if isinstance(recipe, (Mapping, Recipe)):
+        plain = _by_section(recipe) if isinstance(recipe, Mapping) else tomllib.loads(encode_recipe(recipe).decode())
+        values, where, folder = plain, "the recipe", Path()
     else:
         text, where, folder = _find(recipe)
         values = parse_toml(text, where)
@@ -227,11 +226,8 @@ def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()
     """
     parts: dict[str, Any] = {}
     for section, content in values.items():
-        if section not in SECTIONS:
-            remedy = f"use the sections {', '.join(f'[{name}]' for name in SECTIONS)}"
-            raise InputError(f"unknown section [{section}]", where=where, remedy=remedy)
-        if not isinstance(content, dict):
-            remedy = f"write [{section}] on a line of its own"
+        if section not in SECTIONS or not isinstance(content, dict):
+            remedy = f"use the sections {', '.join(f'[{name}]' for name in SECTIONS)}, each on a line of its own"
             raise InputError(f"{section!r} is not a section", where=where, remedy=remedy)
         given = {name: value for name, value in content.items() if value not in _GONE.get((section, name), ())}
         parts[section] = {name: _absolute(section, name, value, folder) for name, value in given.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,7 +11,7 @@ from typing import Any
 from treelm.configs import plain_defaults, to_plain
 from treelm.corpora.catalog import SPLITS
 from treelm.corpora.data_config import DataConfig, locate_split
-from treelm.errors import InputError, choose_from
+from treelm.errors import InputError
 from treelm.io.atomic import hold_folder
 from treelm.io.json import finite
 from treelm.models.base import LanguageModel
@@ -21,8 +20,6 @@ from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, describe_mode
 from treelm.training.checkpoint import FOLDER, checkpoint_paths
 from treelm.training.config import TrainingConfig
 from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, Settings, load_recipe
-
-_logger = logging.getLogger(__name__)
 
 
 def lock_folder(folder: Path) -> AbstractContextManager[None]:
@@ -49,16 +46,12 @@ def check_new_run(folder: Path, recipe: Recipe | None = None) -> None:
 
 
 def check_run(folder: Path) -> None:
-    """Raise ``InputError`` for a folder without a run that could be resumed, with the runs beside it."""
-    if (folder / FILE_NAME).exists():
-        return
-    if is_shipped_name(str(folder)):
-        remedy = f"begin a new run from this model: training.start_from={folder}"
-    else:
-        paths = (path.parent for depth in ("*", "*/*") for path in folder.parent.glob(f"{depth}/{FILE_NAME}"))
-        runs = sorted(map(str, paths))
-        remedy = choose_from(str(folder), runs) if runs else "check the path: there is no run folder beside it"
-    raise InputError("no run to resume", where=str(folder), remedy=remedy)
+    """Raise ``InputError`` for a folder without a run that could be resumed."""
+    if not (folder / FILE_NAME).exists():
+        is_shipped = is_shipped_name(str(folder))
+        begin = f"begin a new run from this model: training.start_from={folder}"
+        remedy = begin if is_shipped else "give the folder that training wrote"
+        raise InputError("no run to resume", where=str(folder), remedy=remedy)
 
 
 def check_resumable(folder: Path, recipe: Recipe) -> None:
@@ -131,16 +124,12 @@ def check_same_run(
     """
     before, now = dict(saved["model"]), describe_model(model)
     data_before, data_now = before.pop("data_identity", {}), now.pop("data_identity", {})
-    if bool(data_before) != bool(data_now):
-        reason = "the run was begun" if data_now else "the model was made"
-        _logger.warning("%s: %s without noting its data: whether they changed is not known", run, reason)
-    else:
-        for split in SPLITS:
-            if data_before.get(split) != data_now.get(split):
-                place = locate_split(recipe.data, split)[0] if recipe and recipe.data.has_split(split) else run
-                found = f"the {split} data are not those that this run was begun with"
-                remedy = "put back the data as they were, or train on these in another run folder"
-                raise InputError(found, where=str(place), remedy=remedy)
+    for split in SPLITS if data_before and data_now else ():  # old runs do not name their data
+        if data_before.get(split) != data_now.get(split):
+            place = locate_split(recipe.data, split)[0] if recipe and recipe.data.has_split(split) else run
+            found = f"the {split} data are not those that this run was begun with"
+            remedy = "put back the data as they were, or train on these in another run folder"
+            raise InputError(found, where=str(place), remedy=remedy)
     if before.get("vocabulary") != now["vocabulary"]:
         found, remedy = "not the vocabulary that this run was begun with", f"restore {VOCABULARY} of this run"
         raise InputError(found, where=str(run / VOCABULARY), remedy=remedy)

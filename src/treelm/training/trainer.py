@@ -93,17 +93,7 @@ def train(
             group.on_main(lambda: estimate(setup, run))
             return _trained(run, recipe)
         config, evaluates = setup.recipe.training, setup.dev is not None
-        trainer = Trainer(
-            model=model,
-            batches=setup.batches,
-            dev=setup.dev,
-            config=config,
-            run=run,
-            resume=resume,
-            dev_trees=setup.dev_trees,
-            group=group,
-            recipe=setup.recipe,
-        )
+        trainer = Trainer(model, setup.batches, setup.dev, setup.dev_trees, config, run, group, setup.recipe, resume)
         with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else nullcontext() as show:
             for step in trainer.steps():
                 if show:
@@ -179,14 +169,10 @@ def check_settings(model: LanguageModel, config: TrainingConfig, group: ProcessG
         if not is_right:
             raise InputError(found, where="[training]", remedy=remedy)
 
-    needs_dev = {
-        "stop_after": config.stop_after is not None,
-        'schedule = "plateau"': config.schedule == "plateau",
-        'optimizer = "nt-asgd"': config.optimizer == "nt-asgd",
-        'select_by = "unlabeled_f1"': config.select_by == "unlabeled_f1",
-    }
-    for name, is_set in needs_dev.items():
-        check(has_dev or not is_set, f"{name} without dev data", "give dev data, or remove this option")
+    needs_dev = {"schedule": "plateau", "optimizer": "nt-asgd", "select_by": "unlabeled_f1"}
+    lacking = [f'{name} = "{value}"' for name, value in needs_dev.items() if getattr(config, name) == value]
+    lacking += ["stop_after"] if config.stop_after is not None else []
+    check(has_dev or not lacking, f"{', '.join(lacking)} without dev data", "give dev data, or remove this option")
     shards, batch_size = config.shards or group.size, config.batch_size
     check(shards >= group.size, f"shards = {shards} for {group.size} processes", "give each process a shard")
     found = f"a stream of batch_size = {batch_size} rows for {shards} shards"
@@ -270,18 +256,7 @@ def fit(
         raise InputError(f"select_by = {config.select_by!r} and dev trees", remedy=remedy)
     with ExitStack() as stack:
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
-        trainer = Trainer(
-            model=model,
-            batches=batches,
-            dev=dev,
-            config=config,
-            run=run,
-            resume=resume,
-            dev_trees=dev_trees,
-            group=group,
-            recipe=recipe,
-        )
-        yield from trainer.steps()
+        yield from Trainer(model, batches, dev, dev_trees, config, run, group, recipe, resume).steps()
 
 
 class _OfProcess(NamedTuple):
@@ -293,7 +268,7 @@ class _OfProcess(NamedTuple):
     elapsed: float  # seconds of training until now
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Trainer:
     """A run in progress: model, optimizer, counters, log and checkpoints, in a folder that the caller has locked.
 
@@ -303,12 +278,12 @@ class Trainer:
     model: LanguageModel
     batches: Batches
     dev: Iterable[Batch] | None
+    dev_trees: list[Tree] | None
     config: TrainingConfig
     run: Path
-    resume: bool
-    dev_trees: list[Tree] | None
     group: ProcessGroup
     recipe: Recipe | None
+    resume: bool
 
     def __post_init__(self) -> None:
         """Begin without hidden states, with all clocks at zero."""
@@ -320,7 +295,7 @@ class Trainer:
         with numerics(self.config), stop_signals() as received:
             self._begin()
             config, state, group = self.config, self.state, self.group
-            reason, is_idle = state.reason_to_stop(config), False
+            reason = state.reason_to_stop(config)
             if reason is not None:
                 _logger.warning("nothing left to do in %s: %s", self.run, reason)
             while reason is None:
@@ -356,9 +331,6 @@ class Trainer:
                     every = config.evaluate_every_steps
                     by_plan = ends_epoch if every is None else state.step % every == 0
                     reason = state.reason_to_stop(config)
-                    if not (self.optimizer.learning_rate or reason or is_idle):
-                        is_idle, found = True, f"the learning rate is 0 at step {state.step}: nothing more is learned"
-                        _logger.warning("%s; remove decay_steps, and the schedule ends with the run", found)
                     if by_plan or reason or state.interval.num_steps >= config.log_every_steps:
                         self._log_interval()
                     dev_loss, is_best = None, False
