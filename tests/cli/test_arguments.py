@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from treelm.cli.arguments import in_options, parse, show_warnings, written
+from treelm.cli.arguments import in_options, parse, show_warnings
 from treelm.cli.parse import Arguments as Parse
 from treelm.cli.reproduce import Arguments as Reproduce
 from treelm.cli.train import Arguments
@@ -25,12 +25,6 @@ from treelm.errors import InputError
 def test_values_of_a_repeated_option_add_up(given: Sequence[str], recipe: str, changes: tuple[str, ...]) -> None:
     found = parse(Arguments, "treelm train", given)
     assert (found.recipe, found.set) == (recipe, changes)
-
-
-def test_values_have_the_types_of_their_fields() -> None:
-    found = parse(Reproduce, "treelm reproduce", ["prpn", "--table", "1", "2", "--budget", "-.5", "--output", "x"])
-    assert (found.table, found.budget, found.output) == (("1", "2"), -0.5, "x")
-    assert parse(Reproduce, "treelm reproduce", written(found)) == found
 
 
 @pytest.mark.parametrize(

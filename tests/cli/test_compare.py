@@ -132,28 +132,6 @@ def test_figures_are_not_kept_for_weights_that_changed_meanwhile(
     assert not (run / "measured").exists()
 
 
-def test_rows_of_a_kept_comparison_stand_beside_new_ones(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
-    treelm("compare", runs[1], "--output", str(tmp_path))
-    outcome = treelm("compare", str(tmp_path / "comparison.json"), runs[2], "--format", "csv")
-    assert [row["run"] for row in csv.DictReader(outcome.out.splitlines())] == ["counts", "parser"]
-
-
-def test_what_cannot_be_compared_is_named_before_anything_is_measured(
-    treelm: Treelm, runs: list[str], tmp_path: Path
-) -> None:
-    shutil.copytree(runs[1], tmp_path / "unseen")
-    recipe = tmp_path / "unseen" / "recipe.toml"
-    lines = recipe.read_text(encoding="utf-8").splitlines(keepends=True)
-    recipe.write_text("".join(line for line in lines if not line.startswith("test =")), encoding="utf-8")
-    (tmp_path / "trees.ptb").write_text("(S (NP a) (VP b))\n", encoding="utf-8")
-    for name, found in (("unseen", "the recipe has no test data"), ("trees.ptb", "neither a run nor a comparison")):
-        outcome = treelm("compare", runs[0], str(tmp_path / name))
-        assert outcome.code == 2
-        assert f"{tmp_path / name}" in outcome.err
-        assert found in outcome.err
-        assert "done in" not in outcome.err
-
-
 def test_a_report_is_written_and_drawn_again_without_models(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
     page, sentences = tmp_path / "report.html", tmp_path / "chosen.txt"
     sentences.write_text("the dog sees the cat .\n", encoding="utf-8")

@@ -6,9 +6,7 @@ import gzip
 import hashlib
 import json
 import shutil
-import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,9 +15,8 @@ from tests.cli.conftest import Treelm
 from treelm import LanguageModel, load
 from treelm.corpora import data_packages
 from treelm.corpora.catalog import corpus_entry, corpus_names, is_corpus_name, show
-from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.errors import InputError
-from treelm.models.persistence.shipped import find_run, shipped_folder, shipped_names
+from treelm.models.persistence.shipped import find_run, shipped_folder
 from treelm.training.recipe import load_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -86,13 +83,6 @@ def test_without_it_its_models_are_listed_as_missing(absent: None, treelm: Treel
     assert line.endswith("pip install treelm-english")
 
 
-def test_nothing_is_written_beside_its_models(installed: Path, treelm: Treelm, tmp_path: Path) -> None:
-    before = set((installed / "pretrained").rglob("*"))
-    done = treelm("compare", "ngram-open-english", "--max-sentences", 2, "--format", "csv")
-    assert done.code == 0, done.err
-    assert set((installed / "pretrained").rglob("*")) == before
-
-
 def test_its_corpus_is_in_the_catalogue(installed: Path) -> None:
     assert corpus_names()[:2] == ["gum-open", "open-english"]
     assert corpus_entry("open-english").locate("train") == (installed / "open-english/train.txt", "text")
@@ -106,14 +96,6 @@ def test_its_corpus_is_in_the_catalogue(installed: Path) -> None:
         assert part in text
     assert "who said it" in text
     assert str(installed / "open-english/documents.tsv.gz") in text
-
-
-def test_its_models_have_names_like_those_of_the_package(installed: Path) -> None:
-    assert {"ngram-open-english", "ngram-gum-open"} <= set(shipped_names())
-    assert find_run("ngram-open-english") == shipped_folder("ngram-open-english")
-    assert find_run("ngram-open-english").parent == installed / "pretrained"
-    with pytest.raises(InputError, match=r"one of the models in the package.*ngram-open-english"):
-        find_run("ngram-open-englis")
 
 
 def test_a_corpus_that_is_made_of_its_text_keeps_its_name_and_is_asked_of_the_user(
@@ -154,32 +136,7 @@ def test_f1_against_its_trees_says_that_a_parser_made_them(treelm: Treelm, tmp_p
     assert "parser chart-gum-open" in silver.out
 
 
-def test_trees_that_models_are_measured_on_are_of_the_same_sentences_and_documents() -> None:
-    assert set(corpus_entry("open-english-silver").splits) == {"dev", "test"}
-    for split in ("dev", "test"):
-        text, trees = (
-            prepared_split(DataConfig(corpus=name), split) for name in ("open-english", "open-english-silver")
-        )
-        assert [one.words for one in text.sentences()] == [one.words for one in trees.sentences()]
-        assert text.document_starts.tolist() == trees.document_starts.tolist()
-        assert (text.has_trees, trees.has_trees) == (False, True)
-
-
 @pytest.mark.parametrize("file", ["train.txt.gz", "dev.txt.gz", "test.txt.gz", "documents.tsv.gz"])
 def test_files_are_those_whose_hash_is_told(file: str) -> None:
     found = hashlib.sha256((MODULE / "open-english" / file).read_bytes()).hexdigest()
     assert f"| `{file}` | `{found}` |" in (ENGLISH / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_wheel_of_the_distribution_has_text_and_notice(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="hatchling builds the wheel")
-    copy = tmp_path / "treelm-english"
-    big = shutil.ignore_patterns("*.txt.gz", "*.safetensors", "__pycache__")
-    shutil.copytree(ENGLISH, copy, ignore=big)
-    (copy / "src/treelm_english/open-english/train.txt.gz").write_bytes(gzip.compress(b"a\n"))
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=copy, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    assert {f"treelm_english/open-english/{name}" for name in ("NOTICE", "train.txt.gz")} <= set(names)
-    assert "corpus/open_english.py" not in "".join(names)

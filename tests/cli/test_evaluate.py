@@ -95,27 +95,6 @@ def test_a_protocol_and_a_folder_for_trees_bring_them_where_the_recipe_wants_the
     assert written == {"dev.gold.ptb": 4, "dev.predicted.ptb": 4}
 
 
-def test_text_gives_predicted_trees_and_no_empty_file_of_gold_ones(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("the dog barks .\n")
-    call = ("evaluate", with_stream(runs / "palm", "no"), "--data", tmp_path / "in.txt", "--trees", tmp_path / "trees")
-    outcome = treelm(*call)
-    assert [path.name for path in (tmp_path / "trees").iterdir()] == ["in.txt.predicted.ptb"]
-    assert "gold.ptb" not in outcome.err
-
-
-def test_a_summary_has_the_perplexity_of_sentences_and_that_of_the_stream(
-    treelm: Treelm, runs: Path, tmp_path: Path
-) -> None:
-    run, summary = with_stream(runs / "palm", "beside"), tmp_path / "rows.tsv"
-    (result,) = json.loads(treelm("evaluate", run, "--json", "--summary", summary).out)
-    with summary.open() as file:
-        (row,) = csv.DictReader(file, delimiter="\t")
-    alone, in_a_row = (one["perplexity"] for one in result["perplexities"])
-    assert alone != in_a_row
-    assert float(row["perplexity_per_word_with_end"]) == alone
-    assert float(row["perplexity_per_word_with_end, in a stream of 5 rows"]) == in_a_row
-
-
 @pytest.mark.parametrize(
     "options",
     [("--stream", "only"), ("--stream", "only", "--cache-weight", "0.1"), ("--stream", "beside"), ("--stream", "no")],

@@ -43,28 +43,6 @@ def test_a_model_of_the_package_predicts_the_times_of_a_table(treelm: Treelm, ti
     assert len(scored) == 1 + result["num_words"]
 
 
-def test_a_document_in_two_parts_is_refused_by_tables_that_follow_documents(treelm: Treelm, tmp_path: Path) -> None:
-    table = tmp_path / "parts.csv"
-    table.write_text("text,item,word\na,1,The\na,1,dog\nb,1,The\na,2,barks\n")
-    columns = ("--sentence-column", "item", "--document-column", "text")
-    assert treelm("surprisal", "ngram-gum-open", table, *columns).code == 0
-    done = treelm("surprisal", "ngram-gum-open", table, *columns, "--context", "document")
-    assert (done.code, done.out) == (2, "")
-    assert "parts.csv:5: more of document 'a' after another one; put the rows of a document together" in done.err
-
-
-def test_a_document_may_tell_its_sentences_apart_from_others(treelm: Treelm, tmp_path: Path) -> None:
-    table = tmp_path / "numbered-anew.csv"
-    table.write_text("text,item,word\na,1,The\na,1,dog\na,2,Yes\nb,1,The\nb,1,cat\n")
-    wrong = treelm("surprisal", "ngram-gum-open", table, "--sentence-column", "item")
-    assert (wrong.code, ": --sentence-column item text" in wrong.err) == (2, True)
-    both = ("--sentence-column", "text", "item", "--document-column", "text")
-    done = treelm("surprisal", "ngram-gum-open", table, *both)
-    assert done.code == 0, done.err
-    names = done.out.splitlines()[0].split("\t")
-    assert (names[:2], names.count("text"), names[-1]) == (["text", "item"], 1, "context")
-
-
 def test_a_table_of_surprisals_stands_where_a_run_can(treelm: Treelm, times: Path, tmp_path: Path) -> None:
     bits = tmp_path / "bits.tsv"
     columns = ("--layout", "table", *OF_TABLE, "--punctuation", "summed")
@@ -106,26 +84,6 @@ def test_items_are_written_with_bits_beside_milliseconds(treelm: Treelm, tmp_pat
                 pairs = [(float(row["bits"]), float(row["people_ms"])) for row in own]
                 assert np.corrcoef(np.transpose(pairs))[0, 1] == pytest.approx(effect["correlation"], abs=1e-4)
             assert all(float(row["people_ms_low"]) < float(row["people_ms_high"]) for row in own)
-
-
-def test_stimuli_are_scored_elsewhere_and_come_back_as_a_table(treelm: Treelm, tmp_path: Path) -> None:
-    subset = ("--subsets", "agreement")
-    stimuli = tmp_path / "stimuli.csv"
-    stimuli.write_text(treelm("gardenpath", "--stimuli", *subset).out)
-    rows = list(csv.DictReader(io.StringIO(stimuli.read_text())))
-    assert len({row["sentence_id"] for row in rows}) == 36
-    bits = tmp_path / "bits.tsv"
-    assert (
-        treelm(
-            "surprisal", "ngram-gum-open", stimuli, "--layout", "table", "--punctuation", "summed", "--output", bits
-        ).code
-        == 0
-    )
-    alone = ("--references", "none", "--json", *subset)
-    found = json.loads(treelm("gardenpath", bits, "ngram-gum-open", *alone).out)["models"]
-    assert [model["name"] for model in found] == ["bits", "ngram-gum-open"]
-    for one, other in zip(found[0]["effects"], found[1]["effects"], strict=True):
-        assert one["bits"] == pytest.approx(other["bits"], abs=1e-5)
 
 
 def test_a_sweep_gives_the_effects_of_each_beam_and_what_it_lost(treelm: Treelm, project: Path, tmp_path: Path) -> None:

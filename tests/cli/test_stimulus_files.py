@@ -156,11 +156,3 @@ def test_a_table_that_cannot_be_read_is_refused_before_a_model_is_loaded(
     outcome = treelm("surprisal", RUN, written(KINDS["marks"], tmp_path))
     assert outcome.code == 2
     assert "no column 'word'" in outcome.err
-
-
-def test_messages_name_models_as_they_were_given(treelm: Treelm, tmp_path: Path) -> None:
-    kind = KINDS["words"]
-    outcome = treelm("surprisal", RUN, "ngram-gum-open", written(kind, tmp_path), *kind.options.split())
-    assert "surprisal_bits_ngram_gum_open" in outcome.out
-    assert "unknown to ngram-gum-open" in outcome.err
-    assert "ngram_gum_open" not in outcome.err

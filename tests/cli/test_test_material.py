@@ -49,20 +49,6 @@ def test_a_suite_is_scored_beside_published_models(treelm: Treelm, project: Path
     assert (wrong.code, "no published model 'rnng/bllip'; did you mean" in wrong.err) == (2, True)
 
 
-def test_two_processes_find_the_same_as_one(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    suite = json.loads(json.dumps(SUITE).replace("dog", "cat"))
-    suite["items"] = [
-        *SUITE["items"],
-        *({**item, "item_number": number} for number, item in enumerate(suite["items"], 3)),
-    ]
-    path = tmp_path / "barking.json"
-    path.write_text(json.dumps({**suite, "meta": {"name": "more-barking", "metric": "sum"}}))
-    call = ("syntaxgym", project / "run", "--suites", path, "--json", "--batch-size", "1", "--processes")
-    one, two = treelm(*call, "1"), treelm(*call, "2")
-    assert one.code == 0
-    assert one.out == two.out
-
-
 def test_surprisals_of_another_program_give_the_same_result(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "barking.json"
     path.write_text(json.dumps(SUITE))
@@ -74,19 +60,6 @@ def test_surprisals_of_another_program_give_the_same_result(treelm: Treelm, proj
     table.write_text("\n".join(rows).replace("True", "9").replace("False", "2"))
     outcome = treelm("syntaxgym", "--surprisals", table, "--suites", path, "--json")
     assert json.loads(outcome.out)["suites"]["barking"]["accuracy"] == 1.0
-
-
-def test_minimal_pairs(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    path = tmp_path / "pairs.tsv"
-    path.write_text("yes\tno\tkind\nthe dog barks .\tdog the barks .\torder\na cat sleeps .\ta cat cat .\tword\n")
-    arguments = ("pairs", project / "run", path, "--good", "yes", "--bad", "no", "--group-by", "kind")
-    outcome = treelm(*arguments, "--json")
-    figures = json.loads(outcome.out)
-    assert outcome.code == 0
-    assert figures["overall"] == {"accuracy": 1.0, "correct": 2, "ties": 0, "pairs": 2}
-    assert set(figures["groups"]["kind"]) == {"order", "word"}
-    assert figures["log_probabilities_are_lower_bounds"] is True
-    assert "kind: order" in treelm(*arguments).out
 
 
 def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, project: Path, tmp_path: Path) -> None:

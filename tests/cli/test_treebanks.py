@@ -38,7 +38,6 @@ residual_size = 8
 max_span = 4
 span_weight = 0.01
 """
-SOM = 'system = "som"\nsize = 8\nnum_slots = 6\n'
 STREAM = 'batches = "stream"\nbatch_size = 2\nbptt = 5\n'
 
 
@@ -83,7 +82,7 @@ def test_a_system_that_reads_trees_alone_refuses_blank_lines(folder: Path, treel
     assert "aligned.ptb:2: a blank line" in outcome.err
 
 
-@pytest.mark.parametrize(("model", "training"), [(PALM, STREAM), (SOM, "batch_size = 4\n")], ids=["palm-s", "som"])
+@pytest.mark.parametrize(("model", "training"), [(PALM, STREAM)], ids=["palm-s"])
 def test_systems_train_on_it(model: str, training: str, folder: Path, treelm: Treelm) -> None:
     align(treelm)
     (folder / "recipe.toml").write_text(RECIPE.format(model=model, training=training))

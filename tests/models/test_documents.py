@@ -30,12 +30,9 @@ from treelm.corpora.building import corpus_of
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.streams import document_perplexity, require_context
-from treelm.inference.stimuli import stimulus
-from treelm.inference.surprisal import context_of, score_stimuli
 from treelm.models.capabilities import DocumentContext, has, why_not
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.few_calls import computing
-from treelm.models.measures import MEASURES, score_with_measures
 from treelm.models.scores import SentenceScore
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.enumeration import enumerate_mass
@@ -225,27 +222,6 @@ def test_what_may_follow_a_sentence_sums_to_one_for_som() -> None:
 
 
 @every_system
-def test_entropies_of_a_text_are_those_of_the_distributions_that_follow(system: str) -> None:
-    model = build(system, Tokens(8))
-    (_, second) = score_with_measures(model, DOCUMENT[:2], [MEASURES["next_entropy_bits"]], in_document=True)
-    state = model.extend_tokens(model.start_after(DOCUMENT[:1]), [7])
-    log_probs = model.next_word_log_probs(state)[0]
-    share = (log_probs - log_probs.logsumexp(0)).exp()
-    expected = -float((share * share.log2().nan_to_num(neginf=0.0)).sum())
-    assert second.columns["next_entropy_bits"].tolist() == pytest.approx([expected], abs=1e-8)
-
-
-def test_a_search_of_whole_sentences_has_a_context_too_but_not_the_released_one() -> None:
-    model = build("rnng", Tokens(8))
-    model.search = replace(model.search, method="particles", num_particles=50)
-    one, other = (values(model.score_document([words, DOCUMENT[1]]))[1] for words in (["4"], ["5", "5"]))
-    assert one != other
-    model.search = replace(model.search, method="released")
-    with pytest.raises(InputError, match="each sentence by itself"):
-        model.score_document(DOCUMENT)
-
-
-@every_system
 def test_a_model_without_context_refuses_texts_and_has_no_weights_for_them(system: str) -> None:
     model = build(system, context="sentence")
     assert not has(model, DocumentContext)
@@ -270,27 +246,6 @@ def test_training_and_dev_know_what_precedes_each_sentence(name: str, tmp_path: 
         alone = replace(batch, preceding=None, preceding_offsets=None)
         with torch.no_grad():
             assert abs(setup.model.losses(batch).total - setup.model.losses(alone).total) > 1e-6
-
-
-def test_stimuli_have_their_document_as_context() -> None:
-    model, given = (
-        build("rnng", Tokens(8)),
-        [(words, "a" if number < 3 else "b") for number, words in enumerate(DOCUMENT)],
-    )
-    stimuli = [
-        stimulus(
-            Sentence(words=tuple(words), identifier=str(number), source="in", line=number),
-            "as-given",
-            document=document,
-        )
-        for number, (words, document) in enumerate(given)
-    ]
-    assert context_of(model, "document") == "document"
-    expected = model.score_document(DOCUMENT[:3]) + model.score_document(DOCUMENT[3:])
-    for (_, found), score in zip(score_stimuli(model, stimuli, context="document"), expected, strict=True):
-        assert found is not None
-        assert found.log_probs.tolist() == pytest.approx(score.log_probs.tolist())
-    assert context_of(build("rnng", Tokens(8), context="sentence"), "document") == "sentence"
 
 
 def test_perplexity_in_documents_is_that_of_each_document_in_a_row() -> None:

@@ -17,7 +17,7 @@ from tests.models.test_bits import build, cases
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import DocumentContext, Searching, has
-from treelm.models.measures import MEASURES, apply_measures, measure, score_with_measures, value_at_start
+from treelm.models.measures import MEASURES, apply_measures, measure, score_with_measures
 
 SENTENCES = [text.split() for text in ("the cats see a dog , unbelievable", "the moon", "a dog barks at the dogs")]
 EXACT = [
@@ -72,12 +72,6 @@ def test_ties_share_the_best_rank_and_lost_probability_changes_nothing() -> None
     expected = 0.4 * math.log2(2.5) + 0.6 * math.log2(5)
     assert found[:2, 1].tolist() == pytest.approx([expected, expected])
     assert found[2].isnan().all()
-
-
-def test_before_the_first_word_the_distribution_is_that_of_the_start() -> None:
-    lm = build("lstm", "word")
-    shares = lm.next_word_log_probs(lm.start(1))[0].exp()
-    assert value_at_start(lm, "next_entropy_bits") == pytest.approx(-float((shares * shares.log2()).sum()))
 
 
 @pytest.fixture

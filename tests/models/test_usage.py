@@ -93,16 +93,6 @@ def test_layers_are_counted_from_below_or_from_the_last(tmp_path: Path, name: st
             lm.hidden_states(SENTENCES, layer=wrong)
 
 
-def test_lower_layers_of_an_lstm_are_what_goes_on(tmp_path: Path) -> None:
-    lm = small_setup("lstm", tmp_path).model.eval()
-    state = lm.start()
-    for word in SENTENCES[0]:
-        state = lm.extend(state, [word])
-    for layer in (1, 2):
-        carried = state.carried[f"hidden.{layer - 1}"][0].numpy()
-        assert lm.hidden_states(SENTENCES[:1], layer=layer)[0][-1] == pytest.approx(carried, abs=1e-6)
-
-
 @pytest.mark.parametrize("name", ["rnng", "rnng in-order documents", "rnng none"])
 def test_states_of_an_rnng_are_at_the_top_of_the_best_stack(tmp_path: Path, name: str) -> None:
     lm = small_setup(name, tmp_path).model.eval()

@@ -95,17 +95,3 @@ def outputs_of(network: PaLM, inputs: Tensor) -> Tensor:
     }
     carried["reach"] += 2
     return network.forward(inputs, carried).outputs.detach()
-
-
-def test_columns_are_of_the_step_that_predicts_the_word() -> None:
-    network = palm().eval()
-    words = ["1", "4", "2", "4", "3"]
-    (score,) = network.score([words])
-    slow = [one.detach() for one in plain(network, [END, *map(int, words)]).weights]
-    expected = [float(weights @ torch.arange(1.0, len(weights) + 1).double()) for weights in slow]
-    np.testing.assert_allclose(score.columns["attended_length"], expected[:-1], atol=1e-9)
-    entropies = [float(-(weights * weights.log2()).nan_to_num().sum()) for weights in slow]
-    np.testing.assert_allclose(score.columns["attention_entropy_bits"], entropies[:-1], atol=1e-9)
-    again = network.score_document([words, words])
-    assert again[0].columns["attended_length"].tolist() == score.columns["attended_length"].tolist()
-    assert again[1].columns["attended_length"][0] > 0  # the text goes on

@@ -76,14 +76,6 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
 
 
-def test_both_losses_are_logged_and_dev_is_judged_by_words(tmp_path: Path) -> None:
-    list(begin(prepare(tmp_path, "training.epochs=1", "training.bptt_random_length=false"), tmp_path / "run"))
-    lines = metrics(tmp_path / "run")
-    assert all("spans_nats_per_decision" in line for line in lines if line["kind"] in ("train", "dev"))
-    (dev,) = (line for line in lines if line["kind"] == "dev")
-    assert dev["loss_nats_per_word"] == pytest.approx(dev["word_nats_per_decision"])
-
-
 def test_pretraining_of_the_attention_hands_its_weights_over(tmp_path: Path) -> None:
     write_trees(tmp_path)
     first = load_recipe(tmp_path / "my.toml", ["model.objective=spans", "training.epochs=2"])

@@ -223,10 +223,3 @@ def test_gradients_under_dropout_are_those_of_finite_differences() -> None:
 
     names = "composition.weight", "stack.0.weight_hidden", "action_hidden.weight", "embedding"
     assert_gradients_by_differences(model, loss, names)
-
-
-def test_sentences_of_one_word_have_nothing_to_decide_and_a_gradient_of_zero() -> None:
-    model = network(language_model=False)
-    losses = model.losses(batch_of((1, 1)))
-    assert losses.terms["parse"].count == 0
-    assert all((gradient == 0).all() for gradient in gradients(model, losses.total).values())

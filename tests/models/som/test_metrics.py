@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from tests.models.som import plain, worlds
 from treelm.corpora.sentence import Sentence
-from treelm.models.som.network import accuracies
 from treelm.trees.tree import Tree
 
 
@@ -30,13 +28,6 @@ def test_reading_along_gold_trees_recovers_all_of_them(oracle: str) -> None:
         decisions = reading.decisions[reading.layout.rows == row].tolist()
         found = plain.without_boundary(plain.decode(decisions, network.config.num_slots))
         assert found == plain.binarised(trees[number])
-
-
-def test_forced_positions_count_only_where_they_are_named() -> None:
-    first = torch.tensor([[-torch.inf, 0.0], [-0.5, -1.0]]), np.array([1, 1])
-    second = torch.tensor([[-1.0, -0.5]]), np.array([1])
-    assert accuracies("p", [first, second]) == {"p_accuracy": pytest.approx(2 / 3), "p_accuracy_unforced": 0.5}
-    assert all(map(math.isnan, accuracies("p", []).values()))
 
 
 def test_own_metrics_are_those_of_the_greedy_reading_and_of_the_gold_trees() -> None:

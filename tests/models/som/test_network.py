@@ -9,13 +9,11 @@ import pytest
 import torch
 
 from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
-from tests.models.rnng.worlds import Tokens
 from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers.few_calls import computing
-from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM, MemoryReading
 
 TOLERANCE = {"rtol": 0, "atol": 1e-10}
@@ -149,34 +147,6 @@ def test_semantic_inputs_change_no_syntactic_value_of_a_disentangled_network() -
         assert torch.equal(syntactic_values(), before)
         network.embedding[:, semantic:] += torch.randn_like(network.embedding[:, semantic:])
     assert not torch.equal(syntactic_values(), before)
-
-
-@pytest.mark.parametrize(
-    ("size", "vocabulary_size", "variant", "expected"),
-    [
-        (400, 23_815, {}, 17_722_217),
-        (500, 50_257, {}, 37_944_259),
-        (400, 23_815, {"syntactic_size": 100}, 17_722_217 - 1_440_000),
-        (500, 50_257, {"syntactic_size": 100}, 37_944_259 - 1_920_000),
-        (400, 23_815, {"prediction_network": False}, 13_717_416),
-    ],
-)
-def test_numbers_of_parameters_are_those_of_the_paper(
-    size: int, vocabulary_size: int, variant: dict[str, Any], expected: int
-) -> None:
-    with torch.device("meta"):
-        network = SOM(SOMConfig(size=size, **variant), vocabulary=Tokens(vocabulary_size - 1))
-    assert sum(parameter.numel() for parameter in network.parameters()) == expected
-
-
-def test_the_left_branching_oracle_keeps_every_decision_at_the_root_slot_and_needs_no_trees() -> None:
-    network = worlds.som(oracle="left-branching")
-    batch = worlds.batch(network)
-    bare = SentenceBatch(
-        tokens=batch.tokens, token_offsets=batch.token_offsets, num_words=batch.num_words, names=batch.names
-    )
-    reading = network.read(bare)
-    assert set(reading.labels.tolist()) == set(reading.next_labels.tolist()) == {14}
 
 
 @pytest.mark.parametrize("few_calls", [False, True])

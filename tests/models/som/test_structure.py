@@ -11,10 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.som import plain, worlds
+from tests.models.som import plain
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
-from treelm.models.som.kernels import sweep_cell
-from treelm.models.som.oracle import EMPTY, DynamicOracle, PrintedOracle
+from treelm.models.som.oracle import DynamicOracle, PrintedOracle
 from treelm.models.som.plan import MemoryGraph, lay_out, pad
 
 MANY = 10**6  # slots, when depth must not matter
@@ -68,21 +67,6 @@ def test_worked_example_of_the_plan() -> None:
     assert (nodes.offsets, order.tolist()) == ([0, 2, 3, 4], [0, 1, 2, 3])
 
 
-def test_a_second_backward_pass_through_one_sweep_is_refused() -> None:
-    """The first one overwrites the gates that it needs."""
-    layout = lay_out(np.array([0, 3]))
-    graph = MemoryGraph(layout, 3)
-    for t, decision in enumerate([2, 1, 2], 1):
-        list(graph.step(t, np.array([decision])))
-    nodes, _ = graph.by_level(torch.device("cpu"))
-    network = worlds.som()
-    leaves = torch.ones(4, network.config.size, dtype=torch.float64, requires_grad=True)
-    total = sweep_cell(leaves, network.cell.weights(), nodes).square().sum()
-    total.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="second backward pass"):
-        total.backward()
-
-
 @pytest.mark.parametrize("num_slots", [15, 4, 3, 2])
 def test_words_beyond_the_lowest_slot_attach_left_branching_and_are_counted(num_slots: int) -> None:
     right_branching = [0, [1, [2, [3, [4, 5]]]]]
@@ -107,17 +91,6 @@ def test_dynamic_labels_are_possible_and_have_a_closed_form(tree: plain.Nested, 
         decisions.append(random.randint(lowest, num_slots - 1))
         oracle.observe(np.array([decisions[-1]]))
     assert int(oracle.labels(1)[0]) == num_slots - 1  # of the end of sentence
-
-
-@given(st.integers(2, 12), st.sampled_from([15, 4, 3]), st.integers(0, 2**32))
-def test_starts_fall_with_the_slot_and_are_finite_on_occupied_slots(length: int, num_slots: int, seed: int) -> None:
-    oracle = DynamicOracle(np.zeros((1, length + 1), np.int64), num_slots)
-    random, decision = Random(seed), num_slots
-    for _ in range(1, length):
-        decision = random.randint(max(decision - 1, 0), num_slots - 1)
-        oracle.observe(np.array([decision]))
-        assert (np.diff(oracle.start[0]) <= 0).all()
-        assert (oracle.start[0] < EMPTY).tolist() == [slot >= max(decision - 1, 0) for slot in range(num_slots)]
 
 
 def all_trees(first: int, last: int) -> list[plain.Nested]:

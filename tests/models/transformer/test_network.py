@@ -197,23 +197,6 @@ def test_a_trained_network_reads_with_another_memory(tmp_path: Path) -> None:
     assert torch.equal(read.state_dict()["embedding"], load_model(tmp_path / "again").state_dict()["embedding"])
 
 
-def test_a_memory_larger_than_the_machine_s_is_refused(tmp_path: Path) -> None:
-    """A row of it where the network is built, several where they begin: a loaded one names the section."""
-    with pytest.raises(
-        InputError, match=r"^memory_length = 1000000000000, which takes \d+ GB in one row; make it small"
-    ):
-        transformer(memory_length=10**12)
-    with pytest.raises(
-        InputError, match=r"memory_length = 9, which takes \d+ GB in \d+ rows; make it smaller, or read"
-    ):
-        transformer(memory_length=9).init_state(10**12)
-    save_model(transformer(memory_length=20, vocabulary=WordVocabulary(["a", "b"])).float(), tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "reading": {"memory_length": 10**12}}))
-    with pytest.raises(InputError, match=r"config\.json reading: memory_length = 1000000000000, which takes"):
-        load_model(tmp_path)
-
-
 # Word by word.
 
 

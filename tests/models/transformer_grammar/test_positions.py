@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -89,12 +88,3 @@ def test_masking_hides_something_and_heads_see_different_things() -> None:
     assert (masks[0] & ~masks[1]).sum() > 100
     assert (masks[3][:, 0] != masks[3][:, 1]).sum() > 100
     assert torch.equal(masks[3][:, 2], masks[2][:, 0])
-
-
-def test_as_many_contexts_as_actions_and_none_composes() -> None:
-    config, trees = config_of("TG"), trees_of(TOKENS, 30)
-    derivations = derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3)
-    found = lay_out(derivations, config)
-    assert len(found.contexts) == len(derivations.actions) == len(np.unique(found.contexts))
-    assert not found.composes[found.contexts].any()
-    assert found.lengths.sum() == len(derivations.actions) + found.composes.sum()
