@@ -33,7 +33,7 @@ from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.comparison.cache import MetricCache
-from treelm.evaluation.evalb_files import read_bracketings, read_parameters
+from treelm.evaluation.evalb_files import read_bracketings
 from treelm.evaluation.human import reading_tables
 from treelm.evaluation.human.columns import TableColumns
 from treelm.evaluation.human.material import read_surprisals as read_word_surprisals
@@ -301,12 +301,6 @@ def read_checkpoint(path: Path) -> None:
     checkpoint.read_checkpoint(path.parent)
 
 
-def read_evalb_parameters(path: Path) -> None:
-    parameters = read_parameters(path)
-    lines = [line for line in re.split(r"\r\n|\r|\n", _text_of(path)) if line.strip() and not line.startswith("#")]
-    assert len(parameters.delete_labels) == sum(line.split()[0] == "DELETE_LABEL" for line in lines)
-
-
 def read_log(path: Path) -> None:
     found = read_metrics(path)
     content = path.read_bytes()  # not its text: an unfinished last line may end inside a character, and is left out
@@ -428,7 +422,6 @@ READERS: tuple[Reader, ...] = (
         read=read_blimp,
     ),
     Reader(name="suites", file="suite.json", seeds=_of(*seeds.SUITES), read=read_suites),
-    Reader(name="parameters", file="file.prm", seeds=_of(*seeds.PARAMETERS), read=read_evalb_parameters),
     Reader(name="recipe", file="recipe.toml", seeds=seeds.recipes, read=read_recipe),
     Reader(name="declaration", file="paper.toml", seeds=seeds.declarations, read=read_declaration),
     Reader(name="data of papers", file="data.toml", seeds=seeds.data_of_papers, read=read_data_of_papers),

@@ -128,10 +128,6 @@ CATALOGUE = (
     b'train.brackets = {path = "train.ptb"}\n'
     b'test.text = {path = "/a/b.txt"}\n',
 )
-PARAMETERS = (
-    b"## comment\nDEBUG 0\nMAX_ERROR 10\nCUTOFF_LEN 40\nLABELED 1\nDELETE_LABEL TOP\nDELETE_LABEL -NONE-\n"
-    b"DELETE_LABEL_FOR_LENGTH -NONE-\nQUOTE_LABEL ''\nEQ_LABEL ADVP PRT\nEQ_WORD Example example\nDISC_ONLY 0\n",
-)
 
 
 @cache

@@ -23,7 +23,6 @@ from treelm.corpora.readers import read_sentences
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
-from treelm.evaluation.evalb_files import read_parameters
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.inference.loading import load, run_search
 from treelm.io.files import read_bytes
@@ -139,7 +138,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "vocabulary.json": load_vocabulary,
     "model.safetensors": lambda path: treelm.load(path.parent),
     "metrics.jsonl": read_metrics,
-    "rules.prm": read_parameters,
     "meta.json": lambda path: PreparedCorpus.open(path.parent),
     "train.ptb": lambda path: prepared([path], cache=path.parent / "cache"),
 }

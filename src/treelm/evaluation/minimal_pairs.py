@@ -94,8 +94,7 @@ class MinimalPairResult:
 
     items: pd.DataFrame
     """A row a pair: its number, its groups, both sentences, their surprisals in bits and what follows (PAIR_COLUMNS)"""
-    groupings: Mapping[str, str]
-    """The column of each grouping."""
+    groupings: Mapping[str, str]  # the column of each grouping
     is_lower_bound: bool  # whether log probabilities are lower bounds, by a search that prunes
     notes: tuple[str, ...] = ()
 

@@ -159,8 +159,7 @@ class ComparedSpans:
     num_words: int
     gold: Counter[tuple[int, int]]
     predicted: Counter[tuple[int, int]]
-    predicted_kept: Sequence[bool]
-    """Whether each word of the predicted tree stays."""
+    predicted_kept: Sequence[bool]  # whether each word of the predicted tree stays
 
     @property
     def counts(self) -> SpanCounts:

@@ -148,11 +148,9 @@ class TreeAnalysis:
     """Share of gold constituents of a label whose span is found; one of a unary chain counts for its own label."""
     f1_by_span_length: Mapping[str, Spread]
     f1_by_sentence_length: Mapping[str, Spread]
-    left_branching: Spread
-    """F1 against left-branching trees of the same words."""
+    left_branching: Spread  # F1 against left-branching trees of the same words
     right_branching: Spread
-    agreement: Spread | None
-    """F1 of each pair of seeds; None for one seed."""
+    agreement: Spread | None  # F1 of each pair of seeds; None for one seed
     height_correlation: Spread | None
     """Mean over sentences of Spearman's correlation between distances and heights of gold trees, -1..1."""
     distance_by_height: Mapping[str, Spread] = field(default_factory=dict)

@@ -50,12 +50,9 @@ class Table:
     rows: Sequence[Sequence[str]]
     title: str = ""
     caption: str = ""
-    num_labels: int = 1
-    """Number of the columns that stand in every part where not all columns fit into the terminal."""
-    texts: frozenset[int] = frozenset()
-    """Further columns of text, which are not aligned with their ends."""
-    ends: frozenset[int] = frozenset()
-    """Rows with a rule after them, in the terminal."""
+    num_labels: int = 1  # number of the columns that stand in every part where not all columns fit into the terminal
+    texts: frozenset[int] = frozenset()  # further columns of text, which are not aligned with their ends
+    ends: frozenset[int] = frozenset()  # rows with a rule after them, in the terminal
 
     @classmethod
     def of(cls, rows: Sequence[Row], **options: Any) -> Table:

@@ -28,8 +28,7 @@ class Point(NamedTuple):
 class Axes(NamedTuple):
     """The words of a chart."""
 
-    title: str
-    """For those who hear the page."""
+    title: str  # for those who hear the page
     x: str
     y: str
 

@@ -175,12 +175,9 @@ class StructurePicture(NamedTuple):
     name: str
     draw: Callable[[Any], Drawing]
     caption: str
-    layout: str = "cards"
-    """Classes of what holds the pictures of several systems in a page."""
-    key: Mapping[str, str] = {}
-    """What the colours mean, by the class that has them."""
-    needs_tree: bool = False
-    """Whether the tree stands beside the picture in a file, or below a wide one."""
+    layout: str = "cards"  # classes of what holds the pictures of several systems in a page
+    key: Mapping[str, str] = {}  # what the colours mean, by the class that has them
+    needs_tree: bool = False  # whether the tree stands beside the picture in a file, or below a wide one
 
     def of(self, found: Iterable[Structure]) -> Structure | None:
         """The record that this draws, if it is among those found."""

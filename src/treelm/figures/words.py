@@ -17,8 +17,7 @@ class WordBars(NamedTuple):
     name: str
     look: int
     bits: Sequence[float]
-    is_unknown: Sequence[bool]
-    """Whether a word is predicted as its class, which a * says."""
+    is_unknown: Sequence[bool]  # whether a word is predicted as its class, which a * says
 
 
 def surprisal_drawing(words: Sequence[str], models: Iterable[WordBars]) -> Drawing:

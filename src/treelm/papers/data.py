@@ -29,14 +29,12 @@ class DataSet:
 
     name: str
     what: str
-    source: str
-    """Where it comes from, for those who do not have it."""
+    source: str  # where it comes from, for those who do not have it
     folder: str = ""
     train: str = ""
     dev: str = ""
     test: str = ""
-    is_parsed: bool = False
-    """Whether its constituency trees are the output of a parser, not made by hand."""
+    is_parsed: bool = False  # whether its constituency trees are the output of a parser, not made by hand
 
     def __post_init__(self) -> None:
         """Raise ``InputError`` for data without a place."""

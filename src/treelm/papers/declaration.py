@@ -29,8 +29,7 @@ class Number:
     text: str
     value: float
     digits: int
-    unit: Literal["", "M"] = ""
-    """Millions, by which ``value`` is already multiplied."""
+    unit: Literal["", "M"] = ""  # millions, by which ``value`` is already multiplied
     spread: float | None = None
 
     @classmethod
@@ -51,13 +50,10 @@ class Column:
     name: str
     metric: str = ""
     measure: str = ""
-    data: str = ""
-    """What its runs are trained on, where that changes from column to column."""
+    data: str = ""  # what its runs are trained on, where that changes from column to column
     digits: int | None = None
-    unit: Literal["", "M"] = ""
-    """Both are those of the first number that is printed, if there is one."""
-    added: bool = False
-    """Whether the column is ours: the paper has none."""
+    unit: Literal["", "M"] = ""  # like the digits: those of the first number that is printed, if there is one
+    added: bool = False  # whether the column is ours: the paper has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +61,8 @@ class Row:
     """Recipe and settings, a baseline, or the reason why there is nothing to run."""
 
     name: str
-    printed: str = ""
-    """The paper's values, one for each of its columns, in order; ``-`` where it prints none."""
-    elsewhere: str = ""
-    """In the same way, values that others give: where from, the ``note`` says."""
+    printed: str = ""  # the paper's values, one for each of its columns, in order; ``-`` where it prints none
+    elsewhere: str = ""  # in the same way, values that others give: where from, the ``note`` says
     train: str = ""
     """Arguments of ``treelm train``, such as ``RECIPE --set NAME=VALUE ...``; {column} stands for the column's name."""
     finetune: str = ""
@@ -78,16 +72,12 @@ class Row:
     data: str = ""
     seeds: int | None = None
     paired_with: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
-    """Of every measure of the table."""
-    measures: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Options of single measures."""
+    options: dict[str, Any] = field(default_factory=dict)  # of every measure of the table
+    measures: dict[str, dict[str, Any]] = field(default_factory=dict)  # options of single measures
     metrics: dict[str, str] = field(default_factory=dict)
     note: str = ""
-    heading: str = ""
-    """What the paper prints above it and the rows that follow."""
-    added: bool = False
-    """Whether the row is ours: the paper has none."""
+    heading: str = ""  # what the paper prints above it and the rows that follow
+    added: bool = False  # whether the row is ours: the paper has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +87,7 @@ class StandIn:
     label: str
     data: str
     seeds: int = 3
-    set: str = ""
-    """Settings of every row, before the row's own."""
+    set: str = ""  # settings of every row, before the row's own
     train: dict[str, str] = field(default_factory=dict)
     """What rows of a recipe train in its place (another recipe, more settings, or both), or a row, by its name."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -109,8 +98,7 @@ class StandIn:
 class Table:
     """One table or figure of a paper."""
 
-    name: str
-    """As the paper calls it: Table 2."""
+    name: str  # as the paper calls it: Table 2
     title: str
     source: str
     columns: tuple[Column, ...]
@@ -118,15 +106,12 @@ class Table:
     stand_ins: tuple[StandIn, ...]
     measures: dict[str, dict[str, Any]]
     data: str = ""
-    set: str = ""
-    """Settings of every row in the paper's setting, before the row's own."""
+    set: str = ""  # settings of every row in the paper's setting, before the row's own
     seeds: int = 1
     paired_with: str = ""
     notes: tuple[str, ...] = ()
-    paper: str = ""
-    """Whose paper it is of."""
-    folder: str = ""
-    """Folder of the file, in which recipes may lie."""
+    paper: str = ""  # whose paper it is of
+    folder: str = ""  # folder of the file, in which recipes may lie
 
     @property
     def stem(self) -> str:

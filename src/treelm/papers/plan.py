@@ -28,13 +28,11 @@ class Job:
 
     name: str
     data: str
-    recipe: str = ""
-    """Nothing for data alone."""
+    recipe: str = ""  # nothing for data alone
     settings: tuple[str, ...] = ()
     seed: int = 0
     untrained: bool = False
-    start: str = ""
-    """The job from whose best weights it goes on, if it is a finetuning."""
+    start: str = ""  # the job from whose best weights it goes on, if it is a finetuning
     measures: list[Measure] = field(default_factory=list)
 
     def add(self, measure: Measure) -> None:
@@ -53,13 +51,10 @@ class Cell:
     measure: Measure | None = None
     metric: str = ""
     jobs: Sequence[Job] = ()
-    given: float | None = None
-    """The value, where it is known without a run."""
+    given: float | None = None  # the value, where it is known without a run
     missing: str = ""
-    lacks: Sequence[str] = ()
-    """Names of the data that are missing for it."""
-    recipe: str = ""
-    """The command that trains its runs, without data and seed."""
+    lacks: Sequence[str] = ()  # names of the data that are missing for it
+    recipe: str = ""  # the command that trains its runs, without data and seed
 
     @property
     def added(self) -> bool:
@@ -73,8 +68,7 @@ class PlannedTable:
 
     table: Table
     cells: Sequence[Cell]
-    runs: Mapping[str, Sequence[Job]]
-    """Those of each row, with the runs that they go on from."""
+    runs: Mapping[str, Sequence[Job]]  # those of each row, with the runs that they go on from
 
 
 @dataclass(frozen=True, kw_only=True)

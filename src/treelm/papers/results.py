@@ -44,17 +44,12 @@ class Value:
 
     cell: Cell
     ours: Sample
-    why: str
-    """Why there is nothing of ours, or not of all seeds."""
-    printed: str = ""
-    """As the paper has it, or another source (``is_elsewhere``)."""
+    why: str  # why there is nothing of ours, or not of all seeds
+    printed: str = ""  # as the paper has it, or another source (``is_elsewhere``)
     is_elsewhere: bool = False
-    kept: str = ""
-    """What an earlier run gave, from the repository."""
-    other: str = ""
-    """The row whose values ``paired`` are less."""
-    paired: Sample | None = None
-    """Ours less another row's, seed by seed, if they are paired and both measure the same."""
+    kept: str = ""  # what an earlier run gave, from the repository
+    other: str = ""  # the row whose values ``paired`` are less
+    paired: Sample | None = None  # ours less another row's, seed by seed, if they are paired and both measure the same
 
     @property
     def row(self) -> str:
@@ -78,8 +73,7 @@ class KeptTable:
 
     setting: str
     rows: dict[str, str]
-    made: str = ""
-    """When, and on which machine."""
+    made: str = ""  # when, and on which machine
     notes: tuple[str, ...] = ()
 
 
@@ -103,8 +97,7 @@ class Result:
     planned: PlannedTable
     values: Sequence[Value]
     kept: KeptTable | None
-    seconds: dict[str, tuple[float, float]]
-    """Mean seconds of training a run, of the processor and of the clock, by row."""
+    seconds: dict[str, tuple[float, float]]  # mean seconds of training a run, of the processor and of the clock, by row
     notes: Sequence[str]
 
 

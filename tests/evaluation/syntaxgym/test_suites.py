@@ -194,8 +194,8 @@ def test_bad_suite_is_one_line(tmp_path: Path, changes: dict[str, Any], part: st
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ([0, 1], r"item 1: no region 3 in condition 'bad'; .*\"content\": \"\""),
-        ([1, 0, 2], "item 1: regions in the order 2, 1, 3 in condition 'bad'"),
+        ([0, 1], r"item 1: regions \[1, 2\] in condition 'bad', where others have \[1, 2, 3\]; .*\"content\": \"\""),
+        ([1, 0, 2], r"item 1: regions \[2, 1, 3\] in condition 'bad'"),
     ],
 )
 def test_every_condition_has_all_regions_in_order(tmp_path: Path, order: list[int], message: str) -> None:

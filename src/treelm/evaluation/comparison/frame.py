@@ -63,22 +63,14 @@ FILES = {"json": FILE_NAME, "markdown": "comparison.md", "csv": "comparison.csv"
 class Column:
     """A metric of runs, and how its values are displayed."""
 
-    name: str
-    """Name in the frame, and in files for programs."""
-    value: Value
-    """Gives the value of a run, None where it has none."""
-    heading: str = ""
-    """Name in displayed tables."""
-    text: Callable[[Any], str] = str
-    """Writes a value, rounded and in its unit."""
-    group: str = DATA_ONLY
-    """The table that shows it."""
-    better: Literal["lower", "higher"] | None = None
-    """Which values are better; None if the column is not a metric."""
-    comparable_if_equal: tuple[str, ...] = ()
-    """Columns whose values rows must share for theirs to compare."""
-    upper_bound_flag: str = ""
-    """Column that tells whether the value is an upper bound."""
+    name: str  # name in the frame, and in files for programs
+    value: Value  # gives the value of a run, None where it has none
+    heading: str = ""  # name in displayed tables
+    text: Callable[[Any], str] = str  # writes a value, rounded and in its unit
+    group: str = DATA_ONLY  # the table that shows it
+    better: Literal["lower", "higher"] | None = None  # which values are better; None if the column is not a metric
+    comparable_if_equal: tuple[str, ...] = ()  # columns whose values rows must share for theirs to compare
+    upper_bound_flag: str = ""  # column that tells whether the value is an upper bound
 
 
 def _get(*path: str, **having: Any) -> Value:
@@ -254,19 +246,13 @@ def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
 class Standing(NamedTuple):
     """A model's place by a metric."""
 
-    name: str
-    """Of the run; of several seeds, that of their system."""
-    rows: Sequence[int]
-    """Numbers of its rows: its seeds."""
-    runs: tuple[str, ...]
-    """Their names."""
+    name: str  # of the run; of several seeds, that of their system
+    rows: Sequence[int]  # numbers of its rows: its seeds
+    runs: tuple[str, ...]  # their names
     mean: float
-    deviation: float | None
-    """Standard deviation over seeds; None for one seed."""
-    spread: float | None
-    """Half the width of the 95% t interval of the mean over seeds; None for one seed."""
-    is_bound: bool
-    """Whether the value is an upper bound, which says nothing of how much lower the model may be."""
+    deviation: float | None  # standard deviation over seeds; None for one seed
+    spread: float | None  # half the width of the 95% t interval of the mean over seeds; None for one seed
+    is_bound: bool  # whether the value is an upper bound, which says nothing of how much lower the model may be
 
     def is_before(self, other: Standing, better: str | None) -> bool:
         """Tell whether this model is better for certain: a bound may be, but not better than another bound."""
@@ -279,8 +265,7 @@ class ComparisonFrame:
 
     data: pandas.DataFrame
     columns: Sequence[Column]
-    seeds: Sequence[int]
-    """The number of the first row of the same model, for each row."""
+    seeds: Sequence[int]  # the number of the first row of the same model, for each row
     comparison: Comparison
     """What the frame is of, with means over seeds and differences, which tables show below the runs."""
 

@@ -39,8 +39,7 @@ class Formula:
     """A prediction, and the regions that it names, in order."""
 
     regions: tuple[Region, ...]
-    holds: Callable[[Surprisals], bool]
-    """Whether it is true of the surprisals of an item."""
+    holds: Callable[[Surprisals], bool]  # whether it is true of the surprisals of an item
 
 
 def _equal(left: float, right: float) -> bool:

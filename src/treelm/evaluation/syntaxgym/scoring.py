@@ -104,8 +104,7 @@ class SuiteResult:
     regions: pd.DataFrame
     """A row (``REGION_COLUMNS``) for each region of each condition of each item. ``surprisal_bits`` is its value by the
     suite's metric, of an empty region 0 or not a number; ``is_correct`` is of the item, by the first prediction."""
-    converged: Sequence[bool] = ()
-    """``SentenceScore.converged`` of its sentences."""
+    converged: Sequence[bool] = ()  # ``SentenceScore.converged`` of its sentences
 
     def to_frame(self) -> pd.DataFrame:
         """A row a region, as ``regions``."""

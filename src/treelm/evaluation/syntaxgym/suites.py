@@ -158,15 +158,10 @@ def _check(item: Item, suite: Suite, where: str) -> None:
         raise InputError("two conditions of one name", where=where, remedy="rename one")
     numbers = sorted({number for spans in regions.values() for number in spans})
     for condition in item.conditions:
-        found = f"in condition {condition.name!r}"
-        if len(condition.spans) < len(condition.regions):
-            raise InputError(f"two regions of one number {found}", where=where, remedy="number them again")
-        if missing := [number for number in numbers if number not in condition.spans]:
-            remedy = 'every condition has all regions: give it one with "content": "" if nothing stands there'
-            raise InputError(f"no region {missing[0]} {found}", where=where, remedy=remedy)
-        if list(condition.spans) != numbers:
-            listed = ", ".join(map(str, condition.spans))
-            raise InputError(f"regions in the order {listed} {found}", where=where, remedy="put them in order")
+        found, own = f"in condition {condition.name!r}", [number for number, _ in condition.regions]
+        if own != numbers:
+            remedy = 'give every condition each region once, in order, with "content": "" if nothing stands there'
+            raise InputError(f"regions {own} {found}, where others have {numbers}", where=where, remedy=remedy)
         if not condition.text.strip():
             raise InputError(f"no words {found}", where=where, remedy="remove it")
         if any("\ud800" <= character <= "\udfff" for character in condition.text):
