@@ -117,3 +117,16 @@ def test_trained_models_read_before_three_are_trained_and_all_are_on_one_page(
     assert again.out == outcome.out
     assert "read a garden path" in outcome.err
     assert "read a garden path" not in again.err  # nor is anything trained
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_full_demo_has_a_folder_of_its_own(
+    treelm: Treelm, recipes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.cli.demo.RECIPES", recipes[3:])
+    monkeypatch.setattr("treelm.evaluation.syntaxgym.results.circuits", lambda: {"Agreement": ("number_prep",)})
+    outcome = treelm("demo", "--full")
+    assert outcome.code == 0, outcome.err
+    assert "number_prep" in Path("runs/full/comparison/comparison.csv").read_text()
+    assert "echo 'the dog barks' | " in outcome.out  # a sentence of its own data
+    assert "garden path" not in outcome.out

@@ -157,3 +157,13 @@ def test_input_of_another_encoding_is_named_and_read(
     found = treelm("surprisal", RUNS / "ngram", name, *options, "--encoding", encoding)
     assert found.code == 0, found.err
     assert [row.split("\t")[2] for row in found.out.splitlines()] == ["word", "le", "café", "."]
+
+
+def test_bad_pairs_are_left_out_and_readers_told_of(treelm: Treelm, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("good,bad\nthe dog barks .,dog the .\nthe,\nthe dog barks .,dog the .\n")
+    call = ("pairs", RUNS / "ngram", tmp_path / "pairs.csv", "--good", "good", "--bad", "bad", "--json")
+    assert treelm(*call).code == 2
+    outcome = treelm(*call, "--on-error", "skip")
+    assert (outcome.code, json.loads(outcome.out)["overall"]["pairs"]) == (3, 2)
+    assert "pairs.csv:3: an empty sentence" in outcome.err
+    assert "1 different pairs in 2 rows" in outcome.err

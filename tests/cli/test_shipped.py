@@ -81,3 +81,9 @@ def test_a_shipped_model_is_not_resumed_but_finetuned(package: Path, project: Pa
     tuned = train(recipe, "tuned", quiet=True)
     assert torch.allclose(tuned.state_dict()["word_bias"], python_load("tiny").state_dict()["word_bias"], atol=1e-6)
     assert {path: path.read_bytes() for path in package.rglob("*") if path.is_file()} == before
+
+
+def test_every_model_says_what_to_take_it_for() -> None:
+    names = [*shipped.shipped_names(), *shipped.missing_models()]
+    assert set(names) == set(shipped.PURPOSES)
+    assert {one.name: one.purpose for one in shipped.shipped_models()}.items() <= shipped.PURPOSES.items()

@@ -290,3 +290,18 @@ def test_trees_are_made_binary_and_written_as_json(treelm: Treelm, tmp_path: Pat
     assert found["no"] == {(0, 5), (0, 1), (1, 4), (3, 4)}
     assert found["left"] - found["no"] == {(0, 4), (1, 3)}
     assert found["right"] - found["no"] == {(1, 5), (2, 4)}
+
+
+def test_a_text_that_is_read_as_one_sentence_is_told_and_can_be_split(
+    treelm: Treelm, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("The dog barks. " * 51 + "\n")
+    run = HERE / "ngram"
+    told = treelm("surprisal", run, tmp_path / "in.txt").err
+    assert "in.txt:1: a sentence has more than 150 words, 153, read as one; if it is a text" in told
+    assert "--split-sentences en" in told
+    split = treelm("surprisal", run, tmp_path / "in.txt", "--split-sentences", "en")
+    assert "more than 150" not in split.err
+    rows = [row.split("\t") for row in split.out.splitlines()]
+    assert rows[0][:4] == ["sentence_id", "sentence_number", "word_id", "word"]
+    assert [row[1:4] for row in rows[4:7]] == [["2", "1", "The"], ["2", "2", "dog"], ["2", "3", "barks."]]

@@ -172,3 +172,35 @@ def test_nothing_comes_from_elsewhere(browser: Any, address: str) -> None:
     assert all(url.startswith((address, "data:")) for url in asked)
     assert page.goto(address.rstrip("/") + "x/").status == 404
     page.context.close()
+
+
+def test_on_a_telephone_the_page_has_two_screens_and_one_part_is_open(browser: Any, address: str) -> None:
+    page = opened(browser, address, width=390, height=844)
+    read(page, GARDEN_PATH)
+    assert page.evaluate("() => document.documentElement.scrollHeight") <= 2 * 844
+    first = page.locator("#panel-next .card").first
+    assert first.get_attribute("data-run") == "0"
+    assert first.bounding_box()["x"] >= 0, "the first model is in view, whichever answered first"
+    shown = page.locator("section:not([hidden]) > details")
+    assert shown.count() > 4
+    assert shown.locator("visible=true").locator("css=[data-panel]:visible").count() == 1
+    page.locator("#panel-trees summary").focus()
+    page.keyboard.press("Enter")
+    assert [one.get_attribute("id") for one in page.locator("section:has(> details[open])").all()] == ["panel-trees"]
+    assert violations(page) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert page.locator("section:not([hidden]) > details[open]").count() == shown.count(), "there is room for all"
+    assert page.complaints == []
+    page.context.close()
+
+
+def test_each_model_says_which_it_is_and_what_must_be_known_of_it(page: Any) -> None:
+    read(page, "The horticulturalist ")
+    for name, note in (("lstm-gum-open", "no trees"), ("rnng-gum-open", "upper bounds"), ("prpn-open-english", "")):
+        assert row(page, name).locator("th").inner_text().split("\n")[1:] == [note] * bool(note)
+    trees = page.locator("#panel-trees h3").all_inner_texts()
+    assert [("without labels" in one) for one in trees] == [False, True, True, True]
+    tokens = page.locator("#panel-next tbody th").all_inner_texts()
+    shown = " ".join([*tokens, *page.locator("svg text").all_text_contents()])
+    assert "…" in shown
+    assert not {sign for sign in ("▁", "UNK", "</w>") if sign in shown}

@@ -12,7 +12,8 @@ from tests.evaluation.comparison.test_metrics import FULL
 from treelm.evaluation.comparison.frame import ComparisonFrame, seed_numbers
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.tables import Bold, latex_text
-from treelm.models.perplexity import Perplexity
+from treelm.figures.report.page import report_page
+from treelm.models.perplexity import Coverage, Perplexity
 
 BARE = RunMetrics(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
 BOTH = Comparison(runs=(FULL, BARE), notes=("50% of it",))
@@ -141,3 +142,18 @@ def test_an_upper_bound_is_never_ordered_where_the_order_is_not_certain(
     found = frame(*values(*perplexities))
     cells = [row[list(found.table().headings).index("perplexity")] for row in found.table().rows]
     assert [cell for cell in cells if isinstance(cell, Bold)] == best
+
+
+def test_shares_of_words_and_numbers_of_sentences_stand_in_every_form() -> None:
+    coverage = Coverage(num_words=8, num_unknown=2, num_unconverged=4)
+    few = replace(FULL, coverage=coverage, unlabeled_f1=(replace(FULL.unlabeled_f1[0], num_sentences=2),))
+    (row,) = table(frame(few).to_markdown())
+    shown = {"unknown %": "25.0", "not converged %": "50.0", "UF1 plain, n=2": "76.3"}
+    assert row.items() >= shown.items()
+    assert all(latex_text(heading) in frame(few).to_latex() for heading in shown)
+    assert all(f">{heading}<" in report_page(Comparison(runs=(few,))) for heading in shown)
+    (row,) = csv.DictReader(frame(few).to_csv().splitlines())
+    shares = (row["unknown_words"], row["words_whose_search_has_not_converged"])
+    assert (*shares, row["num_sentences_unlabeled_f1, plain"]) == ("0.25", "0.5", "2")
+    assert "by bytes %" not in frame(few).to_markdown()
+    assert "by bytes %" in frame(replace(few, coverage=replace(coverage, num_spelled=1))).to_markdown()
