@@ -96,6 +96,38 @@ def test_lines_of_comments_and_headers_between_trees_are_no_trees(line: str, nam
     assert trees_of(content.encode(), treebank=name) == ["(S a #)", "(S b)"]
 
 
+@pytest.mark.parametrize(
+    ("options", "content", "said"),
+    [
+        (
+            {},
+            "(VROOT (S/CD (NP/SB (N x)) (VP/HD (V y))))",
+            "3 of 4 labels seem to have a function, such as S/CD: label_s",
+        ),
+        ({}, "(VROOT (S/CD (NP/SB (N x)) (VP/HD (V y))))", 'label_separators = "/-=" cuts it off'),
+        ({"label_separators": "/"}, "(VROOT (S/CD (NP/SB (N x))))", ""),
+        ({"strip_functions": False}, "(VROOT (S/CD (NP/SB (N x))))", ""),
+        ({}, "(S (NP-SBJ (N x/y)) (VP (VP (V/V y)) (VP (V z))))", ""),
+        ({}, "(S" + 10 * " (VP (V x))" + " (PRT|ADVP (RP y)))", ""),
+    ],
+)
+def test_labels_with_functions_of_another_treebank_are_told_of(
+    options: dict[str, Any], content: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    trees_of(content.encode(), **options)
+    assert said in "".join(caplog.messages)
+    assert bool(said) == bool(caplog.messages)
+
+
+def test_traces_in_a_file_without_signs_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    content = b"(S (NP (XX *-1)) (VP (VB go) (NP (XX *RNR*-2) (SYM *) (UH *sigh*))))\n"
+    assert trees_of(content) == ["(S (NP *-1) (VP go (NP *RNR*-2 * *sigh*)))"]
+    assert "2 words look like traces, such as *T*-1: treebank = ppche" in caplog.text
+    caplog.clear()
+    assert trees_of(content, treebank="ppche") == ["(S (VP go))"]
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize(("treebank", "documents"), [("icepahc", [0, 0]), ("switchboard", [0, 1])])
 def test_blank_lines_between_numbered_trees_divide_no_documents(treebank: str, documents: list[int]) -> None:
     content = b"( (IP (N dogs)))\n\n( (IP (N cats)))\n"
@@ -140,6 +172,29 @@ def test_labels_are_cut_at_the_characters_that_are_named(options: dict[str, Any]
 def test_what_is_not_of_an_encoding_is_named_by_its_line(encoding: str, content: bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
         trees_of(b"(S (X a))\n" + content, encoding=encoding)
+
+
+BRACKETS = [
+    ("(S (PRP (Dia)) (NNP Solano(r)))", ["(Dia)", "Solano(r)"]),
+    ("(S (-LRB- () (NN a) (-RRB- )))", ["(", "a", ")"]),
+    ("(S (NFP :() (NN f()) (NN (s)he(n)))", [":(", "f()", "(s)he(n)"]),
+    ("(S (NN ((a))) (NN b))", ["((a))", "b"]),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), BRACKETS)
+def test_unescaped_brackets_are_named_as_the_cause_and_can_be_repaired(line: str, expected: list[str]) -> None:
+    with pytest.raises(InputError, match=r"unescaped bracket of the text is the likely cause.*repair_brackets = true"):
+        trees_of(line.encode())
+    content = f"(S\n{line[3:]}\n(S (X a))\n".encode()
+    first, second = read_sentences(io.BytesIO(content), format="brackets", repair_brackets=True)
+    assert list(first.words) == expected
+    assert str(second.tree) == "(S a)"
+
+
+@pytest.mark.parametrize("line", ["(S (NP(DT the)(NN dog)) (VP (V barks)))", "( (S (X a)))", "(X (NP\n(N a)\n)\n)"])
+def test_repair_leaves_sound_trees_alone(line: str) -> None:
+    assert trees_of(line.encode(), repair_brackets=True) == trees_of(line.encode())
 
 
 @pytest.mark.parametrize(

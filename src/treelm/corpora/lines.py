@@ -16,7 +16,7 @@ from typing import IO, Literal, NamedTuple, TypeVar
 
 from treelm.errors import InputError
 from treelm.io.files import BYTE_ORDER_MARK, DAMAGED, STDIN, check_is_file, in_utf8, unpacked_name, unreadable
-from treelm.trees.treebanks import AUTO, PENN, Treebank, treebank_of
+from treelm.trees.treebanks import AUTO, PENN, Treebank, repair_brackets, treebank_of
 
 Format = Literal["brackets", "conllu", "text"]
 SUFFIXES: dict[str, Format] = {
@@ -76,6 +76,7 @@ def stretches(
     damage: list[InputError] | None = None,
     treebank: str = AUTO,
     encoding: str = "",
+    repairs_brackets: bool = False,
     left_out: Counter[str] | None = None,
 ) -> Iterator[Stretch]:
     """Cut a file into stretches of one sentence each; blank lines between sentences are left out.
@@ -102,6 +103,8 @@ def stretches(
         known = treebank_of(treebank, begin)
         if known.encoding and not encoding and "\ufffd" in begin.decode(errors="replace"):
             lines = ((number, in_utf8(line, known.encoding, name=name)) for number, line in lines)
+        if repairs_brackets:
+            lines = ((number, repair_brackets(line)) for number, line in lines)
         pieces = _brackets(lines, known, Counter() if left_out is None else left_out, blank_lines=blank_lines)
     document, is_begun = 0, False
     for line, content, is_divided in pieces:

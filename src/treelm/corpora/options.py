@@ -22,6 +22,9 @@ class TreebankOptions:
     label_separators: str = ""
     """Characters at which function tags are cut off labels, such as -=*|:#; without it those of the treebank."""
 
+    repair_brackets: bool = False
+    """Read brackets that stand unescaped in words, as in (NNP Solano(r)) and (-LRB- (), as text."""
+
     def of_treebank(self) -> dict[str, Any]:
         """Those that are given."""
         given = ((one, getattr(self, one.name)) for one in fields(TreebankOptions))

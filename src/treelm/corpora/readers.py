@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, pairwise
@@ -18,11 +19,12 @@ from treelm.errors import InputError, OnError, check_on_error, without_errors
 from treelm.io.files import decoded, name_of, open_bytes
 from treelm.trees.brackets import read_trees
 from treelm.trees.dependencies import read_dependencies, to_constituency
-from treelm.trees.treebanks import AUTO, PENN
+from treelm.trees.treebanks import AUTO, PENN, TRACE_LIKE
 
 _logger = logging.getLogger(__name__)
 Tags = Literal["present", "absent"]
 _LINES_WITH_SIGNS = 1000  # of text that is not one sentence a line
+_PARTED = re.compile(r"[A-Z$]+([/:|#*.+~^@])[A-Za-z.+]+")  # VP/HD, of TIGER and NEGRA
 _FINAL = ".?!"  # marks that end sentences
 DependencyLabels = Literal["plain", "upos"]
 
@@ -96,6 +98,7 @@ def read_items(
             damage=damage if keep_errors else None,
             treebank=options.treebank,
             encoding=options.encoding,
+            repairs_brackets=options.repair_brackets,
             left_out=left_out,
         )
         for piece in chain(pieces, [None]):
@@ -104,7 +107,7 @@ def read_items(
             for item in items:
                 if isinstance(item, Sentence):
                     number += 1
-                    if format == "text" and item.words and len(first) < _LINES_WITH_SIGNS:
+                    if item.words and len(first) < _LINES_WITH_SIGNS:
                         first.append(item)
                 elif not number:
                     errors.append(item)
@@ -113,10 +116,24 @@ def read_items(
         raise no_sentences(name, errors)
     if options.treebank == AUTO and treebank is not PENN and left_out:
         listed = ", ".join(f"{what} {count:,}" for what, count in left_out.most_common())
-        told = "%s: has signs of %s: left out %s; treebank = penn would keep them as words"
-        _logger.warning(told, name, treebank.name, listed)
-    if note := _note_of_text(first):
-        _logger.warning("%s:%s", name, note)
+        note_of_signs = "%s: has signs of %s: left out %s; treebank = penn would keep them as words"
+        _logger.warning(note_of_signs, name, treebank.name, listed)
+    note = {"text": _note_of_text, "brackets": _note_of_trees}.get(format)
+    is_default = options.treebank == AUTO and options.strip_functions and not options.label_separators
+    if note and is_default and (told := note(first)):
+        _logger.warning("%s:%s", name, told)
+
+
+def _note_of_trees(first: list[Sentence]) -> str:
+    """What is said of the first trees with words that look like traces, or with labels that seem to have functions."""
+    if number := sum(TRACE_LIKE.fullmatch(word) is not None for one in first for word in one.words):
+        return f" {number:,} words look like traces, such as *T*-1: treebank = ppche leaves them out, penn keeps them"
+    labels = [node.label for one in first if one.tree is not None for node in one.tree.constituents()]
+    parted = [found for label in labels if (found := _PARTED.fullmatch(label))]
+    if not parted or 10 * len(parted) < len(labels):
+        return ""
+    said = f"{len(parted)} of {len(labels)} labels seem to have a function, such as {parted[0][0]}"
+    return f' {said}: label_separators = "{parted[0][1]}-=" cuts it off'
 
 
 def _note_of_text(first: list[Sentence]) -> str:

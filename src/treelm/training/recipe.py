@@ -302,7 +302,7 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
     return replace(model, bounds_margin=margin)
 
 
-_GONE = {("data", "unknown_labels"): ("raise", "drop"), ("data", "repair_brackets"): (False,)}
+_GONE = {("data", "unknown_labels"): ("raise", "drop")}
 """Fields that older recipes may set, and the values by which nothing changes."""
 _PATHS = {"data": ("corpus", "train", "dev", "test"), "vocabulary": ("file",), "training": ("start_from",)}
 

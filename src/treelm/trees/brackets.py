@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from treelm.errors import SKIP, InputError
 from treelm.trees.tree import Tree, bracketed, escape
-from treelm.trees.treebanks import EMPTY_TAG, PENN, Treebank
+from treelm.trees.treebanks import EMPTY_TAG, PENN, Treebank, repair_brackets
 
 TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
 """Labels of outer brackets, which hold a tree and are no constituent."""
@@ -27,7 +27,9 @@ TOKEN = re.compile(
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ESCAPED = re.compile("|".join(_ESCAPES))
 _NOT_IN_LABEL = re.compile(r"[\s()]", re.ASCII)
-_ESCAPING = "write brackets of the text as -LRB- and -RRB-"
+_UNESCAPED = (
+    "an unescaped bracket of the text is the likely cause: write -LRB- and -RRB-, or give repair_brackets = true"
+)
 _NEWLINE = "\n"
 _WHITESPACE = re.compile(r"\s", re.ASCII)
 
@@ -96,7 +98,9 @@ def read_trees(
 
     def error(what: str, remedy: str, place: int) -> InputError:
         where = f"{source}:{first_line + text.count(_NEWLINE, 0, place)}"
-        return InputError(what, where=where, remedy=f"{remedy}, {_ESCAPING}, {SKIP}")
+        if repair_brackets(content := text.encode(errors="surrogatepass")) != content:
+            remedy = f"{_UNESCAPED}; else {remedy}"
+        return InputError(what, where=where, remedy=f"{remedy}, {SKIP}")
 
     def finish(node: Tree | str | None) -> None:
         """Add the tree that has ended, or what is wrong with it."""

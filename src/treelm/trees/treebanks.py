@@ -129,3 +129,27 @@ def treebank_of(name: str, head: bytes) -> Treebank:
     if name != AUTO:
         return TREEBANKS[name]
     return next((one for one in TREEBANKS.values() if one.is_of(head)), PENN)
+
+
+TRACE_LIKE: Final = re.compile(r"\*(?:T|ICH|RNR|EXP|PRO|OP|U|PPA|\?|pro|con|exp|arb)\*(?:-\d+)?|\*-\d+", re.ASCII)
+"""Words that look like traces, where no annotation is known to be."""
+
+
+# Brackets of the text that are not escaped. Structure has a blank in each bracket, between a label and what it is over.
+_SIGNS = rb"(?:-[LR][RSC]B-|PU[A-Z]*|PONCT|SYM|NFP|\$[^\s()]*|[^\w\s()]+)"  # tags of punctuation
+_UNESCAPED = (
+    (re.compile(rb"(\(" + _SIGNS + rb"\s+[^\s()]*)\((?=\))"), rb"\1-LRB-"),  # (-LRB- (), (NFP :()
+    (re.compile(rb"(\(" + _SIGNS + rb"\s+)\)(?=\))"), rb"\1-RRB-"),  # (-RRB- ))
+    *[(re.compile(rb"\(([^\s()]*)\)"), rb"-LRB-\1-RRB-")] * 4,  # (PRP (Dia)), (NNP Solano(r)), four in each other
+)
+
+
+def repair_brackets(line: bytes) -> bytes:
+    """A line in which brackets that can only be text are written ``-LRB-`` and ``-RRB-``.
+
+    >>> repair_brackets(b"(NP (NNP Solano(r)) (-LRB- () (PRP (Dia)) (-RRB- )))")
+    b'(NP (NNP Solano-LRB-r-RRB-) (-LRB- -LRB-) (PRP -LRB-Dia-RRB-) (-RRB- -RRB-))'
+    """
+    for pattern, written in _UNESCAPED:
+        line = pattern.sub(written, line)
+    return line
