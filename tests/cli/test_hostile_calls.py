@@ -111,7 +111,7 @@ train nul.toml --output x                                    | train = 'tr.ptb\\
 train pipe.toml --output x                                   | pipe.toml: no regular file
 train loop.toml --output x                                   | levels of symbolic links
 train r.toml --output run                                    | already holds a run
-train --resume rum                                           | did you mean run? choose from: mixed, no-weights, run
+train --resume rum                                           | rum: no run to resume; give the folder
 train --resume nowhere/run                                   | give the folder that training wrote
 train --resume rnng-gum-open                                 | from this model: --set training.start_from=rnng
 demo --recipes r.toml ./r.toml                               | two recipes of one name

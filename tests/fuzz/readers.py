@@ -10,15 +10,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-
-import numpy as np
 
 from tests.evaluation.human.worlds import made_up
 from tests.fuzz import seeds
@@ -32,7 +29,6 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
-from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.evalb_files import read_bracketings
 from treelm.evaluation.human import reading_tables
 from treelm.evaluation.human.columns import TableColumns
@@ -40,14 +36,10 @@ from treelm.evaluation.human.material import read_surprisals as read_word_surpri
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.inference.annotation import Journal, Progress
 from treelm.inference.loading import load, run_search
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.stimuli import read_table as read_stimuli
-from treelm.io.json import encode_json, line_with_checksum, with_checksum
 from treelm.models.persistence.storage import load_model
-from treelm.papers.data import data_sets
-from treelm.papers.declaration import load_paper
 from treelm.training import checkpoint
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
@@ -226,17 +218,6 @@ def read_suites(path: Path) -> None:
                 formula.holds(values)
 
 
-def read_declaration(path: Path) -> None:
-    rows = [row for table in load_paper(path, data_sets()) for row in table.rows]
-    assert all(row.train or row.baseline or row.absent for row in rows)
-
-
-def read_data_of_papers(path: Path) -> None:
-    for name, entry in data_sets(path.parent).items():
-        assert entry.name == name
-        assert entry.describe().startswith(name)
-
-
 def read_recipe(path: Path) -> None:
     from treelm.training.recipe import save_recipe
 
@@ -315,26 +296,6 @@ def read_evalb(path: Path) -> None:
         assert len(found) == text.count("\n") + (not text.endswith("\n"))
 
 
-# What treelm keeps for itself between two calls is never taken for something that it did not write.
-
-_SETTINGS = {"parser": "toy", "seed": 1}
-_STATE = Progress(num_read=4, digest="cd", num_bytes=90, num_sentences=3, num_words=20, num_errors=1)
-_FIGURES: dict[str, Any] = {"perplexity": 101.5, "by_length": {"10": [1, 2.5]}}
-_ORIGIN: dict[str, Any] = {"weights": "abc", "beam": 10}
-
-
-def read_progress(path: Path) -> None:
-    """It goes on from a state that was written, or refuses."""
-    assert Journal(path.parent, _SETTINGS, packed=False).progress == _STATE
-
-
-def read_figures(path: Path) -> None:
-    """Damaged figures are measured again."""
-    kept = MetricCache(path.parent)
-    path.replace(kept.path("part", _ORIGIN))
-    assert kept.get("part", _ORIGIN) in (None, _FIGURES)
-
-
 def _run_files(name: str) -> Callable[[Path], None]:
     def copy(folder: Path) -> None:
         shutil.copytree(RUNS / name, folder, dirs_exist_ok=True)
@@ -365,14 +326,6 @@ def _prepared(folder: Path) -> None:
     prepare([folder / "in.ptb"], folder / "made")
     for path in (folder / "made").iterdir():
         path.rename(folder / path.name)
-
-
-def _npy_seeds() -> Sequence[bytes]:
-    import io
-
-    stream = io.BytesIO()
-    np.save(stream, np.arange(30, dtype="<i4"))
-    return (stream.getvalue(), stream.getvalue()[:128])
 
 
 def _of(*contents: bytes) -> Callable[[], Sequence[bytes]]:
@@ -408,7 +361,6 @@ READERS: tuple[Reader, ...] = (
         read=open_prepared,
         seeds=lambda: (seeds.prepared_meta(),),
     ),
-    Reader(name="prepared array", file="words.npy", company=_prepared, read=open_prepared, seeds=_npy_seeds),
     Reader(name="surprisals", file="table.tsv", seeds=_of(*seeds.SURPRISALS), read=read_table),
     Reader(name="arpa", file="file.arpa", seeds=_of(seeds.ARPA), read=read_arpa),
     Reader(name="stimulus table", file="rt.csv", seeds=_of(*seeds.STIMULI), read=read_stimulus_table),
@@ -423,8 +375,6 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(name="suites", file="suite.json", seeds=_of(*seeds.SUITES), read=read_suites),
     Reader(name="recipe", file="recipe.toml", seeds=seeds.recipes, read=read_recipe),
-    Reader(name="declaration", file="paper.toml", seeds=seeds.declarations, read=read_declaration),
-    Reader(name="data of papers", file="data.toml", seeds=seeds.data_of_papers, read=read_data_of_papers),
     Reader(name="beam of a run", file="recipe.toml", seeds=seeds.recipes, read=read_beam),
     Reader(name="catalogue", file="catalog.toml", seeds=_of(*seeds.CATALOGUE), read=read_catalogue),
     Reader(
@@ -489,17 +439,5 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         name="metrics", file="metrics.jsonl", read=read_log, seeds=lambda: seeds.of_runs("metrics.jsonl", "som", "lstm")
-    ),
-    Reader(
-        name="annotation progress",
-        file="progress.json",
-        read=read_progress,
-        seeds=lambda: (line_with_checksum({"settings": _SETTINGS, "progress": asdict(_STATE)}),),
-    ),
-    Reader(
-        name="kept figures",
-        file="figures.json",
-        read=read_figures,
-        seeds=lambda: (encode_json(with_checksum({"origin": _ORIGIN, "figures": _FIGURES})),),
     ),
 )

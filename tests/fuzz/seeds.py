@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from tests.legacy.make import HERE as RUNS
-from treelm.papers.data import FILE, FOLDER
 
 BRACKETS = (
     """\
@@ -149,17 +148,6 @@ TOKENIZER = json.dumps(
         },
     }
 ).encode()
-
-
-def declarations() -> tuple[bytes, ...]:
-    """Tables of papers that come with the package."""
-    names = ("unsupervised", "variants")
-    return tuple((FOLDER / f"{name}.toml").read_bytes() for name in names)
-
-
-def data_of_papers() -> tuple[bytes, ...]:
-    """What the package knows of data."""
-    return ((FOLDER / FILE).read_bytes(),)
 
 
 def recipes() -> tuple[bytes, ...]:

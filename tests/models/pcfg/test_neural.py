@@ -177,15 +177,3 @@ def test_a_compound_grammar_is_the_mean_of_its_draws_word_by_word(variant: str) 
         whole = torch.stack([one.probability(tokens) for one in plain]).mean()
         expected = torch.stack([*prefixes, whole]).log().diff()
         np.testing.assert_allclose(score.log_probs, expected.numpy(), atol=2e-9)
-
-
-def test_used_rules_are_counted_in_the_most_probable_trees() -> None:
-    model = drawn("dense", 7)
-    model.tree_builder = "viterbi"
-    rules = model.used_rules(SENTENCES)
-    assert sum(rule.count for rule in rules) == sum(len(words) - 1 for words in SENTENCES)
-    assert [rule.count for rule in rules] == sorted((rule.count for rule in rules), reverse=True)
-    parents = {rule.parent for rule in rules}
-    assert parents == {span.label for tree in model.parse(SENTENCES) for span in tree.spans()} - {"X"}
-    assert any("(" in child for rule in rules for child in rule.children)  # a preterminal with its words
-    assert all(0 < rule.probability <= 1 for rule in rules)

@@ -97,15 +97,6 @@ def test_symbols_without_finite_trees_are_in_none_and_a_grammar_of_them_alone_is
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def test_chains_of_first_children_keep_their_digits_where_they_hardly_end() -> None:
-    for seed in range(20):
-        rules = drawn("simple", seed)
-        rules.of_left[:, 3:] *= 1e-18  # of tags: rows of nonterminals sum to 1 as numbers of a machine do
-        rules.of_left[:, :3] /= rules.of_left[:, :3].sum(1, keepdims=True)
-        ends = rules.chains @ rules.corners[:, 3:].sum(1)  # every chain ends
-        np.testing.assert_allclose(ends, 1, rtol=1e-12)
-
-
 @every_kind
 def test_constituents_are_the_derivative_of_the_plain_form(kind: str) -> None:
     rules, _ = drawn(kind).consistent()

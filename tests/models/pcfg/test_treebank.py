@@ -97,18 +97,6 @@ def test_words_of_tags_are_smoothed_with_all_words(tmp_path: Path) -> None:
         assert row.sum() == pytest.approx(1, abs=1e-12)
 
 
-def test_a_state_follows_from_the_one_before_it_and_the_child(tmp_path: Path) -> None:
-    model = counted(tmp_path, history=2, min_parent_count=0)
-    states, grammar = model.table.states.tolist(), written_out(model.make_grammars()[0])
-    first = len(names_of(model))
-    known = {(constituent, tuple(k for k in rest if k > -2)) for constituent, *rest in states}
-    for before, child, after in (grammar.binary[first:] > 0).nonzero().tolist():
-        constituent, *rest = states[before]
-        wanted = (*(k for k in rest if k > -2), child)[-2:]
-        wanted = wanted if (constituent, wanted) in known else wanted[-1:]
-        assert states[after - first] == [constituent, *([-2] * (2 - len(wanted))), *wanted]
-
-
 def test_prefixes_are_those_of_the_textbook(model: TreebankPCFG) -> None:
     (rules,) = model.grammars()
     plain = written_out(rules)

@@ -42,12 +42,6 @@ def test_a_loaded_model_is_the_saved_one(saved: Path) -> None:
     assert not loaded.training
 
 
-def test_loading_leaves_the_random_generator_alone(saved: Path) -> None:
-    before = torch.get_rng_state()
-    load_model(saved)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_weights_that_are_no_numbers_are_refused_by_name(saved: Path, value: float) -> None:
     model = toy_model()

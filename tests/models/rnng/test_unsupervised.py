@@ -189,16 +189,6 @@ def test_the_gradient_of_training_is_that_of_the_bound() -> None:
     assert [losses.terms[name].count for name in ("action", "word", "entropy")] == [8 * 13, 8 * 5, 8]
 
 
-def test_the_inference_network_rests_when_it_is_told() -> None:
-    model = build(inference_steps=3).train()
-    for number, learns in ((3, True), (4, False)):
-        model.before_step(number)
-        model.zero_grad()
-        model.losses(batch_of([FIVE])).total.backward()
-        assert all((weight.grad is not None) is learns for weight in model.inference.parameters())
-        assert model.word_embedding.grad is not None
-
-
 def test_at_initialisation_all_trees_are_likely_and_none_is_taken_for_a_fault() -> None:
     """Over twenty seeds: the entropy is near that of all trees alike, and the best trees do not branch one way."""
     config = UnsupervisedRNNGConfig(embedding_size=8, hidden_size=8, max_open=20, max_consecutive=20, num_samples=2)
@@ -212,15 +202,6 @@ def test_at_initialisation_all_trees_are_likely_and_none_is_taken_for_a_fault() 
         assert losses.total.isfinite()
         assert 0.85 * most < losses.terms["entropy"].sum.item() / 4 <= most + 1e-4
         assert model.diagnose_latent_trees(batch) == ""
-
-
-def test_trees_that_branch_one_way_whatever_the_words_are_named() -> None:
-    model = build()
-    with torch.no_grad():
-        for parameter in model.inference.parameters():
-            parameter.zero_()
-    assert "right-branching" in model.diagnose_latent_trees(batch_of([FIVE, FIVE[:4], FIVE[:1]]))
-    assert model.diagnose_latent_trees(batch_of([FIVE[:2]])) == ""
 
 
 # Probabilities.
@@ -282,20 +263,6 @@ def test_the_importance_sampled_bound_is_below_and_near_with_many_draws() -> Non
     assert single.mean() + 2 * single.std() / 20 < exact[0]
 
 
-def test_its_own_metrics_are_of_the_inference_network_and_of_the_bound() -> None:
-    setup_words = [list(map(str, FIVE)), ["1"]]
-    model = build().eval()
-    trees = model.inferred_trees(setup_words)
-    assert [tree.words() for tree in trees] == setup_words
-    assert str(trees[1]) == "(X 1)"
-    sentences = [_sentence(tree) for tree in trees]
-    found = model.own_metrics(sentences)
-    assert set(found) == {"inference_network_unlabeled_f1", "importance_sampled_perplexity_bound"}
-    assert found["inference_network_unlabeled_f1"] == 100
-    nats = -model.log_prob_bounds(setup_words).sum()
-    assert found["importance_sampled_perplexity_bound"] == pytest.approx(math.exp(nats / 8))
-
-
 def _sentence(tree: Tree) -> Sentence:
     return Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="toy", line=1)
 
@@ -323,12 +290,6 @@ def test_it_trains_on_text_and_a_start_by_trees_needs_them(text: Path, tmp_path:
     assert steps[-1].dev is not None
     with pytest.raises(InputError, match=r"without a tree.*") as caught:
         set_up(_recipe(text, objective="trees"))
-    assert caught.value.where == f"{text / 'train.txt'}:1"
-
-
-def test_a_sentence_beyond_the_bounds_is_named_before_training(text: Path) -> None:
-    with pytest.raises(InputError, match="max_open = 4") as caught:
-        set_up(_recipe(text, max_open=3, max_consecutive=9))
     assert caught.value.where == f"{text / 'train.txt'}:1"
 
 

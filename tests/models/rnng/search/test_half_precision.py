@@ -11,7 +11,6 @@ import torch
 from tests.models.rnng.search.test_beam import TINY
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.errors import InputError
-from treelm.models.layers import precision
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
 
@@ -44,16 +43,6 @@ def test_scores_are_those_of_full_precision_up_to_its_rounding(variant: dict[str
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("settings", [{"method": "particles", "num_particles": 300}, {"method": "released"}])
-def test_the_other_searches_can_too(settings: dict[str, Any]) -> None:
-    half, full = model_of({}, "fp16", **settings), model_of({}, **settings)
-    expected = [one.log_probs.sum() for one in full.score(SENTENCES)]
-    found = [one.log_probs.sum() for one in half.score(SENTENCES)]
-    assert found != expected
-    assert found == pytest.approx(expected, rel=0.1)  # a rounded probability may tip a draw
-    assert [tree.words() for tree in half.parse(SENTENCES)] == [list(words) for words in SENTENCES]
-
-
 @pytest.mark.isa
 def test_half_precision_is_batch_invariant_too() -> None:
     model = model_of({}, "fp16")
@@ -78,22 +67,3 @@ def test_a_weight_beyond_half_precision_is_named() -> None:
     model.search = SearchConfig(precision="fp16")
     with pytest.raises(InputError, match=r"weight 'word_bias' is too large for fp16; search with bf16"):
         model.score(SENTENCES[1:2])
-
-
-@pytest.mark.parametrize(
-    ("search_precision", "is_supported", "warnings"), [("fp16", False, 1), ("fp16", True, 0), ("bf16", False, 0)]
-)
-def test_a_processor_without_arithmetic_in_fp16_is_told_of_once(
-    search_precision: str,
-    is_supported: bool,
-    warnings: int,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_fp16_supported", lambda: is_supported, raising=False)
-    precision._say_once.cache_clear()
-    model = model_of({}, search_precision)
-    for _ in range(2):
-        model.score(SENTENCES[1:2])
-    precision._say_once.cache_clear()
-    assert [message[:44] for message in caplog.messages] == ["this processor has no arithmetic in fp16: a "] * warnings

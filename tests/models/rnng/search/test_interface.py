@@ -14,7 +14,6 @@ import torch
 
 from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.worlds import Tokens, build_model
-from treelm.errors import InputError
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
 from treelm.trees.transitions import to_actions
@@ -49,31 +48,6 @@ def test_trees_are_over_the_words_and_have_the_models_probability(variant: dict[
             with torch.no_grad():
                 log_prob = sum(plain.log_prob(spelled, [piece for word in pieces for piece in word]))
             assert one.log_prob == pytest.approx(float(log_prob), abs=1e-9)
-
-
-def test_scores_have_one_entry_a_token_and_columns_one_a_word() -> None:
-    model = subword_model()
-    score = model.score(WORDS)[0]
-    assert score.word_of_token.tolist() == [0, 0, 0, 1, 2, 2]
-    assert len(score.log_probs) == 7
-    assert (score.log_probs <= 0).all()
-    assert score.is_lower_bound
-    assert {name: len(values) for name, values in score.columns.items()} == dict.fromkeys(model.word_columns, 3)
-    assert (score.columns["entropy_bits"] <= np.log2(5)).all()
-    assert (score.columns["open_nodes"] >= 1).all()
-    assert (score.columns["beam_loss_bits"] >= 0).all()
-    assert np.isnan(score.columns["beam_converged"]).all()  # of a fixed beam
-
-
-def test_no_words_and_impossible_words_are_user_errors() -> None:
-    model = subword_model()
-    with pytest.raises(InputError, match="sentence 1 is without words"):
-        model.parse([["5"], []])
-    assert model.score([[]])[0].log_probs.tolist() == [-np.inf]
-    with torch.no_grad():
-        model.word_bias[5] = -np.inf
-    with pytest.raises(InputError, match="beam is empty after 1 tokens"):
-        model.parse([["7", "5"]])
 
 
 def _loaded(model: RNNG) -> None:

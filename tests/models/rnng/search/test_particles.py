@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.search.test_beam import SENTENCES, TINY, run
-from tests.models.rnng.search.test_interface import WORDS, subword_model
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum
-from treelm.errors import InputError
-from treelm.models.search.config import SearchConfig
-
-ORDERS: list[dict[str, Any]] = [{"order": "top-down"}, {"order": "in-order"}]
 
 
 def test_many_particles_come_close() -> None:
@@ -42,16 +35,6 @@ def test_neighbours_and_later_words_do_not_matter_and_seeds_do() -> None:
     assert run(model, SENTENCES, seed=1, **settings)[0].log_masses != alone[0].log_masses
 
 
-@pytest.mark.parametrize("variant", ORDERS, ids=str)
-def test_scores_and_trees_of_words(variant: dict[str, Any]) -> None:
-    model = subword_model(**variant)
-    model.search = SearchConfig(method="particles", num_particles=50, seed=3)
-    for words, analysis in zip(WORDS, model.analyse(WORDS), strict=True):
-        assert analysis.tree.words() == words
-        assert np.isfinite(analysis.score.log_probs).all()
-        assert not analysis.score.is_lower_bound
-
-
 def test_an_impossible_token_kills_all_particles() -> None:
     model = build_model(Tokens(5), 2, seed=1, **TINY)
     with torch.no_grad():
@@ -60,10 +43,3 @@ def test_an_impossible_token_kills_all_particles() -> None:
     assert dead.log_probs[1:].tolist() == [-np.inf] * 3
     assert dead.derivations == []
     assert np.isfinite(alive.log_probs).all()
-
-
-def test_states_need_the_beam() -> None:
-    model = subword_model()
-    model.search = SearchConfig(method="particles")
-    with pytest.raises(InputError, match="whole sentences"):
-        model.start()

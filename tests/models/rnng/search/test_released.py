@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,7 +11,6 @@ from tests.models.rnng.plain import REDUCE, SHIFT, PlainRNNG, State
 from tests.models.rnng.search.test_beam import SENTENCES, run
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import log_sum
-from treelm.errors import InputError
 from treelm.models.rnng.network import RNNG
 
 Candidate = tuple[float, State, tuple[int, ...]]
@@ -88,19 +86,3 @@ def test_masks_scores_and_stopping_are_those_of_the_public_code(widths: tuple[in
         assert [one.actions for one in result.derivations] == derivations
         assert result.log_prob == result.log_masses[-1]
         assert result.log_probs[-1] == pytest.approx(0.0, abs=1e-12)
-
-
-def test_it_is_not_the_models_own_probability() -> None:
-    model = build_model(Tokens(40), 3, seed=5)
-    (own,), (released,) = run(model, [SENTENCES[0]]), run(model, [SENTENCES[0]], method="released")
-    assert not np.isclose(own.log_masses[-1], released.log_masses[-1])
-
-
-def test_it_is_for_top_down_beam_search() -> None:
-    model = build_model(Tokens(40), 3, order="in-order")
-    with pytest.raises(InputError, match="top-down"):
-        run(model, [[1]], method="released")
-    with pytest.raises(InputError, match="action_beam of at least 2"):
-        run(model, [[1]], method="released", action_beam=1)
-    with pytest.raises(InputError, match="a threshold with search by 'released'"):
-        run(model, [[1]], method="released", threshold=9)

@@ -55,16 +55,6 @@ def test_next_tokens_of_an_exhaustive_beam_equal_enumeration(variant: dict[str, 
         assert float(log_probs.exp().sum()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_a_narrow_beam_gives_a_deficient_distribution(variant: dict[str, Any]) -> None:
-    model = subword_model(**variant)
-    state = model.start()
-    for word in WORDS[2]:
-        state = model.extend(state, [word])
-        total = float(model.next_word_log_probs(state).exp().sum())
-        assert 0.3 < total <= 1 + 1e-12
-
-
 def test_extending_a_state_leaves_it_as_it_was() -> None:
     model = subword_model()
     state = model.extend(model.start(), ["5"])
@@ -76,15 +66,6 @@ def test_extending_a_state_leaves_it_as_it_was() -> None:
     assert torch.equal(model.next_word_log_probs(state), before)
     assert torch.equal(model.next_word_log_probs(first), model.next_word_log_probs(again))
     assert state.words == (("5",),)
-
-
-def test_a_state_keeps_no_room_that_reading_took() -> None:
-    """Who goes back and forth in a sentence holds many states."""
-    model = subword_model()
-    state = model.extend(model.extend(model.start(), ["5"]), ["0+7"])
-    stacks = state.beam.machine.stacks
-    for rows in (*stacks._hidden, *stacks._cell):
-        assert rows._data.shape[0] == len(rows)
 
 
 def test_sentences_side_by_side_may_wait_for_each_other() -> None:
