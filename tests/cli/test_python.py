@@ -87,11 +87,12 @@ def test_an_evaluation_is_that_of_the_command_line(project: Path, tmp_path: Path
 
 def test_a_comparison_is_that_of_the_command_line(project: Path, tmp_path: Path, shell: Treelm) -> None:
     runs, file = [project / "run", "ngram-gum-open"], project / "train.ptb"
-    frame = treelm.compare(runs, data=file, output=tmp_path / "kept")
+    chosen = ["perplexity", "parameters"]
+    frame = treelm.compare(runs, data=file, output=tmp_path / "kept", columns=chosen)
     ours = {one.name: one.read_text() for one in (tmp_path / "kept").glob("comparison.*")}
     assert ours.keys() == {f"comparison.{kind}" for kind in ("json", "md", "csv", "tex")}
     assert "\\toprule" in ours["comparison.tex"]
-    assert shell("compare", *runs, "--data", file, "--output", tmp_path / "kept").code == 0
+    assert shell("compare", *runs, "--data", file, "--output", tmp_path / "kept", "--columns", *chosen).code == 0
     assert ours == {name: (tmp_path / "kept" / name).read_text() for name in ours}
     written = pandas.read_csv(tmp_path / "kept" / "comparison.csv")
     measured = [name for name in frame if not name.endswith("words_per_second")]

@@ -11,9 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from treelm.cli.arguments import Positional, written
+from treelm.cli.arguments import Positional, refuse, written
 from treelm.cli.files import check_not_input, print_json
 from treelm.cli.options import Output
+from treelm.errors import InputError
 from treelm.evaluation.comparison.settings import Settings
 from treelm.io.terminal import log, show_progress
 
@@ -36,12 +37,15 @@ class Arguments(Settings):
     Example: treelm compare runs/demo runs/som-small --report report.html --sentences sentences.txt
     """
 
-    needs: ClassVar = {**Settings.needs, "sentences": "report"}
+    needs: ClassVar = {**Settings.needs, "sentences": "report", "figures": "report"}
 
     runs: Annotated[tuple[str, ...], Positional("RUN")]
     """Folders of trained models, or comparison.json files of comparisons made before."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
     """Form of the table that is printed."""
+    columns: tuple[str, ...] = ()
+    """Columns of the printed table and of comparison.md and .tex, in this order, by heading or by name in
+    comparison.csv, which always has all of them."""
     wide: bool = False
     """One table with all columns, however wide, instead of parts that fit the terminal."""
     output: Output = ""
@@ -49,6 +53,8 @@ class Arguments(Settings):
     report: str = ""
     """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
     this subcommand draws it again without models."""
+    figures: str = ""
+    """Folder for the pictures of the report as SVG files: learning curves, scores, surprisals, trees, beams."""
     sentences: str = ""
     """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report. Without it, those
     of the comparison that was given, else three of the first run's dev data."""
@@ -62,7 +68,11 @@ def main(options: Arguments) -> int:
     from treelm.io.files import require_rereadable
     from treelm.models.persistence.shipped import check_given
 
+    if options.format == "json":
+        refuse(options, ["columns"], "with --format json")
     out = Path(options.output) if options.output else None
+    if options.figures and Path(options.figures).is_file():
+        raise InputError("not a folder", where=options.figures, remedy="give the name of a folder")
     if options.report:
         from treelm.figures.report.page import check_path
 
@@ -79,20 +89,24 @@ def main(options: Arguments) -> int:
     if options.given_search() and not any(row.search for row in comparison.runs):
         log("none of these models searches, so the beam that was given changes nothing")
     if out is not None:
-        write_files(comparison, out)
+        write_files(comparison, out, options.columns)
         log(f"wrote {', '.join(FILES.values())} into {out}")
     if options.report:
         comparison = write_page(comparison, Path(options.report), ["compare", *written(options)], sentences)
         if out is not None:
             comparison.save(out / FILES["json"])  # with what the report shows of sentences
+    if options.figures:
+        from treelm.figures.report.page import write_figures
+
+        log(f"wrote {write_figures(comparison, Path(options.figures))} pictures into {options.figures}")
     if options.format == "json":
         print_json(comparison.to_json())
     elif options.format == "table":
         from treelm.figures.tables import comparison_tables, print_table
 
-        print_table(*comparison_tables(comparison), wide=options.wide)
+        print_table(*comparison_tables(comparison, options.columns), wide=options.wide)
     else:
-        print(text_of(comparison, options.format), end="")
+        print(text_of(comparison, options.format, options.columns), end="")
     return 0
 
 

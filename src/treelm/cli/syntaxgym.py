@@ -111,8 +111,11 @@ def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
 
 
 def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suite]) -> list[SuiteResult]:
+    from treelm.evaluation.comparison.cache import MetricCache
     from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
+    from treelm.inference.loading import model_hash
     from treelm.inference.processes import in_groups
+    from treelm.io.files import cache_directory
 
     with progress_bar("scoring", len(write_sentences(suites))) as advance:
         results = score_suites(
@@ -123,6 +126,7 @@ def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suit
             batch_size=options.batch_size,
             on_sentence=advance,
             score_groups=partial(in_groups, type(lm).score, lm, **options.where(run)),
+            keep=(MetricCache(cache_directory() / "syntaxgym"), model_hash(run)),
         )
     if num_impossible := sum(result.num_impossible for result in results):
         number = f"{num_impossible} of {sum(result.num_items for result in results)} items"

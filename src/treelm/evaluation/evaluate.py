@@ -232,8 +232,9 @@ def evaluate_run(
     config, files = recipe.evaluation, settings.data
     lm = load(run, device=settings.device)
     set_search(lm, recipe.search)
-    if settings.of_trees and not has(lm, Parser):
-        raise InputError(f"{settings.of_trees}, but {why_not(lm, Parser)}", remedy=f"remove {settings.of_trees}")
+    of_trees = settings.of_trees or ("" if scores else "perplexity = false")
+    if of_trees and not has(lm, Parser):
+        raise InputError(f"{of_trees}, but {why_not(lm, Parser)}", remedy=f"remove {of_trees}")
     if config.stream != "no":
         require_context(lm, config, fixed_rows=settings.stream_rows is not None)
     notes = (*_choose_builder(lm, config.tree_builder), *_choose_gates(lm, hard=config.hard_gates))
@@ -259,13 +260,13 @@ def evaluate_run(
                 on_error: OnError = "raise" if skipped is None else "skip"
                 sentences = read_sentences(path, **vars(options), on_error=on_error, skipped=skipped)
                 corpus = "" if files else recipe.data.corpus or ""
-                of_trees = _about_trees(corpus, name, path, options.format_for(str(path))) if has(lm, Parser) else ()
+                about_trees = _about_trees(corpus, name, path, options.format_for(str(path))) if has(lm, Parser) else ()
                 evaluation = evaluate_sentences(
                     lm,
                     islice(sentences, config.max_sentences),
                     split=name,
                     skipped=skipped,
-                    notes=(*of_trees, *notes),
+                    notes=(*about_trees, *notes),
                     protocols=protocols,
                     baselines=baselines,
                     on_sentence=on_sentence,

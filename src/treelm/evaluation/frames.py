@@ -94,16 +94,17 @@ def compare(
     runs: Sequence[str | Path],
     *,
     output: str | Path = "",
+    columns: Sequence[str] = (),
     quiet: bool = False,
     **settings: Any,
 ) -> pd.DataFrame:
     """Compare runs, each measured the same way: a row for each, with the columns of ``comparison.csv``.
 
     Settings have the names and defaults of the command line (``comparison.settings.Settings``): ``data="my.ptb"``,
-    ``syntaxgym="all"``, ``gardenpath=True``. The folder ``output`` gets comparison.json, .md, .csv and .tex; what takes
-    long is kept there, or in each run folder if it is not given. What must be known to read the figures is in
-    ``frame.attrs["notes"]``: which of them do not compare, and which perplexities are bounds (``is_upper_bound``).
-    Unless ``quiet``, progress is shown on standard error.
+    ``syntaxgym="all"``, ``gardenpath=True``. The folder ``output`` gets comparison.json and .csv, and with the
+    ``columns`` that are named .md and .tex; what takes long is kept there, or in each run folder if it is not given.
+    What must be known to read the figures is in ``frame.attrs["notes"]``: which of them do not compare, and which
+    perplexities are bounds (``is_upper_bound``). Unless ``quiet``, progress is shown on standard error.
 
     Raises ``InputError`` for settings, runs and data that cannot be.
     """
@@ -116,7 +117,7 @@ def compare(
     show = _no_bar if quiet else show_progress
     found = comparing.compare([Path(run) for run in runs], asked, show, keep_in=folder)
     if folder is not None:
-        write_files(found, folder)
+        write_files(found, folder, [columns] if isinstance(columns, str) else columns)
     values = ComparisonFrame.of(found).public().infer_objects()
     values.attrs["notes"] = list(found.notes)
     return values

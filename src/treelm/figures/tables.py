@@ -44,9 +44,9 @@ def print_table(*parts: Printed, wide: bool = False) -> None:
             console.print()
 
 
-def comparison_tables(comparison: Comparison) -> list[Printed]:
+def comparison_tables(comparison: Comparison, columns: Sequence[str] = ()) -> list[Printed]:
     """A table of the runs for each group of columns, and below them what headings mean and the notes."""
-    frame = ComparisonFrame.of(comparison)
+    frame = ComparisonFrame.of(comparison, columns)
     legend, *notes = frame.legend
     return [*frame.tables(), legend, *(f"note: {note}" for note in notes)]
 

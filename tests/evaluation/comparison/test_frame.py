@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from tests.evaluation.comparison.test_metrics import FULL
-from treelm.evaluation.comparison.frame import ComparisonFrame, seed_numbers
+from treelm.errors import InputError
+from treelm.evaluation.comparison.frame import ComparisonFrame, seed_numbers, text_of
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.tables import Bold, latex_text
 from treelm.figures.report.page import report_page
@@ -157,3 +158,14 @@ def test_shares_of_words_and_numbers_of_sentences_stand_in_every_form() -> None:
     assert (*shares, row["num_sentences_unlabeled_f1, plain"]) == ("0.25", "0.5", "2")
     assert "by bytes %" not in frame(few).to_markdown()
     assert "by bytes %" in frame(replace(few, coverage=replace(coverage, num_spelled=1))).to_markdown()
+
+
+def test_columns_are_chosen_by_name_or_heading() -> None:
+    chosen = ["parameters", "perplexity", "is_upper_bound"]
+    head, first, second = (line for line in text_of(BOTH, "latex", chosen).splitlines() if line.endswith(r"\\"))
+    assert head == r"run & parameters & perplexity & is\_upper\_bound \\"
+    assert first.endswith(r"$\leq$ 256.0 & True \\")
+    assert second.count("&") == 3
+    assert text_of(BOTH, "csv", chosen) == ComparisonFrame.of(BOTH).to_csv()
+    with pytest.raises(InputError, match="did you mean perplexity"):
+        text_of(BOTH, "markdown", ["perplexty"])

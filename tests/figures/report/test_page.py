@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, analysis, full, run
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics
-from treelm.figures.report.page import report_page, write_report
+from treelm.figures.report.page import report_page, write_figures, write_report
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SECTIONS = ["figures", "training", "syntaxgym", "pairs", "reading", "garden-paths", "sentence-1"]
@@ -190,3 +191,13 @@ def test_the_beam_is_drawn_word_by_word() -> None:
     coming = [attributes for _, attributes in page.elements if attributes.get("class") == "branch coming"]
     assert len(coming) == 2 + 2 + 2, "S and the constituent of the last word"
     assert "all others: 12.5\xa0%" in page.text_of("p")
+
+
+def test_each_picture_of_a_report_is_a_file(tmp_path: Path) -> None:
+    found = write_figures(full(), tmp_path)
+    files = {path.stem: ElementTree.parse(path).getroot() for path in tmp_path.iterdir()}
+    assert len(files) == found
+    assert {"perplexity-on-dev-by-epochs", "perplexity-on-dev-by-epochs-2", "SG-score-against-perplexity"} <= set(files)
+    (bars,) = (file for name, file in files.items() if name.startswith("surprisal-of"))
+    assert {*SYSTEMS, *WORDS} <= {one.text for one in bars.iter()}
+    assert all(one.find("{*}style") is not None for one in files.values())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from treelm.errors import InputError, choose_from
 from treelm.evaluation.comparison.metrics import BOUND, FILE_NAME, TRIVIAL, Comparison, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval
@@ -279,14 +280,19 @@ class ComparisonFrame:
         return [" ".join(text for of, text in LEGEND.items() if of in shown) + gold + seeds, *self.comparison.notes]
 
     @classmethod
-    def of(cls, comparison: Comparison) -> ComparisonFrame:
-        """Gather the columns that some run has a value for."""
+    def of(cls, comparison: Comparison, names: Sequence[str] = ()) -> ComparisonFrame:
+        """Gather the columns that some run has a value for, or display those that are named, in this order.
+
+        Names are those of columns or their headings. Raises ``InputError`` for one that no run has a value for.
+        """
         import pandas
 
         rows = comparison.runs
         values = {column: [column.value(row) for row in rows] for column in _columns(rows)}
         columns = [one for one in values if one.group == HIDDEN or any(value is not None for value in values[one])]
         data = pandas.DataFrame({one.name: pandas.Series(values[one], dtype=object) for one in columns})
+        if names:
+            columns = [columns[0], *(_named(name, columns) for name in dict.fromkeys(names))]
         return cls(data, columns, seed_numbers(rows), comparison)
 
     def public(self) -> pandas.DataFrame:
@@ -422,6 +428,21 @@ class ComparisonFrame:
         return f"{self.text(column, bound, one.mean)}{deviation}"
 
 
+def _named(name: str, columns: Sequence[Column]) -> Column:
+    """The column of a name or heading; one that is in files alone is displayed under its name."""
+    known = [one for one in columns if one.group not in (NAMES, HIDDEN)]
+    for one in known:
+        if name in (one.name, one.heading, one.name.partition(",")[0]):
+            if one.group == DATA_ONLY:
+                one = replace(one, heading=one.heading or one.name, text=_any, group=METRICS)
+            return one
+    raise InputError(f"no column {name!r}", remedy=choose_from(name, [one.heading or one.name for one in known]))
+
+
+def _any(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _plain(value: Any) -> Any:
     if value is None:
         return ""
@@ -430,15 +451,15 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-def write_files(comparison: Comparison, folder: Path) -> None:
-    """The comparison in every format."""
+def write_files(comparison: Comparison, folder: Path, columns: Sequence[str] = ()) -> None:
+    """The comparison in every format; tables for people have the columns that are named, if any are."""
     folder.mkdir(parents=True, exist_ok=True)
     comparison.save(folder / FILES["json"])
     for format in ("markdown", "csv", "latex"):
-        write_atomically(folder / FILES[format], text_of(comparison, format).encode())
+        write_atomically(folder / FILES[format], text_of(comparison, format, columns).encode())
 
 
-def text_of(comparison: Comparison, format: str) -> str:
-    """The table as ``markdown``, ``csv`` or ``latex``."""
-    frame = ComparisonFrame.of(comparison)
+def text_of(comparison: Comparison, format: str, columns: Sequence[str] = ()) -> str:
+    """The table as ``markdown``, ``csv``, which has all columns, or ``latex``."""
+    frame = ComparisonFrame.of(comparison, () if format == "csv" else columns)
     return {"markdown": frame.to_markdown, "csv": frame.to_csv, "latex": frame.to_latex}[format]()

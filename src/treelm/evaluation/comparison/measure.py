@@ -255,7 +255,8 @@ class Measurement:
     def _syntaxgym(self, suites: Sequence[Suite]) -> SyntaxGymMetrics:
         def score(advance: Advance) -> SyntaxGymMetrics:
             tokenisation = self._settings.tokenisation
-            results = score_suites(self._lm, suites, tokenisation=tokenisation, on_sentence=advance)
+            keep = None if self._cache is None else (self._cache, self._weights)
+            results = score_suites(self._lm, suites, tokenisation=tokenisation, on_sentence=advance, keep=keep)
             by_suite = accuracies(results)
             return SyntaxGymMetrics(
                 suites=by_suite,

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from statistics import mean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treelm import __version__
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
+from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.syntaxgym.suites import Condition, Metric, Suite
 from treelm.inference.batching import batched
+from treelm.models.capabilities import Searching
 from treelm.models.scores import sentence_surprisal
 
 if TYPE_CHECKING:
@@ -189,33 +191,59 @@ def score_suites(
     batch_size: int = 16,
     on_sentence: Callable[[], None] = lambda: None,
     score_groups: ScoreGroups | None = None,
+    keep: tuple[MetricCache, str] | None = None,
 ) -> list[SuiteResult]:
     """Score every sentence once and evaluate the suites.
 
     Neighbours in the dictionary's order are scored together: a search then does what they begin with once.
     ``with_end`` adds the surprisal of the sentence's end to its last token, as the released tool does for models that
     predict an end. ``score_groups`` scores in another way than ``lm.score``, such as by several processes
-    (``inference.processes.in_groups``).
+    (``inference.processes.in_groups``). ``keep`` says where each group is kept when it is scored, from which an
+    interrupted call goes on, and the hash of the model (``model_hash``).
     """
     spans = {text: list(token_spans(text, tokenisation)) for text in write_sentences(suites)}
     words = {text: tuple(text[start:end] for start, end in spans[text]) for text in spans}
-    groups = list(batched(sorted(words, key=lambda text: words[text]), 4 * batch_size))
-    sentences = ([words[text] for text in group] for group in groups)
-    tokens: dict[str, list[ScoredToken]] = {}
-    converged: dict[str, list[bool]] = {}
-    scores = score_groups(sentences) if score_groups else map(lm.score, sentences)
-    for text, score in chain.from_iterable(map(zip, groups, scores)):
-        found = sentence_surprisal(words[text], score, lm.vocabulary)
-        bits = [word.surprisal_bits for word in found.words]
-        bits[-1] += found.end_surprisal_bits if with_end else 0
-        tokens[text] = [
-            ScoredToken(start=start, end=end, surprisal_bits=own, is_unk=word.is_unk)
-            for (start, end), own, word in zip(spans[text], bits, found.words, strict=True)
-        ]
-        converged[text] = score.converged.tolist()
+    found: dict[str, dict[str, Any]] = {}
+    todo: list[tuple[Sequence[str], dict[str, Any]]] = []
+    about: dict[str, Any] = {"treelm": __version__, "tokenisation": tokenisation, "weights": keep and keep[1]}
+    about["search"] = lm.search.to_json() if isinstance(lm, Searching) else {}
+    for group in batched(sorted(words, key=lambda text: words[text]), 4 * batch_size):
+        origin = {**about, "sentences": list(group)}
+        kept = keep and keep[0].get("sentences", origin)
+        todo += [] if kept else [(group, origin)]
+        found |= kept or {}
+    for _ in found:
         on_sentence()
-    flags = ([flag for text in write_sentences([suite]) for flag in converged[text]] for suite in suites)
+    sentences = ([words[text] for text in group] for group, _ in todo)
+    scores = score_groups(sentences) if score_groups else map(lm.score, sentences)
+    for (texts, origin), scored in zip(todo, scores, strict=True):
+        own = {text: _plain(words[text], score, lm) for text, score in zip(texts, scored, strict=True)}
+        if keep is not None:
+            keep[0].put("sentences", origin, own)
+        found |= own
+        for _ in texts:
+            on_sentence()
+    tokens = {text: _tokens(spans[text], found[text], with_end=with_end) for text in spans}
+    flags = ([flag for text in write_sentences([suite]) for flag in found[text]["converged"]] for suite in suites)
     return [replace(evaluate_suite(suite, tokens), converged=own) for suite, own in zip(suites, flags, strict=True)]
+
+
+def _plain(words: Sequence[str], score: SentenceScore, lm: LanguageModel) -> dict[str, Any]:
+    """The bits of a sentence's words and of its end, exactly, infinite ones too, as JSON values."""
+    found = sentence_surprisal(words, score, lm.vocabulary)
+    bits = [*(word.surprisal_bits for word in found.words), found.end_surprisal_bits]
+    is_unk = [word.is_unk for word in found.words]
+    return {"bits": [*map(float.hex, bits)], "is_unk": is_unk, "converged": score.converged.tolist()}
+
+
+def _tokens(spans: Sequence[tuple[int, int]], found: dict[str, Any], *, with_end: bool) -> list[ScoredToken]:
+    """The tokens of a sentence; the bits of the end, if they count, are the last one's."""
+    *bits, end_bits = map(float.fromhex, found["bits"])
+    bits[-1] += end_bits if with_end else 0
+    return [
+        ScoredToken(start=start, end=end, surprisal_bits=own, is_unk=is_unk)
+        for (start, end), own, is_unk in zip(spans, bits, found["is_unk"], strict=True)
+    ]
 
 
 def write_sentences(suites: Sequence[Suite]) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -17,13 +20,18 @@ from treelm.evaluation.tables import Table
 from treelm.figures import svg
 from treelm.figures.charts import Axes, Point, for_both_widths, line_chart
 from treelm.figures.report.scores import garden_path_section, pairs_section, reading_section, syntaxgym_section
-from treelm.figures.report.sentences import sentence_sections
+from treelm.figures.report.sentences import sentence_bars, sentence_sections
 from treelm.figures.report.templates import Section, looks_of, render, section
 from treelm.figures.svg import Drawing
+from treelm.figures.words import surprisal_drawing
 from treelm.io.atomic import check_output_path, write_atomically
 
 Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
+
+
+_PICTURE = re.compile(r'(?<!<div class="narrow">)<svg class="[^"]*" role="img".*?</svg>', re.DOTALL)
+_LONGEST_NAME = 80  # characters of the name of a picture's file
 
 
 def write_report(comparison: Comparison, path: Path) -> None:
@@ -33,6 +41,24 @@ def write_report(comparison: Comparison, path: Path) -> None:
     """
     check_path(path)
     write_atomically(path, report_page(comparison).encode())
+
+
+def write_figures(comparison: Comparison, folder: Path) -> int:
+    """Write each picture of the page, and the surprisals of each sentence, into an SVG file named by what it shows.
+
+    Return how many there are.
+    """
+    pictures: list[str] = _PICTURE.findall(report_page(comparison))  # of a chart in two widths the wide one
+    pictures += [surprisal_drawing(words, models).__html__() for words, models in sentence_bars(comparison)]
+    folder.mkdir(parents=True, exist_ok=True)
+    used: Counter[str] = Counter()
+    for picture in pictures:
+        title = html.unescape(picture.partition("<title>")[2].partition("</title>")[0])
+        name = re.sub(r"\W+", "-", title).strip("-")[:_LONGEST_NAME]
+        used[name] += 1
+        file = folder / f"{name}{f'-{used[name]}' if used[name] > 1 else ''}.svg"
+        write_atomically(file, svg.file_of(picture).encode())
+    return len(pictures)
 
 
 def check_path(path: Path, *, to_come: Path | None = None) -> None:

@@ -11,6 +11,7 @@ from treelm.figures.report.templates import Section, looks_of, section, share_te
 from treelm.figures.structures import PICTURES, StructurePicture
 from treelm.figures.svg import Drawing
 from treelm.figures.trees import TreeColumns, draw_tree
+from treelm.figures.words import WordBars
 from treelm.models.scores import PartialAnalysis
 from treelm.trees.tree import MAX_SVG_HEIGHT, Tree
 
@@ -31,6 +32,20 @@ def sentence_sections(comparison: Comparison) -> Iterator[Section]:
         title = f"Sentence {number + 1}"
         parts = _parts(shown, given)
         yield section(f"sentence-{number + 1}", title, template="sentence", is_folded=number > 0, **parts)
+
+
+def sentence_bars(comparison: Comparison) -> Iterator[tuple[Sequence[str], list[WordBars]]]:
+    """Sentences with what is drawn of their surprisals, where a run has some."""
+    looks = looks_of(comparison.runs)
+    for number in range(max((len(row.sentences) for row in comparison.runs), default=0)):
+        shown = [(row.name, row.sentences[number]) for row in comparison.runs if len(row.sentences) > number]
+        bars = [
+            WordBars(name, looks[name], one.bits.surprisal_bits, one.bits.is_unk)
+            for name, one in shown
+            if one.bits is not None
+        ]
+        if bars:
+            yield shown[0][1].words, bars
 
 
 def _parts(shown: Sequence[Shown], given: Collection[str]) -> dict[str, Any]:

@@ -7,11 +7,13 @@ from statistics import fmean
 
 from treelm.corpora.data_config import locate_split
 from treelm.errors import InputError, check_positive
+from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.inference.loading import load
+from treelm.inference.loading import load, model_hash
+from treelm.io.files import cache_directory
 from treelm.models.search.options import SearchOptions
 from treelm.papers.metrics.base import Measure, Measured, Subject
 from treelm.training.metrics import FILE_NAME as LOG
@@ -64,7 +66,8 @@ class SyntaxGym(SearchOptions, Measure):
         """Score the suites."""
         lm = subject.model(self)
         suites = load_suites(self.suites or [suite for members in circuits().values() for suite in members])
-        found = accuracies(score_suites(lm, suites))
+        keep = (MetricCache(cache_directory() / "syntaxgym"), model_hash(subject.run))
+        found = accuracies(score_suites(lm, suites, keep=keep))
         score = overall_score(found)
         values = {} if score is None else {"sg_score": 100 * score, "sg_accuracy": score}
         values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
