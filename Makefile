@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(addprefix $(CURDIR)/,$(CONSTRAINTS))
 # Each process takes modules that stand together, so that what a module's tests share is made once, and helps at the end.
 SHARED := -n 2 --dist worksteal
 
-.PHONY: demo report test test-isa test-gpu quick test-fast doctor durations lint unit docs fuzz snapshots pretrained release try-wheel system-packages install clean
+.PHONY: demo report test test-isa test-gpu test-triton quick test-fast doctor durations lint unit docs fuzz snapshots pretrained release try-wheel system-packages install clean
 .DEFAULT_GOAL := demo
 
 # three minutes on two cores; make demo FULL=1: twelve systems, in eleven
@@ -70,6 +70,11 @@ docs: install
 # The tests that compute on CUDA; without a GPU they are skipped, and the reason is shown.
 test-gpu: install
 	CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python -m pytest -n 0 -rs -m gpu --device cuda
+
+# The kernels in Triton (286 MB) by its interpreter, which needs no GPU
+test-triton: install
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[triton]"
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED) tests/models/rnng/test_fused.py
 
 # make fuzz CASES=10000: hostile files for every reader; make fuzz READERS=conllu: for one
 fuzz: install

@@ -19,6 +19,7 @@ from tests.devices.calls import num_calls
 from tests.systems import SMALL, small_recipe
 
 from treelm.corpora.data_config import DataConfig
+from treelm.models.layers.few_calls import FusedKernels, fused_kernels
 from treelm.training.prepare import set_up
 
 
@@ -32,6 +33,8 @@ class Arguments:
     """Name of a corpus, or path of a folder with train.ptb."""
     batch_size: int = 512
     """Sentences in a step, at most; of the recipes' actions at most. Or rows of a stream, of 35 tokens."""
+    fused_kernels: FusedKernels = "none"
+    """As the setting of [training]."""
 
 
 def main(options: Arguments) -> None:
@@ -47,7 +50,8 @@ def main(options: Arguments) -> None:
             setup = set_up(replace(recipe, data=DataConfig(corpus=options.corpus)))
             batches = islice(iter(setup.batches), 3)
             batch = max(batches, key=lambda one: one.num_targets if stream else len(one.tokens))
-            calls = num_calls(setup.model.train(), batch)
+            with fused_kernels(options.fused_kernels):
+                calls = num_calls(setup.model.train(), batch)
         print(json.dumps({"system": name, "sentences": len(batch), "kernel_starts": calls}), flush=True)
 
 

@@ -28,7 +28,7 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models import system_class
 from treelm.models.base import LanguageModel, Losses
 from treelm.models.layers.dropout import dropout_off
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.few_calls import FusedKernels, computing, fused_kernels
 from treelm.models.layers.graphs import cuda_graphs
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng.config import RNNGConfig
@@ -44,6 +44,7 @@ NUM_SENTENCES = 10  # that are searched at once
 STEPS_BEFORE_SEARCH = 100  # of training, so that search meets a model that knows something
 VOCABULARY_SIZE = 10_000
 PAPER_BATCH = {"prpn": (64, 35), "lstm": (20, 70), "palm": (20, 70), "on-lstm": (20, 70)}  # rows and steps
+FUSED: tuple[FusedKernels, ...] = ("level", "forest")
 DRAWS = ("som", "shift-reduce", "urnng")  # at random while training, by the device's generator
 _SMALL = {
     "som": ("model.size=8", "model.num_slots=6"),
@@ -117,15 +118,22 @@ def equality(settings: Settings) -> Iterator[Comparison]:
             yield Comparison(
                 name=f"{variant} against the CPU", compute=partial(_two_ways, variant, device, on_cpu), most=1e-4
             )
+    for kernels in FUSED if settings.device == "cuda" else ():
+        compute = partial(_two_ways, "rnng", device, on_cpu, kernels)
+        yield Comparison(name=f"rnng, fused kernels ({kernels}), against the CPU", compute=compute, most=1e-4)
 
 
-def _two_ways(variant: str, device: torch.device, on_cpu: torch.device) -> tuple[list[float], list[float]]:
+def _two_ways(
+    variant: str, device: torch.device, on_cpu: torch.device, kernels: FusedKernels = "none"
+) -> tuple[list[float], list[float]]:
     found = []
     for where, in_few_calls in ((device, True), (on_cpu, False)):
         with tempfile.TemporaryDirectory() as folder, computing(in_few_calls=in_few_calls):
             world = build_world(variant, Path(folder))
             with dropout_off(world.model):
-                found.append(train(replace(world, config=replace(world.config, device=where.type)), where))
+                used = kernels if where == device else "none"
+                config = replace(world.config, device=where.type, fused_kernels=used)
+                found.append(train(replace(world, config=config), where))
     return found[0], found[1]
 
 
@@ -164,7 +172,23 @@ def tree_training(system: str, recipe: str, batch_size: int) -> Callable[[Settin
     return works
 
 
-def training_step(model: LanguageModel, form: str, batch_size: int, name: str, settings: Settings) -> Callable[[], int]:
+def fused_training(settings: Settings) -> Iterator[Work]:
+    """The same by fused kernels, which are compiled while the first steps warm up; a CPU has none."""
+    for name, size in ((name, size) for name in PRECISIONS for size in (256, 656)) if settings.device == "cuda" else ():
+        for kernels in FUSED:
+            step = training_step(build_rnng(settings, size), "brackets", 512, name, settings, kernels)
+            what = f"treelm rnng training, {size} x 2, batch 512, {name}, fused kernels ({kernels})"
+            yield Work(name=what, unit="words", step=step)
+
+
+def training_step(
+    model: LanguageModel,
+    form: str,
+    batch_size: int,
+    name: str,
+    settings: Settings,
+    kernels: FusedKernels = "none",
+) -> Callable[[], int]:
     """A step on the next batch of trees: words. As in training, what can be planned for the batch after it is."""
     update, batches = trainer(model), tree_batches(form, batch_size)
     following = next(batches)
@@ -172,9 +196,9 @@ def training_step(model: LanguageModel, form: str, batch_size: int, name: str, s
     def step() -> int:
         nonlocal following
         batch, following = following, next(batches)
-        with precision(name, settings):
+        with precision(name, settings), fused_kernels(kernels):
             losses = model.losses(batch)
-        model.plan_ahead(following)
+            model.plan_ahead(following)
         update(losses, len(batch))
         return int(batch.num_words.sum())
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from tests.devices.pretended import DEVICE, Traffic, pretended_device
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.models.base import LanguageModel
-from treelm.models.layers import few_calls
+from treelm.models.layers import few_calls, fused
 from treelm.training.data import Batch
 
 
@@ -48,11 +48,25 @@ def one_cell_back(d_hidden: Tensor, d_cell: Tensor, before: Tensor, cell: Tensor
     return gates.sin(), before
 
 
+class OneKernel:
+    """In place of a fused kernel, whose launch is one call."""
+
+    def __getitem__(self, grid: tuple[int, ...]) -> OneKernel:
+        return self
+
+    def __call__(self, *arguments: Any, **constants: Any) -> None:
+        [one for one in arguments if isinstance(one, Tensor)][-1].zero_()
+
+
 @contextmanager
 def counted_calls() -> Iterator[Traffic]:
-    """Within this context the pretended device can be used, where the library's LSTM and cell are one call each."""
+    """Within this context the pretended device can be used, where the library's LSTM and cell are one call each.
+
+    So are fused kernels.
+    """
     cells = mock.patch.multiple(few_calls, cell_forward=one_cell, cell_backward=one_cell_back)
-    with pretended_device() as traffic, mock.patch.object(torch._VF, "lstm", one_lstm), cells:
+    kernels = mock.patch.multiple(fused, forward_kernel=OneKernel(), backward_kernel=OneKernel())
+    with pretended_device() as traffic, mock.patch.object(torch._VF, "lstm", one_lstm), cells, kernels:
         yield traffic
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.training.toys import ToyBatches, ToyLM, toy_batch, toy_model
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
-from treelm.models.layers import graphs
+from treelm.models.layers import few_calls, graphs
 from treelm.models.layers.precision import rounds_operands
 from treelm.training.config import TrainingConfig
 from treelm.training.data import part_of, shard_rows
@@ -100,16 +101,46 @@ def test_an_update_captures_graphs_only_if_the_recipe_says_so(wanted: bool, monk
     assert not graphs._wanted.get()
 
 
-def check_graphs(model: LanguageModel, device: str) -> None:
-    config = TrainingConfig(cuda_graphs=True)
+def test_losses_and_plans_made_ahead_are_those_of_the_kernels_that_the_recipe_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, losses = [], ToyLM.losses
+
+    def watched(self: ToyLM, batch: Any) -> Any:
+        seen.append(few_calls.kernels_wanted())
+        return losses(self, batch)
+
+    monkeypatch.setattr(ToyLM, "losses", watched)
+    monkeypatch.setattr(ToyLM, "plan_ahead", lambda self, batch: seen.append(few_calls.kernels_wanted()))
+    model, config, (batch, *_) = toy_model(), TrainingConfig(fused_kernels="level"), ToyBatches()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    update_weights(model, optimizer, batch, config, 1, ProcessGroup(config), {}, next_batch=batch)
+    assert seen == ["level", "level"]
+    assert few_calls.kernels_wanted() == "none"
+
+
+def test_kernels_are_refused_without_a_gpu_or_triton_and_for_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels, model = {"fused_kernels": "forest"}, toy_model()
+    with pytest.raises(InputError, match=r'\[training\]: fused_kernels = "forest" without a GPU; remove this option'):
+        check_given(model, "cpu", **kernels)
+    with pytest.raises(InputError, match='fused_kernels = "forest" for what is not an RNNG'):
+        check_given(model, "cuda", **kernels)
+    monkeypatch.setattr(ToyLM, "has_fused_kernels", True)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(InputError, match=r"the library triton is not installed; pip install 'treelm\[triton\]'"):
+        check_given(model, "cuda", **kernels)
+
+
+def check_given(model: LanguageModel, device: str, **settings: Any) -> None:
+    config = TrainingConfig(**settings)
     group = ProcessGroup(config)
     group.device = torch.device(device)
     check_settings(model, config, group, has_dev=True)
 
 
 def test_graphs_are_refused_without_a_gpu_and_without_loops_over_steps() -> None:
-    check_graphs(prpn(), "cuda")
+    check_given(prpn(), "cuda", cuda_graphs=True)
     with pytest.raises(InputError, match=r"\[training\]: cuda_graphs = true without a GPU; remove this option"):
-        check_graphs(prpn(), "cpu")
+        check_given(prpn(), "cpu", cuda_graphs=True)
     with pytest.raises(InputError, match="cuda_graphs = true for toy, whose loops are different in every batch"):
-        check_graphs(toy_model(), "cuda")
+        check_given(toy_model(), "cuda", cuda_graphs=True)

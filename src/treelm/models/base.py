@@ -137,6 +137,11 @@ class LanguageModel(nn.Module, Usage, ABC):
         """Tell whether the training loss of a sentence depends on its batch-mates, so that no batch can be split."""
         return False
 
+    @property
+    def has_fused_kernels(self) -> bool:
+        """Tell whether ``layers/fused.py`` can compute its LSTMs."""
+        return False
+
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Raise ``InputError`` if training on a corpus, or evaluation on it, would fail or give meaningless numbers.
 

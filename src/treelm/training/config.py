@@ -153,6 +153,9 @@ class TrainingConfig:
     cuda_graphs: bool = False
     """Capture the loops over steps of LSTM, ON-LSTM, PRPN and PaLM as CUDA graphs, once for each shape of a batch, so
     it is for streams of segments of few lengths. GPU only; not yet tried on one. May differ when a run is resumed."""
+    fused_kernels: Literal["none", "level", "forest"] = "none"
+    """Compute the LSTMs of an RNNG by kernels in Triton: one a level of stacks or trees, or one for all levels. GPU
+    only; not yet tried on one. May differ when a run is resumed."""
     seed: Number = 1
     """Seed of initial weights, order of batches and dropout."""
 
@@ -188,7 +191,7 @@ class TrainingConfig:
     def extendable(self) -> tuple[str, ...]:
         """Fields that may differ when a run is resumed."""
         lengths = LIMITS_OF_TIME if self.has_shares else LIMITS
-        return (*lengths, "devices", "num_nodes", "timeout_minutes", "cuda_graphs")
+        return (*lengths, "devices", "num_nodes", "timeout_minutes", "cuda_graphs", "fused_kernels")
 
     def in_steps(self, num_steps: int | None) -> TrainingConfig:
         """This config with its schedule in steps, for a run of so many; None where nothing depends on that."""

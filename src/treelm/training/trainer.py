@@ -19,7 +19,7 @@ import torch
 from treelm.configs import to_plain
 from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
-from treelm.errors import InputError
+from treelm.errors import InputError, import_extra
 from treelm.io.terminal import doing
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, StepScheduled, set_search
@@ -182,6 +182,11 @@ def check_settings(model: LanguageModel, config: TrainingConfig, group: ProcessG
     if config.cuda_graphs:
         check(group.device.type == "cuda", "cuda_graphs = true without a GPU")
         check(has_graphs(model), f"cuda_graphs = true for {model.system}, whose loops are different in every batch")
+    if config.fused_kernels != "none":
+        found = f'fused_kernels = "{config.fused_kernels}"'
+        check(group.device.type == "cuda", f"{found} without a GPU")
+        check(model.has_fused_kernels, f"{found} for what is not an RNNG, or one with attention composition")
+        import_extra("triton", "triton")
 
 
 def _calibrate(setup: Setup, run: Path) -> None:

@@ -22,6 +22,7 @@ from treelm.models.base import LanguageModel, Loss, Losses
 from treelm.models.capabilities import Parser, require
 from treelm.models.layers.devices import device_of
 from treelm.models.layers.dropout import shared_draws
+from treelm.models.layers.few_calls import fused_kernels
 from treelm.models.layers.graphs import cuda_graphs
 from treelm.models.stream_outputs import RecurrentState
 from treelm.models.streams import StreamLM
@@ -83,7 +84,7 @@ def update_weights(
         return shared_draws(seed_shard(config.seed, step, shard, next(model.parameters()).device))
 
     shards = {shard: rows for shard, rows in own_shards(len(batch), config, group).items() if rows.start < rows.stop}
-    with cuda_graphs(wanted=config.cuda_graphs), group.raise_together():
+    with cuda_graphs(wanted=config.cuda_graphs), fused_kernels(config.fused_kernels), group.raise_together():
         parts, following = losses_in_parts(
             model, batch, config, shards=shards, carried=carried, draws=draws, backward=backward
         )
@@ -96,7 +97,8 @@ def update_weights(
     optimizer.step()
     is_whole = config.micro_batch_size is None and config.shards is None and group.size == 1
     if next_batch is not None and is_whole:
-        model.plan_ahead(next_batch)
+        with fused_kernels(config.fused_kernels):
+            model.plan_ahead(next_batch)
     with group.raise_together():
         sums, (found_norm,) = LossSum.read([losses for losses, _ in parts], norm)
         for one, (_, names) in zip(sums, parts, strict=True):

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.models.layers.levels import Forest, plan_forest
 from treelm.models.layers.lstm import LSTMWeights, Predecessors, sweep_lstm
 from treelm.models.layers.precision import gather_into, linear, operand, product, setting
 
+FusedKernels = Literal["none", "level", "forest"]
 _wanted: ContextVar[bool | None] = ContextVar("few_calls", default=None)
+_fused: ContextVar[FusedKernels] = ContextVar("fused_kernels", default="none")
 
 
 def few_calls(device: torch.device) -> bool:
@@ -32,6 +35,16 @@ def few_calls(device: torch.device) -> bool:
 def computing(*, in_few_calls: bool | None) -> AbstractContextManager[None]:
     """Let networks compute in few large calls or not, whatever the device, within this context; None: by the device."""
     return setting(_wanted, in_few_calls)
+
+
+def fused_kernels(which: FusedKernels) -> AbstractContextManager[None]:
+    """Let plans be made for the kernels of ``fused.py``: a launch a level, a launch a forest, or none of them."""
+    return setting(_fused, which)
+
+
+def kernels_wanted() -> FusedKernels:
+    """Which fused kernels plans are made for here."""
+    return _fused.get()
 
 
 def library_gates(rows: Tensor) -> Tensor:
@@ -89,11 +102,13 @@ class StackLevels(NamedTuple):
     below: Sequence[Tensor]  # of each level but the first, where stacks start: row within the level before it
 
 
-def plan_stack(below: NDArray[np.int64], offsets: NDArray[np.int64]) -> StackLevels:
+def plan_stack(below: NDArray[np.int64], offsets: NDArray[np.int64]) -> StackLevels | Forest:
     """``below`` (n - S,) is the row below each row of level 1 and more, counted over all rows.
 
     Level k is the rows offsets[k]:offsets[k + 1].
     """
+    if kernels_wanted() != "none":
+        return plan_forest(below, offsets, is_whole=kernels_wanted() == "forest")
     within = below - np.repeat(offsets[:-2], np.diff(offsets[1:]))
     sizes = np.diff(offsets).tolist()
     return StackLevels(sizes, list(torch.split(torch.from_numpy(within), sizes[1:])))
@@ -148,10 +163,14 @@ class _StackSweep(torch.autograd.Function):
         return d_projected, d_weight, None
 
 
-def run_stack(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecessors) -> Tensor:
+def run_stack(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecessors | Forest) -> Tensor:
     """Hidden states (n, H) of rows that read inputs (n, I), by the height of their stacks."""
     if isinstance(levels, Predecessors):
         return sweep_lstm(inputs, lstm, levels)
+    if isinstance(levels, Forest):
+        from treelm.models.layers.fused import run_forest  # which imports Triton
+
+        return run_forest(linear(inputs, lstm.weight_input, lstm.bias)[None], lstm.weight_hidden[None], levels)[0]
     weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))
     projected = linear(inputs, weight_input, bias)
     hidden: Tensor = _StackSweep.apply(projected, weight_hidden, levels)  # type: ignore[no-untyped-call]

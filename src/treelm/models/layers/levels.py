@@ -10,10 +10,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 IntArray = NDArray[np.int64]
 
@@ -55,6 +57,42 @@ def schedule_tree(parents: IntArray, levels: IntArray) -> Schedule:
         order[first:end] = nodes = nodes[np.argsort(position[parents[nodes]], kind="stable")]
         position[nodes] = np.arange(first, end)
     return Schedule(order=order, position=position, offsets=plain.offsets)
+
+
+class Forest(NamedTuple):
+    """Rows by level and, in a level, by tree: what kernels need that walk down the trees (``fused.py``)."""
+
+    below: Tensor  # (n,) the row of the level before that each row steps from; -1 at the roots, which are level 0
+    children: Tensor  # (n + 1,) row r is stepped from by the rows children[r]:children[r + 1]
+    bounds: Tensor  # (levels, trees + 1) the rows of tree t in level k are bounds[k, t]:bounds[k, t + 1]
+    is_whole: bool  # all levels are one launch, else each is one
+
+    @property
+    def spans(self) -> list[range]:
+        """The levels of each launch."""
+        num_levels = len(self.bounds)
+        return [range(num_levels)] if self.is_whole else [range(level, level + 1) for level in range(num_levels)]
+
+
+def plan_forest(below: IntArray, offsets: IntArray, *, is_whole: bool) -> Forest:
+    """``below`` (n - S,) is the row that each row of level 1 and more steps from; it must never descend.
+
+    Level k is the rows offsets[k]:offsets[k + 1]; the S rows of level 0 start trees. Tensors are on the CPU.
+    """
+    num_trees, num_rows = int(offsets[1]), int(offsets[-1])
+    tree = np.arange(num_rows)
+    for first, end in pairwise(offsets[1:].tolist()):
+        tree[first:end] = tree[below[first - num_trees : end - num_trees]]
+    level = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    children = num_trees + np.searchsorted(below, np.arange(num_rows + 1))
+    counts = np.bincount(level * num_trees + tree, minlength=(len(offsets) - 1) * num_trees)
+    ends = offsets[:-1, None] + np.cumsum(counts.reshape(-1, num_trees), 1)
+    return Forest(
+        below=torch.from_numpy(np.pad(below, (num_trees, 0), constant_values=-1)),
+        children=torch.from_numpy(children),
+        bounds=torch.from_numpy(np.hstack([offsets[:-1, None], ends])),
+        is_whole=is_whole,
+    )
 
 
 def earliest_levels(predecessors: IntArray) -> IntArray:

@@ -26,6 +26,8 @@ On a GPU starting a kernel costs more than what most kernels compute:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,7 +50,7 @@ from treelm.models.layers.precision import (
     sum_of_rows,
 )
 from treelm.models.rnng.composition import LSTMComposition
-from treelm.models.rnng.plan import ChainPlan, DirectionPlan, TreesByHeight
+from treelm.models.rnng.plan import ChainPlan, DirectionPlan, TreeChains, TreesByHeight
 
 
 def _longest(local_trees: list[list[tuple[int, int]]]) -> int:
@@ -257,6 +259,26 @@ def compose_by_height(given: Tensor, composition: LSTMComposition, kept: Tensor 
     """
     if not trees.levels:
         return given
+    steps = (
+        _fused_steps(composition, trees)
+        if isinstance(trees.levels[0], TreeChains)
+        else _library_steps(given, composition, trees)
+    )
+    output, bias = operand(composition.output.weight), operand(composition.output.bias)
+    masks = [None] * len(steps) if kept is None else torch.split(kept, trees.sizes)
+    vectors = given
+    for step, mask in zip(steps, masks, strict=True):
+        both = step(vectors)
+        if mask is not None:
+            both = both * mask.to(both.dtype)
+        vectors = torch.cat([vectors, functional.linear(both, output, bias).relu().to(given.dtype)])
+    return vectors
+
+
+def _library_steps(
+    given: Tensor, composition: LSTMComposition, trees: TreesByHeight
+) -> list[Callable[[Tensor], Tensor]]:
+    """[f; g] of the trees of each height, from all vectors so far, by the library's LSTM."""
     labels, after_label = given.index_select(0, trees.labels), list[tuple[Tensor, Tensor]]()
     directions = [
         (lstm.weight_input, lstm.weight_hidden, lstm.bias)
@@ -265,17 +287,30 @@ def compose_by_height(given: Tensor, composition: LSTMComposition, kept: Tensor 
     for weight_input, _, own_bias in directions:
         gates = linear(labels, library_gates(weight_input), library_gates(own_bias))
         after_label.append(lstm_cell(gates, torch.zeros_like(gates), torch.zeros_like(labels)))
-    sizes = [level.batch_sizes[0] for level in trees.levels]
-    hidden, cell = (torch.split(operand(torch.stack(one)), sizes, 1) for one in zip(*after_label, strict=True))
+    hidden, cell = (torch.split(operand(torch.stack(one)), trees.sizes, 1) for one in zip(*after_label, strict=True))
     weights = library_weights(*directions)
-    output, bias = operand(composition.output.weight), operand(composition.output.bias)
-    masks = [None] * len(sizes) if kept is None else torch.split(kept, sizes)
-    vectors = given
-    for level, mask, *before in zip(trees.levels, masks, hidden, cell, strict=True):
+
+    def step(level: Any, hidden: Tensor, cell: Tensor, vectors: Tensor) -> Tensor:
         batch_sizes = torch.tensor(level.batch_sizes)  # stays on the CPU, where the library looks at it
         read = operand(vectors.index_select(0, level.children))
-        both = torch.cat(library_lstm(read, (before[0], before[1]), weights, batch_sizes)[1].unbind(), 1)
-        if mask is not None:
-            both = both * mask.to(both.dtype)
-        vectors = torch.cat([vectors, functional.linear(both, output, bias).relu().to(given.dtype)])
-    return vectors
+        return torch.cat(library_lstm(read, (hidden, cell), weights, batch_sizes)[1].unbind(), 1)
+
+    return [partial(step, *one) for one in zip(trees.levels, hidden, cell, strict=True)]
+
+
+def _fused_steps(composition: LSTMComposition, trees: TreesByHeight) -> list[Callable[[Tensor], Tensor]]:
+    """The same by the kernels of ``layers.fused``."""
+    from treelm.models.layers.fused import run_forest  # which imports Triton
+
+    lstms = composition.forward_lstm, composition.backward_lstm
+    weight_input, weight_hidden = (
+        torch.stack([getattr(lstm, name) for lstm in lstms]) for name in ("weight_input", "weight_hidden")
+    )
+    bias, weights = operand(torch.stack([lstm.bias for lstm in lstms])[:, None]), operand(weight_input).mT
+
+    def step(level: Any, vectors: Tensor) -> Tensor:
+        read = operand(vectors.index_select(0, level.read)).view(2, -1, weights.shape[1])
+        hidden = run_forest(torch.baddbmm(bias, read, weights), weight_hidden, level.chains)
+        return operand(hidden.flatten(0, 1).index_select(0, level.last).view(-1, 2 * hidden.shape[2]))
+
+    return [partial(step, one) for one in trees.levels]

@@ -84,6 +84,11 @@ class RNNG(GenerativeParser, DocumentReader):
         self.config.check_trees(corpus)
 
     @property
+    def has_fused_kernels(self) -> bool:
+        """With attention, stack and constituents wait for each other: there is no forest."""
+        return self.config.composition != "attention"
+
+    @property
     def token_vectors(self) -> Tensor:
         """The tied embedding."""
         return self.word_embedding

@@ -35,8 +35,18 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
-from treelm.models.layers.few_calls import StackLevels, few_calls, plan_stack
-from treelm.models.layers.levels import Schedule, block_rows, blocks, earliest_levels, ranges, schedule_levels, starts
+from treelm.models.layers.few_calls import StackLevels, few_calls, kernels_wanted, plan_stack
+from treelm.models.layers.levels import (
+    Forest,
+    Schedule,
+    block_rows,
+    blocks,
+    earliest_levels,
+    plan_forest,
+    ranges,
+    schedule_levels,
+    starts,
+)
 from treelm.models.layers.lstm import Predecessors, plan_tree
 from treelm.models.rnng.attention import AttentionPlan, plan_attention, schedule_attention
 from treelm.models.rnng.config import RNNGConfig
@@ -212,11 +222,20 @@ class TreeLevel(NamedTuple):
     batch_sizes: list[int]  # trees that have a step 1, a step 2, ...
 
 
+class TreeChains(NamedTuple):
+    """Local trees of one height, for fused kernels: chains of both directions, each of which begins with the NT."""
+
+    read: Tensor  # (2m,) numbers of the vectors that the m steps of either direction read
+    last: Tensor  # (2F,) the last steps of each tree, forward and backward
+    chains: Forest  # of one direction, as of the other
+
+
 class TreesByHeight(NamedTuple):
     """All local trees, in the order of their levels."""
 
     labels: Tensor  # (F,) numbers of the vectors of their nonterminals
-    levels: list[TreeLevel]
+    sizes: list[int]  # trees of each height
+    levels: list[TreeLevel | TreeChains]
 
 
 def order_by_height(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray, list[int]]:
@@ -244,14 +263,32 @@ def plan_trees(
     local_trees: LocalTrees, order: IntArray, counts: list[int], vector_of_action: IntArray
 ) -> TreesByHeight:
     """The packed sequences of every height; constituents have the vectors that ``vector_of_action`` says."""
-    levels, first = [], local_trees.offsets[:-1]
-    for trees in np.split(order, np.cumsum(counts)[:-1]) if len(order) else []:
-        length = (local_trees.offsets[trees + 1] - first[trees] - 1)[None]
+    first, levels = local_trees.offsets[:-1], np.split(order, np.cumsum(counts)[:-1]) if len(order) else []
+
+    def vectors(entries: IntArray) -> Tensor:
+        return torch.from_numpy(vector_of_action[local_trees.entries[entries]])
+
+    def packed(trees: IntArray) -> TreeLevel:
+        length = local_trees.offsets[trees + 1] - first[trees] - 1
         step = np.arange(length.max())[:, None]
         is_read = step < length
-        children = vector_of_action[local_trees.entries[(first[trees] + 1 + step)[is_read]]]
-        levels.append(TreeLevel(torch.from_numpy(children), is_read.sum(1).tolist()))
-    return TreesByHeight(torch.from_numpy(vector_of_action[local_trees.entries[first[order]]]), levels)
+        return TreeLevel(vectors((first[trees] + 1 + step)[is_read]), is_read.sum(1).tolist())
+
+    def chains(trees: IntArray) -> TreeChains:
+        length = local_trees.offsets[trees + 1] - first[trees] - 1
+        step, tree = np.nonzero(np.arange(length.max() + 1)[:, None] <= length)  # step 0 reads the NT
+        offsets, is_later = starts(np.bincount(step)), step > 0
+        backward = np.where(is_later, length[tree] + 1 - step, 0)
+        below = offsets[step - 1][is_later] + tree[is_later]
+        last = offsets[length] + np.arange(len(trees))
+        read = first[trees[tree]] + np.stack([step, backward])
+        forest = plan_forest(below, offsets, is_whole=kernels_wanted() == "forest")
+        return TreeChains(
+            vectors(read.ravel()), torch.from_numpy(np.stack([last, last + len(step)], 1).ravel()), forest
+        )
+
+    plan_level = packed if kernels_wanted() == "none" else chains
+    return TreesByHeight(vectors(first[order]), counts, [plan_level(trees) for trees in levels])
 
 
 class Given(NamedTuple):
@@ -273,7 +310,7 @@ class BatchPlan:
     given: Given
     num_composed: int  # R, constituents that are composed
     vectors: Tensor  # (T,) the vector of the top item
-    below: Predecessors | StackLevels  # the context right below every context, without attention composition
+    below: Predecessors | StackLevels | Forest  # the context right below every context, without attention composition
     actions: Tensor  # (T,) what comes next
     valid: Tensor  # (T, num_actions) what may come next
     shifts: Tensor  # (W,) contexts in which a word comes next
