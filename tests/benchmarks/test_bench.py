@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from mmap import mmap
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from tests.benchmarks.programs import rows_of
 from tests.cli.conftest import TREES
 from tests.shipped import need
 from treelm.errors import InputError
-from treelm.models.layers.devices import process_peak_mb, restart_peak
+from treelm.models.layers.devices import process_peak_mb
 from treelm.papers.metrics.speed import fitting_sentences, in_fresh_process
 
 
@@ -36,17 +35,6 @@ def test_memory_of_a_fresh_process_is_its_own() -> None:
     ballast = np.ones(2**26)  # 512 MiB
     assert in_fresh_process(process_peak_mb) < process_peak_mb() - 300
     assert ballast.all()
-
-
-def test_the_peak_of_memory_can_be_counted_anew() -> None:
-    with mmap(-1, 2**29) as ballast:  # 512 MiB, which go back when it is closed: freed arrays are kept for later
-        pages = np.frombuffer(ballast, np.uint8)
-        pages[:: 2**12] = 1
-        before = process_peak_mb()
-        del pages
-    if not restart_peak():
-        pytest.skip("this system does not count it anew")
-    assert process_peak_mb() < before - 300
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

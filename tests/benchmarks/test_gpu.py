@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,6 @@ def test_every_row_is_measured_on_a_cpu_in_the_order_of_importance(tmp_path: Pat
     assert table.count("\n|") == 2 + len(names)
     assert {*report["skipped"]} == {f"{one}, public" for one in ("rnng training", "rnng search", *systems[-4:])}
     assert table.count("give --public FOLDER") == len(report["skipped"])
-
-
-def test_what_a_bare_machine_needs_is_listed_without_torch() -> None:
-    command = [sys.executable, "benchmarks/gpu.py", "--needs"]
-    listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split()
-    names = {line.partition("==")[0] for line in listed}
-    assert names >= {"numpy", "pandas", "sentencepiece", "pytest"}
-    assert not names & {"torch", "treelm", "sympy", "transformers"}
 
 
 def test_what_fails_loses_its_own_row(tmp_path: Path, preloaded: Path) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from model_card import model_card, read_figures
-from shipping import Origin, add_curve, differences, narrow_weights, ship
+from model_card import read_figures
+from shipping import Origin, differences, narrow_weights, ship
 
 from tests.cli.conftest import RECIPE, TREES
 from treelm.errors import InputError
@@ -61,27 +60,6 @@ def test_other_weights_are_noticed(shipped: Path) -> None:
     lm = load_model(shipped)
     lm.word_bias.data[3] += 0.01
     assert any("log probabilities differ by" in text for text in differences(lm, shipped))
-
-
-def test_a_model_whose_log_is_gone_has_no_curve_and_its_card_says_nothing_of_it(project: Path, tmp_path: Path) -> None:
-    shutil.copytree(project / "run", tmp_path / "run")
-    (tmp_path / "run" / "metrics.jsonl").unlink()
-    ship(tmp_path / "run", tmp_path / "toy", ORIGIN)
-    assert "curve" not in read_figures(tmp_path / "toy")
-    assert "its perplexity" not in model_card("toy", tmp_path / "toy")
-    add_curve(project / "run", tmp_path / "toy")
-    assert len(read_figures(tmp_path / "toy")["curve"]) > 12
-    said = "evaluations, in a second run, which gave the same weights:"
-    assert said in (tmp_path / "toy" / "README.md").read_text()
-
-
-def test_a_run_with_other_weights_lends_no_curve(project: Path, shipped: Path, tmp_path: Path) -> None:
-    recipe = load_recipe(project / "recipe.toml", ["training.seed=2"])
-    train(recipe, tmp_path / "run", quiet=True)
-    before = (shipped / "figures.json").read_bytes()
-    with pytest.raises(InputError, match="other weights than those of toy-gum-open"):
-        add_curve(tmp_path / "run", shipped)
-    assert (shipped / "figures.json").read_bytes() == before
 
 
 def test_an_estimated_model_still_adds_up_to_one(project: Path, tmp_path: Path) -> None:

@@ -81,22 +81,6 @@ def test_killed_twice_it_ends_with_the_same_bytes(project: Path, text: Path, tmp
     ]
 
 
-def test_the_trees_can_be_trained_on(project: Path, tmp_path: Path, treelm: Treelm) -> None:
-    (tmp_path / "in.txt").write_text("the dog barks.\na cat sees the dog.\n")
-    out = tmp_path / "silver.ptb.gz"
-    outcome = treelm(
-        *annotation(tmp_path / "in.txt", project, out, "--tokenise", "--action-beam", "5", "--fast-track", "0")
-    )
-    assert outcome.code == 0, outcome.err
-    about = json.loads((tmp_path / "silver.ptb.gz.json").read_text())
-    assert about["beam"] == {"action_beam": 5, "word_beam": 5, "fast_track": 0}
-    assert (about["num_sentences"], about["num_words"], about["tokenise"]) == (2, 10, True)
-    changes = [f"data.train={out}", "training.epochs=1", f"data.dev={project / 'train.ptb'}"]
-    changes.append(f"data.test={project / 'train.ptb'}")
-    trained = treelm("train", project / "recipe.toml", "--output", tmp_path / "run", "--quiet", "--set", *changes)
-    assert trained.code == 0, trained.err
-
-
 def test_what_could_not_be_parsed_is_named_and_exit_code_3(project: Path, tmp_path: Path, treelm: Treelm) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\nthe dog sees the cat .\n")
     options = ["--max-words", "5", "--on-error", "flat"]

@@ -108,14 +108,3 @@ def test_a_sweep_gives_the_effects_of_each_beam_and_what_it_lost(treelm: Treelm,
     assert 0 < up_to_there < lost
     shown = treelm("gardenpath", run, *subset, "--beam-sweep", 2).out
     assert "lost: the sum over words of what each word's search dropped" in " ".join(shown.split())
-
-
-def test_a_comparison_has_the_effects_and_keeps_them(treelm: Treelm, tmp_path: Path) -> None:
-    out = tmp_path / "comparison"
-    call = ("compare", "ngram-gum-open", "--max-sentences", 2, "--gardenpath", "--format", "csv", "--output", out)
-    (row,) = csv.DictReader(io.StringIO(treelm(*call).out))
-    found = json.loads(treelm("gardenpath", "ngram-gum-open", "--references", "none", "--json").out)["models"][0]
-    for effect in found["effects"]:
-        name = f"effect_bits, {effect['effect']}, {effect['region']}"
-        assert float(row[name]) == pytest.approx(effect["bits"])
-    assert "garden paths: done" not in treelm(*call).err

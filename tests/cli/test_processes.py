@@ -42,17 +42,6 @@ def test_results_do_not_depend_on_the_number_of_processes(
     assert two == one
 
 
-def test_a_table_ends_at_a_bad_tree_where_that_of_one_process_does(
-    project: Path, treelm: Treelm, tmp_path: Path
-) -> None:
-    good = "(S (X the) (X dog))\n"
-    (tmp_path / "bad.ptb").write_text(f"{good * 9}(S (X a\n\n{good}", encoding="utf-8")
-    extra = ("--batch-size", "2", "--processes")
-    one, two = (treelm("surprisal", project / "run", tmp_path / "bad.ptb", *extra, number) for number in ("1", "2"))
-    assert two == one
-    assert (one.code, len(one.out.splitlines())) == (2, 1 + 9 * 2)
-
-
 def die(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence | None]:
     os.kill(os.getpid(), signal.SIGKILL)
     return []

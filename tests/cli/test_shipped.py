@@ -54,20 +54,6 @@ def test_models_are_listed_and_shown(package: Path, treelm: Treelm) -> None:
     assert "no model 'x' in the package; it has tiny" in treelm("models", "x").err
 
 
-@pytest.mark.parametrize("arguments", [["models"], ["recipes"], ["data"]], ids=" ".join)
-def test_a_list_is_tsv_for_programs_and_a_table_in_a_terminal(
-    arguments: list[str], treelm: Treelm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [line.split("\t") for line in treelm(*arguments).out.splitlines()]
-    assert len({len(row) for row in rows}) == 1
-    monkeypatch.setenv("COLUMNS", "130")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    shown = treelm(*arguments).out
-    assert "\t" not in shown
-    assert all(cell in shown for row in rows for cell in row[:2])
-    assert set(" ".join(cell for row in rows for cell in row).split()) <= set(shown.split())
-
-
 def test_a_shipped_model_is_not_resumed_but_finetuned(package: Path, project: Path, treelm: Treelm) -> None:
     before = {path: path.read_bytes() for path in package.rglob("*") if path.is_file()}
     outcome = treelm("train", "--resume", "tiny", "--set", "training.epochs=31")

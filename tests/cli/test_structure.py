@@ -49,12 +49,3 @@ def test_runs_of_one_system_are_seeds_of_it(treelm: Treelm, treebank: Path, tmp_
     assert {"random", "random distances, biased builder"} <= several
     assert rows["prpn, biased builder"]["agreement"]["mean"] == 100.0  # with its copy
     assert rows["palm"]["height_correlation"] is None
-
-
-def test_tables_show_every_kind_of_figure(treelm: Treelm, treebank: Path) -> None:
-    outcome = treelm("structure", HERE / "on-lstm", "--data", treebank, "--preprocess", "prpn")
-    assert outcome.code == 0, outcome.err
-    for title in ("wsj10, 2 sentences", "wsj40", "recall by label", "F1 by words of a span", "distance by height"):
-        assert title in outcome.out
-    assert "on-lstm, biased" in outcome.out
-    assert "sentences over 10 words" in outcome.out

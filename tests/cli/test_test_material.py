@@ -95,19 +95,3 @@ def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, 
     assert "on-lstm" in shown
     refused = treelm("pairs", *runs, tmp_path / "p.csv", *columns, "--items", tmp_path / "p.csv")
     assert (refused.code, "the output is the input" in refused.err) == (2, True)
-
-
-def test_suites_of_several_runs_have_a_row_a_region(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    path = tmp_path / "barking.json"
-    path.write_text(json.dumps(SUITE))
-    runs = (project / "run", RUNS / "lstm")
-    items = tmp_path / "items.csv"
-    call = ("--suites", path, "--references", "rnng/bllip-lg", "--items", items)
-    outcome = treelm("syntaxgym", *runs, *call)
-    assert outcome.code == 0
-    assert "barking" in outcome.out
-    assert "SG score" not in outcome.out  # these are no suites of its circuits, and no published model has them
-    assert "rnng/bllip-lg" not in outcome.out
-    rows = list(csv.DictReader(items.read_text().splitlines()))
-    assert len(rows) == 2 * 2 * 2 * 2
-    assert {row["model"] for row in rows} == {"run", "lstm"}

@@ -91,21 +91,3 @@ def test_systems_train_on_it(model: str, training: str, folder: Path, treelm: Tr
     structure = [name for name in last if name.startswith(("spans_nats", "parse_nats"))]
     assert structure
     assert all(last[name] > 0 for name in structure)
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("sections wsj --splits ptb-parsing --output ptb", "where 39,832 are known"),
-        ("align wsj/03/wsj_0301.mrg --text other.txt --output out.ptb", "0 of 3 trees are found, on 0 of 30 lines"),
-    ],
-)
-def test_another_treebank_is_refused_and_nothing_is_written(
-    folder: Path, treelm: Treelm, line: str, expected: str
-) -> None:
-    (folder / "other.txt").write_text("".join(f"something else number {number}\n" for number in range(30)))
-    before = sorted(folder.rglob("*"))
-    outcome = treelm("data", *line.split())
-    assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
-    assert expected in outcome.err
-    assert [path for path in sorted(folder.rglob("*")) if path.name != "ptb"] == before

@@ -307,18 +307,6 @@ def test_missing_sections_are_named_with_their_source_and_nothing_is_written(tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_two_copies_of_a_treebank_and_none_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "none").mkdir()
-    with pytest.raises(InputError, match=r"no files of ptb .*wsj_0001.mrg"):
-        write_splits(tmp_path / "none", named_splits()["ptb-lm"], tmp_path / "out")
-    with pytest.raises(InputError, match="no such folder"):
-        write_splits(tmp_path / "nowhere", named_splits()["ptb-lm"], tmp_path / "out")
-    ptb(tmp_path / "wsj", range(25))
-    ptb(tmp_path / "wsj/combined", range(3, 4), flat=True)
-    with pytest.raises(InputError, match=r"combined/wsj_0301.mrg: the same part of the treebank as .*03/wsj_0301.mrg"):
-        write_splits(tmp_path / "wsj", named_splits()["ptb-lm"], tmp_path / "out")
-
-
 def bllip(folder: Path, *sections: str, files: int = 3, trees: int = 500) -> Path:
     for section in sections:
         numbers = count()

@@ -79,15 +79,6 @@ def test_batches_are_cut_as_if_sentence_by_sentence(lengths: list[int], size: in
     assert [len(batch) for batch in epoch(batches)] == slow_cut([data.num_actions.tolist()], [max_actions], size)
 
 
-@pytest.mark.parametrize("config", SCHEMES)
-def test_without_shuffling_all_epochs_are_the_same_and_sorted(config: BatchesConfig) -> None:
-    batches = SentenceBatches(DATA, batch_size=7, config=config, shuffle=False)
-    order = epoch(batches)
-    assert order == epoch(batches)
-    lengths = [DATA.num_actions[index] for batch in order for index in batch]
-    assert lengths == sorted(lengths)
-
-
 def test_sentences_beyond_the_longest_are_left_out_and_every_epoch_has_longer_ones() -> None:
     data = Lengths([*range(0, 20, 2), 8, 8])  # actions: tokens are half of them and one, 1 to 10
     batches = SentenceBatches(data, batch_size=2, config=BatchesConfig(first_max_length=4, max_length=6))

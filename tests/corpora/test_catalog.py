@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora.helpers import GUM_OPEN, corpus
+from tests.corpora.helpers import GUM_OPEN
 from treelm.corpora import catalog
 from treelm.corpora.building import corpus_of
 from treelm.corpora.catalog import corpus_entry, corpus_names, show
@@ -97,14 +97,6 @@ def read(split: str) -> PreparedCorpus:
 @pytest.fixture(scope="module")
 def train() -> PreparedCorpus:
     return read("train")
-
-
-def test_figures_of_a_small_corpus() -> None:
-    found = corpus_statistics(corpus())
-    assert [found[name] for name in ("sentences", "tokens", "types", "types seen twice or more")] == [5, 15, 11, 3]
-    assert [found[name] for name in ("labels", "nonterminals")] == [4, 18]
-    assert (found["depth"].mean, found["depth"].max) == (3.0, 4)  # type: ignore[union-attr]
-    assert [found[name] for name in ("most open nonterminals", "most consecutive NTs")] == [(4, 3), (4, 3)]
 
 
 # What the packaged treebank's documentation states: words, types, depth and actions (mean, 95 %, maximum).

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import TREES, corpus, gum_open, text_corpus
+from tests.corpora.helpers import TREES, corpus, gum_open
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
@@ -84,16 +84,6 @@ def test_batches_of_real_trees_are_what_encoding_word_by_word_gives(vocabulary: 
     assert_same(
         encode_sentences(sentences, vocabulary, prepared.labels), slow_batch(sentences, vocabulary, prepared.labels)
     )
-
-
-def test_plain_text_has_no_actions(vocabulary: Vocabulary) -> None:
-    encoded = EncodedCorpus(text_corpus(["the dog", "", "barks"]), vocabulary)
-    batch = encoded.batch([2, 1, 0])
-    assert batch.actions is None
-    assert batch.action_offsets is None
-    assert batch.num_words.tolist() == [1, 0, 2]
-    np.testing.assert_array_equal(encoded.num_actions, encoded.num_tokens)
-    np.testing.assert_array_equal(np.diff(batch.token_offsets), encoded.num_tokens[::-1])
 
 
 def test_sentences_with_unknown_labels_are_dropped_and_counted_on_request() -> None:
@@ -175,14 +165,6 @@ def test_a_prepared_corpus_knows_where_documents_begin(prepared: PreparedCorpus)
     again = corpus_of(prepared.sentences())
     assert again.document_starts.tolist() == prepared.document_starts.tolist()
     assert EncodedCorpus(again, WordVocabulary(list("abcd"))).documents.tolist() == [0, 0, 1, 2, 3, 3]
-
-
-def test_documents_are_no_part_of_the_identity_of_data(prepared: PreparedCorpus, tmp_path: Path) -> None:
-    lines = [" ".join(sentence.words) for sentence in prepared.sentences()]
-    (tmp_path / "all.txt").write_text("\n".join(lines))
-    whole = prepare([tmp_path / "all.txt"], tmp_path / "whole")
-    assert whole.document_starts.tolist() == [0]
-    assert whole.identity == prepared.identity
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])

@@ -85,16 +85,6 @@ def test_bad_sentences_are_left_out_or_the_first_one_is_raised(tmp_path: Path) -
     assert [one.name for one in tmp_path.iterdir() if one.is_dir()] == ["skipping"]
 
 
-def test_several_sources_follow_each_other(tmp_path: Path) -> None:
-    brackets = write(tmp_path / "a.ptb", GOOD * 2)
-    more = tmp_path / "b.ptb.gz"
-    more.write_bytes(gzip.compress(b"\n(S (N cats))\n"))
-    both = prepare([brackets, more], tmp_path / "out")
-    assert [both.where(index) for index in range(3)] == [f"{brackets}:1", f"{brackets}:2", f"{more}:2"]
-    assert both.sentence(2).tree == Tree.parse("(S cats)")
-    assert both.sentence(-1) == both.sentence(2)
-
-
 def test_the_cache_is_used_until_the_file_or_an_option_changes(tmp_path: Path) -> None:
     path = write(tmp_path / "a.ptb", "(S (NP-SBJ (N a)) (V b))\n")
     first = prepared([path], cache=tmp_path / "cache")
@@ -128,18 +118,6 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
         prepared([path], cache=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
     assert not published  # so no other process could open it, nor a kill leave it there
-
-
-def test_what_a_killed_process_has_left_in_the_cache_goes_a_week_later(tmp_path: Path) -> None:
-    """Not what another process makes there now, which may be one of another machine."""
-    cache = tmp_path / "cache"
-    for name in ("left", "made"):
-        (cache / f".{name}.12345678").mkdir(parents=True)
-        (cache / f".{name}.12345678" / "forms.npy").touch()
-    for path in (cache / ".left.12345678" / "forms.npy", cache / ".left.12345678", cache / ".made.12345678"):
-        os.utime(path, (0, 0))
-    kept = prepared([write(tmp_path / "a.ptb", GOOD)], cache=cache).directory
-    assert set(cache.iterdir()) == {kept, cache / ".made.12345678"}
 
 
 TREE = "(S (NP a b) (VP c d))"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from treelm.corpora.preparing import prepare
 from treelm.corpora.readers import read_sentences
-from treelm.corpora.sentence import Preprocessing, Sentence
+from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.trees.tree import Tree
 
@@ -219,12 +219,6 @@ def test_words_are_lower_case_with_digits_as_n_and_without_punctuation(tmp_path:
     assert second.line == 3
 
 
-@pytest.mark.parametrize("how", ["prpn", "mikolov"])
-def test_text_without_tags_is_refused(how: Preprocessing, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf'train.txt:1: .*preprocess = "{how}"'):
-        list(read_sentences(write(tmp_path, "The dog .\n", "train.txt"), preprocess=how))
-
-
 @pytest.mark.parametrize(
     ("tagged", "expected"),
     [
@@ -241,12 +235,6 @@ def test_words_of_mikolovs_text(tagged: str, expected: str, tmp_path: Path) -> N
     assert sentence.tree is not None
     assert sentence.tree.words() == list(sentence.words)
     assert len(sentence.tags or ()) == len(sentence.words)
-
-
-def test_mikolovs_text_has_no_sentence_of_a_hundred_tokens(tmp_path: Path) -> None:
-    trees = [f"(S {'(NN a) ' * number}(. .))\n" for number in (98, 99)]
-    (sentence,) = read_sentences(write(tmp_path, "".join(trees)), preprocess="mikolov")
-    assert len(sentence.words) == 98
 
 
 def test_mikolovs_text_comes_out_of_the_wsj_sample_word_for_word() -> None:

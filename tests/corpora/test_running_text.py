@@ -116,11 +116,6 @@ def test_treebank_words(text: str, expected: str) -> None:
     assert words(text) == expected.split()
 
 
-def test_a_letter_that_is_a_mark_in_another_case_takes_no_time() -> None:
-    assert words("\u03b9" * 200 + "! a\u0345") == ["\u03b9" * 200, "!", "a\u0345"]
-    assert words("\u03bf\u03b9.\u03b1. e\u0301") == ["\u03bf\u03b9", ".", "\u03b1", ".", "e\u0301"]
-
-
 @given(st.text("adnmt.,'’-1 \u00e9\u00f1\u1ebf\u0161\u010f\u1e3f\u0165\u03b9", max_size=30))
 def test_accents_as_characters_of_their_own_change_no_word(text: str) -> None:
     assert [normalize("NFC", word) for word in words(normalize("NFD", text))] == words(text)

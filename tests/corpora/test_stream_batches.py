@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -146,13 +145,6 @@ def test_a_position_with_other_data_or_settings_is_refused(kind: str, other: dic
         order(kind, **other).restore(order(kind).state())
 
 
-@pytest.mark.parametrize("damage", [{"position": 10**6}, {"position": "x"}, {"epoch": -1}])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_position_is_refused(kind: str, damage: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="undamaged"):
-        order(kind).restore({**order(kind).state(), **damage})
-
-
 def documents_encoded(trees: bool = False) -> EncodedCorpus:
     sentences = [(number, line) for number, lines in enumerate(DOCUMENTS) for line in lines]
     corpus = corpus_of(
@@ -188,18 +180,6 @@ def test_documents_come_in_a_new_order_in_every_epoch_whole_and_each_once() -> N
         assert sorted(order) == [0, 1, 2, 3]
         orders.add(tuple(order))
     assert len(orders) > 8
-
-
-def test_constituents_move_with_their_documents() -> None:
-    text = documents_encoded(trees=True)
-    batches = BPTTBatches(text, batch_size=1, bptt=99, seed=1, shuffle_documents=True, constituents=True)
-    for _ in range(3):
-        (batch,) = batches
-        ends = np.flatnonzero(batch.inputs[:, 0] == END).tolist()
-        sentences = list(pairwise([*ends, len(batch.inputs)]))
-        expected = [[stop - 1, 0, stop - start - 2] for start, stop in sentences if stop - start > 3]
-        assert batch.constituents is not None
-        assert batch.constituents.tolist() == expected
 
 
 Row = tuple[int, int]  # places in the corpus' tokens, ends included

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import counts_of
-from tests.corpora.tokenizers_of_others import END, TEXT, byte_level, metaspace, saved, wordpiece
+from tests.corpora.tokenizers_of_others import TEXT, byte_level, metaspace, wordpiece
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
-from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary, load_vocabulary, save_vocabulary
+from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 
@@ -74,20 +73,6 @@ def test_every_form_ends_once_or_is_unknown(tokenizer: Any, form: str) -> None:
     ids = vocabulary.encode([form]).ids
     assert vocabulary.ends_word[ids].tolist() == [False] * (len(ids) - 1) + [True]
     assert (vocabulary.unknown_class(form) is None) or len(ids) == 1
-
-
-def test_two_forms_of_the_same_tokens_are_the_same_form(gpt2: Any) -> None:
-    vocabulary = read(gpt2)
-    forms = ["a b", "ab", " ab", "aÿb", "Ġab", "a  b", END, f"a{END}"]
-    assert len({tuple(vocabulary.encode([form]).ids.tolist()) for form in forms}) == len(forms)
-    assert [vocabulary.spell(vocabulary.encode([form]).ids.tolist()) for form in forms] == forms
-
-
-def test_tokens_of_control_have_no_ids(gpt2: Any, tmp_path: Path) -> None:
-    config = VocabularyConfig(kind="tokenizer", file=str(saved(gpt2, tmp_path).parent))
-    vocabulary = build_vocabulary(config, counts_of([["x"]]))
-    assert len(vocabulary) == gpt2.get_vocab_size() - 1
-    assert END not in {vocabulary.token(index) for index in range(len(vocabulary))}
 
 
 def test_a_vocabulary_keeps_its_tokenizer(tokenizer: Any, tmp_path: Path) -> None:

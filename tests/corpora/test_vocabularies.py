@@ -51,19 +51,6 @@ def tokens(vocabulary: Vocabulary, form: str, *, sentence_initial: bool = False)
     return [vocabulary.token(int(index)) for index in vocabulary.encode([form], sentence_initial=sentence_initial).ids]
 
 
-def test_min_count_and_max_size_cut_words() -> None:
-    counts = counts_of([["a", "a", "a", "b", "b", "c", "c", "d"]])
-    assert WordVocabulary.build(counts, min_count=2).forms == ("a", "b", "c")
-    assert WordVocabulary.build(counts, max_size=2).forms == ("a", "b")
-
-
-def test_single_unknown_token_stands_for_every_unknown_form() -> None:
-    vocabulary = build_vocabulary(VocabularyConfig(), COUNTS)
-    assert tokens(vocabulary, "Zanzibar") == ["<unk>"]
-    assert vocabulary.unknown_class("Zanzibar") == "<unk>"
-    assert vocabulary.unknown_class("dogs") is None
-
-
 def test_berkeley_classes_are_those_of_unknown_training_words() -> None:
     vocabulary = build_vocabulary(VocabularyConfig(unknown="berkeley"), COUNTS)
     assert vocabulary.unknown_class("jumped") == "UNK-LC-ed"

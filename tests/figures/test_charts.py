@@ -71,11 +71,6 @@ def test_equal_factors_are_equal_steps_on_a_logarithmic_axis() -> None:
     assert [scale(10), scale(100), scale(1000)] == pytest.approx([0, 50, 100])
 
 
-def test_marks_are_round() -> None:
-    assert Scale(low=0, high=10, start=0, end=1).marks(5) == [0, 2, 4, 6, 8, 10]
-    assert Scale(low=25, high=1500, start=0, end=1, logarithmic=True).marks(6) == [50, 100, 200, 500, 1000]
-
-
 @given(
     st.lists(st.floats(min_value=1e-3, max_value=1e6), min_size=1, max_size=5),
     st.booleans(),

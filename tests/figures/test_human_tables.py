@@ -12,7 +12,7 @@ from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import GardenPaths, measure_effects
 from treelm.evaluation.human.reading import measure_reading
 from treelm.evaluation.tables import Table
-from treelm.figures.human_tables import effect_tables, reading_tables, sweep_tables
+from treelm.figures.human_tables import effect_tables, reading_tables
 from treelm.figures.tables import Printed
 
 
@@ -37,14 +37,6 @@ def test_effects_of_all_models_stand_beside_people() -> None:
     assert rows(bits)["agreement violated, 1"] == ["57.4 (44.9, 69.7)", "+1.10 (0.10)", "+2.10 (0.10)"]
     assert rows(correlations)["agreement violated, 0"] == ["0.63", "-0.01", "-0.02"]
     assert lines[-1] == sap.REGIONS_IN_WORDS
-
-
-def test_a_sweep_has_a_column_for_each_size() -> None:
-    bits, lost, *_ = sweep_tables({"run": {size: effects("run", size) for size in (1, 10)}})
-    assert isinstance(bits, Table)
-    assert bits.headings == ["effect, word", "people, ms", "beam 1", "beam 10"]
-    assert rows(bits)["agreement violated, 2"][1:] == ["+1.20 (0.16)", "+10.20 (0.16)"]
-    assert rows(lost)["agreement violated, 2"][1:] == ["1.00 / 7.00", "10.00 / 7.00"]
 
 
 def test_reading_times_have_a_table_for_each_question() -> None:

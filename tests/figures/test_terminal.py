@@ -40,13 +40,6 @@ def test_a_tree_that_does_not_fit_is_an_outline() -> None:
     assert draw_tree(DOGS, BITS, width=27) == OUTLINE
 
 
-def test_wide_characters_take_two_cells() -> None:
-    lines = draw_tree(Tree.parse("(S (名詞 日本 語) が)"), ["1.0", "2", "3"], width=40).splitlines()
-    assert lines[-2:] == ["日本  語  が", "1.0   2   3"]
-    outline = draw_tree(Tree.parse("(S (名詞 日本 語) が)"), ["1.0", "2", "3"], width=10).splitlines()
-    assert [cell_len(line) for line in outline] == [1, 6, 13, 13, 13]
-
-
 def test_a_tree_of_any_depth_is_drawn_with_all_of_its_words() -> None:
     tree = Tree("S", ["w"])
     for i in range(5000):

@@ -22,11 +22,11 @@ from fnmatch import fnmatch
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from tests.golden import commands, errors, models, training
+from tests.golden import commands, models, training
 from tests.golden.compare import compare
 from tests.golden.record import Record, working_folder
 
-PARTS = {**commands.PARTS, **models.PARTS, **training.PARTS, **errors.PARTS}
+PARTS = {**commands.PARTS, **models.PARTS, **training.PARTS}
 
 
 def main() -> int:

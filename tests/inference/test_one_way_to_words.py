@@ -174,10 +174,6 @@ def test_a_nul_character_is_refused_everywhere(name: str, folder: Path) -> None:
         BY_BLANKS[name]("The dog bar\0ks at the cats .", folder)
 
 
-def test_a_no_break_space_stands_inside_a_word() -> None:
-    assert words_of("10\u00a0000\tdogs\v bark\u2003loud\x85") == ("10\u00a0000", "dogs", "bark\u2003loud\x85")
-
-
 @pytest.mark.parametrize("ask", ["surprisal", "score", "parse", "analyse"])
 def test_one_text_is_no_list_of_sentences(ask: str) -> None:
     with pytest.raises(InputError, match=r"one text where a list of sentences was expected; give \['The dog'\]"):
@@ -218,8 +214,3 @@ def test_states_are_extended_by_a_word_for_each_sentence_not_by_the_characters_o
     lm = treelm.load(name)
     with pytest.raises(InputError, match=message):
         lm.extend(lm.start(3), words)
-
-
-def test_crlf_and_empty_lines_are_read(tmp_path: Path) -> None:
-    (tmp_path / "f.txt").write_bytes(b"\xef\xbb\xbfThe dog .\r\n\r\nIt sleeps .\r\r\n")
-    assert [one.words for one in read_sentences(tmp_path / "f.txt")] == [("The", "dog", "."), ("It", "sleeps", ".")]

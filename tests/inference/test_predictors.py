@@ -1,10 +1,9 @@
 import sys
-from pathlib import Path
 
 import pytest
 
 from treelm.errors import InputError
-from treelm.inference.predictors import Frequencies, Unigrams, bare, read_counts, word_length
+from treelm.inference.predictors import Frequencies, Unigrams, bare, word_length
 
 
 @pytest.mark.parametrize(
@@ -40,21 +39,6 @@ def test_without_wordfreq_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "wordfreq", None)
     with pytest.raises(InputError, match=r"treelm\[wordfreq\]"):
         Frequencies.named("wordfreq:en")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("word,frequency\nthe,1\n", "counts.csv:1: no column 'count'.*word, frequency"),
-        ("word,count\nthe,1\na,1.5\n", "counts.csv:3: '1.5' is not a count"),
-        ("word,count\n", "without rows"),
-    ],
-)
-def test_a_table_without_counts_is_refused(text: str, expected: str, tmp_path: Path) -> None:
-    path = tmp_path / "counts.csv"
-    path.write_text(text)
-    with pytest.raises(InputError, match=expected):
-        read_counts(str(path))
 
 
 def test_unigrams_are_shares_that_sum_to_one() -> None:

@@ -200,28 +200,6 @@ def test_a_column_that_may_tell_sentences_apart_is_told(rows: Rows, note: str, t
     assert all(note.format(path) in one and as_typed(one).endswith("--sentence-column item typ") for one in found)
 
 
-@pytest.mark.parametrize(
-    ("texts", "is_told"),
-    [
-        (
-            [
-                "The horse raced past fell The horse that was raced fell",
-                "While men hunt deer run While men run, deer run",
-            ],
-            True,
-        ),
-        (["The horse raced past fell The horse that was raced fell", "the man who knew the man who left came"], False),
-        (["The man saw The Times on the table", "Mary came", "He came home"], False),
-    ],
-)
-def test_conditions_that_no_column_tells_apart_are_told(texts: list[str], is_told: bool, tmp_path: Path) -> None:
-    path = write(tmp_path, "item;word", ((item, word) for item, text in enumerate(texts) for word in text.split()))
-    found = read_table(path, Columns(sentence=("item",)), "as-given").notes
-    assert ["the first word comes again: if each is several sentences, add" in note for note in found] == [
-        True
-    ] * is_told
-
-
 def test_ids_that_differ_in_blanks_or_types_alone_are_refused_or_skipped(tmp_path: Path) -> None:
     path, columns = (
         write(tmp_path, "item;word", [("2", "The"), ("2 ", "dog"), ("3", "It")]),
@@ -274,10 +252,3 @@ def test_an_empty_cell_is_no_name_of_a_sentence_but_may_be_that_of_the_row_above
     table = read_table(path, columns, "as-given", fill_down=True)
     assert [" ".join(one.sentence.words) for one in table.stimuli] == filled
     assert all(all(one.keys) for one in table.stimuli)
-
-
-def test_fillers_may_have_no_condition(tmp_path: Path) -> None:
-    rows = [(1, "a", "The"), (1, "b", "A"), (9, "", "It"), (9, "", "is")]
-    path = write(tmp_path, "item;condition;word", rows)
-    table = read_table(path, Columns(sentence=("item", "condition")), "as-given")
-    assert [one.keys for one in table.stimuli] == [("1", "a"), ("1", "b"), ("9", "")]

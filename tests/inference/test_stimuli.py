@@ -103,19 +103,3 @@ def test_texts_are_split_into_sentences_and_words_stay_as_they_are() -> None:
     assert {one.document for one in found} == {"1"}
     assert [cells for one in found for cells in one.kept] == list(rows)
     assert [own for one in found for own in one.tokens] == list(given.tokens)
-
-
-def test_splitting_needs_no_two_sentences_and_no_blanks_in_words() -> None:
-    (one,) = split([stimulus(sentence("New York", "is", "far"), "as-given", split_words=True)], "en")
-    assert one.sentence.words == ("New York", "is", "far")
-    assert one.keys == ("1", 1)
-    german = [stimulus(sentence("Das", "ist", "z.", "B.", "gut.", "Und", "neu."), "as-given")]
-    assert [one.sentence.words[-1] for one in split(german, "de")] == ["gut.", "neu."]
-
-
-def test_a_word_that_gets_rows_of_its_own_for_its_marks_keeps_its_cells_in_each(tmp_path: Path) -> None:
-    path = tmp_path / "rt.tsv"
-    path.write_text("sentence_id\tword\trt\n1\tdog,\t300\n1\tx\t9\n", encoding="utf-8")
-    (found,) = read_table(str(path), Columns(), "apart").stimuli
-    assert found.sentence.words == ("dog", ",", "x")
-    assert found.kept == (("300",), ("300",), ("9",))

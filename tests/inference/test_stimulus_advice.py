@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from tests.models.test_bits import build
-from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.inference.stimulus_advice import advice
 
 
@@ -37,15 +36,3 @@ def test_characters_without_a_piece_are_told_of(text: str, shown: str, character
         f"{count} of {count + 1} words, such as {shown}, hold characters of which it has no piece ({characters}) and "
         f"which it reads byte by byte: their bits are those of spelling; {remedy}"
     )
-
-
-@pytest.mark.parametrize("is_cut", [False, True])
-def test_escaped_brackets_in_text_are_told_of(is_cut: bool) -> None:
-    words = Counter({("-LRB-", not is_cut, is_cut): 2, ("(", False, False): 1, ("-LSB-", True, False): 1})
-    (line,) = (line for line in advice(words, WordVocabulary(["("]), "it") if "escape" in line)
-    assert line == "2 words, such as '-LRB-', have brackets as treebanks escape them; write '(', as it has it"
-
-
-def test_nothing_is_said_where_all_are_known_or_words_are_classes() -> None:
-    assert not said("the dog barks", "subword")
-    assert not any("no piece" in line for line in said("the dog’s “moon”", "word"))

@@ -171,21 +171,3 @@ def test_minimal_pairs_are_counted_in_percent(pairs_root: DataRoot) -> None:
     assert first.values == {"accuracy": pytest.approx(100 * (correct[0] + correct[2]) / 2)}
     with pytest.raises(InputError, match="no blimp data"):
         measure.of_run(replace(subject, root=DataRoot(None, pairs_root.sets)))
-
-
-def test_suites_and_their_circuits_are_scored() -> None:
-    need("lstm-gum-open")
-    measure = SyntaxGym(suites=("number_prep",))
-    values = measure.of_run(Subject(shipped_folder("lstm-gum-open"), DataRoot(None, {}), "gum-open")).values
-    assert 0 <= values["suite, number_prep"] <= 100
-
-
-def test_scoring_speed_by_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    need("lstm-gum-open")
-    subject = Subject(shipped_folder("lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
-    measure = ScoringSpeed(split="dev", max_sentences=FEW)
-    monkeypatch.setattr("treelm.papers.metrics.speed.perf_counter", iter([10.0, 12.0]).__next__)
-    monkeypatch.setattr("treelm.papers.metrics.speed.process_time", iter([30.0, 34.0]).__next__)
-    values = measure.of_run(subject).values
-    num_words = sum(len(one.words) for one in measure.sentences(subject.recipe.data))
-    assert values == {"words_per_second": num_words / 2, "words_per_cpu_second": num_words / 4}

@@ -41,15 +41,6 @@ def test_row_without_data_names_source(table: Table, root: DataRoot) -> None:
     assert line == "missing: large (many sentences): the publisher; as large in the folder of --data; for Table 1"
 
 
-def test_a_tokenizer_that_is_not_there_is_told_before_anything_trains(table: Table, root: DataRoot) -> None:
-    words = "vocabulary.kind=tokenizer vocabulary.file=gpt2"
-    stand_in = replace(table.stand_ins[0], set=f"{table.stand_ins[0].set} {words}")
-    plan = make_plan([replace(table, stand_ins=(stand_in,))], root, small=True, seeds=1)
-    why = {cell.missing for cell in plan.tables[0].cells if cell.row.train}
-    assert why == {f"needs the file or folder {Path('gpt2').absolute()} of its recipe's vocabulary.file"}
-    assert not any(job.recipe for job in plan.jobs.values())
-
-
 def test_first_stand_in_with_data_is_used(table: Table, root: DataRoot) -> None:
     better = StandIn(label="large, 6 units", data="large")
     table = replace(table, stand_ins=(better, *table.stand_ins))

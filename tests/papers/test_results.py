@@ -10,7 +10,7 @@ from treelm.configs import to_plain
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.intervals import interval
 from treelm.papers.data import DataRoot
-from treelm.papers.declaration import Row, Table
+from treelm.papers.declaration import Table
 from treelm.papers.metrics import Measured, Training
 from treelm.papers.metrics.base import Measure
 from treelm.papers.output import TSV, as_latex, as_tsv
@@ -171,18 +171,6 @@ def test_rows_without_common_seeds_have_no_difference(
     """The row itself, baselines, what is not done yet, and rows without runs."""
     assert [(one.row, one.other) for one in result.values if one.paired] == [("without attention", "whole")]
     assert not any(one.paired for one in gathered(table, root, tmp_path).values)  # nothing is to be paired
-
-
-def test_a_row_of_its_own_pair_comes_before_that_of_the_table(table: Table, root: DataRoot, tmp_path: Path) -> None:
-    third = Row(name="third", train="small.toml --set model.hidden_size=8", paired_with="without attention")
-    table = replace(table, paired_with="whole", rows=(*table.rows, third))
-    keep_seeds(planned_table(table, root), "third", {3: 200.0}, tmp_path)
-    found = cells(gathered(table, root, tmp_path))
-    value = found["third", "test ppl"]
-    assert (value.other, value.paired) == ("without attention", {3: -3.0})
-    assert value.paired is not None
-    assert value.paired.interval is None
-    assert found["without attention", "test ppl"].other == "whole"
 
 
 def test_the_interval_of_a_mean_is_students() -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
-from tests.models.palm.worlds import TINY
 from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.layers.binary_structure import ANY_DEPTH, first_siblings, static_labels
-from treelm.models.palm.config import PaLMConfig
 from treelm.models.som.plan import pad
-from treelm.papers.metrics.shapes import slots_needed, split_shares, untrained
-from treelm.training.recipe import ModelConfig
+from treelm.papers.metrics.shapes import slots_needed, split_shares
 from treelm.trees.tree import Tree
 
 
@@ -28,16 +24,6 @@ def test_left_and_right_splits() -> None:
     shares = split_shares(map(Tree.parse, trees))  # 8 splits, 4 of them of two words
     assert shares == {"left, all": 12.5, "right, all": 25, "left, longer": 25, "right, longer": 50}
     assert not any(split_shares([Tree.parse("(X a)")]).values())
-
-
-def test_untrained_model_from_seed() -> None:
-    build = untrained(ModelConfig(system="palm", config=PaLMConfig(**TINY)), [["b", "a"], ["c", "a"]])
-    before = torch.random.get_rng_state()
-    first, again, other = build(1), build(1), build(2)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert torch.equal(first.decoder_weight, again.decoder_weight)
-    assert not torch.equal(first.decoder_weight, other.decoder_weight)
-    assert first.parse([["a", "b", "c"]])[0].words() == ["a", "b", "c"]
 
 
 def test_small_trees_by_hand() -> None:

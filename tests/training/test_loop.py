@@ -36,18 +36,6 @@ def test_makes_one_step_for_every_batch_of_every_epoch(tmp_path: Path) -> None:
     assert [step.epoch for step in steps] == [0] * 4 + [1] * 5 + [2] * 5 + [3]
 
 
-def test_the_log_is_json_also_when_the_loss_explodes(tmp_path: Path) -> None:
-    model = toy_model()
-    model.output.weight.data *= 1e6
-    run(tmp_path, model=model, epochs=1)
-    text = (tmp_path / "metrics.jsonl").read_text()
-    lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
-    assert {line["kind"] for line in lines} == {"train", "dev"}
-    for line in lines:
-        assert line["loss_nats_per_word"] > 700
-        assert line["loss_perplexity_per_word"] is None
-
-
 def test_the_model_in_the_run_folder_is_the_best_on_dev(tmp_path: Path) -> None:
     steps = run(tmp_path, epochs=12, learning_rate=0.3)  # so high that dev gets worse again
     dev_losses = [step.dev.nats_per_word for step in steps if step.dev]
@@ -77,15 +65,6 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path: Path, norm
         weights.append(model.output.weight)
     assert torch.allclose(weights[0], weights[1], rtol=1e-10, atol=1e-12)
     assert torch.allclose(weights[0], weights[2], rtol=1e-10, atol=1e-12)
-
-
-def test_gradient_clipping_bounds_the_step(tmp_path: Path) -> None:
-    loose, tight = toy_model(), toy_model()
-    [step] = run(tmp_path / "a", model=loose, max_steps=1, epsilon=1.0)
-    run(tmp_path / "b", model=tight, max_steps=1, epsilon=1.0, gradient_clip=step.gradient_norm / 100)
-    start = toy_model().output.weight
-    # With a large epsilon, Adam's update is nearly proportional to the gradient.
-    assert (tight.output.weight - start).norm() < 0.05 * (loose.output.weight - start).norm()
 
 
 def test_early_stopping_ends_after_evaluations_without_progress(tmp_path: Path) -> None:

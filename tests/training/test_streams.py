@@ -144,14 +144,6 @@ def test_dev_is_read_in_a_stream_over_all_its_tokens(tmp_path: Path) -> None:
     assert figures[-1]["loss_perplexity_per_word"] == pytest.approx(math.exp(total / dev.num_words))
 
 
-def test_the_learning_rate_follows_the_length_of_the_same_segment(tmp_path: Path) -> None:
-    setup = prepare(tmp_path, "optimizer=sgd", "learning_rate=0.5", "epochs=1")
-    lengths = [len(batch.inputs) for batch in prepare(tmp_path).batches]
-    assert len(set(lengths)) > 1
-    rates = [step.learning_rate for step in begin(setup, tmp_path / "run")]
-    assert rates == pytest.approx([0.5 * length / 12 for length in lengths])
-
-
 def test_sgd_adds_weight_decay_to_the_clipped_gradient_but_for_the_parameters_without(tmp_path: Path) -> None:
     settings = ["optimizer=sgd", "learning_rate=0.5", "weight_decay=0.1", "gradient_clip=0.01", "max_steps=1"]
     setup = prepare(tmp_path, *settings, "no_weight_decay=['embedding']")

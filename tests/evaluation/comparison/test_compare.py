@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.evaluation.comparison.test_metrics import FULL
-from treelm.errors import InputError
 from treelm.evaluation.comparison import measure
 from treelm.evaluation.comparison.cache import MetricCache
-from treelm.evaluation.comparison.compare import notes_on, row_names
+from treelm.evaluation.comparison.compare import notes_on
 from treelm.evaluation.comparison.metrics import RunMetrics, training_metrics
 from treelm.models.perplexity import Coverage
 from treelm.training.config import TrainingConfig
@@ -48,14 +47,6 @@ def test_bounds_of_a_beam_that_does_not_tell_what_has_converged_are_named() -> N
     assert "which words have converged, an adaptive one does: one\n" in f"{notes(ONE, told)}\n"
     assert "an adaptive one does" not in notes(told)
     assert "(--threshold 11 --action-beam 4000 --word-beam 400)" in notes(told)
-
-
-def test_rows_are_named_by_as_many_folders_as_tell_them_apart(tmp_path: Path) -> None:
-    runs = [tmp_path / "a" / "demo", tmp_path / "b" / "demo"]
-    assert list(row_names(runs).values()) == ["a/demo", "b/demo"]
-    assert list(row_names(runs[:1]).values()) == ["demo"]
-    with pytest.raises(InputError, match="twice"):
-        row_names([runs[0], tmp_path / "b" / ".." / "a" / "demo"])
 
 
 def test_kept_figures_are_those_of_the_same_origin_and_damage_is_measured_again(tmp_path: Path) -> None:

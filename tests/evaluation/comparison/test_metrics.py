@@ -11,8 +11,6 @@ import pytest
 
 from treelm.errors import InputError
 from treelm.evaluation.comparison.metrics import (
-    BOUND,
-    TRIVIAL,
     Comparison,
     F1Metric,
     GardenPathMetrics,
@@ -115,12 +113,6 @@ def test_what_is_infinite_is_null_in_the_file_and_infinite_again_when_it_is_read
     (loaded,) = Comparison.load(path).runs
     assert math.isnan(loaded.own["share"])
     assert replace(loaded, own=row.own) == row
-
-
-def test_trivial_trees_are_apart_from_the_bound() -> None:
-    assert FULL.baseline_f1("plain", TRIVIAL) == 14.4
-    assert FULL.baseline_f1("plain", BOUND) == 80.5
-    assert FULL.baseline_f1("wsj10", TRIVIAL) is None
 
 
 @pytest.mark.parametrize("change", [{"format_version": 99}, {"runs": 3}, {"surprise": 1}])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tests.evaluation.human.worlds import made_up, surprisals
-from treelm.errors import InputError
 from treelm.evaluation.human import regression
 from treelm.evaluation.human.columns import Design
 from treelm.evaluation.human.corpora import ReadingCorpus
@@ -81,15 +80,6 @@ def test_gain_over_another_model() -> None:
     assert abs(gains["twin", "true"].delta.nats_per_word) < 1e-9
 
 
-def test_classes_part_the_words_and_their_gains() -> None:
-    corpus = made_up()
-    result = measure_reading(corpus, [corpus.published["true"]])
-    model = result.find("true")
-    assert sum(result.class_sizes.values()) == result.num_words
-    weighted = sum(result.class_sizes[name] * delta.nats_per_word for name, delta in model.by_class.items())
-    assert weighted / result.num_words == pytest.approx(model.delta.nats_per_word)
-
-
 def test_missing_surprisals_exclude_words_for_all() -> None:
     corpus = made_up()
     bits = corpus.published["noise"].bits.copy()
@@ -122,14 +112,6 @@ def test_predictor_constant_in_other_folds() -> None:
         assert found.find("true").delta.nats_per_word == pytest.approx(plain.find("true").delta.nats_per_word, abs=0.02)
 
 
-def test_unequal_folds_need_enough_words() -> None:
-    corpus = made_up(2, 60)
-    folds = tuple("long" if place < 110 else f"short {place % 2}" for place in range(120))
-    uneven = replace(corpus, folds=folds, lag_groups=("all",) * 120)
-    with pytest.raises(InputError, match=r"words in 3 stories to compare, 10 of them without the largest, for 5"):
-        measure_reading(uneven, [corpus.published["true"]])
-
-
 def test_knots_are_those_of_the_words_that_are_not_left_out() -> None:
     corpus = made_up()
     bits = corpus.published["true"].bits.copy()
@@ -144,14 +126,3 @@ def test_knots_are_those_of_the_words_that_are_not_left_out() -> None:
     variance = np.mean(left[train] ** 2)
     plain = -0.5 * np.log(2 * np.pi * variance) - left**2 / (2 * variance)
     np.testing.assert_allclose(fast[~train], plain[~train], atol=1e-8)
-
-
-def test_constant_times_and_name_clashes_are_errors() -> None:
-    corpus = made_up()
-    true = corpus.published["true"]
-    with pytest.raises(InputError, match="times of rt that are all 300"):
-        measure_reading(replace(corpus, responses={"rt": np.full(len(corpus), 300.0)}), [true])
-    with pytest.raises(InputError, match=r"'length_1'.*rename the column"):
-        measure_reading(with_columns(corpus, length_1=np.arange(len(corpus)) * 1.0), [true])
-    twice = measure_reading(corpus, [true], Design(baseline=("length", "length")))
-    assert twice == measure_reading(corpus, [true], Design(baseline=("length",)))

@@ -99,17 +99,6 @@ def test_the_table_has_the_figures_of_every_run(page: Page) -> None:
         assert cells.count(f"{100 * row.syntaxgym.circuits['Agreement']:.1f}") >= 2, "in the table, and beside its bar"
 
 
-def test_what_people_do_is_drawn_for_all_runs_and_published_models(page: Page) -> None:
-    tips = set(page.text_of("title"))
-    assert "rnng: +8.89, perplexity 90" in tips
-    assert "gpt2: +18.00, perplexity 47" in tips
-    assert "published gpt2: NP/Z garden path, word 0: +6.91 bits, 121 ms" in tips
-    assert "published lstm: MVRR garden path, word 0: +3.74 bits, 59 ms" in tips
-    assert "rnng: NP/S garden path, word 1: +0.78 bits, 64 ms" in tips
-    cells = set(page.text_of("td"))
-    assert {"+7.22 (0.25)", "57.4 (44.9, 69.7)", "+1.78 (0.25)", "+0.25, +0.50, +0.12"} <= cells
-
-
 def test_a_sentence_has_every_picture_that_its_systems_have(page: Page, text: str) -> None:
     count = len(SYSTEMS)
     classes = [attributes.get("class") for tag, attributes in page.elements if tag == "svg"]
@@ -121,19 +110,6 @@ def test_a_sentence_has_every_picture_that_its_systems_have(page: Page, text: st
     ]
     tips = {attributes.get("title") for tag, attributes in page.elements if tag == "td"}
     assert {"rnng, think: 8.2", "som, <unk>: 6.8*"} <= tips
-
-
-def test_surprisals_under_given_trees_are_not_called_those_given_the_words_before() -> None:
-    row, other = full().runs[:2]
-    for rows, caption in (
-        ((row, other), "given the words before it, in bits"),
-        (
-            (row, replace(other, needs_trees=True)),
-            f"given the words before it (of {other.system}: and the constituents",
-        ),
-    ):
-        (found,) = (one for one in Page(report_page(Comparison(runs=rows))).text_of("figcaption") if "Surprisal" in one)
-        assert caption in found
 
 
 def test_a_kept_comparison_gives_the_same_page(tmp_path: Path, text: str) -> None:

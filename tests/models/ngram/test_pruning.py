@@ -1,6 +1,5 @@
 import math
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,13 +57,3 @@ def test_every_context_sums_to_one(threshold: float) -> None:
         for token in model.vocabulary.encode(words).ids.tolist():
             assert model.next_word_log_probs(state).logsumexp(1).item() == pytest.approx(0, abs=1e-9)
             state = model.extend_tokens(state, [token])
-
-
-def test_a_pruned_model_is_saved_and_written_as_arpa(tmp_path: Path) -> None:
-    model = pruned(draw_sentences(), 3, 1e-4)
-    model.save_pretrained(tmp_path / "model")
-    model.write_arpa(tmp_path / "model.arpa")
-    words = draw_sentences(20, seed=2)
-    for again in (NGram.from_pretrained(tmp_path / "model"), NGram.read_file(tmp_path / "model.arpa")):
-        for before, after in zip(model.score(words), again.score(words), strict=True):
-            np.testing.assert_allclose(before.log_probs, after.log_probs, atol=1e-6)

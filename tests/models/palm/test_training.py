@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +12,9 @@ import pytest
 import torch
 
 from tests.training.treebanks import DATA, STREAM, write_treebank
-from treelm.errors import InputError
-from treelm.evaluation.comparison.compare import compare, notes_on
-from treelm.evaluation.comparison.settings import Settings
-from treelm.evaluation.evaluate import evaluate_run
-from treelm.evaluation.report import GIVEN_TREES
-from treelm.evaluation.settings import EvaluationSettings
 from treelm.models.persistence.storage import load_model
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe
-from treelm.training.run_folder import load_run_recipe
 from treelm.training.trainer import Step, fit, train
 
 RECIPE = f"""{DATA}
@@ -91,25 +82,3 @@ def test_pretraining_of_the_attention_hands_its_weights_over(tmp_path: Path) -> 
 
 TAUGHT, GIVEN = ["model.span_weight=0.01"], ["model.attention=given", "model.span_weight=0.0"]
 SENTENCES = ["training.batches=sentences", "training.bptt_random_length=false"]
-
-
-def test_a_run_with_given_trees_is_evaluated_and_compared_with_the_trees_of_the_file(tmp_path: Path) -> None:
-    write_trees(tmp_path)
-    settings = ["model.attention=given", "model.span_weight=0.0", "training.epochs=1", "training.dev_rows=1"]
-    train(load_recipe(tmp_path / "my.toml", settings), tmp_path / "run", quiet=True)
-    recipe = load_run_recipe(tmp_path / "run")
-    recipe = replace(recipe, evaluation=replace(recipe.evaluation, splits=("dev",), stream="beside", stream_rows=1))
-    (judgement,) = evaluate_run(tmp_path / "run", recipe)
-    alone, stream = judgement.result.perplexities
-    (dev,) = (line for line in metrics(tmp_path / "run") if line["kind"] == "dev")
-    assert math.log(stream.value) == pytest.approx(dev["loss_nats_per_word"], rel=1e-5)
-    assert alone.value != pytest.approx(stream.value)
-    assert GIVEN_TREES in judgement.result.all_notes()
-    with pytest.raises(InputError, match=r"dev\.txt:1: a sentence without a tree"):
-        evaluate_run(tmp_path / "run", recipe, EvaluationSettings(data=(str(tmp_path / "dev.txt"),)))
-    (row,) = compare([tmp_path / "run"], Settings(split="dev", syntaxgym=("number_prep",)), silent).runs
-    assert row.perplexity is not None
-    assert row.perplexity.value == pytest.approx(alone.value)
-    assert row.needs_trees
-    assert row.syntaxgym is None
-    assert any(note.startswith(GIVEN_TREES) for note in notes_on([row]))

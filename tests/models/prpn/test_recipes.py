@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from treelm.corpora.batches import arrange
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
@@ -76,16 +74,3 @@ def test_parameters_are_those_of_the_released_form(name: str, num_targets: int) 
     assert sum(parameter.numel() for parameter in network.parameters()) == count_by_hand(config, num_targets)
     if (name, num_targets) == ("prpn-ptb", 10_000):
         assert count_by_hand(config, num_targets) == 43_603_202  # of the released code
-
-
-@pytest.mark.parametrize(
-    ("name", "num_sentences"),
-    [("prpn-parsing", 39_832), ("prpn-demo", 3_624), ("prpn-small", 3_624), ("prpn-gum-open", 3_624)],
-)
-def test_batch_norm_sees_sentences_of_all_lengths(name: str, num_sentences: int) -> None:
-    """Batches of one length have statistics of their own, which the running ones do not fit."""
-    lengths = np.random.default_rng(0).integers(3, 60, num_sentences)
-    arranged, groups = arrange(lengths, load_recipe(name).batches, np.random.default_rng(1))
-    assert set(groups.tolist()) == {1}
-    means = lengths[arranged][: num_sentences // 32 * 32].reshape(-1, 32).mean(1)
-    assert abs(means - lengths.mean()).max() < 18  # six deviations of a mean of 32

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +18,12 @@ from tests.models.search.exhaustive import (
     assert_narrow_beam_is_that_of_the_definition,
     run,
 )
-from tests.models.transformer_grammar.worlds import build_grammar, trees_of
+from tests.models.transformer_grammar.worlds import trees_of
 from treelm.errors import InputError
 from treelm.models.pushdown.config import most_on_stack
 from treelm.models.pushdown.network import Pushdown
 from treelm.models.pushdown.plan import attachments_of
 from treelm.models.search.config import SearchConfig
-from treelm.models.transformer_grammar.network import TransformerGrammar
 
 
 def actions_of(model: Pushdown, tree: Node) -> list[int]:
@@ -114,19 +111,6 @@ def test_a_narrow_beam_is_the_one_of_the_definition() -> None:
     assert_narrow_beam_is_that_of_the_definition(model, PlainPushdown(model), sentences, 4)
 
 
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-@pytest.mark.parametrize("build", [build_pushdown, build_grammar])
-def test_search_in_half_precision_is_near(build: Callable[..., Pushdown | TransformerGrammar], precision: Any) -> None:
-    model = build(Tokens(9), dtype=torch.float32)
-    widths = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
-    model.search = SearchConfig(**widths)
-    (full,) = model.score([["1", "2", "3"]])
-    model.search = SearchConfig(**widths, precision=precision)
-    (half,) = model.score([["1", "2", "3"]])
-    assert half.log_probs == pytest.approx(full.log_probs, abs=0.3)
-    assert half.log_probs.tolist() != full.log_probs.tolist()
-
-
 def test_particles_estimate_the_probability() -> None:
     """With many of them; to the end, every particle closes all and pays for it by its weight."""
     model = build_pushdown(Tokens(5), seed=2, num_layers=1)
@@ -134,18 +118,6 @@ def test_particles_estimate_the_probability() -> None:
     found = run(model, [[1, 2, 3]], method="particles", num_particles=20_000)[0]
     assert found.log_masses == pytest.approx(exact.log_masses, abs=0.1)
     assert found.log_prob == pytest.approx(exact.log_prob, abs=0.1)
-
-
-def test_the_tape_is_seen() -> None:
-    """Two trees over the same words: what is predicted after them differs, and only from where their tapes do."""
-    vocabulary = Tokens(9)
-    model = build_pushdown(vocabulary)
-    left: Node = (0, [(0, [(0, [3, 4]), 5]), 6])
-    right: Node = (0, [3, (0, [4, (0, [5, 6])])])
-    plans = [model._plan(as_batch([tree], vocabulary)) for tree in (left, right)]
-    one, two = (model._outputs(plan, model.word_embedding[plan.words])[0] for plan in plans)
-    torch.testing.assert_close(one[:2], two[:2], rtol=0, atol=1e-14)
-    assert not torch.allclose(one[2], two[2])
 
 
 # Limits.

@@ -19,7 +19,6 @@ from tests.models.rnng.worlds import (
     top_down,
     tree_of,
 )
-from treelm.errors import InputError
 from treelm.models.layers import lstm, precision
 from treelm.models.layers.few_calls import computing
 from treelm.models.layers.precision import matmul_precision
@@ -202,38 +201,6 @@ def successors(plain: PlainRNNG, state: State, log_p: float, actions: list[int],
             log_p_both = log_p + float(log_p_action) + log_p_word
             found.append((plain.apply(state, SHIFT, token), log_p_both, [*actions, SHIFT], [*tokens, token]))
     return found
-
-
-def test_counts_of_a_batch() -> None:
-    vocabulary = Tokens(9, 3)
-    trees: list[Node] = [(0, [0, 1, 8]), (1, [7, (0, [8])])]
-    losses = build_model(vocabulary).losses(as_batch(trees, vocabulary))
-    assert (losses.num_words, losses.num_sentences) == (3, 2)
-    assert losses.terms["word"].count == 5
-    assert losses.terms["action"].count == 5 + 6
-    assert losses.total.dtype == torch.float64
-
-
-@pytest.mark.parametrize("order", ["top-down", "in-order"])
-@pytest.mark.parametrize(
-    ("bounds", "found"),
-    [({"max_open": 2}, "more than 2 open"), ({"max_consecutive": 2}, "more than 2 consecutive")],
-)
-def test_a_tree_beyond_the_bounds_is_named(order: str, bounds: dict[str, int], found: str) -> None:
-    vocabulary = Tokens(9)
-    unary: Node = (0, [(1, [(2, [5])])])
-    model = build_model(vocabulary, order=order, **bounds)
-    if order == "in-order" and "max_open" in bounds:
-        unary = (0, [4, (1, [5, (2, [6, 7])])])
-    with pytest.raises(InputError, match=rf"trees.ptb:2: {found}"):
-        model.losses(as_batch([(0, [1, 2]), unary], vocabulary))
-
-
-def test_a_word_that_a_bracket_splits_is_refused() -> None:
-    vocabulary = Tokens(9, 3)
-    for order in ("top-down", "in-order"):
-        with pytest.raises(InputError, match=r"trees.ptb:1: a bracket stands between"):
-            build_model(vocabulary, order=order).losses(as_batch([(0, [1, (1, [8])])], vocabulary))
 
 
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])

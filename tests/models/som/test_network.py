@@ -12,7 +12,6 @@ from tests.models.gradients import assert_gradients_by_differences, assert_same_
 from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
 from treelm.corpora.batches import SentenceBatch
-from treelm.errors import InputError
 from treelm.models.layers.few_calls import computing
 from treelm.models.som.network import SOM, MemoryReading
 
@@ -80,26 +79,6 @@ def test_nan_in_empty_slots_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.isfinite(losses.total)
     for name, gradient in gradients(network, losses.total).items():
         assert torch.equal(gradient, clean[name]), name
-
-
-@pytest.mark.parametrize("prediction_network", [True, False])
-def test_a_som_that_learnt_no_words_parses_and_refuses_to_score(prediction_network: bool) -> None:
-    model = worlds.som(word_loss=False, prediction_network=prediction_network).eval()
-    twin = worlds.som(prediction_network=prediction_network).eval()
-    assert (model.predicts_words, twin.predicts_words) == (False, True)
-    twin.load_state_dict(model.state_dict())
-    (sentence,) = worlds.sentences((7,))
-    (analysis,) = model.analyse([sentence])
-    assert analysis.score is None
-    assert str(analysis.tree) == str(model.parse([sentence])[0]) == str(twin.parse([sentence])[0])
-    state = model.extend(model.start(1), sentence[:1])
-    for refused in (
-        lambda: model.score([sentence]),
-        lambda: model.surprisal([sentence]),
-        lambda: model.next_word_log_probs(state),
-    ):
-        with pytest.raises(InputError, match="no probabilities; parse with it"):
-            refused()
 
 
 def test_probabilities_of_all_short_sentences_and_their_continuations_sum_to_one() -> None:

@@ -100,23 +100,6 @@ def test_sentences_without_trees_or_splits_have_no_second_loss(config: dict[str,
     assert one_word.total.item() == one_word.terms["word"].sum.item()
 
 
-@every_loss
-def test_sentences_that_are_unparsed_have_no_second_loss(config: dict[str, Any]) -> None:
-    """They stand between others and at the end; an empty line is no tree either."""
-    network = transformer(**config)
-    network.labels = ("X0", "UNPARSED", "X2")
-    trees: list[Node] = [(1, [3, 4, 5]), *trees_in(WHOLE, 1), (1, [(0, [2, 1]), 5, 6]), (2, [(0, [1, 7]), 7, 2])]
-    taught = [tree for tree in trees if isinstance(tree, tuple) and tree[0] != 1]
-    (name,) = set(network.losses(as_batch(trees, WHOLE)).terms) - {"word"}
-    found, expected = (network.losses(as_batch(some, WHOLE)).terms[name] for some in (trees, taught))
-    assert found.sum.item() == pytest.approx(sum(plain_second(network, tree).item() for tree in taught))
-    assert (found.sum.item(), found.count) == (pytest.approx(expected.sum.item()), expected.count)
-    unparsed = [tree for tree in trees if tree not in taught]
-    assert list(network.losses(as_batch(unparsed, WHOLE)).terms) == ["word"]
-    network.labels = ("X0", "X1", "X2")
-    assert network.losses(as_batch(trees, WHOLE)).terms[name].count > expected.count
-
-
 @pytest.mark.parametrize("length", [0.0, 1e-30, 1e-19, 1e-10])
 def test_a_state_without_length_has_no_direction_and_finite_gradients(length: float) -> None:
     """As dropout leaves of a few units: spans behind it have the length of their last state."""
@@ -129,16 +112,6 @@ def test_a_state_without_length_has_no_direction_and_finite_gradients(length: fl
     assert states.grad.isfinite().all()
     if length < 1e-12:
         torch.testing.assert_close(chart[0, 2, 2:], states[0, 2:].norm(dim=1), rtol=1e-5, atol=0)
-
-
-def test_a_share_of_updates_has_the_second_loss() -> None:
-    network = transformer(**{**TREEREG, "auxiliary_share": 0.25}).train()
-    batch = as_batch(trees_in(WHOLE, 2, seed=3), WHOLE)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        drawn = [len(network.losses(batch).terms) == 2 for _ in range(100)]
-        assert 10 < sum(drawn) < 40
-        assert all(len(network.eval().losses(batch).terms) == 2 for _ in range(5))
 
 
 def test_shards_of_an_update_draw_the_same_and_a_resumed_run_draws_it_again(

@@ -50,13 +50,3 @@ def test_the_columns_are_those_of_attention_recomputed_step_by_step(variant: dic
         ).items():
             np.testing.assert_allclose(score.columns[name], expected, rtol=0, atol=1e-9)
     assert np.ptp(score.columns["nae"]) > 0.1
-
-
-def test_particles_have_the_means_of_the_particles_that_were_drawn() -> None:
-    """Of a grammar with one label and one open constituent there is one way to read: that of every beam."""
-    model = build_grammar(Tokens(9), 1, max_open=1, max_consecutive=1)
-    (expected,) = model.score([["3", "1", "8"]])
-    model.search = SearchConfig(method="particles", num_particles=7)
-    (found,) = model.score([["3", "1", "8"]])
-    for name in ("attention_entropy", "nae", "delta_nae"):
-        np.testing.assert_allclose(found.columns[name], expected.columns[name], atol=1e-9)

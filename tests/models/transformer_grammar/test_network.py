@@ -107,18 +107,6 @@ def node_of(tree: Tree) -> Node:
     return int(tree.label.removeprefix("X")), children
 
 
-@pytest.mark.parametrize("unit", ["type", "token"])
-def test_dropout_by_type_gives_equal_tokens_equal_vectors_and_by_token_not(unit: str) -> None:
-    vocabulary = Tokens(9)
-    model = build_grammar(vocabulary, size=40, dropout=0.5, embedding_dropout_by=unit, kind_vector=True).train()
-    found = list[torch.Tensor]()
-    model.blocks[0].register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
-    tree: Node = (0, [1, (1, [2, 1])])
-    model.losses(as_batch([tree, tree], vocabulary))
-    different = len(torch.unique(found[0], dim=0))  # START (X0 1 (X1 2 1 X1) X1), all twice
-    assert different == (7 if unit == "type" else 16)
-
-
 # Limits.
 
 
