@@ -37,13 +37,13 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("has_training_data", [True, False])
 @pytest.mark.parametrize(
-    ("lines", "with_data"),
+    ("lines", "with_data", "without"),
     [
-        (TRAIN, ALL),
-        (TRAIN[:3], ALL),
-        ([*FRESH, TRAIN[2]], PART),
-        (FRESH, ""),
-        ([*FRESH * 20, "Yes ."], ""),  # such sentences stand everywhere
+        (TRAIN, ALL, ALL),
+        (TRAIN[:3], ALL, ""),  # which part of the data it is, the data must tell
+        ([*FRESH, TRAIN[2]], PART, ""),
+        (FRESH, "", ""),
+        ([*FRESH * 20, "Yes ."], "", ""),  # such sentences stand everywhere
     ],
 )
 def test_data_that_a_model_was_trained_on_are_called_so(
@@ -53,6 +53,7 @@ def test_data_that_a_model_was_trained_on_are_called_so(
     has_training_data: bool,
     lines: list[str],
     with_data: str,
+    without: str,
 ) -> None:
     recipe = load_run_recipe(run)
     if not has_training_data:
@@ -60,7 +61,7 @@ def test_data_that_a_model_was_trained_on_are_called_so(
     file = str(write(tmp_path / "data.txt", lines))
     with caplog.at_level(logging.WARNING):
         (found,) = evaluate_run(run, recipe, EvaluationSettings(data=(file,)))
-    said = with_data if has_training_data else ""
+    said = with_data if has_training_data else without
     notes = summary_row(found.result)["notes"]
     assert isinstance(notes, str)
     assert notes.startswith(said) if said else "training data" not in notes

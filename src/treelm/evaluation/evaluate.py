@@ -284,7 +284,7 @@ def evaluate_run(
                 how: dict[str, Any] = {"options": options, "max_sentences": config.max_sentences}
                 read = prepared([path], on_error="skip", **how).sentences()
             words = [one.words for one in read]
-            learned = training_note(lm, trained_on, words)
+            learned = training_note(lm, trained_on, path, options, words)
             for note in learned:
                 _logger.warning("%s: %s", name, note)
             all_notes = (*learned, *evaluation.result.notes)

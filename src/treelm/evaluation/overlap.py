@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.data_config import DataConfig, prepared_split
+from treelm.corpora.preparing import prepared
+from treelm.corpora.readers import ReadOptions
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
 
@@ -17,17 +20,26 @@ LEAST_SHARE = 0.01
 """Below this share of the words, sentences that stand in both are those that stand everywhere, such as ``Yes .``."""
 
 
-def training_note(lm: LanguageModel, data: DataConfig, sentences: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """A note if sentences are those that a model was trained on, all of them or a part.
+def training_note(
+    lm: LanguageModel, data: DataConfig, path: Path, options: ReadOptions, sentences: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
+    """A note if sentences of a file are those that a model was trained on, all of them or a part.
 
-    That is known where ``data``, those of the run, are here and have not changed since.
+    A part is known where ``data``, those of the run, are here and have not changed since; else whether the whole file
+    is what training read.
     """
-    train, identity = None, lm.data_identity.get("train")  # older models did not note it
+    identity, train = lm.data_identity.get("train"), None
     with suppress(InputError):  # of data that are not here
         train = prepared_split(data, "train")
-    if train is None or identity not in (None, train.identity):
+    if train is not None and identity in (None, train.identity):  # older models did not note it
+        seen = stand_in(train, sentences)
+    elif identity is None:
         return ()
-    seen = stand_in(train, sentences)
+    else:
+        seen = [False] * len(sentences)
+        with suppress(InputError):  # of what can be read once only, or not be kept
+            corpus = prepared([path], options=options, on_error="skip", max_sentences=data.max_sentences)
+            seen = [corpus.identity == identity] * len(sentences)
     num_words = sum(len(words) for words, is_seen in zip(sentences, seen, strict=True) if is_seen)
     share = num_words / max(1, sum(map(len, sentences)))
     if share < LEAST_SHARE:
