@@ -83,7 +83,7 @@ class EvaluationResult:
                 }
                 for one in self.spans
             ],
-            "baselines": [one.to_json() for one in self.baselines],
+            "baselines": [asdict(one) for one in self.baselines],
             "own": dict(self.own),
             "notes": list(self.all_notes()),
             **({} if self.coverage is None else asdict(self.coverage)),

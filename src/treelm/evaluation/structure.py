@@ -350,15 +350,11 @@ def many_to_one(symbols: Mapping[str, Mapping[str, int]]) -> float:
 
 def spearman(left: Distances, right: Distances) -> float:
     """Spearman's rank correlation, equals sharing the mean of their ranks; 0 if one side is constant."""
-    ranks = [_ranks(values) - (len(values) + 1) / 2 for values in (left, right)]
+    import pandas as pd
+
+    ranks = [pd.Series(values).rank().to_numpy() - (len(values) + 1) / 2 for values in (left, right)]
     norm = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
     return float((ranks[0] * ranks[1]).sum()) / norm if norm else 0.0
-
-
-def _ranks(values: Distances) -> Distances:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last: Distances = np.cumsum(counts).astype(np.float64)
-    return (last - (counts - 1) / 2)[place]
 
 
 def _span_length_f1(seed: Sequence[ComparedSpans | None]) -> dict[str, float]:

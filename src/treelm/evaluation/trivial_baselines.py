@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, compress
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -34,10 +34,6 @@ class Baseline:
     corpus_f1: float
     sentence_f1: float
     num_seeds: int = 1
-
-    def to_json(self) -> dict[str, Any]:
-        """The row as JSON values."""
-        return asdict(self)
 
 
 TreeBuilder = Literal["biased", "unbiased"]

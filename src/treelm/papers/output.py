@@ -52,7 +52,11 @@ def as_tsv(result: Result) -> str:
         cells += (
             [None] * 5 if paired is None else [one.other, paired.mean, paired.interval, len(paired), _listed(paired)]
         )
-        cells += [one.kept, result.kept.setting if one.kept and result.kept else None, int(one.cell.added)]
+        cells += [
+            one.kept,
+            result.kept.setting if one.kept and result.kept else None,
+            int(one.cell.row.added or one.cell.column.added),
+        ]
         cells += [one.cell.recipe, *(("", one.printed) if one.is_elsewhere else (one.printed, ""))]
         lines.append(cells)
     notes = (f"# {note}\n" for note in (result.planned.table.source, *result.notes))

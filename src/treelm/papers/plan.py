@@ -56,11 +56,6 @@ class Cell:
     lacks: Sequence[str] = ()  # names of the data that are missing for it
     recipe: str = ""  # the command that trains its runs, without data and seed
 
-    @property
-    def added(self) -> bool:
-        """Whether the paper has no such row or column."""
-        return self.row.added or self.column.added
-
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTable:
