@@ -160,3 +160,9 @@ def test_a_report_does_not_draw_another_model_that_lies_where_the_row_s_was(
     outcome = treelm("compare", kept, "--report", tmp_path / "r.html", "--sentences", sentences)
     assert outcome.code == 2
     assert "another model than the one that run was measured with" in outcome.err
+
+
+def test_rows_of_a_kept_comparison_stand_beside_new_ones(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
+    treelm("compare", runs[1], "--output", str(tmp_path))
+    outcome = treelm("compare", str(tmp_path / "comparison.json"), runs[2], "--format", "csv")
+    assert [row["run"] for row in csv.DictReader(outcome.out.splitlines())] == ["counts", "parser"]

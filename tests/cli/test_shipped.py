@@ -73,3 +73,17 @@ def test_every_model_says_what_to_take_it_for() -> None:
     names = [*shipped.shipped_names(), *shipped.missing_models()]
     assert set(names) == set(shipped.PURPOSES)
     assert {one.name: one.purpose for one in shipped.shipped_models()}.items() <= shipped.PURPOSES.items()
+
+
+@pytest.mark.parametrize("arguments", [["models"], ["recipes"], ["data"]], ids=" ".join)
+def test_a_list_is_tsv_for_programs_and_a_table_in_a_terminal(
+    arguments: list[str], treelm: Treelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [line.split("\t") for line in treelm(*arguments).out.splitlines()]
+    assert len({len(row) for row in rows}) == 1
+    monkeypatch.setenv("COLUMNS", "130")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    shown = treelm(*arguments).out
+    assert "\t" not in shown
+    assert all(cell in shown for row in rows for cell in row[:2])
+    assert set(" ".join(cell for row in rows for cell in row).split()) <= set(shown.split())

@@ -305,3 +305,22 @@ def test_a_text_that_is_read_as_one_sentence_is_told_and_can_be_split(
     rows = [row.split("\t") for row in split.out.splitlines()]
     assert rows[0][:4] == ["sentence_id", "sentence_number", "word_id", "word"]
     assert [row[1:4] for row in rows[4:7]] == [["2", "1", "The"], ["2", "2", "dog"], ["2", "3", "barks."]]
+
+
+def test_surprisal_in_documents_says_what_the_system_had_in_mind(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\na cat sleeps .\n\nthe cat\n")
+    outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--context", "document")
+    lines = [line.split("\t") for line in outcome.out.splitlines()]
+    assert lines[0][-2:] == ["document_id", "context"]
+    assert {tuple(line[-2:]) for line in lines[1:]} == {("1", "sentence"), ("2", "sentence")}
+    assert "this rnng was trained on sentences by themselves" in outcome.err
+
+
+def test_evaluate_skips_bad_sentences_and_says_so(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.ptb"
+    bad.write_text("(S (NP (D the)\n" + (project / "train.ptb").read_text())
+    assert treelm("evaluate", project / "run", "--data", bad).code == 2
+    outcome = treelm("evaluate", project / "run", "--data", bad, "--on-error", "skip", "--json")
+    assert outcome.code == 3
+    assert json.loads(outcome.out)[0]["num_sentences"] == 4
+    assert "bad.ptb:1" in outcome.err

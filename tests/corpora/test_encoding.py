@@ -194,3 +194,11 @@ def test_a_batch_holds_what_its_documents_say_before_each_sentence(tmp_path: Pat
         assert [one.tolist() for one in found] == [expected[number] for number in chosen]
         assert sorted(map(len, expected))[0] == 0
         assert EncodedCorpus(corpus, vocabulary).batch(chosen).preceding is None
+
+
+def test_documents_are_no_part_of_the_identity_of_data(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    lines = [" ".join(sentence.words) for sentence in prepared.sentences()]
+    (tmp_path / "all.txt").write_text("\n".join(lines))
+    whole = prepare([tmp_path / "all.txt"], tmp_path / "whole")
+    assert whole.document_starts.tolist() == [0]
+    assert whole.identity == prepared.identity

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import GUM_OPEN, corpus
+from tests.corpora.helpers import GUM_OPEN, corpus, sentence
 from treelm.cli import run
 from treelm.corpora import preparing
 from treelm.corpora.arrays import hash_array, offsets_of
@@ -270,3 +270,30 @@ def test_a_stream_of_characters_is_the_text_with_one_blank_a_word(tmp_path: Path
     part = text[: len(text) * 90 // 100]
     assert shown == part[1:].rstrip() + " "
     assert len(vocabulary) == 2 + 8
+
+
+def test_max_sentences_gives_the_corpus_of_the_first_ones(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.ptb", "(S (N a))\n(X (N b) (NP (N c)))\n(Y (N d))\n" + BAD)
+    first = prepare([path], tmp_path / "out", max_sentences=2)
+    read = [sentence("(S a)", 1, str(path)), sentence("(X b (NP c))", 2, str(path))]
+    expected = [dataclasses.replace(one, tags=("N",) * len(one.words)) for one in read]
+    assert same(first, corpus_of(expected))
+
+
+def test_what_a_killed_process_has_left_in_the_cache_goes_a_week_later(tmp_path: Path) -> None:
+    """Not what another process makes there now, which may be one of another machine."""
+    cache = tmp_path / "cache"
+    for name in ("left", "made"):
+        (cache / f".{name}.12345678").mkdir(parents=True)
+        (cache / f".{name}.12345678" / "forms.npy").touch()
+    for path in (cache / ".left.12345678" / "forms.npy", cache / ".left.12345678", cache / ".made.12345678"):
+        os.utime(path, (0, 0))
+    kept = prepared([write(tmp_path / "a.ptb", GOOD)], cache=cache).directory
+    assert set(cache.iterdir()) == {kept, cache / ".made.12345678"}
+
+
+def test_skipped_sentences_are_reported_from_the_cache_too(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.ptb", GOOD + BAD)
+    for _ in range(2):
+        (error,) = prepared([path], cache=tmp_path / "cache", on_error="skip").skipped
+        assert error.where == f"{path}:2"

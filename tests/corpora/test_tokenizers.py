@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpora.tokenizers_of_others import TEXT, byte_level, metaspace, wordpiece
+from tests.corpora.helpers import counts_of
+from tests.corpora.tokenizers_of_others import END, TEXT, byte_level, metaspace, saved, wordpiece
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
-from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
+from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary, load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 
@@ -113,3 +114,10 @@ def test_a_tokenizer_that_cannot_be_a_vocabulary_is_named(
     with pytest.raises(InputError, match=message) as told:
         TokenizerVocabulary.read(path)
     assert str(path) in str(told.value)
+
+
+def test_tokens_of_control_have_no_ids(gpt2: Any, tmp_path: Path) -> None:
+    config = VocabularyConfig(kind="tokenizer", file=str(saved(gpt2, tmp_path).parent))
+    vocabulary = build_vocabulary(config, counts_of([["x"]]))
+    assert len(vocabulary) == gpt2.get_vocab_size() - 1
+    assert END not in {vocabulary.token(index) for index in range(len(vocabulary))}

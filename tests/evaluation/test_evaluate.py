@@ -6,7 +6,7 @@ import pytest
 
 from treelm.errors import InputError, without_errors
 from treelm.evaluation.evalb_files import bracketing_of
-from treelm.evaluation.evaluate import evaluate_parses
+from treelm.evaluation.evaluate import count_unknown_labels, evaluate_parses
 from treelm.models.base import SentenceScore
 from treelm.trees.brackets import read_trees
 from treelm.trees.tree import Tree
@@ -72,3 +72,7 @@ def test_one_label_is_no_label() -> None:
     assert result.bracketing[0].protocol == "evalb (collins, unlabelled)"
     assert result.bracketing[0].total.f1 == 100.0
     assert result.unknown_labels == {}
+
+
+def test_labels_that_the_model_lacks_are_counted() -> None:
+    assert count_unknown_labels(GOLD, ["S", "NP"]) == {"VP": 1, "FRAG": 1}

@@ -186,3 +186,11 @@ def test_documents_stay_apart(tmp_path: Path, num_blocks: int) -> None:
     assert lines.count("") == annotation.BLOCK + 1
     annotate(str(path), tmp_path / "one.ptb", FAKE, settings())  # without asking for them, documents are one
     assert "" not in (tmp_path / "one.ptb").read_text().splitlines()
+
+
+def test_two_calls_cannot_work_on_one_output(text: Path, tmp_path: Path) -> None:
+    def again(progress: Progress) -> None:
+        with pytest.raises(InputError, match="another process is annotating here"):
+            annotate(str(text), tmp_path / "out.ptb", FAKE, settings())
+
+    assert annotate(str(text), tmp_path / "out.ptb", FAKE, settings(), on_progress=again).num_sentences == NUM_LINES

@@ -119,3 +119,25 @@ def test_the_table_survives_a_crash_and_other_processes(run: Path, text: Path, t
     for name in ("", ".tsv"):
         assert (tmp_path / f"out.ptb{name}").read_bytes() == (tmp_path / f"whole.ptb{name}").read_bytes()
     assert not (tmp_path / "out.ptb.annotating").exists()
+
+
+def test_killed_between_trees_and_table_it_finishes(
+    run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+
+    def crash(path: Path, target: Path) -> Path:
+        if path.name == "table":
+            raise Crash
+        return replace(path, target)
+
+    out = tmp_path / "out.ptb"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", crash)
+        with pytest.raises(Crash):
+            annotate(str(text), out, parser(run), AnnotationSettings())
+    assert out.exists()
+    assert not table_of(out).exists()
+    annotate(str(text), out, parser(run), AnnotationSettings())
+    assert len(rows_of(table_of(out))) == NUM_LINES
+    assert not (tmp_path / "out.ptb.annotating").exists()

@@ -280,3 +280,26 @@ def test_figures_are_in_the_unit_that_is_asked_for(base: Any, unit: str) -> None
     for name in ("open_nodes_a_bits", "n_bits", "is_unk_a_bits"):
         assert found[name].tolist() == in_bits[name].tolist()
     assert found["n_bits_lag1"].dropna().tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("first", ["0", "1"])
+def test_a_target_may_be_the_number_of_its_word(first: str, tmp_path: Path) -> None:
+    rows = [f"the cat, the cat;{int(first) + 2}", f"a b;{first}"]
+    columns = {"target_column": "nr", "target_from": first}
+    found = read(tmp_path, *rows, header="text;nr", columns=columns).stimuli
+    assert [one.shown.index(True) for one in found] == [2, 0]
+    with pytest.raises(InputError, match=f"the target '{int(first) + 2}' is not in 'a b'"):
+        read(tmp_path, f"a b;{int(first) + 2}", header="text;nr", columns=columns)
+
+
+def test_two_sentences_in_a_row_are_told_or_split(tmp_path: Path) -> None:
+    rows = ["The dog barked. It *slept*.", "The *cat* slept."]
+    told = read(tmp_path, *rows).notes
+    assert [note.partition(")")[0] for note in told] == [f"in 1 of 2 rows (first at {tmp_path / 'items.csv'}:2"]
+    split = read(tmp_path, *rows, language="en")
+    assert split.notes == ()
+    assert [(one.keys, one.shown) for one in split.stimuli] == [
+        ((1, 1), (False, False, False)),
+        ((1, 2), (False, True)),
+        ((2, 1), (False, True, False)),
+    ]

@@ -167,3 +167,9 @@ def test_two_runs_in_one_folder_at_a_time_are_refused(tmp_path: Path) -> None:
         next(second)
     first.close()
     list(fit(toy_model(), ToyBatches(), dev(), TrainingConfig(), tmp_path, resume=True))
+
+
+def test_without_dev_the_last_model_is_saved(tmp_path: Path) -> None:
+    model = toy_model()
+    run(tmp_path, model=model, with_dev=False)
+    assert torch.equal(load_model(tmp_path).output.weight, model.output.weight)

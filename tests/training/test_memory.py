@@ -12,7 +12,7 @@ import torch
 
 from tests.training.test_streams import prepare
 from tests.training.toys import ToyBatches, ToyLM, toy_model
-from treelm.errors import InputError
+from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import Losses
 from treelm.training import updates
 from treelm.training.config import TrainingConfig
@@ -119,3 +119,14 @@ def test_rows_of_a_stream_are_split_with_what_they_carry(tmp_path: Path, monkeyp
         weights.append(model.state_dict())
     for key, tensor in weights[0].items():
         torch.testing.assert_close(weights[1][key], tensor, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_memory_that_cuda_itself_lacks_is_memory(message: str) -> None:
+    assert is_out_of_memory(RuntimeError(message))

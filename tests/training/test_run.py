@@ -17,9 +17,9 @@ from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model, read_data_identity
 from treelm.training.prepare import set_up
-from treelm.training.recipe import Recipe, load_recipe
+from treelm.training.recipe import Recipe, load_recipe, save_recipe
 from treelm.training.run_folder import load_run_recipe
-from treelm.training.trainer import train
+from treelm.training.trainer import fit, train
 
 TRANSFORMER = f"""{DATA}
 [model]
@@ -253,3 +253,26 @@ def test_a_run_goes_on_to_be_read_as_its_config_says(tmp_path: Path) -> None:
     path.write_text('{"damaged')  # as before, training writes it anew
     train(replace(recipe, training=replace(recipe.training, epochs=8)), tmp_path / "run", resume=True, quiet=True)
     assert load_model(tmp_path / "run").config == recipe.model.config
+
+
+def test_a_run_without_a_model_yet_is_not_overwritten_by_a_system_that_is_estimated(tmp_path: Path) -> None:
+    recipe = load_recipe(write_treebank(tmp_path))
+    setup = set_up(recipe)
+    steps = fit(setup.model, setup.batches, setup.dev, recipe.training, tmp_path / "run")
+    next(steps)
+    steps.close()
+    save_recipe(setup.recipe, tmp_path / "run" / "recipe.toml")
+    before = contents(tmp_path / "run")
+    assert "model.safetensors" not in before
+    with pytest.raises(InputError, match="already holds a run"):
+        train(load_recipe("ngram-demo", ["data.max_sentences=50"]), tmp_path / "run", quiet=True)
+    assert contents(tmp_path / "run") == before
+
+
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew_by_resuming_it(tmp_path: Path) -> None:
+    train(load_recipe(write_treebank(tmp_path), ["training.epochs=1"]), tmp_path / "run", quiet=True)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    before = contents(tmp_path / "run")
+    with pytest.raises(InputError, match=r"a model, but no checkpoints to resume from; .*training\.start_from=.*run"):
+        train(load_run_recipe(tmp_path / "run"), tmp_path / "run", resume=True, quiet=True)
+    assert contents(tmp_path / "run") == before

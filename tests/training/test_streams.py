@@ -17,7 +17,7 @@ from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
-from treelm.training.optimizers import WeightAverages
+from treelm.training.optimizers import WeightAverages, build_optimizer, parameter_groups
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe, save_recipe
 from treelm.training.state import AveragingStart
@@ -249,3 +249,40 @@ def test_batch_normalisation_takes_whole_batches(tmp_path: Path) -> None:
     setup = set_up(load_recipe(tmp_path / "prpn.toml", [*sizes, "training.shards=2"]))
     with pytest.raises(InputError, match="2 shards of a batch that prpn normalises as a whole"):
         list(fit(setup.model, setup.batches, setup.dev, setup.recipe.training, tmp_path / "run"))
+
+
+def test_the_learning_rate_follows_the_length_of_the_same_segment(tmp_path: Path) -> None:
+    setup = prepare(tmp_path, "optimizer=sgd", "learning_rate=0.5", "epochs=1")
+    lengths = [len(batch.inputs) for batch in prepare(tmp_path).batches]
+    assert len(set(lengths)) > 1
+    rates = [step.learning_rate for step in begin(setup, tmp_path / "run")]
+    assert rates == pytest.approx([0.5 * length / 12 for length in lengths])
+
+
+def test_coupled_weight_decay_of_adam_is_part_of_the_gradient(tmp_path: Path) -> None:
+    setup = prepare(tmp_path)
+    for coupled, expected in ((True, torch.optim.Adam), (False, torch.optim.AdamW)):
+        config = TrainingConfig(weight_decay=0.1, coupled_weight_decay=coupled)
+        optimizer = build_optimizer(setup.model, config, epoch=0)
+        assert type(optimizer) is expected
+        assert optimizer.param_groups[0]["weight_decay"] == 0.1
+
+
+def test_a_pattern_that_fits_no_parameter_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no_weight_decay = 'bia\*' fits no parameter"):
+        parameter_groups(prepare(tmp_path).model, TrainingConfig(no_weight_decay=("bia*",)))
+
+
+def test_finetuning_with_other_sizes_is_a_user_error(tmp_path: Path) -> None:
+    train(load_recipe(write_text(tmp_path), ["training.max_steps=1"]), tmp_path / "first", quiet=True)
+    recipe = load_recipe(tmp_path / "my.toml", [f"training.start_from={tmp_path / 'first'}", "model.hidden_size=9"])
+    with pytest.raises(InputError, match=r"give the \[model\] of"):
+        set_up(recipe)
+
+
+def test_finetuning_from_another_system_is_a_user_error(tmp_path: Path) -> None:
+    recipe = load_recipe(write_text(tmp_path), ["training.start_from=ngram-gum-open"])
+    with pytest.raises(
+        InputError, match=r"ngram-gum-open is a ngram, and \[model\] a \S+; start from a run of the same"
+    ):
+        set_up(recipe)

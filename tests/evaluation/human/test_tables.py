@@ -246,3 +246,29 @@ def test_document_context_of_stream_model(tmp_path: Path) -> None:
     assert together[:2] == pytest.approx(alone[:2], abs=1e-6)
     assert together[4:] == pytest.approx(together[:2], abs=1e-6)
     assert abs(together[2:4] - alone[2:4]).max() > 0.01
+
+
+def test_items_as_folds(tmp_path: Path) -> None:
+    rows = "".join(f"{item},{condition},w,{item}\n" for item in range(6) for condition in "ab" for _ in range(3))
+    table = write(tmp_path / "t.csv", f"item,condition,word,rt\n{rows}")
+    columns = TableColumns(sentence_column=("item", "condition"), document_column="item", lag_within="sentence")
+    corpus = reading_tables.load(table, columns)
+    assert (corpus.fold_kind, len(set(corpus.folds)), len(set(corpus.sentences))) == ("documents", 6, 12)
+    assert np.isnan(corpus.shifted(corpus.responses["rt"], 1)).sum() == 12
+
+
+def test_decimal_commas_with_semicolons(tmp_path: Path) -> None:
+    text = "sentence_id;word;rt\n1;The;301,5\n1;3,5;-,25e-1\n1;dogs;300\n"
+    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns())
+    assert corpus.responses["rt"].tolist() == [301.5, -0.025, 300]
+    assert corpus.words == ("The", "3,5", "dogs")
+
+
+def test_rows_without_keys_must_be_the_words_in_order(tmp_path: Path) -> None:
+    corpus = made_up(2, 2)
+    rows = [f"w{row},{row}.5" for row in range(4)]
+    table = write(tmp_path / "bits.csv", "\n".join(["word,surprisal_bits", *rows]) + "\n")
+    assert read_surprisals(table, corpus).bits.tolist() == [0.5, 1.5, 2.5, 3.5]
+    write(table, "\n".join(["word,surprisal_bits", *rows[:3], "other,3.5"]) + "\n")
+    with pytest.raises(InputError, match=r"bits.csv:5: the word 'other' where made-up has 'w3'"):
+        read_surprisals(table, corpus)

@@ -13,14 +13,17 @@ import torch
 
 from tests.models.chart import plain
 from tests.models.chart.test_gold import draw_tree
+from tests.systems import small_recipe
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.word_vocabulary import AffixVocabulary
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.network import ChartParser
 from treelm.models.persistence.storage import load_model, save_model
+from treelm.training.trainer import train
 from treelm.trees.tree import Tree
 
 SIZES = {"embedding_size": 6, "hidden_size": 5, "span_size": 7}
@@ -161,3 +164,13 @@ def test_the_temperature_is_that_of_the_highest_likelihood(
     assert before is not None
     assert after is not None
     assert after.mean < before.mean
+
+
+def test_training_ends_with_the_temperature_of_its_dev_data(tmp_path: Path) -> None:
+    model = train(small_recipe("chart", tmp_path, {"training": {"max_steps": 3}}), tmp_path / "run", quiet=True)
+    assert isinstance(model, ChartParser)
+    assert float(model.temperature) != 1
+    dev = corpus_of(read_sentences(tmp_path / "dev.ptb"))
+    found = float(model.temperature)
+    model.calibrate([EncodedCorpus(dev, model.vocabulary, model.labels).batch(range(len(dev)))])
+    assert float(model.temperature) == pytest.approx(found, rel=1e-3)

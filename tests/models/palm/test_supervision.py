@@ -133,3 +133,12 @@ def test_the_fit_of_an_attention_to_gold_spans_is_its_loss_and_lies_above_the_le
     uniform = sum(map(math.log, in_reach)) / 6
     assert found["span_cross_entropy_uniform"] == pytest.approx(uniform)
     assert palm(attention="given").own_metrics(trees) == {}
+
+
+def test_pretraining_minimises_the_spans_alone() -> None:
+    network = palm(objective="spans")
+    losses = network.losses(sentences())
+    assert losses.total == losses.terms["spans"].sum
+    names = {name for name, _ in network.named_parameters() if "attention.scorer" in name}
+    gradients = torch.autograd.grad(losses.total, [network.get_parameter(name) for name in sorted(names)])
+    assert all(gradient.abs().sum() > 0 for gradient in gradients)

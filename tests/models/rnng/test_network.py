@@ -19,6 +19,7 @@ from tests.models.rnng.worlds import (
     top_down,
     tree_of,
 )
+from treelm.errors import InputError
 from treelm.models.layers import lstm, precision
 from treelm.models.layers.few_calls import computing
 from treelm.models.layers.precision import matmul_precision
@@ -264,3 +265,10 @@ def test_autocast_adds_no_rounding_of_its_own(composition: str, with_gradient: b
         with torch.autocast("cpu", torch.bfloat16):
             found = model.losses(batch).total
     torch.testing.assert_close(found, exact, rtol=0, atol=0)
+
+
+def test_a_word_that_a_bracket_splits_is_refused() -> None:
+    vocabulary = Tokens(9, 3)
+    for order in ("top-down", "in-order"):
+        with pytest.raises(InputError, match=r"trees.ptb:1: a bracket stands between"):
+            build_model(vocabulary, order=order).losses(as_batch([(0, [1, (1, [8])])], vocabulary))

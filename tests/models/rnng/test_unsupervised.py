@@ -305,3 +305,22 @@ def test_an_unsupervised_run_goes_on_from_one_on_trees(tmp_path: Path) -> None:
         assert torch.equal(weight, dict(setup.model.named_parameters())[name]), name
     steps = list(fit(setup.model, setup.batches, setup.dev, setup.recipe.training, tmp_path / "second"))
     assert steps[-1].step == 2
+
+
+def test_the_inference_network_rests_when_it_is_told() -> None:
+    model = build(inference_steps=3).train()
+    for number, learns in ((3, True), (4, False)):
+        model.before_step(number)
+        model.zero_grad()
+        model.losses(batch_of([FIVE])).total.backward()
+        assert all((weight.grad is not None) is learns for weight in model.inference.parameters())
+        assert model.word_embedding.grad is not None
+
+
+def test_trees_that_branch_one_way_whatever_the_words_are_named() -> None:
+    model = build()
+    with torch.no_grad():
+        for parameter in model.inference.parameters():
+            parameter.zero_()
+    assert "right-branching" in model.diagnose_latent_trees(batch_of([FIVE, FIVE[:4], FIVE[:1]]))
+    assert model.diagnose_latent_trees(batch_of([FIVE[:2]])) == ""

@@ -12,6 +12,7 @@ from tests.models.gradients import assert_gradients_by_differences, assert_same_
 from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
 from treelm.corpora.batches import SentenceBatch
+from treelm.errors import InputError
 from treelm.models.layers.few_calls import computing
 from treelm.models.som.network import SOM, MemoryReading
 
@@ -140,3 +141,23 @@ def test_gradients_under_dropout_are_those_of_finite_differences(few_calls: bool
 
     names = ["cell.hidden.weight", "cell.gates.bias", "prediction_cell.gates.weight", "attachment.key.weight"]
     assert_gradients_by_differences(network, loss, [*names, "embedding"])
+
+
+@pytest.mark.parametrize("prediction_network", [True, False])
+def test_a_som_that_learnt_no_words_parses_and_refuses_to_score(prediction_network: bool) -> None:
+    model = worlds.som(word_loss=False, prediction_network=prediction_network).eval()
+    twin = worlds.som(prediction_network=prediction_network).eval()
+    assert (model.predicts_words, twin.predicts_words) == (False, True)
+    twin.load_state_dict(model.state_dict())
+    (sentence,) = worlds.sentences((7,))
+    (analysis,) = model.analyse([sentence])
+    assert analysis.score is None
+    assert str(analysis.tree) == str(model.parse([sentence])[0]) == str(twin.parse([sentence])[0])
+    state = model.extend(model.start(1), sentence[:1])
+    for refused in (
+        lambda: model.score([sentence]),
+        lambda: model.surprisal([sentence]),
+        lambda: model.next_word_log_probs(state),
+    ):
+        with pytest.raises(InputError, match="no probabilities; parse with it"):
+            refused()

@@ -169,3 +169,30 @@ def test_it_parses_by_the_scores_that_it_learns_by(vocabulary: Tokens) -> None:
 
 
 # What is refused.
+
+
+@every_loss
+def test_sentences_that_are_unparsed_have_no_second_loss(config: dict[str, Any]) -> None:
+    """They stand between others and at the end; an empty line is no tree either."""
+    network = transformer(**config)
+    network.labels = ("X0", "UNPARSED", "X2")
+    trees: list[Node] = [(1, [3, 4, 5]), *trees_in(WHOLE, 1), (1, [(0, [2, 1]), 5, 6]), (2, [(0, [1, 7]), 7, 2])]
+    taught = [tree for tree in trees if isinstance(tree, tuple) and tree[0] != 1]
+    (name,) = set(network.losses(as_batch(trees, WHOLE)).terms) - {"word"}
+    found, expected = (network.losses(as_batch(some, WHOLE)).terms[name] for some in (trees, taught))
+    assert found.sum.item() == pytest.approx(sum(plain_second(network, tree).item() for tree in taught))
+    assert (found.sum.item(), found.count) == (pytest.approx(expected.sum.item()), expected.count)
+    unparsed = [tree for tree in trees if tree not in taught]
+    assert list(network.losses(as_batch(unparsed, WHOLE)).terms) == ["word"]
+    network.labels = ("X0", "X1", "X2")
+    assert network.losses(as_batch(trees, WHOLE)).terms[name].count > expected.count
+
+
+def test_a_share_of_updates_has_the_second_loss() -> None:
+    network = transformer(**{**TREEREG, "auxiliary_share": 0.25}).train()
+    batch = as_batch(trees_in(WHOLE, 2, seed=3), WHOLE)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        drawn = [len(network.losses(batch).terms) == 2 for _ in range(100)]
+        assert 10 < sum(drawn) < 40
+        assert all(len(network.eval().losses(batch).terms) == 2 for _ in range(5))

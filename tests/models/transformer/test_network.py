@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -239,3 +240,20 @@ def test_what_is_longer_than_learned_positions_is_refused_before_training() -> N
     with pytest.raises(InputError, match="4 tokens in a row"):
         network.extend(state, ["4"])
     assert network.extend_tokens(state, [None]) is state
+
+
+@pytest.mark.parametrize(
+    ("reading", "message"),
+    [
+        ({"size": 8}, "'size' in 'reading' of a transformer; give memory_length and sink_tokens alone"),
+        ([2], "reading = [2]; copy the run folder again"),
+        ({"sink_tokens": 21}, "sink_tokens = 21; give at most memory_length = 20"),
+        ({"memory_length": "x"}, "memory_length = 'x'; give a whole number"),
+    ],
+)
+def test_what_cannot_be_read_with_is_refused(tmp_path: Path, reading: Any, message: str) -> None:
+    save_model(transformer(memory_length=20, vocabulary=WordVocabulary(["a", "b"])).float(), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "reading": reading}))
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_model(tmp_path)
