@@ -99,9 +99,8 @@ class PreparedCorpus:
                 raise
             raise InputError("truncated or damaged description", where=str(directory / META), remedy=_REMEDY) from error
         if meta.get("identity") != corpus.identity or corpus.tags.max(initial=0) > len(corpus.tag_names):
-            raise InputError(
-                "description was changed after it was written", where=str(directory / META), remedy=_REMEDY
-            )
+            found = "description was changed after it was written"
+            raise InputError(found, where=str(directory / META), remedy=_REMEDY)
         return corpus
 
     @cached_property
@@ -250,8 +249,7 @@ def _open_array(path: Path, description: Mapping[str, Any]) -> NDArray[Any]:
         if is_out_of_memory(error):
             raise OutOfMemory(str(path)) from None
         raise InputError("array is missing or truncated", where=str(path), remedy=_REMEDY) from error
-    if array.dtype.str != description["dtype"] or array.shape != (description["length"],):
-        raise InputError("array of another type or length than prepared", where=str(path), remedy=_REMEDY)
-    if hash_array(array) != description["hash"]:
+    written = {"dtype": array.dtype.str, "length": array.size, "hash": hash_array(array)}
+    if array.ndim != 1 or written != description:
         raise InputError("array was changed after it was prepared", where=str(path), remedy=_REMEDY)
     return array

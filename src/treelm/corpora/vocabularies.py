@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from treelm.configs import Size, configuration
+from treelm.configs import Size, configuration, require
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.subword_vocabulary import SubwordVocabulary
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
@@ -54,27 +54,16 @@ class VocabularyConfig:
 
     def __post_init__(self) -> None:
         """Check combinations."""
-        if self.kind == "subword" and (self.max_size is None or self.max_size < _LEAST_SUBWORDS):
-            raise InputError(
-                f"vocabulary.max_size = {self.max_size} with kind = 'subword'",
-                remedy=f"give the number of pieces, at least {_LEAST_SUBWORDS}",
-            )
-        if self.unknown != "single" and self.kind != "word":
-            raise InputError(
-                f"vocabulary.unknown = {self.unknown!r} with kind = {self.kind!r}",
-                remedy="set unknown = 'single': classes of unknown words are for kind = 'word'",
-            )
-        if self.kind in _OF_FILES and self.max_size is not None:
-            raise InputError(
-                f"vocabulary.max_size = {self.max_size} with kind = {self.kind!r}",
-                remedy="remove this option: the vocabulary has the tokens of its file",
-            )
-        if (self.file is None) == (self.kind in _OF_FILES):
-            given = "without vocabulary.file" if self.file is None else f"with vocabulary.file = {self.file!r}"
-            raise InputError(
-                f"vocabulary.kind = {self.kind!r} {given}",
-                remedy="give both kind = 'tokenizer' (or 'saved') and the path of its file, or neither",
-            )
+        has_size = self.max_size is not None and self.max_size >= _LEAST_SUBWORDS
+        remedy = f"the number of pieces, at least {_LEAST_SUBWORDS}, for kind = 'subword'"
+        require(self, "max_size", self.kind != "subword" or has_size, remedy)
+        of_file = self.kind in _OF_FILES
+        remedy = f"none for kind = {self.kind!r}: the vocabulary has the tokens of its file"
+        require(self, "max_size", not of_file or self.max_size is None, remedy)
+        remedy = f"'single' for kind = {self.kind!r}: classes of unknown words are for kind = 'word'"
+        require(self, "unknown", self.unknown == "single" or self.kind == "word", remedy)
+        remedy = f"a path for kind = 'tokenizer' and 'saved', and for them alone: this is kind = {self.kind!r}"
+        require(self, "file", of_file == (self.file is not None), remedy)
 
 
 def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary:

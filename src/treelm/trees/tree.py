@@ -129,7 +129,7 @@ class Tree:
 
     @staticmethod
     def from_nltk(tree: NltkTree) -> Tree:
-        """The same tree from an ``nltk.Tree``; preterminals stay constituents (see ``transforms.drop_tags``)."""
+        """The same tree from an ``nltk.Tree``; preterminals stay constituents."""
         flat: list[str | tuple[str, int]] = []
         todo = [tree]
         while todo:
