@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -47,6 +50,37 @@ def test_loss_and_gradients_of_random_trees_equal_the_plain_form(
     torch.testing.assert_close(found.cpu(), expected, rtol=of_loss, atol=0)
     for name, gradient in near.items():
         assert float((gradient.cpu() - wanted[name]).norm()) <= of_gradients * float(wanted[name].norm()), name
+
+
+COMPILED = """
+import triton
+from triton.compiler import ASTSource
+from treelm.models.layers import fused
+
+types = dict.fromkeys(("below", "children", "bounds"), "*i64") | dict.fromkeys(fused._NUMBERS, "i32")
+numbers = {"SIZE": 256, "UNITS": fused.UNITS, "INNER": fused.INNER, "PRECISION": "tf32"}
+for kernel in (fused.forward_kernel, fused.backward_kernel):
+    for weight in ("fp32", "bf16"):
+        for rows in (fused.WHOLE_ROWS, fused.LEVEL_ROWS):
+            constants = {**numbers, "ROWS": rows}
+            of_arrays = types | {"weight": "*" + weight} | dict.fromkeys(constants, "constexpr")
+            signature = {name: of_arrays.get(name, "*fp32") for name in kernel.arg_names}
+            target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+            source = ASTSource(kernel, signature, constexprs=constants)
+            found = triton.compile(source, target=target, options={"enable_fp_fusion": True})
+            assert found.asm["cubin"] and "mma.sync" in found.asm["ptx"]
+            assert found.metadata.shared <= 99 * 2**10, found.metadata.shared  # of every card with TF32
+"""
+
+
+@pytest.mark.skipif(fused.triton is None, reason="needs Triton (make test-triton)")
+def test_kernels_compile_for_tensor_cores_without_a_gpu(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-W", "error::UserWarning", "-c", COMPILED]
+    done = subprocess.run(
+        command, env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("order", "composition"), [("top-down", "lstm"), ("in-order", "lstm"), ("top-down", "none")])

@@ -201,6 +201,7 @@ def _launch(kernel: Any, arrays: Sequence[Tensor], forest: Forest, precision: st
         rows, each, blocks = WHOLE_ROWS, min(max(num_trees * directions // PROGRAMS, 1), WHOLE_ROWS), 1
     start = kernel[-(-num_trees // each), blocks, directions]
     constants = {"SIZE": size, "ROWS": rows, "UNITS": UNITS, "INNER": INNER, "PRECISION": precision}
+    constants["enable_fp_fusion"] = True  # Triton 3.9 warns where nothing is said
     for span in spans:
         start(*arrays, len(forest.below), num_trees, each, span.start, span.stop, **constants)
 
