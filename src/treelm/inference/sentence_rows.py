@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
-from difflib import SequenceMatcher
 from itertools import combinations, groupby, pairwise
 from math import nan
 from numbers import Number
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +32,8 @@ Row = tuple[str, Mapping[str, Cell]]
 """The place of a row (``file:line``) and its cells by column."""
 Key = tuple[Cell, ...]
 """What names a sentence: its document, and its cells in the columns of sentences."""
+Name = tuple[str, ...]
+"""The same as texts without blanks around them, by which rows are put together."""
 Numbers = NDArray[np.float64]
 _WORD_NUMBER = re.compile(
     r"(?:(?:sentence|sent)?(?:word|token|wort)(?:id|no|nr|num|number|index|idx|i|n|pos|position|order|place|nummer)"
@@ -50,7 +50,6 @@ _EMPTY = ("", None)
 _SENTENCE_END = re.compile(r"(?:[^\W\d_]{4,}|^)[.?!]+['\")\]]*$")  # not Mr. or etc.
 _FEWEST = 3  # words of what may be a sentence of its own
 _MOST_TRIED, _MOST_ROWS, _MOST_SHOWN = 20, 1000, 8  # sentences, columns and rows to try; rows in a message
-_ALIKE = 0.6  # share of words that two conditions of an item have in common
 _REPEATED = 0.6  # share of different words in a row that are repeated, which no author writes
 
 
@@ -82,12 +81,11 @@ class Columns(NamedTuple):
     def key(self, cells: Mapping[str, Cell], above: Key = ()) -> Key:
         """What names the sentence of a row; with a key ``above``, its cell replaces an empty one."""
         named = (cells[self.document] if self.document else "1", *(cells[name] for name in self.sentence))
-        key = tuple(map(_hashable, named))
-        return tuple(old if cell in _EMPTY else cell for cell, old in zip(key, above, strict=True)) if above else key
+        return tuple(old if cell in _EMPTY else cell for cell, old in zip(named, above or named, strict=True))
 
-    def shown(self, key: Key) -> str:
+    def shown(self, name: Name) -> str:
         """What names a sentence, for messages."""
-        return repr(", ".join(map(str, key if self.document else key[1:])))
+        return repr(", ".join(name if self.document else name[1:]))
 
 
 class SentenceRows(NamedTuple):
@@ -146,38 +144,31 @@ def sentence_rows(
     """
     given = list(rows)
     check_columns(columns, names, given, source)
-    read, wrong = list[tuple[Key, Row]](), dict[Key, InputError]()
+    if not given:
+        raise InputError("a table without rows", where=source, remedy="give a row for every word")
+    table, wrong, key = _Table(names, columns, are_texts=are_texts), dict[Name, InputError](), Key()
     for where, cells in given:
-        key = columns.key(cells, read[-1][0] if fill_down and read else ())
-        word = ""
+        key = columns.key(cells, key if fill_down else ())
+        name, word = tuple(cell_text(cell).strip() for cell in key), ""
         try:
             word = word_of(cells[columns.word], where)
         except InputError as error:
-            wrong.setdefault(key, error)
-        read.append((key, (where, {**cells, columns.word: word})))
-    if not read:
-        raise InputError("a table without rows", where=source, remedy="give a row for every word")
-    lines = [_line(where) for _, (where, _) in read]
+            wrong.setdefault(name, error)
+        table.add(name, key, (where, {**cells, columns.word: word}))
+    lines = [_line(where) for where, _ in table.rows]
     for row in unreadable:
         place = bisect(lines, _line(str(row.where)))
-        for key, _ in read[max(place - 1, 0) : place + 1]:
-            found = f"{row.found}, in or beside sentence {columns.shown(key)}"
-            wrong[key] = InputError(found, where=row.where, remedy=row.remedy)
-    table = _Table(names, read, columns, are_texts=are_texts)
-    for key in _without_name(table.places):
-        where = read[table.places[key][0]][1][0]
+        for name in table.names[max(place - 1, 0) : place + 1]:
+            found = f"{row.found}, in or beside sentence {columns.shown(name)}"
+            wrong[name] = InputError(found, where=row.where, remedy=row.remedy)
+    for name in _without_name(table.places):
+        where = table.rows[table.places[name][0]][0]
         said = "name it in every row, or give fill_down = True: an empty cell is that of the row above"
-        wrong.setdefault(key, InputError("an empty sentence or document id", where=where, remedy=said))
-    plain = dict[tuple[str, ...], Key]()
-    for key, places in table.places.items():
-        other = plain.setdefault(tuple(cell_text(cell).strip() for cell in key), key)
-        if other != key:
-            found = f"sentence {columns.shown(key)} beside {columns.shown(other)}: they differ in blanks or types alone"
-            wrong.setdefault(key, InputError(found, where=read[places[0]][1][0], remedy="write the same id alike"))
+        wrong.setdefault(name, InputError("an empty sentence or document id", where=where, remedy=said))
     wrong = {**table.errors(remedy), **wrong}
-    good = [SentenceRows(key, *table.rows_and_words(key)) for key in table.places if key not in wrong]
-    settle([wrong[key] for key in table.places if key in wrong], skipped, something_is_left=bool(good))
-    return good, () if are_texts else tuple(table.notes([one.key for one in good]))
+    good = [name for name in table.places if name not in wrong]
+    settle([wrong[name] for name in table.places if name in wrong], skipped, something_is_left=bool(good))
+    return [table.sentence(name) for name in good], () if are_texts else tuple(table.notes(good))
 
 
 def settle(errors: Sequence[InputError], skipped: list[InputError] | None, *, something_is_left: bool) -> None:
@@ -190,10 +181,6 @@ def settle(errors: Sequence[InputError], skipped: list[InputError] | None, *, so
 
 def _line(where: str) -> int:
     return int(where.rpartition(":")[2])
-
-
-def _hashable(cell: Cell) -> Cell:
-    return cell if isinstance(cell, Hashable) else str(cell)
 
 
 def word_of(cell: Any, where: str, what: str = "word") -> str:
@@ -217,15 +204,15 @@ def ends_inside(words: Sequence[str]) -> bool:
     return any(map(_SENTENCE_END.search, words[:-1]))
 
 
-def _without_name(keys: Iterable[Key]) -> list[Key]:
-    """The keys with an empty cell, unless it says something: fillers have an item, but may have no condition.
+def _without_name(names: Iterable[Name]) -> list[Name]:
+    """The names with an empty cell, unless it says something: fillers have an item, but may have no condition.
 
     That is so where another column names the sentence, and the same name never has a cell there that is not empty.
     """
-    cells = [(key, key[:place] + key[place + 1 :], place) for key in keys for place in range(len(key))]
-    filled = {(rest, place) for key, rest, place in cells if key[place] not in _EMPTY}
-    empty = [(key, rest, place) for key, rest, place in cells if key[place] in _EMPTY]
-    return [key for key, rest, place in empty if not place or {*key[1:]} <= {*_EMPTY} or (rest, place) in filled]
+    cells = [(name, name[:place] + name[place + 1 :], place) for name in names for place in range(len(name))]
+    filled = {(rest, place) for name, rest, place in cells if name[place]}
+    empty = [(name, rest, place) for name, rest, place in cells if not name[place]]
+    return [name for name, rest, place in empty if not place or not any(name[1:]) or (rest, place) in filled]
 
 
 def _repetition(words: Sequence[str]) -> str:
@@ -242,204 +229,165 @@ def _repetition(words: Sequence[str]) -> str:
 class _Table:
     """Rows with what names their sentence, and what shows that a sentence is none."""
 
-    def __init__(
-        self, names: Sequence[str], read: Sequence[tuple[Key, Row]], columns: Columns, *, are_texts: bool
-    ) -> None:
-        self.rows, self.columns = read, columns
-        self.words = [words_of(str(cells[columns.word])) for _, (_, cells) in read]
-        self.places: dict[Key, list[int]] = {}
+    def __init__(self, columns: Sequence[str], asked: Columns, *, are_texts: bool) -> None:
+        self.rows, self.names, self.words = list[Row](), list[Name](), list[tuple[str, ...]]()
+        self.places: dict[Name, list[int]] = {}
         """The places in ``rows`` of the rows of each sentence."""
-        for place, (key, _) in enumerate(read):
-            self.places.setdefault(key, []).append(place)
-        self.cells = {name: [_hashable(cells[name]) for _, (_, cells) in read] for name in names}
-        self.others = [name for name in names if name not in (*columns.all, columns.sum_by)]
-        self.numbers = {} if are_texts else self._word_numbers()
-        self.constant = [] if are_texts else [name for name in self.others if self._is_constant(name)]
-        """Columns that do not change within a sentence."""
+        self._keys, self._columns, self._are_texts = dict[Name, Key](), asked, are_texts
+        self._others = [name for name in columns if name not in (*asked.all, asked.sum_by)]
+        self._designs = [] if are_texts else [name for name in self._others if _is_named(_DESIGN, name)]
+        self._numbers = dict[str, Numbers]()
 
-    def rows_and_words(self, key: Key) -> tuple[list[Row], list[str]]:
+    def add(self, name: Name, key: Key, row: Row) -> None:
+        """Add a row to the sentence of this name."""
+        self._keys.setdefault(name, key)
+        self.places.setdefault(name, []).append(len(self.rows))
+        self.rows.append(row)
+        self.names.append(name)
+        self.words.append(words_of(str(row[1][self._columns.word])))
+
+    def sentence(self, name: Name) -> SentenceRows:
         """The rows of a sentence, and the word of each."""
-        rows = [self.rows[place][1] for place in self.places[key]]
-        return rows, [str(cells[self.columns.word]) for _, cells in rows]
+        rows = [self.rows[place] for place in self.places[name]]
+        return SentenceRows(self._keys[name], rows, [str(cells[self._columns.word]) for _, cells in rows])
+
+    def _cells(self, column: str, places: Iterable[int]) -> list[str]:
+        return [cell_text(self.rows[place][1][column]) for place in places]
 
     def _words(self, places: Iterable[int]) -> list[str]:
         return [word for place in places for word in self.words[place]]
 
     def _word_numbers(self) -> dict[str, Numbers]:
-        """The columns that number words, and their numbers: known by name, or because they count the rows.
-
-        If one of them counts from the same number in every sentence, it alone: each is one sentence.
-        """
+        """The columns that number words; if one counts from the same number in every sentence, it alone."""
         found = dict[str, Numbers]()
-        for name in self.others:
-            if (numbers := _whole_numbers(self.cells[name])) is None:
+        for column in self._others:
+            numbers = _whole_numbers(self._cells(column, range(len(self.rows))))
+            if numbers is None:
                 continue
             own = [numbers[places] for places in self.places.values()]
             if len({each[0] for each in own}) == 1 < len(own) and all((np.diff(each) == 1).all() for each in own):
-                return {name: numbers}
-            is_named = _is_named(_WORD_NUMBER, name)
-            if (is_named and (_are_dense(own) or _are_distinct(own))) or _counts_anew(numbers) or _are_counts(own):
-                found[name] = numbers
+                return {column: numbers}
+            if _is_named(_WORD_NUMBER, column) or _counts_anew(numbers):
+                found[column] = numbers
         return found
 
-    def _is_constant(self, name: str) -> bool:
-        """Tell whether a column is one of a design, by its name or since it cuts several sentences into parts alike.
-
-        It has to be several, and not alike: "the more you know the more you see" is one sentence.
-        """
-        cut = set[tuple[str, ...]]()
-        for places in self.places.values():
-            first, *others = [words[:_MOST_ROWS] for _, words in self._parts(name, places)] or [[]]
-            if others and all(SequenceMatcher(None, first, own, autojunk=False).ratio() >= _ALIKE for own in others):
-                cut.add(tuple(first))
-        return _is_named(_DESIGN, name) or len(cut) > 1
-
-    def _parts(self, name: str, places: Sequence[int]) -> list[tuple[Cell, list[str]]]:
-        """The cells of a column that each occur in one stretch of several words, with these words; else nothing."""
-        parts = [(cell, self._words(own)) for cell, own in groupby(places, self.cells[name].__getitem__)]
-        is_cut = len({cell for cell, _ in parts}) == len(parts) and all(len(words) >= _FEWEST for _, words in parts)
-        return parts if is_cut else []
-
-    def errors(self, more: str) -> dict[Key, InputError]:
+    def errors(self, more: str) -> dict[Name, InputError]:
         """What is wrong with sentences whose rows are not one sentence; ``more`` ends what to do about it."""
-        found: dict[Key, tuple[str, str, int]] = {}
-        for key, places in self.places.items():
+        self._numbers = {} if self._are_texts else self._word_numbers()
+        found: dict[Name, tuple[str, str, int]] = {}
+        for name, places in self.places.items():
             if sign := self._sign(places):
-                found[key] = (*sign, places[0])
+                found[name] = (*sign, places[0])
             elif apart := next((after for before, after in pairwise(places) if after - before > 1), None):
-                before = self.columns.shown(self.rows[apart - 1][0])
-                found[key] = (f"rows of it come after sentence {before}", "", apart)
-        tried = [place for key in [*found][:_MOST_TRIED] for place in self.places[key]][:_MOST_ROWS]
+                found[name] = f"rows of it come after sentence {self._columns.shown(self.names[apart - 1])}", "", apart
+        tried = [place for name in [*found][:_MOST_TRIED] for place in self.places[name]][:_MOST_ROWS]
         remedy = self._remedy(tried) if found else ""
         if len(self._words(tried)) > _FEWEST * len(tried):
-            remedy = f"if each row is a sentence, give text_column = {self.columns.word!r}; else {remedy}"
+            remedy = f"if each row is a sentence, give text_column = {self._columns.word!r}; else {remedy}"
         return {
-            key: InputError(
-                f"sentence {self.columns.shown(key)} is not one sentence: {told}; its rows: {self._listed(key)}",
-                where=self.rows[place][1][0],
+            name: InputError(
+                f"sentence {self._columns.shown(name)} is not one sentence: {told}; its rows: {self._listed(name)}",
+                where=self.rows[place][0],
                 remedy=remedy + rename + more,
             )
-            for key, (told, rename, place) in found.items()
+            for name, (told, rename, place) in found.items()
         }
 
     def _sign(self, places: Sequence[int]) -> tuple[str, str] | None:
         """Return the sign that rows are not one sentence, with the remedy for a false alarm, or None."""
         if told := _repetition(self._words(places)):
             return told, ""
-        for name, numbers in self.numbers.items():
+        for column, numbers in self._numbers.items():
             own, counts = np.unique(numbers[places], return_counts=True, equal_nan=False)
             if counts.max() > 1:
-                told = f"{name} is {own[counts.argmax()]:g} in {counts.max()} of its rows"
+                told = f"{column} is {own[counts.argmax()]:g} in {counts.max()} of its rows"
                 are_together = int(np.count_nonzero(np.diff(numbers[places])) < len(own))
-                pieces = f", or give sum_by = {name!r} if words are cut into pieces" * are_together
-                return told, f"; rename {name} if it does not number words{pieces}"
-        for name in self.constant:
-            if len(parts := self._parts(name, places)) > 1:
-                told = f"{name} changes from {parts[0][0]!r} to {parts[1][0]!r}"
-                return told, f"; rename {name} if it may change within a sentence"
+                pieces = f", or give sum_by = {column!r} if words are cut into pieces" * are_together
+                return told, f"; rename {column} if it does not number words{pieces}"
+        for column in self._designs:
+            if parts := self._parts(column, places):
+                told = f"{column} changes from {parts[0]!r} to {parts[1]!r}"
+                return told, f"; rename {column} if it may change within a sentence"
         return None
 
-    def _listed(self, key: Key) -> str:
+    def _parts(self, column: str, places: Sequence[int]) -> list[str]:
+        """The cells of a column that cut a sentence into stretches of several words, each its own; else nothing."""
+        cells = dict(zip(places, self._cells(column, places), strict=True))
+        parts = [(cell, len(self._words(own))) for cell, own in groupby(places, cells.__getitem__)]
+        is_cut = 1 < len({cell for cell, _ in parts}) == len(parts) and all(size >= _FEWEST for _, size in parts)
+        return [cell for cell, _ in parts] if is_cut else []
+
+    def _listed(self, name: Name) -> str:
         """The first rows as they were read: the number of the word if there is one, and the word."""
-        names, places = [*[*self.numbers][:1], self.columns.word], self.places[key]
-        rows = (" ".join(str(self.cells[name][place]) for name in names) for place in places[:_MOST_SHOWN])
-        return ", ".join(rows) + ", ..." * (len(places) > _MOST_SHOWN)
+        places = self.places[name]
+        columns = [self._cells(one, places[:_MOST_SHOWN]) for one in [*[*self._numbers][:1], self._columns.word]]
+        return ", ".join(map(" ".join, zip(*columns, strict=True))) + ", ..." * (len(places) > _MOST_SHOWN)
 
     def _remedy(self, places: Sequence[int]) -> str:
-        """Say which columns tell the sentences of these rows apart, or that none does."""
-        if (separating := self._separating(places)) is None:
-            said = "put the rows of a sentence together, and name every column that tells it from others"
-            return f"{said} (sentence = ...): no other one here does"
-        names, are_together = separating
-        told = f"name every column that tells sentences apart: {self._option(names)}"
-        return (told if names else "put its rows in order") + (
-            "" if are_together else ": sort them by sentence and word"
-        )
+        """Say which columns tell the sentences of these rows apart, or that none does.
 
-    def _option(self, names: Sequence[str]) -> str:
-        """The setting that names these columns, too."""
-        return f"sentence = {[*self.columns.sentence, *names]}"
-
-    def _separating(self, places: Sequence[int]) -> tuple[tuple[str, ...], bool] | None:
-        """The fewest columns that leave no sign in these rows, and whether the rows of a sentence are together then.
-
-        None of them if it is enough to sort the rows. Of several, those that make the fewest sentences.
+        The fewest that leave no sign in these rows, none if it is enough to sort them; of several, those that leave
+        rows together, and make the fewest sentences.
         """
-        cells = {name: [self.cells[name][place] for place in places] for name in self.others}
-        sizes = {name: len({*own}) for name, own in cells.items() if name not in self.numbers}
-        few = (name for name, size in sizes.items() if size <= len(places) / 2)
-        candidates = sorted(few, key=lambda name: (not _is_named(_DESIGN, name), sizes[name]))[:_MOST_TRIED]
-        keys, num_words = [self.rows[place][0] for place in places], len(self._words(places))
-        may_be_apart = self.numbers or any(self._sign(self.places[key]) for key in {*keys})
-        for size in range(0 if self.numbers else 1, 3):
+        keys = {self.names[place] for place in places}
+        has_signs = bool(self._numbers) or any(self._sign(self.places[name]) for name in keys)
+        for size in range(0 if self._numbers else 1, 3):
             found = []
-            for names in combinations(candidates, size):
-                groups = defaultdict[Key, list[int]](list)
-                for place, *key in zip(places, keys, *(cells[name] for name in names), strict=True):
-                    groups[tuple(key)].append(place)
+            for columns in combinations(self._candidates(places), size):
+                groups = defaultdict[Name, list[int]](list)
+                for place, *name in zip(places, *(self._cells(one, places) for one in columns), strict=True):
+                    groups[*self.names[place], *name].append(place)
                 are_apart = any(own[-1] - own[0] >= len(own) for own in groups.values())
-                is_split = len(groups) > len({*keys}) * bool(names) and num_words >= 2 * len(groups)
-                if not is_split or (are_apart and not may_be_apart):
-                    continue
-                if not any(self._sign(own) or len({*self._words(own)}) < min(len(own), 2) for own in groups.values()):
-                    found.append((are_apart, len(groups), names))
+                is_split = len(groups) > len(keys) * bool(columns) and len(self._words(places)) >= 2 * len(groups)
+                if is_split and (has_signs or not are_apart) and not any(map(self._is_none, groups.values())):
+                    found.append((are_apart, len(groups), columns))
             if found:
-                are_apart, _, names = min(found, key=itemgetter(0, 1))
-                return names, not are_apart
-        return None
+                are_apart, _, columns = min(found)
+                told = f"name every column that tells sentences apart: {self._option(columns)}"
+                sort = ": sort them by sentence and word" * are_apart
+                return (told if columns else "put its rows in order") + sort
+        said = "put the rows of a sentence together, and name every column that tells it from others"
+        return f"{said} (sentence = ...): no other one here does"
 
-    def _changes(self, name: str, keys: Sequence[Key]) -> Iterator[tuple[str, Key]]:
-        """Yield how a column of texts may tell apart what is read as one sentence.
+    def _candidates(self, places: Sequence[int]) -> list[str]:
+        """The columns that may tell sentences apart, those of a design first, then those of few values."""
+        sizes = {one: len({*self._cells(one, places)}) for one in self._others if one not in self._numbers}
+        few = [one for one, size in sizes.items() if size <= len(places) / 2]
+        return sorted(few, key=lambda one: (one not in self._designs, sizes[one]))[:_MOST_TRIED]
 
-        Numbers may count lines or regions.
-        """
-        cells = self.cells[name]
-        for key in keys:
-            places = self.places[key]
-            again = [(a, b) for a, b in pairwise(places) if self.words[a] == self.words[b]]
-            if len(self._parts(name, places)) > 1:
-                yield "changes and stays so", key
-            elif again and all(cells[a] != cells[b] for a, b in again):
-                yield "differs where a word is repeated", key
+    def _is_none(self, places: Sequence[int]) -> bool:
+        """Tell whether rows show that they are no sentence, or have one word alone, again and again."""
+        return self._sign(places) is not None or len({*self._words(places)}) < min(len(places), 2)
 
-    def notes(self, keys: Sequence[Key]) -> Iterator[str]:
+    def _option(self, columns: Sequence[str]) -> str:
+        """The setting that names these columns, too."""
+        return f"sentence = {[*self._columns.sentence, *columns]}"
+
+    def notes(self, names: Sequence[Name]) -> Iterator[str]:
         """Yield what is to be said of sentences that are read, perhaps otherwise than meant."""
-        told = defaultdict[str, list[Key]](list)
-        for name in self.others:
-            kinds = {str(cell).casefold() for cell in self.cells[name]}
-            if (
-                2 * len(kinds) <= len(self.rows)
-                and not kinds <= _YES_OR_NO
-                and _whole_numbers(self.cells[name]) is None
-            ):
-                changes = [*self._changes(name, keys)]
-                for how, key in changes if 2 * len(changes) > len(keys) else ():
-                    told[f"{name} {how}: if it tells sentences apart, give {self._option([name])}"].append(key)
-        for name, numbers in self.numbers.items():
-            every = ((key, numbers[self.places[key]]) for key in keys)
-            own = {key: found[~np.isnan(found)] for key, found in every if not np.isnan(found).all()}
-            usual, count = Counter(found[0] for found in own.values()).most_common(1)[0] if own else (0, 0)
-            for key, found in own.items():
-                if (np.diff(found) < 0).any():
-                    told[f"{name} decreases: the words are read in the order of the rows"].append(key)
-                elif (np.diff(found) > 1).any() or (found[0] > usual and 2 * count > len(own)):
-                    told[f"{name} skips numbers: words that are not there are not read"].append(key)
-        again = list[Key]()
-        for key in keys:
-            words = self._words(self.places[key])
+        told = defaultdict[str, list[Name]](list)
+        for column in self._others:
+            cells = self._cells(column, range(len(self.rows)))
+            kinds = {cell.casefold() for cell in cells}
+            if 2 * len(kinds) <= len(cells) and not kinds <= _YES_OR_NO and _whole_numbers(cells) is None:
+                cut = [name for name in names if self._parts(column, self.places[name])]
+                if 2 * len(cut) > len(names):
+                    what = f"{column} changes and stays so: if it tells sentences apart, give {self._option([column])}"
+                    told[what] = cut
+        for column, numbers in self._numbers.items():
+            falling = [name for name in names if (np.diff(numbers[self.places[name]]) < 0).any()]
+            told[f"{column} decreases: the words are read in the order of the rows"] += falling
+        for name in names:
+            words = self._words(self.places[name])
             if ends_inside(words):
-                told["one ends before the last word: several are read as one sentence"].append(key)
-            if words[0][:1].isupper() and len(words[0]) > 1 and words[0] in words[_FEWEST:-_FEWEST]:
-                again.append(key)
-            if len(words) > _FEWEST * len(self.places[key]):
-                what = f"sentences in rows: text_column = {self.columns.word!r}"
-                told[f"cells hold several words: a cell has one figure, the sum of its words' ({what})"].append(key)
-        if 2 * len(again) > len(keys) > 1:
-            what = "the first word comes again: if each is several sentences, add a column that tells them apart"
-            told[f"{what}, and name it by sentence = ..."] = again
+                told["one ends before the last word: several are read as one sentence"].append(name)
+            if len(words) > _FEWEST * len(self.places[name]):
+                what = f"sentences in rows: text_column = {self._columns.word!r}"
+                told[f"cells hold several words: a cell has one figure, the sum of its words' ({what})"].append(name)
         for what, those in told.items():
-            where = self.rows[self.places[those[0]][0]][1][0]
-            yield f"in {len(those)} of {len(keys)} sentences (first at {where}) {what}"
+            if those:
+                where = self.rows[self.places[those[0]][0]][0]
+                yield f"in {len(those)} of {len(names)} sentences (first at {where}) {what}"
 
 
 def _is_named(pattern: re.Pattern[str], name: str) -> bool:
@@ -467,21 +415,3 @@ def _counts_anew(numbers: Numbers) -> bool:
     again = numbers[1:][np.diff(numbers) != 1]
     is_base = {*again.tolist()} == {numbers[0]} <= {0, 1}
     return is_base and len(numbers) >= _FEWEST * (len(again) + 1)
-
-
-def _are_distinct(groups: Sequence[Numbers]) -> bool:
-    """Tell whether no number occurs twice in a group, and each has the first one, 0 or 1."""
-    firsts = {own.min() for own in groups}
-    return len(firsts) == 1 and firsts <= {0, 1} and all(len(np.unique(own)) == len(own) for own in groups)
-
-
-def _are_counts(groups: Sequence[Numbers]) -> bool:
-    """Tell whether the numbers of every group are those of its words from 0 or 1 on, in any order."""
-    most = max(map(len, groups))
-    return most >= _FEWEST and _are_distinct(groups) and all(np.ptp(own) == len(own) - 1 for own in groups)
-
-
-def _are_dense(groups: Iterable[Numbers]) -> bool:
-    """Tell whether the numbers of most groups lie close together, as numbers of words do and identifiers do not."""
-    known = [np.unique(own[~np.isnan(own)]) for own in groups if len(own) > 1]
-    return 2 * sum(len(own) > 1 and bool(np.ptp(own) < 2 * len(own)) for own in known) > len(known)
