@@ -21,7 +21,7 @@ from treelm.errors import InputError, import_extra
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {name: [*map(Requirement, listed)] for name, listed in PROJECT["optional-dependencies"].items()}
 FOR_DEVELOPERS = {"dev", "docs", "release"}
-LARGE = {"benepar", "stanza", "triton"}
+LARGE = {"benepar", "triton"}
 SOURCES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
 
 

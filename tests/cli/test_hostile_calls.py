@@ -91,7 +91,7 @@ data statistics no-such-file                                 | no-such-file
 data prepare in.txt --output dir                             | dir: the directory exists
 data text8 train.txt --output .                              | train.txt: the output is the input
 data annotate in.txt --parser run --output o --num-particles 5 | --num-particles with search by
-data annotate in.txt --parser stanza --output o --action-beam 3 | a search for stanza
+data annotate in.txt --parser benepar --output o --action-beam 3 | a search for benepar
 data annotate in.txt --parser {lstm} --output out.ptb        | lstm is a language model without trees
 data sections nowhere --splits ptb-lm --output o             | no such folder
 data sections dir --splits mine --output o                   | invalid choice

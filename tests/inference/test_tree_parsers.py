@@ -25,10 +25,6 @@ class NltkTree(list[Any]):
         return self._label
 
 
-def stanza_tree(label: str, *children: Any) -> SimpleNamespace:
-    return SimpleNamespace(label=label, children=children)
-
-
 def escaped(word: str) -> str:
     return {"(": "-LRB-"}.get(word, word)
 
@@ -47,27 +43,10 @@ class FakeBeneparParser:
             )
 
 
-class FakeStanzaPipeline:
-    def __init__(self, **options: Any) -> None:
-        assert options["tokenize_pretokenized"] is True
-        assert options["download_method"] is None  # no network behind the user's back
-
-    def __call__(self, sentences: Sequence[Sequence[str]]) -> SimpleNamespace:
-        if any("bad" in words for words in sentences):
-            raise ValueError("sentence too long")
-        return SimpleNamespace(sentences=[SimpleNamespace(constituency=self.tree(words)) for words in sentences])
-
-    def tree(self, sentence: Sequence[str]) -> SimpleNamespace:
-        words = [stanza_tree("NN", stanza_tree(escaped(word))) for word in sentence if word != "lost"]
-        if len(words) == 1:
-            return stanza_tree("ROOT", *words)
-        return stanza_tree("ROOT", stanza_tree("S", stanza_tree("NP", *words[:-1]), words[-1]))
-
-
-@pytest.fixture(params=["benepar", "stanza"])
+@pytest.fixture(params=["benepar"])
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     module: Any = ModuleType(request.param)
-    module.Parser, module.Pipeline = FakeBeneparParser, FakeStanzaPipeline
+    module.Parser = FakeBeneparParser
     module.InputSentence = SimpleNamespace
     monkeypatch.setitem(sys.modules, request.param, module)
     open_parser.cache_clear()
@@ -77,8 +56,10 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def test_words_are_ours_whatever_the_parser_escapes(name: str) -> None:
     lines = open_parser(ParserSettings(name=name))([["(", "x"], ["yes"]])
-    outer = {"benepar": "TOP", "stanza": "ROOT"}[name]  # stays where a bare word would be left
-    assert [one.line for one in lines] == ["(S (NP (NN -LRB-)) (NN x))", f"({outer} (NN yes))"]
+    assert [one.line for one in lines] == [
+        "(S (NP (NN -LRB-)) (NN x))",
+        "(TOP (NN yes))",
+    ]  # TOP stays where a bare word would be left
 
 
 def test_a_parser_that_loses_a_word_is_caught(name: str) -> None:

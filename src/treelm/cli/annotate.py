@@ -29,7 +29,7 @@ class Arguments(AnnotationSettings, WorkerOptions):
     file: InputFile
     """Text, brackets or CoNLL-U; .gz too; - is standard input."""
     parser: str
-    """A run folder or a model of the package that parses; or benepar or stanza, which are installed apart."""
+    """A run folder or a model of the package that parses; or benepar, which is installed apart."""
     output: Output
     """Bracket file to make, such as silver.ptb; .gz is packed."""
     batch_size: int = 16

@@ -1,4 +1,4 @@
-"""Parsers that annotate text: runs of this package, benepar, stanza. Each gives brackets on one line a sentence."""
+"""Parsers that annotate text: runs of this package, and benepar. Each gives brackets on one line a sentence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from treelm.errors import InputError, import_extra, is_out_of_memory
 from treelm.inference.loading import load, model_hash
@@ -42,7 +42,7 @@ class ParserSettings:
     """Name and settings of a parser, from which any process opens it."""
 
     name: str
-    """A run folder, the name of a model in the package, ``benepar`` or ``stanza``."""
+    """A run folder, the name of a model in the package, or ``benepar``."""
     search: SearchConfig | None = None
     """Search of a run; without one, as its recipe asks."""
     device: DeviceName = "cpu"
@@ -103,26 +103,7 @@ def _benepar() -> LineParser:
     return partial(_lines, "benepar", parse)
 
 
-def _stanza() -> LineParser:
-    """Stanza's shift-reduce parser, English."""
-    stanza = import_extra("stanza", "stanza")
-    how = {"tokenize_pretokenized": True, "download_method": None, "verbose": False}
-    try:
-        pipeline = stanza.Pipeline(lang="en", processors="tokenize,pos,constituency", **how)
-    except FileNotFoundError:
-        remedy = "python -c \"import stanza; stanza.download('en')\""
-        raise InputError("stanza has no English models", remedy=remedy) from None
-
-    def tree(node: Any) -> Tree:
-        return Tree(node.label, [tree(child) if child.children else child.label for child in node.children])
-
-    def parse(sentences: Sentences) -> list[Tree]:
-        return [tree(one.constituency) for one in pipeline([list(words) for words in sentences]).sentences]
-
-    return partial(_lines, "stanza", parse)
-
-
-EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _benepar, "stanza": _stanza}
+EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _benepar}
 """Parsers that are installed apart, as extras."""
 
 
