@@ -174,3 +174,10 @@ def process_peak_mb() -> float:
 def physical_memory() -> int | None:
     """Bytes of memory of this machine; None where the system does not tell."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes of memory of a device that nothing holds; of any but a GPU, those of the machine, 8 GiB if not known."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return physical_memory() or 2**33

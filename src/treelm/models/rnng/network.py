@@ -31,6 +31,7 @@ from treelm.models.rnng.composition import AttentionComposition, Composition, LS
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
 from treelm.models.rnng.kernels import compose, compose_by_height
 from treelm.models.rnng.machine import StackMachine
+from treelm.models.rnng.on_device import DeviceStacks
 from treelm.models.rnng.plan import BatchPlan, ChainPlan, plan_batch
 from treelm.models.rnng.released import released_beam
 from treelm.models.search.joint import joint_log_probs, joint_losses
@@ -205,6 +206,7 @@ class RNNG(GenerativeParser, DocumentReader):
         weights = self._search_weights()
         return Searchable(
             machine=partial(StackMachine, weights),
+            on_device=partial(DeviceStacks, weights),
             head=partial(TiedSoftmax, weights.words, weights.tokens),
             released=partial(released_beam, weights),
         )

@@ -234,7 +234,8 @@ class Beam:
             self.analyses = joined([self.analyses, self.machine.shift(kept, tokens[kept.sentence])])
         attention = mean_attention(self.machine.attention, kept.sentence, kept.score, self.num_sentences)
         self.analyses = self.analyses.renumbered(*self.machine.collect([self.analyses.top], [self.analyses.history]))
-        return replace(metrics, attention=attention, **self.pruning.finish(candidates, kept, found, metrics.log_mass))
+        near = self.pruning.near(candidates, found)
+        return replace(metrics, attention=attention, **self.pruning.finish(near, kept, found, metrics.log_mass))
 
     def _search(self, goal: Goal, analyses: Analyses, keep: int) -> Arrivals:
         """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
@@ -307,6 +308,10 @@ class Beam:
         finish = np.full(len(candidates), self.machine.num_actions - 1)
         history = self.machine.histories.append(candidates.history, finish)
         return self.ended([(candidates.sentence, candidates.score, history)])
+
+    def actions(self, histories: Ints) -> list[list[int]]:
+        """All actions of each analysis."""
+        return self.machine.histories.actions(histories)
 
     def ended(self, parts: list[tuple[Ints, Floats, Ints]]) -> Endings:
         """Complete analyses: their sentences, scores and histories."""

@@ -139,3 +139,7 @@ class ParticleFilter:
         arrived, actions = self._sample(self._cloud.take(sentences[self._cloud.sentence]), to_end=True)
         history = self.machine.histories.append(arrived.history, actions)
         return Endings.of(arrived.sentence, arrived.score, history, self._estimate(arrived))
+
+    def actions(self, histories: Ints) -> list[list[int]]:
+        """All actions of each analysis."""
+        return self.machine.histories.actions(histories)

@@ -20,7 +20,8 @@ NARROWER = 2.0
 """Nats by which the threshold of the narrower search is smaller."""
 MOST_OVERFLOW = 0.02
 """The share of a token's mass that a full beam may lose before it no longer contains the narrower search."""
-_LEAST = -700.0  # a log share that counts for nothing, and whose exponential is still computed fast
+LEAST = -700.0
+"""A log share that counts for nothing, and whose exponential is still computed fast."""
 
 
 class PruningStatistics:
@@ -28,7 +29,7 @@ class PruningStatistics:
 
     def __init__(self, config: SearchConfig, num_sentences: int) -> None:
         """Nothing has been pruned."""
-        self._narrow, self._num_sentences = config.beam.threshold - NARROWER, num_sentences
+        self.narrow, self._num_sentences = config.beam.threshold - NARROWER, num_sentences
         self._lost_log_mass: Floats = np.full(num_sentences, -np.inf)  # of all that was ever pruned
         self._overflow: Floats = np.zeros(num_sentences)  # the largest share that a token lost for want of room
 
@@ -53,19 +54,19 @@ class PruningStatistics:
         """
         self._sentence, self._others = sentence, others
         self._shares = others - self._all[sentence, None]
-        np.exp(np.maximum(self._shares, _LEAST, out=self._shares), out=self._shares)
+        np.exp(np.maximum(self._shares, LEAST, out=self._shares), out=self._shares)
         in_search = np.bincount(sentence, self._shares.sum(1), self._num_sentences)
         self._dropped = self._dropped + in_search
         self._at_goal = self._at_goal + self._sums(sentence, at_goal)
-        self._share_in_play = np.maximum(in_search + self._at_goal, np.exp(_LEAST))
+        self._share_in_play = np.maximum(in_search + self._at_goal, np.exp(LEAST))
         self._in_play: Floats = self._all + np.log(self._share_in_play)
         return self._in_play
 
     def choose(self, sentence: Ints, scores: Floats, floor: Floats) -> None:
         """Count which of these successors the action beam has room for; none at or below ``floor`` needs any."""
-        if not np.isfinite(self._narrow):
+        if not np.isfinite(self.narrow):
             return
-        least = np.maximum(floor, self._in_play - self._narrow)
+        least = np.maximum(floor, self._in_play - self.narrow)
         self._shares *= self._others > least[self._sentence, None]
         wanted = np.bincount(self._sentence, self._shares.sum(1), self._num_sentences)
         is_near = scores > least[sentence]
@@ -83,17 +84,25 @@ class PruningStatistics:
         self._num_actions = self._num_actions + np.bincount(sentence, minlength=self._num_sentences)
 
     def _sums(self, sentence: Ints, scores: Floats) -> Floats:
-        shares = np.exp(np.maximum(scores - self._all[sentence], _LEAST))
+        shares = np.exp(np.maximum(scores - self._all[sentence], LEAST))
         return np.bincount(sentence, shares, self._num_sentences).astype(np.float64)
 
     # The token.
 
-    def finish(self, candidates: Arrivals, kept: Arrivals, found: Floats, log_mass: Floats) -> Mapping[str, Floats]:
-        """End the token: metrics by the names of ``TokenMetrics``, from the word beam's candidates and those it keeps.
+    def take_over(
+        self, before: Floats, at_goal: Floats, arrived: Floats, dropped: Floats, overflowed: Floats, num_actions: Floats
+    ) -> None:
+        """Take what was counted elsewhere in the search for one token, by sentence: log mass, shares and actions."""
+        self._before, self._at_goal, self._arrived, self._dropped = before, at_goal, arrived, dropped
+        self._overflowed, self._num_actions = overflowed, num_actions
 
-        ``found`` and ``log_mass`` are the logs of what both sum to, by sentence.
+    def finish(self, near: Floats, kept: Arrivals, found: Floats, log_mass: Floats) -> Mapping[str, Floats]:
+        """End the token: metrics by the names of ``TokenMetrics``, from what the word beam keeps of its candidates.
+
+        ``near`` is the share of these that a narrower search would have kept, ``found`` and ``log_mass`` are the logs
+        of what candidates and kept ones sum to, by sentence.
         """
-        narrow_log_mass = self._narrow_log_mass(candidates, kept, found)
+        narrow_log_mass = self._narrow_log_mass(near, kept, found)
         alive = np.isfinite(log_mass)
         log_mass, found = (np.where(alive, values, 0.0) for values in (log_mass, found))
         by_words = np.maximum(found - log_mass, 0.0)  # pruned by the word beam, in nats
@@ -114,20 +123,19 @@ class PruningStatistics:
             **{name: np.where(alive, nats / np.log(2), np.inf) for name, nats in bits.items()},
         }
 
-    def _narrow_log_mass(self, candidates: Arrivals, kept: Arrivals, found: Floats) -> Floats:
+    def _narrow_log_mass(self, near: Floats, kept: Arrivals, found: Floats) -> Floats:
         """The log of what a narrower search would have found, by sentence: -inf where the beam has had no room for it,
         nan for a fixed beam.
         """
-        if not np.isfinite(self._narrow):
+        if not np.isfinite(self.narrow):
             return np.full(self._num_sentences, np.nan)
-        near = [self._near(some, found) for some in (candidates, kept)]
-        self._overflow = np.maximum(self._overflow, self._overflowed + (near[0] - near[1]).clip(0))
+        self._overflow = np.maximum(self._overflow, self._overflowed + (near - self.near(kept, found)).clip(0))
         inside = self._overflow[kept.sentence] <= MOST_OVERFLOW
-        narrow = kept.take((kept.deficit < self._narrow) & inside)
+        narrow = kept.take((kept.deficit < self.narrow) & inside)
         return log_sums(narrow.sentence, narrow.score, self._num_sentences)
 
-    def _near(self, some: Arrivals, found: Floats) -> Floats:
+    def near(self, some: Arrivals, found: Floats) -> Floats:
         """The share of what was found that a narrower search would have kept of these."""
         deficit = found[some.sentence] - some.score
-        near = np.where(deficit < self._narrow, np.exp(-deficit), 0.0)
+        near = np.where(deficit < self.narrow, np.exp(-deficit), 0.0)
         return np.bincount(some.sentence, near, self._num_sentences).astype(np.float64)

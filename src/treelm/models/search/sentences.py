@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from treelm.errors import InputError
+from treelm.models.layers.few_calls import few_calls
 from treelm.models.search.analyses import Endings
 from treelm.models.search.beam import WAITS, Beam
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.metrics import TokenMetrics, gaps, log_ratio
+from treelm.models.search.on_device import DeviceBeam, DeviceMachine, sentences_at_once
 from treelm.models.search.particles import ParticleFilter
 from treelm.models.search.rows import Floats, Ints, arithmetic
 
@@ -32,6 +34,8 @@ class Searchable:
     only systems that read documents take them."""
     head: Callable[[int], WordHead]
     """A new one, given how many heavy tokens its bounds take (``SearchConfig.heavy_words``)."""
+    on_device: Callable[..., DeviceMachine] | None = None
+    """As ``machine``, with books of tensors, for beam search elsewhere than on the CPU."""
     released: Callable[[WordHead, SearchConfig, Ints], Beam] | None = None
     """The beam of ``method = "released"`` for sentences with these numbers of tokens, if there is one."""
 
@@ -85,13 +89,16 @@ class PrefixStep:
     prefix_of: Ints  # (sentences,) the prefix of each sentence that reads a token, -1 of others
 
 
-def steps(sentences: Sequence[Ints], *, share: bool) -> Iterator[PrefixStep]:
-    """The steps over all tokens. Without ``share`` every sentence has prefixes of its own, which wait at its end."""
+def steps(sentences: Sequence[Ints], *, share: bool, apart: bool = False) -> Iterator[PrefixStep]:
+    """The steps over all tokens. Without ``share`` every sentence has prefixes of its own, which wait at its end.
+
+    ``apart``: the empty prefixes of sentences are different ones, so that none is shared.
+    """
     everyone = np.arange(len(sentences))
     table = np.full((len(sentences), max(map(len, sentences), default=0)), WAITS)
     for row, tokens in zip(table, sentences, strict=True):
         row[: len(tokens)] = tokens
-    prefix_of = np.zeros_like(everyone)
+    prefix_of = everyone if apart else np.zeros_like(everyone)
     for column in table.T:
         going = column != WAITS
         if not share:
@@ -151,13 +158,22 @@ def search_all(
     random draws or the length of a sentence count.
     """
     results = [SentenceResult() for _ in sentences]
-    share = settings.method == "beam" and starts is None
+    on_device = model.on_device if settings.method == "beam" and few_calls(head.device) else None
+    share, size = settings.method == "beam" and starts is None, settings.batch_size
     with torch.inference_mode(), arithmetic(settings.matmul, head.device):
-        for group in grouped(sentences, settings.batch_size, share=share):
-            tokens = [sentences[number] for number in group]
+        if on_device is not None:
+            size = sentences_at_once(on_device(), settings, head.device)
+        for group in grouped(sentences, size, share=share):
+            tokens, begun = [sentences[number] for number in group], None if starts is None else starts[group]
             lengths = np.array([1] if share else [len(one) for one in tokens])
-            beam = _begin(model, head, settings, lengths, None if starts is None else starts[group])
-            _search_together(beam, tokens, [results[number] for number in group], share=share)
+            beam: Beam | DeviceBeam | ParticleFilter
+            if on_device is None:
+                beam = _begin(model, head, settings, lengths, begun)
+            else:
+                machine = on_device() if begun is None else on_device(starts=begun)
+                beam = DeviceBeam(machine, settings, len(lengths))
+            todo = steps(tokens, share=share or on_device is not None, apart=starts is not None)
+            _search_together(beam, todo, tokens, [results[number] for number in group])
     return results
 
 
@@ -175,12 +191,15 @@ def _begin(
 
 
 def _search_together(
-    beam: Beam | ParticleFilter, sentences: Sequence[Ints], results: Sequence[SentenceResult], *, share: bool
+    beam: Beam | DeviceBeam | ParticleFilter,
+    todo: Iterable[PrefixStep],
+    sentences: Sequence[Ints],
+    results: Sequence[SentenceResult],
 ) -> None:
-    """Search sentences side by side, prefixes that several ``share`` only once."""
+    """Search sentences side by side, by these steps; without parents, sentences are dropped at their end."""
     lengths = np.array([len(tokens) for tokens in sentences])
-    for position, step in enumerate(steps(sentences, share=share), start=1):
-        if step.parents is not None and isinstance(beam, Beam):
+    for position, step in enumerate(todo, start=1):
+        if step.parents is not None and not isinstance(beam, ParticleFilter):
             beam.fork(step.parents)
         read = beam.read(step.tokens)
         for number in np.flatnonzero(step.prefix_of >= 0).tolist():
@@ -191,10 +210,10 @@ def _search_together(
             ends = np.zeros(beam.num_sentences, np.bool_)
             ends[step.prefix_of[done]] = True
             endings = beam.endings(ends)
-            actions = beam.machine.histories.actions(endings.history)
+            actions = beam.actions(endings.history)
             for number in done.tolist():
                 _end(results[number], endings, actions, step.prefix_of[number])
-            if not share:
+            if step.parents is None and not isinstance(beam, DeviceBeam):
                 beam.drop(ends)
 
 

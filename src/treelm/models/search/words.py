@@ -168,6 +168,14 @@ def log_normalisers(affine: Affine, outputs: Tensor) -> Floats:
     return _floats(torch.cat(parts)) if parts else np.empty(0)
 
 
+def token_log_probs(affine: Affine, vectors: Tensor, outputs: Tensor, tokens: Tensor) -> Tensor:
+    """log p(token) of one token for each output (n, E), where ``vectors`` (V, E) are those of ``affine``: (n,)."""
+    logits = (outputs * vectors[tokens]).double().sum(1) + affine.bias[tokens].double()
+    of_all = _summable(torch.addmm(affine.bias, outputs, affine.weight))
+    highest = of_all.amax(1, keepdim=True)
+    return logits - (of_all - highest).exp_().sum(1, dtype=torch.float64).log() - highest[:, 0].double()
+
+
 def _summable(logits: Tensor) -> Tensor:
     """Logits in a type in which thousands of exponentials can be added up: at least float32."""
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

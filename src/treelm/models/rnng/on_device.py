@@ -1,0 +1,365 @@
+"""The machine of an RNNG on a GPU: all stacks in one growing table there (see ``search/on_device.py``).
+
+As in ``arena.py`` a row is an item on stacks, and names the row below. It also holds its vector, and the state of the
+forward LSTM of composition after it; so a constituent is composed by walking from its last child to its first, and
+nothing is looked up by content: where two analyses build the same constituent, a GPU composes it twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.models.layers.few_calls import cell_forward
+from treelm.models.rnng.arena import SearchWeights
+from treelm.models.rnng.composition import LSTMComposition, NoComposition
+from treelm.models.search.machine import BINARY_GROUPS
+from treelm.models.search.on_device import Rooms
+from treelm.models.search.rows import Affine
+from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Configuration, valid_actions
+from treelm.models.search.words import token_log_probs
+from treelm.trees.transitions import FIRST_NT, REDUCE
+
+# Integers of a row; the first of them are rows themselves. Those with the names of ``arena.py`` mean the same.
+BELOW, UNDER, OPENED = range(3)
+LAST = 3  # the last child so far of the innermost open nonterminal
+SIBLING = 4  # the child before this one
+NUM_REFERENCES = 5
+LABEL, NUM_OPEN, NUM_CONSECUTIVE, TOP, IN_WORD, DEPTH, NUM_NEEDED = range(NUM_REFERENCES, 12)
+NUM_CHILDREN = 12  # of the innermost open nonterminal
+PIECES = 13  # rows of the word or constituent that ends here
+NUM_COLUMNS = 14
+
+_LARGEST_PRODUCT = 1 << 26  # logits of tokens that are held at a time
+
+
+class DeviceStacks:
+    """Stacks of one search; a ``DeviceMachine``. E, H, L: sizes of vectors and of states, layers of the stack."""
+
+    def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
+        """Push the initial item, or one for each sentence, which ``starts`` (n, E) are added to."""
+        config, self._weights = weights.config, weights
+        self.num_actions, self.ends_by_closing = weights.num_actions, config.order == "top-down"
+        self.num_groups = BINARY_GROUPS if config.is_binary else 1
+        self._composes = not isinstance(weights.composition, NoComposition)
+        self._hidden = [_library_order(layer, config.hidden_size) for layer in weights.hidden]
+        self._deeper = [_library_order(layer, config.hidden_size) for layer in weights.deeper]
+        inputs = [4 * config.hidden_size, 4 * weights.direction_size, 4 * weights.direction_size]
+        columns = zip(
+            *(torch.split(one, inputs, -1) for one in (weights.vectors.weight, weights.vectors.bias)), strict=True
+        )
+        own, forward, backward = (_library_order(Affine(*part), part[1].shape[0] // 4) for part in columns)
+        self._inputs = Affine(torch.cat([own.weight, forward.weight], 1), torch.cat([own.bias, forward.bias]))
+        self._directions = [forward, backward]
+        if self._composes:
+            directions = (weights.forward_hidden, weights.backward_hidden)
+            self._recurrent = [_library_order(_present(one), weights.direction_size) for one in directions]
+        self._valid = _table_of_valid_actions(weights)
+        self._ends_word = torch.from_numpy(weights.ends_word).to(weights.initial.device)
+        # Columns of ``_floats``: the vector, both parts of the forward state, all layers' hidden and cell states, o.
+        size, states = weights.tokens.shape[1], [config.hidden_size] * (2 * len(weights.hidden))
+        stops = np.cumsum([0, size, weights.direction_size, weights.direction_size, *states, size]).tolist()
+        self._columns = list(itertools.starmap(slice, itertools.pairwise(stops)))
+        self._fill(starts)
+
+    def _fill(self, starts: Tensor | None) -> None:
+        """The first rows: initial items; and what opening a nonterminal gives without looking at a stack."""
+        weights = self._weights
+        initial = weights.initial if starts is None else weights.initial + starts.to(weights.initial)
+        device, size = initial.device, weights.direction_size
+        self._num_initial, self._length, self._height, self._num_read = len(initial), 0, 1, 0
+        self._items = torch.empty((0, NUM_COLUMNS), dtype=torch.int64, device=device)
+        self._floats = initial.new_empty((0, self._columns[-1].stop))
+        self._log_probs = torch.empty((0, self.num_actions), dtype=torch.float64, device=device)
+        self.row_bytes = sum(
+            part.shape[1] * part.element_size() for part in (self._items, self._floats, self._log_probs)
+        )
+        self._labels = _product(self._inputs, weights.labels)
+        zero = weights.labels.new_zeros(len(weights.labels), size)
+        self._opened, self._from_last = (zero, zero), (zero, zero)
+        if isinstance(weights.composition, LSTMComposition):
+            none = torch.zeros_like(self._labels[:, 4 * weights.hidden_size :])
+            self._opened = cell_forward(self._labels[:, 4 * weights.hidden_size :], none, zero)[:2]
+            self._from_last = cell_forward(_product(self._directions[1], weights.labels), none, zero)[:2]
+        items = torch.zeros((len(initial), NUM_COLUMNS), dtype=torch.int64, device=device)
+        items[:, :NUM_REFERENCES] = torch.arange(len(initial), device=device)[:, None]
+        items[:, TOP], items[:, NUM_NEEDED] = EMPTY, 1
+        nothing = [initial.new_zeros(len(initial), part.stop - part.start) for part in self._columns]
+        self._reserve(len(initial))
+        self._floats.zero_()
+        self._push(items, initial, _product(self._inputs, initial), nothing[1:3], is_first=True)
+
+    def __len__(self) -> int:
+        """Rows that are held now."""
+        return self._length
+
+    def start(self, num_sentences: int) -> Tensor:
+        """The rows of analyses before the first action: (S,)."""
+        rows = torch.arange(num_sentences, device=self._items.device)
+        return rows if self._num_initial > 1 else torch.zeros_like(rows)
+
+    def log_probs(self, tops: Tensor) -> Tensor:
+        """log p of the next action, -inf where it is not valid: (..., A)."""
+        return self._log_probs[tops]
+
+    def num_open(self, tops: Tensor) -> Tensor:
+        """Open nonterminals."""
+        return self._items[:, NUM_OPEN][tops]
+
+    def groups(self, tops: Tensor) -> Tensor:
+        """The group of each."""
+        if self.num_groups == 1:
+            return torch.zeros_like(tops)
+        return (self._items[:, NUM_NEEDED][tops] + self._items[:, IN_WORD][tops]).clamp(0, self.num_groups - 1)
+
+    def token_log_probs(self, tops: Tensor, tokens: Tensor) -> Tensor:
+        """log p(token | SHIFT) of one token each: (n,)."""
+        weights = self._weights
+        size = max(1, _LARGEST_PRODUCT // len(weights.words.bias))
+        parts = zip(torch.split(tops, size), torch.split(tokens, size), strict=True)
+        found = [token_log_probs(weights.words, weights.tokens, self._get(-1, rows), one) for rows, one in parts]
+        return torch.cat(found)
+
+    def shift(self, tops: Tensor, tokens: Tensor) -> Tensor:
+        """The rows after SHIFT of one token each: (n,)."""
+        self._num_read, self._height = self._num_read + 1, self._height + 1
+        items = self._items[tops]
+        new, in_word = items.clone(), items[:, IN_WORD]
+        new[:, BELOW], new[:, LABEL], new[:, NUM_CONSECUTIVE], new[:, TOP] = tops, -1, 0, WORD
+        new[:, UNDER] = torch.where(in_word == 1, items[:, UNDER], tops)
+        new[:, IN_WORD] = (~self._ends_word[tokens]).long()
+        new[:, NUM_NEEDED] -= 1 - in_word
+        new[:, PIECES] = 1 + in_word * items[:, PIECES]
+        vectors = self._weights.tokens[tokens]
+        return self._push_child(new, vectors)
+
+    def apply(self, tops: Tensor, actions: Tensor, rooms: Rooms) -> Tensor:
+        """The rows after one action each (m,), but SHIFT and those that end; -1 for none, and then row 0."""
+        closes, opens = actions == REDUCE, actions > REDUCE
+        # Constituents first, those with most children first; then new nonterminals; then the rest.
+        lengths = self._items[:, NUM_CHILDREN][tops] * closes
+        order = (2 * closes + opens + lengths).argsort(descending=True, stable=True)
+        counts, steps = torch.stack([closes.sum(), opens.sum()]), torch.arange(self._num_read, device=tops.device)
+        longer = (lengths[:, None] > steps).sum(0) if self._composes else counts[:0]
+        num_closes, num_opens, *num_longer = rooms(torch.cat([counts, longer]), len(tops))
+        pieces = list[int]()
+        if self._composes and not self.ends_by_closing:
+            pieces = rooms(((self._items[:, PIECES][tops] * opens)[:, None] > steps).sum(0), len(tops))
+        first, numbers = self._length, torch.arange(len(order), device=order.device)
+        place = torch.empty_like(order).scatter_(0, order, numbers)
+        self._height += 1
+        if num_closes:
+            which = order[:num_closes]
+            self._close(tops[which], lengths[which], num_longer)
+        if num_opens:
+            which = order[(counts[0] + numbers[:num_opens]).clamp(max=len(order) - 1)]
+            self._open(tops[which], actions[which].clamp(min=FIRST_NT) - FIRST_NT, sum(map(bool, pieces)))
+        rows = first + place + torch.where(closes, 0, num_closes - counts[0])
+        return rows.where(actions >= 0, 0).clamp(max=self._length - 1)
+
+    def _open(self, tops: Tensor, labels: Tensor, most_pieces: int) -> None:
+        """Push nonterminals."""
+        new = self._items[tops]
+        new[:, BELOW], new[:, LABEL] = tops, labels
+        new[:, OPENED] = self._length + torch.arange(len(tops), device=tops.device)
+        new[:, NUM_OPEN] += 1
+        new[:, NUM_CONSECUTIVE] += 1
+        new[:, NUM_NEEDED] += 1
+        new[:, TOP], new[:, IN_WORD] = OPEN, 0
+        state = [part[labels] for part in self._opened]
+        if self.ends_by_closing:
+            new[:, UNDER], new[:, NUM_CHILDREN] = tops, 0
+        else:  # UNDER stays that of the left corner, whose pieces are the first children
+            pieces = new[:, PIECES]
+            new[:, LAST], new[:, NUM_CHILDREN] = tops, pieces
+            corners = [tops]
+            for _ in range(most_pieces):
+                corners.append(self._items[:, BELOW][corners[-1]])
+            for number in reversed(range(most_pieces)):
+                self._extended(0, state, corners[number], pieces > number)
+        new[:, DEPTH] += 1
+        self._push(new, self._weights.labels[labels], self._labels[labels], state)
+
+    def _close(self, tops: Tensor, lengths: Tensor, num_longer: list[int]) -> None:
+        """Push closed constituents, the longest first; ``num_longer`` have more than 0, 1, ... children."""
+        items = self._items[tops]
+        opened = self._items[items[:, OPENED]]
+        new = self._items[opened[:, UNDER]]
+        new[:, BELOW] = opened[:, UNDER] if self._composes else tops
+        new[:, DEPTH] = self._items[:, DEPTH][new[:, BELOW]]
+        new[:, UNDER], new[:, LABEL] = opened[:, UNDER], -1
+        new[:, NUM_CONSECUTIVE] = 0 if self.ends_by_closing else items[:, NUM_CONSECUTIVE]
+        new[:, NUM_NEEDED], new[:, TOP], new[:, IN_WORD], new[:, PIECES] = items[:, NUM_NEEDED], CONSTITUENT, 0, 1
+        if isinstance(self._weights.composition, NoComposition):
+            vectors = self._weights.composition.reduce_embedding.detach().expand(len(tops), -1)
+        else:
+            vectors = self._composed(tops, items[:, LAST], opened[:, LABEL].clamp(min=0), lengths, num_longer)
+        self._push_child(new, vectors)
+
+    def _composed(self, tops: Tensor, child: Tensor, labels: Tensor, lengths: Tensor, num_longer: list[int]) -> Tensor:
+        """Vectors of constituents: (n, E)."""
+        ends, chain, states = [part[labels] for part in self._from_last], list[Tensor](), list[Tensor]()
+        for step, count in enumerate(num_longer):
+            child = child[:count]
+            if len(child) == 0:
+                break
+            states.append(self._extended(1, ends, child, lengths[: len(child)] > step))
+            chain.append(child)
+            child = self._items[:, SIBLING][child]
+        forward = [self._get(part, tops) for part in (1, 2)]
+        if self._weights.attention is None:
+            vectors = torch.cat([forward[0], ends[0]], 1)
+        else:  # the states at all children, of which those at a left corner stand nowhere
+            forward = [torch.zeros_like(part) for part in forward]
+            for step, child in reversed(list(enumerate(chain))):
+                new = self._extended(0, forward, child, lengths[: len(child)] > step)
+                states[step] = torch.cat([new, states[step]], 1)
+            vectors = self._attended(tops, labels, lengths, states)
+        return _product(_present(self._weights.composed), vectors).relu_()
+
+    def _extended(self, direction: int, state: list[Tensor], items: Tensor, present: Tensor) -> Tensor:
+        """One step of a composition LSTM on vectors of items, in place where they are present; the first rows' h."""
+        before = [part[: len(items)] for part in state]
+        gates = _product(self._directions[direction], self._get(0, items))
+        after = cell_forward(gates, _product(self._recurrent[direction], before[0]), before[1])[:2]
+        for old, new in zip(before, after, strict=True):
+            old.copy_(new.where(present[:, None], old))
+        return after[0]
+
+    def _attended(self, tops: Tensor, labels: Tensor, lengths: Tensor, states: list[Tensor]) -> Tensor:
+        """Gated attention over the states of children, the last first: (n, E). See ``composition.py``."""
+        attention = self._weights.attention
+        assert attention is not None
+        query = _product(attention.query, torch.cat([attention.label_query[labels], self._get(-1, tops)], 1))
+        padded = query.new_zeros(len(tops), len(states), query.shape[1])
+        for step, one in enumerate(states):
+            padded[: len(one), step] = one
+        present = lengths[:, None] > torch.arange(len(states), device=tops.device)
+        scores = (padded @ query[..., None])[..., 0].masked_fill(~present, -torch.inf)
+        attended = (scores.softmax(1)[:, None] @ padded)[:, 0]
+        t = attention.label_vector[labels]
+        gate = _product(attention.gate, torch.cat([t, attended], 1)).sigmoid_()
+        return attended.lerp(t, gate)
+
+    def _push_child(self, items: Tensor, vectors: Tensor) -> Tensor:
+        """Push words or constituents: children of what is open below."""
+        new_rows = self._length + torch.arange(len(items), device=items.device)
+        items[:, SIBLING], items[:, LAST] = items[:, LAST], new_rows
+        items[:, NUM_CHILDREN] += 1
+        items[:, DEPTH] += 1
+        inputs, under = _product(self._inputs, vectors), items[:, UNDER].where(items[:, TOP] != WORD, items[:, BELOW])
+        state = [self._get(part, under) for part in (1, 2)]
+        if self._composes:
+            gates = inputs[:, 4 * self._weights.hidden_size :]
+            state = list(cell_forward(gates, _product(self._recurrent[0], state[0]), state[1])[:2])
+        return self._push(items, vectors, inputs, state)
+
+    def _push(
+        self, items: Tensor, vectors: Tensor, inputs: Tensor, state: list[Tensor], *, is_first: bool = False
+    ) -> Tensor:
+        """Push an item on each of the rows below it; ``inputs`` are the products of vectors with input weights."""
+        weights, below, first = self._weights, items[:, BELOW], self._length
+        from_input, parts = inputs[:, : 4 * weights.hidden_size], [vectors, *state]
+        for layer, hidden in enumerate(self._hidden):
+            before, cell = self._get(3 + 2 * layer, below), self._get(4 + 2 * layer, below)
+            parts += cell_forward(from_input, _product(hidden, before), cell)[:2]
+            if layer < len(self._deeper):
+                from_input = _product(self._deeper[layer], parts[-2])
+        outputs = _product(weights.output, parts[-2]).relu_()
+        logits = _product(weights.actions, outputs)[:, : self.num_actions].double()
+        valid = self._valid[self._configuration(items)]
+        log_probs = logits.masked_fill(~valid, -torch.inf).log_softmax(1).where(valid, -torch.inf)
+        self._reserve(0 if is_first else len(items))
+        rows = slice(first, first + len(items))
+        self._items[rows], self._floats[rows], self._log_probs[rows] = items, torch.cat([*parts, outputs], 1), log_probs
+        self._length = rows.stop
+        return torch.arange(rows.start, rows.stop, device=items.device)
+
+    def _configuration(self, items: Tensor) -> Tensor:
+        """Rows of ``_valid``."""
+        config, num_open = self._weights.config, items[:, NUM_OPEN]
+        opens = (num_open < config.max_open) & (items[:, NUM_CONSECUTIVE] < config.max_consecutive)
+        index = num_open.clamp(max=2)
+        for factor, part in ((2, opens), (4, items[:, TOP]), (2, items[:, IN_WORD])):
+            index = index * factor + part
+        return index * 2 + (items[:, UNDER] == items[:, OPENED])
+
+    def _get(self, part: int, rows: Tensor) -> Tensor:
+        """A part of ``_floats`` (see ``_columns``) of some rows (n,)."""
+        return self._floats[:, self._columns[part]].index_select(0, rows)
+
+    def _reserve(self, num_rows: int) -> None:
+        """Room for so many rows more."""
+        wanted, held = self._length + num_rows, len(self._items)
+        if wanted > held:
+            for name in ("_items", "_floats", "_log_probs"):
+                table = getattr(self, name)
+                grown = table.new_empty((max(wanted, held * 5 // 4), table.shape[1]))
+                grown[: self._length] = table[: self._length]
+                setattr(self, name, grown)
+
+    def reachable(self, tops: Tensor) -> tuple[Tensor, Tensor]:
+        """How many rows these need, up to each (rows,), and the depth of the deepest."""
+        needed = torch.zeros(self._length, dtype=torch.int32, device=tops.device)
+        needed[: self._num_initial] = 1
+        needed.index_fill_(0, tops.flatten(), 1)
+        step, reached = self._items[: self._length, BELOW], 1
+        while reached < self._height:  # below, two below, four below, ...
+            needed = needed.scatter_reduce(0, step, needed, "amax")
+            step, reached = step[step], 2 * reached
+        return needed.cumsum(0), self._items[:, DEPTH][tops].max()
+
+    def keep(self, number: Tensor, count: int, depth: int) -> None:
+        """Keep what is needed, ``count`` rows in all: row i becomes ``number[i] - 1``."""
+        index = torch.searchsorted(number, torch.arange(1, count + 1, device=number.device))
+        items = self._items[index]
+        items[:, :NUM_REFERENCES] = number[items[:, :NUM_REFERENCES]] - 1
+        for table, rows in (
+            (self._items, items),
+            (self._floats, self._floats[index]),
+            (self._log_probs, self._log_probs[index]),
+        ):
+            table[:count] = rows
+        self._length, self._height = count, depth + 1
+
+    def cut(self, length: int) -> None:
+        """Forget all rows from this one on."""
+        self._length = length
+
+
+def _table_of_valid_actions(weights: SearchWeights) -> Tensor:
+    """The rule of ``validity.py`` for all that it tells apart: see ``DeviceStacks._configuration``."""
+    num_open, opens, top, in_word, only_child = (
+        part.numpy() for part in torch.cartesian_prod(*(torch.arange(size) for size in (3, 2, 4, 2, 2))).T
+    )
+    config = weights.config
+    state = Configuration(
+        num_open=num_open,
+        num_consecutive=(1 - opens) * config.max_consecutive,
+        top=top,
+        in_word=in_word == 1,
+        only_child=only_child == 1,
+    )
+    return torch.from_numpy(valid_actions(config, state, weights.num_labels)).to(weights.initial.device)
+
+
+def _product(affine: Affine, rows: Tensor) -> Tensor:
+    """x W^T + b in one call: unlike on a CPU, a row may have other last bits among other rows."""
+    return torch.addmm(affine.bias, rows, affine.weight)
+
+
+def _library_order(affine: Affine, size: int) -> Affine:
+    """Columns i, f, o, g as the library's cell takes them: i, f, g, o."""
+    parts = (
+        part.reshape(*part.shape[:-1], 4, size)[..., [0, 1, 3, 2], :].flatten(-2)
+        for part in (affine.weight, affine.bias)
+    )
+    return Affine(*parts)
+
+
+def _present(affine: Affine | None) -> Affine:
+    assert affine is not None
+    return affine
