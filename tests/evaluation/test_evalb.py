@@ -72,6 +72,9 @@ ADVP, PRT = "(S (ADVP (RB a)) (NN b))", "(S (PRT (RB a)) (NN b))"
         pytest.param(ADVP, PRT, COLLINS, (2, 2, 2), id="equal labels"),
         pytest.param(PRT, ADVP, COLLINS, (2, 2, 2), id="equal labels are symmetric"),
         pytest.param(ADVP, "(S (RB a) (NN b))", deleting("PRT"), (1, 1, 1), id="equal to a deleted label"),
+        pytest.param(
+            "(S (NN a))", "(S (NN b))", replace(COLLINS, equal_words=(("a", "b"),)), (1, 1, 1), id="equal words"
+        ),
         pytest.param("(S (NN -LSB-a-RSB-))", "(S (NN [a]))", COLLINS, (1, 1, 1), id="escaped brackets"),
         pytest.param(ONCE, THRICE, COLLINS, (1, 1, 3), id="each bracket matches once"),
         pytest.param(THRICE, ONCE, COLLINS, (1, 3, 1), id="each gold bracket matches once"),

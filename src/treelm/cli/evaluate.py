@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from treelm.cli.arguments import refuse
 from treelm.cli.files import check_not_input, open_output, print_json, report_skipped
@@ -31,7 +31,7 @@ class Arguments(EvaluationSettings, WorkerOptions, TableOptions):
     Example: treelm evaluate runs/demo --data my-treebank.ptb other.conllu
     Example: treelm evaluate runs/awd-lstm --stream only --stream-rows 1 --cache-weight 0.1
     Example: treelm evaluate runs/som --data ud-ood/*.conllu.gz --on-error skip --summary ood.tsv
-    Example: treelm evaluate --gold gold.ptb --predicted parsed.ptb --params new
+    Example: treelm evaluate --gold gold.ptb --predicted parsed.ptb --params COLLINS.prm
     """
 
     needs: ClassVar = {**EvaluationSettings.needs, "sentences": "gold", "params": "gold"}
@@ -45,8 +45,8 @@ class Arguments(EvaluationSettings, WorkerOptions, TableOptions):
     """Bracket file with the right trees, one a line."""
     predicted: str = ""
     """Bracket file to score against it."""
-    params: Literal["collins", "new"] = "collins"
-    """EVALB's parameters: those of COLLINS.prm, or of new.prm, which also deletes ? and ! and corrects quotes."""
+    params: str = "collins"
+    """EVALB parameter file, or the name of a built-in one: collins, new."""
     sentences: bool = False
     """With --gold: print a row for every sentence too."""
 

@@ -186,7 +186,7 @@ def score_sentence(
     (1, 3, 1)
     """
     left, right = _KeptWords(gold, parameters), _KeptWords(predicted, parameters)
-    status, problem = _comparability(left, right)
+    status, problem = _comparability(left, right, parameters)
     length = sum(tag not in parameters.delete_labels_for_length for tag in gold.tags)
     row = SentenceRow(number=number, where=predicted.where, status=status, problem=problem, length=length)
     if status != "valid":
@@ -203,7 +203,7 @@ def score_sentence(
     )
 
 
-def _comparability(gold: _KeptWords, predicted: _KeptWords) -> tuple[Status, str | None]:
+def _comparability(gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> tuple[Status, str | None]:
     """Align the words of both sides, after quotes are corrected; return a status, and the reason if it is not valid."""
     for side, name in ((gold.bracketing, "gold"), (predicted.bracketing, "predicted")):
         if side.problem is not None:
@@ -215,7 +215,7 @@ def _comparability(gold: _KeptWords, predicted: _KeptWords) -> tuple[Status, str
     if gold.num_words != predicted.num_words:
         return "error", f"{gold.num_words} gold words but {predicted.num_words} predicted ones after deletion"
     for gold_word, predicted_word in zip(gold.words(), predicted.words(), strict=True):
-        if unescape(gold_word) != unescape(predicted_word):
+        if not parameters.same_word(unescape(gold_word), unescape(predicted_word)):
             return "error", f"gold word {gold_word!r} but predicted word {predicted_word!r}"
     return "valid", None
 
@@ -325,7 +325,7 @@ def _notes(
         if num_outer:
             notes.append(
                 f"{num_outer} {name} trees have an outer bracket (no label, ROOT, S1 or VROOT) that these parameters "
-                "count; remove it if the other side has none"
+                "count; delete it with a DELETE_LABEL line if the other side has none"
             )
     return notes
 

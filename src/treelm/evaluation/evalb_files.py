@@ -1,15 +1,17 @@
-"""What EVALB reads: brackets, as a scorer must read them (tags, empty trees, bad lines that lose nothing else), and the
-sets of parameters that everybody uses.
+"""Files that EVALB reads: brackets, as a scorer must read them (tags, empty trees, bad lines that lose nothing else),
+and parameters, the sets that everybody uses by name and ``.prm`` files.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from treelm.corpora.sentence import Sentence
-from treelm.errors import InputError, check_choice
+from treelm.errors import InputError
 from treelm.io.files import read_text
 from treelm.trees.brackets import TOKEN, UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree
@@ -127,7 +129,7 @@ class Parameters:
     """Rules of what is left out before brackets are counted, and what counts as equal, as in EVALB's README.
 
     A tag in ``delete_labels`` deletes the word under it from both sides; a constituent label deletes the bracket and
-    leaves its words. ``equal_labels`` are unordered pairs, not transitive.
+    leaves its words. ``equal_labels`` and ``equal_words`` are unordered pairs, not transitive.
     """
 
     name: str
@@ -137,11 +139,16 @@ class Parameters:
     delete_labels_for_length: tuple[str, ...] = ()
     quote_labels: tuple[str, ...] = ()
     equal_labels: tuple[tuple[str, str], ...] = ()
+    equal_words: tuple[tuple[str, str], ...] = ()
     max_errors: int = 10
 
     def same_label(self, first: str, second: str) -> bool:
         """Tell whether two labels (or tags) count as the same."""
         return first == second or not {(first, second), (second, first)}.isdisjoint(self.equal_labels)
+
+    def same_word(self, first: str, second: str) -> bool:
+        """Tell whether two words count as the same."""
+        return first == second or not {(first, second), (second, first)}.isdisjoint(self.equal_words)
 
     def deletes_constituent(self, label: str) -> bool:
         """Tell whether brackets with this label (function tags are cut) are left out; equal labels count here too."""
@@ -171,7 +178,61 @@ NEW = replace(
 BUILT_IN = {parameters.name: parameters for parameters in (COLLINS, NEW)}
 
 
-def find_parameters(name: str) -> Parameters:
-    """A built-in set by its name. Raises ``InputError`` for another one."""
-    check_choice("params", name, BUILT_IN)
-    return BUILT_IN[name]
+def find_parameters(name_or_path: str) -> Parameters:
+    """A built-in set by its name, else the ``.prm`` file at this path."""
+    return BUILT_IN[name_or_path] if name_or_path in BUILT_IN else read_parameters(Path(name_or_path))
+
+
+def read_parameters(path: Path) -> Parameters:
+    """Read a ``.prm`` file. Raises ``InputError`` with file and line for anything that EVALB would only warn about."""
+    remedy = f"give a .prm file or one of {', '.join(BUILT_IN)}"
+    return parse_parameters(read_text(path, remedy=remedy, may_be_pipe=False), source=str(path))
+
+
+def parse_parameters(text: str, *, source: str) -> Parameters:
+    """Parse the text of a ``.prm`` file: a keyword and its value a line, ``#`` in the first column is a comment.
+
+    Raises ``InputError`` for a line that cannot be read, and a parameter that is not supported.
+    """
+    fields: dict[str, Any] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        where = f"{source}:{number}"
+        keyword, *values = line.split()
+        if keyword not in _KEYWORDS:
+            raise InputError(f"unknown keyword {keyword!r}", where=where, remedy=f"use one of {', '.join(_KEYWORDS)}")
+        field, num_values, pattern = _KEYWORDS[keyword]
+        if len(values) != num_values:
+            remedy = f"give exactly {num_values}, separated by spaces"
+            raise InputError(f"{keyword} has {len(values)} values", where=where, remedy=remedy)
+        if pattern is None:
+            fields.setdefault(field, []).append(tuple(values) if num_values == 2 else values[0])
+        elif re.fullmatch(pattern, values[0]):
+            fields[field] = bool(int(values[0])) if pattern == _SWITCH else int(values[0])
+        else:
+            expected = "0 or 1" if pattern == _SWITCH else "a whole number, 0 or more"
+            raise InputError(f"value {values[0]!r}", where=where, remedy=f"give {expected}")
+        if keyword == "DISC_ONLY" and fields[field]:
+            found = "DISC_ONLY 1 scores only discontinuous constituents, and Penn brackets have none"
+            raise InputError(found, where=where, remedy="set it to 0")
+    fields.pop("", None)
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return Parameters(name=Path(source).name, **fields)
+
+
+_SWITCH, _COUNT = "[01]", "[0-9]{1,18}"
+_KEYWORDS: dict[str, tuple[str, int, str | None]] = {
+    "DEBUG": ("", 1, _COUNT),
+    "MAX_ERROR": ("max_errors", 1, _COUNT),
+    "CUTOFF_LEN": ("cutoff_length", 1, _COUNT),
+    "LABELED": ("labeled", 1, _SWITCH),
+    "DISC_ONLY": ("", 1, _SWITCH),
+    "DELETE_LABEL": ("delete_labels", 1, None),
+    "DELETE_LABEL_FOR_LENGTH": ("delete_labels_for_length", 1, None),
+    "QUOTE_LABEL": ("quote_labels", 1, None),
+    "EQ_LABEL": ("equal_labels", 2, None),
+    "EQ_WORD": ("equal_words", 2, None),
+}
+"""The field of each keyword ("": it says nothing about scores), how many values it has, and what a number looks like;
+of texts, every line adds one."""
