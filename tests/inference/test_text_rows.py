@@ -136,9 +136,14 @@ def test_cells_of_a_row_come_back_with_each_region_and_name_the_sentence(tmp_pat
         (
             ["the/ dog", "a/ cat"],
             {},
-            "every sentence has /, which is read as words or parts of them: remove it; a table",
+            "every sentence has /, which is read as words or parts of them: to cut there, give --region-separator /",
         ),
-        (["[the] [dog]", "a [cat] ran"], {}, "every sentence has [ ], which is read"),
+        (
+            ["[the] [dog]", "a [cat] ran"],
+            {},
+            "every sentence has [ ], which is read as words or parts of them: to mark a",
+        ),
+        (["the _dog_ ran_", "a cat_NN"], {}, "to mark a target, write *target*"),
         (["the [dog] ran"], {}, ""),
         (["the *dog*", "a *cat*"], {}, ""),
         (["the / dog", "a cat"], {}, ""),
@@ -150,13 +155,38 @@ def test_what_every_sentence_has_is_told(rows: list[str], settings: dict[str, An
     found = as_typed("".join(read(tmp_path, *rows, columns=settings).notes))
     assert bool(found) == bool(note)
     assert note in found
+    assert "--text-column" not in found
 
 
-def test_marks_of_every_sentence_of_a_text_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    texts = ["the dog _ran into_ it.", "(_ran into_) us"]
+@pytest.mark.parametrize("rows", [["the / dog / ran", "the / cat"], ["| / the dog", "the / cat"]])
+def test_a_separator_that_is_not_named_is_refused(rows: list[str], tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=": every sentence has /, which would be read as words; cut there by region_sep"
+    ):
+        read(tmp_path, *rows, columns={"region_separator": ""}, skipped=[])
+    with pytest.raises(
+        InputError, match=": every sentence has /, which would be read as words; remove them: verb has the target"
+    ):
+        read(tmp_path, *(f"{one};the" for one in rows), header="text;verb", columns={"target_column": "verb"})
+
+
+@pytest.mark.parametrize("mark", ["[]", "{}", "_", "/", "#"])
+@pytest.mark.parametrize("target", [None, "ran into"])
+def test_a_target_between_other_marks_is_refused_but_told_of_in_text(
+    mark: str, target: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [f"the dog {mark[0]}ran into{mark[-1]} it.", f"({mark[0]}ran into{mark[-1]}) us"]
+    rows, columns, remedy = texts, {}, r"mark the target as \*target\*"
+    if target:
+        rows, columns, remedy = [f"{one};{target}" for one in texts], {"target_column": "verb"}, "remove them: verb has"
+    with pytest.raises(
+        InputError,
+        match=f": every sentence has a part between {re.escape(mark[0])} and {re.escape(mark[-1])}.*; {remedy}",
+    ):
+        read(tmp_path, *rows, header="text;verb" if target else "text", columns=columns, skipped=[])
     own = [Sentence(words=tuple(one.split()), identifier="1", source="items.txt", line=1) for one in texts]
     assert len([*from_sentences(own, "as-given")]) == 2
-    assert "items.txt:1: every sentence has _, which is read as words" in caplog.text
+    assert re.search(r"every sentence has .*a table of sentences, text_column", caplog.text)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from unicodedata import category, normalize
 
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.tokens import words_of
@@ -15,26 +16,38 @@ from treelm.trees.brackets import unescape
 ReadWords = Counter[tuple[str, bool, bool]]
 """How often each word was read, and how: whether it is unknown, and whether as several tokens."""
 _MOST_SHOWN, _MOST_WORDS = 8, 3  # characters, words in a line
+_TYPOGRAPHIC = frozenset("‘’‚“”„–—…")
 LONGEST_SENTENCE = 150
 """Words beyond which a sentence is hardly one."""
 
 
 def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{} =") -> Iterator[str]:
     """Say what a model reads otherwise than meant, and what to do; ``option`` is how the caller names one."""
-    unknown, attached, spelled, escaped = (Counter[str]() for _ in range(4))
-    characters, num_words, num_alone = set[str](), words.total(), 0
+    unknown, lowered, attached, without, spelled, escaped = (Counter[str]() for _ in range(6))
+    num_known_capitals = num_alone = 0
+    characters = set[str]()
+
+    def knows(word: str) -> bool:
+        return vocabulary.unknown_class(word, sentence_initial=False) is None
+
     for (word, is_unknown, is_cut), count in words.items():
-        cut, has_letters = words_of(word, "treebank"), any(map(str.isalnum, word))
-        if is_unknown:
-            unknown[word] += count
-        if (is_unknown or is_cut) and vocabulary.unknown_class(unescape(word), sentence_initial=False) is None:
-            escaped[word] += count * (unescape(word) != word)
+        cut, has_capitals, has_letters = words_of(word, "treebank"), word != word.lower(), _is_spelled(word)
+        unknown[word] += count * is_unknown
+        num_known_capitals += count * (has_capitals and not is_unknown)
+        if is_unknown and has_capitals and knows(word.lower()):
+            lowered[word] += count
+        if (is_unknown or is_cut) and unescape(word) != word and knows(unescape(word)):
+            escaped[word] += count
         if found := vocabulary.spelled(word):
             spelled[word] += count
             characters.update(found)
         num_alone += count * (len(cut) == 1 and not has_letters)  # marks that stand alone, as treebanks have them
         if not is_cut and len(cut) > 1 and has_letters:  # marks or clitics of which the model reads none by itself
             attached[word] += count
+            if is_unknown and all(map(knows, filter(_is_spelled, cut))):
+                without[word] += count
+    unknown, num_words = +unknown, words.total()
+    summed = f"{option.format('punctuation')} summed (or left-out)"
     if unknown:
         has_regions = any(len(words_of(word)) > 1 for word, _, _ in words)
         what, how = ("regions", "have words that are") if has_regions else ("words", "are")
@@ -43,32 +56,56 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
             f"{share} unknown to {name}, such as {next(iter(unknown))!r}: their bits are those of a class of "
             "words; leave out rows with is_unk 1, or take a model over subwords"
         )
-    if escaped := +escaped:
+    if escaped:
         first = next(iter(escaped))
         yield (
             f"{escaped.total():,} words, such as {first!r}, have brackets as treebanks escape them; write "
             f"{unescape(first)!r}, as {name} has it"
         )
+    if lowered and not num_known_capitals:  # as models of text in lower case have none
+        yield (
+            f"{lowered.total():,} of them, such as {next(iter(lowered))!r}, are known in lower case, and no word with "
+            "a capital is; give the text in lower case if the model was trained on such"
+        )
     if spelled:
+        parts = {
+            "' and \" for curly marks, -- for dashes, ... for dots": not _TYPOGRAPHIC.isdisjoint(characters),
+            "accents and letters as one character (NFC)": any(normalize("NFC", word) != word for word in spelled),
+        }
+        remedy = ", ".join(part for part, there in parts.items() if there) or "other words, or leave these out"
         examples = ", ".join(map(repr, islice(spelled, _MOST_WORDS)))
         yield (
             f"{spelled.total():,} of {num_words:,} words, such as {examples}, hold characters of which {name} has "
             f"no piece ({listed(characters)}) and which it reads byte by byte: their bits are those of spelling; "
-            "write ' \" -- ... for curly and long marks, and accents and letters as one character (NFC)"
+            f"write {remedy}"
         )
-    is_meant = num_alone > 0 and unknown.keys().isdisjoint(attached)  # such as abbreviations
-    if attached and not is_meant and not isinstance(vocabulary, TokenizerVocabulary):
-        how = f"{option.format('punctuation')} summed (or left-out)"
+    if without:
+        yield (
+            f"{without.total():,} of them, such as {next(iter(without))!r}, are known without the marks that are "
+            f"written with them; give {summed}"
+        )
+    elif attached and not num_alone and not isinstance(vocabulary, TokenizerVocabulary):
         yield (
             f"{attached.total():,} words, such as {next(iter(attached))!r}, are written together with marks or "
-            f"clitics, which {name} has read as words of their own; give {how}"
+            f"clitics, which {name} has read as words of their own; give {summed}"
         )
+
+
+def _is_spelled(word: str) -> bool:
+    return any(map(str.isalnum, word))
 
 
 def listed(characters: Iterable[str]) -> str:
     """Characters in a line, some of them if they are many."""
     shown = sorted(characters)
-    return " ".join(shown[:_MOST_SHOWN]) + (" ..." if len(shown) > _MOST_SHOWN else "")
+    return " ".join(map(_in_line, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "")
+
+
+def _in_line(character: str) -> str:
+    """A character as a line can show it: a mark on a circle, what cannot be seen as its number."""
+    if category(character).startswith("M"):
+        return f"\u25cc{character}"
+    return character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
 
 
 def long_sentences(found: Sequence[Stimulus]) -> str:

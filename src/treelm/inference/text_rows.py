@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treelm.corpora.tokens import BLANKS, words_of
@@ -21,16 +22,21 @@ from treelm.io.tables import Cell
 
 MARK = "*"
 """What stands on both sides of a target."""
+
 _MARKS = "|*/\\#^~_+=@<>[]{}"
 """Characters that are hardly in every sentence, but to cut it."""
+_ROUND = {"[]", "{}", *_MARKS} - {*"<>[]{}"}
+"""Those that may stand around a target, the first and the last of them; <unk> is a word."""
+_MARKED = "mark the target as *target*, or remove them"
 
 
 class EverySentence:
     """What every sentence of a text has, and its author may not have meant as words: its number, and marks."""
 
-    def __init__(self, mark: str = "") -> None:
-        """Begin with no sentence; ``mark`` is none of the marks."""
-        self._count, self._is_numbered, self._marks = 0, True, {*_MARKS} - {*mark}
+    def __init__(self, mark: str = "", *, is_text: bool = True) -> None:
+        """Begin with no sentence, of a text or a table; ``mark`` is none of the marks."""
+        self._count, self._is_numbered, self._marks, self._is_text = 0, True, {*_MARKS} - {*mark}, is_text
+        self._round, self._alone = _ROUND - {mark}, {*_MARKS} - {*mark}
 
     def add(self, words: Sequence[str]) -> None:
         """Take in a sentence."""
@@ -38,16 +44,40 @@ class EverySentence:
         number = next(filter(None, (word.strip("().:") for word in words[:2])), "")
         self._is_numbered &= number == str(self._count) and len(words) > 1
         self._marks &= set().union(*words)
+        self._alone &= {*words}
+        self._round = {one for one in self._round if _stand_round(one, " ".join(words))}
+
+    def check(self, where: str, target_column: str) -> None:
+        """Raise ``InputError`` if there are several sentences, each with a mark between words or around some."""
+        marks = min(self._alone, default="") or min(self._round, default="")
+        if not marks or self._count < 2:
+            return
+        is_cut = marks in self._alone
+        found = marks if is_cut else f"a part between {marks[0]} and {marks[-1]}"
+        remedy = f"cut there by region_separator = {marks!r}, or remove them" if is_cut else _MARKED
+        if target_column:
+            remedy = f"remove them: {target_column} has the target"
+        raise InputError(f"every sentence has {found}, which would be read as words", where=where, remedy=remedy)
 
     def notes(self) -> Iterator[str]:
         """What is to be said of it, if there are several sentences."""
         if self._is_numbered and self._count > 1:
             yield "every sentence begins with its number, which is read as a word: remove the numbers"
         if self._marks and self._count > 1:
-            yield (
-                f"every sentence has {' '.join(sorted(self._marks))}, which is read as words or parts of them: remove "
-                "it; a table of sentences may mark a *target*, or name its region_separator"
-            )
+            marks = " ".join(sorted(self._marks))
+            cuts = sorted(self._marks - {*"<>[]{}_*"})
+            remedy = f"cut there, give region_separator = {cuts[0]!r}" if cuts else "mark a target, write *target*"
+            remedy += " in a table of sentences, text_column = ..." * self._is_text
+            yield f"every sentence has {marks}, which is read as words or parts of them: to {remedy}"
+
+
+def _stand_round(mark: str, text: str) -> bool:
+    """Tell whether a mark, or a pair of them, stands once around words of a text, written to the first and the last."""
+    if [one for one in text if one in mark] != [mark[0], mark[-1]]:
+        return False
+    before, part, after = re.split(f"[{re.escape(mark)}]", text)
+    is_tight = part == part.strip(BLANKS) and any(map(str.isalnum, part))
+    return is_tight and not before[-1:].isalnum() and not after[:1].isalnum()
 
 
 def text_rows(
@@ -69,7 +99,8 @@ def text_rows(
     region has a row. A row is named by its cells in the columns of sentences, or its number where there is none.
 
     Raises ``InputError`` for a column that is missing, and for the first row whose sentence or target cannot be read;
-    ``skipped`` collects these instead, unless no row is left.
+    ``skipped`` collects these instead, unless no row is left. Raises it, too, where every sentence is cut by
+    another mark, or has a part between other marks, such as brackets.
     """
     numbered = [name for name in Columns().sentence if name not in names]
     given = list(rows)
@@ -77,7 +108,7 @@ def text_rows(
     given = [(where, {**dict.fromkeys(numbered, n), **cells}) for n, (where, cells) in enumerate(given, start=1)]
     mark = _mark_of([str(cells[columns.text_column]) for _, cells in given], columns, source)
     found, errors, several = list[SentenceRows](), list[InputError](), list[str]()
-    habits, key = EverySentence(mark), Key()
+    habits, key = EverySentence(mark, is_text=False), Key()
     for where, cells in given:
         key = columns.key(cells, key if fill_down else ())
         try:
@@ -92,6 +123,7 @@ def text_rows(
     if not given:
         errors = [InputError("a table without rows", where=source, remedy="give a row for every sentence")]
     settle([*unreadable, *errors], skipped, something_is_left=bool(found))
+    habits.check(source, columns.target_column)
     told = "a sentence ends before the last word: several are read as one, unless split_sentences = 'en'"
     count = f"in {len(several)} of {len(found)} rows (first at {several[0]})" if several and not are_texts else ""
     return found, (*([f"{count} {told}"] if count else ()), *habits.notes())
