@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
-from treelm.inference.annotation import BLOCK
+from treelm.inference.annotation import BLOCK, JOURNAL
 
 SRC = Path(__file__).parents[2] / "src"
 NUM_LINES = 600
@@ -38,8 +38,9 @@ def annotation(text: Path, project: Path, out: Path, *options: str) -> list[str]
     return [str(argument) for argument in arguments]
 
 
-def num_read(progress: Path) -> int:
-    return json.loads(progress.read_bytes())["progress"]["num_read"] if progress.exists() else 0
+def num_read(journal: Path) -> int:
+    lines = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []  # the last may be half written
+    return json.loads(lines[-1])["progress"]["num_read"] if lines else 0
 
 
 def start_and_kill(arguments: list[str], progress: Path, *, after_blocks: int) -> None:
@@ -62,7 +63,7 @@ def start_and_kill(arguments: list[str], progress: Path, *, after_blocks: int) -
 def test_killed_twice_it_ends_with_the_same_bytes(project: Path, text: Path, tmp_path: Path, treelm: Treelm) -> None:
     whole, out = tmp_path / "whole.ptb", tmp_path / "out.ptb"
     assert treelm(*annotation(text, project, whole)).code == 0
-    progress = tmp_path / "out.ptb.annotating" / "progress.json"
+    progress = tmp_path / "out.ptb.annotating" / JOURNAL
     start_and_kill(annotation(text, project, out), progress, after_blocks=2)
     start_and_kill(annotation(text, project, out, "--processes", "2"), progress, after_blocks=4)
     assert not out.exists()

@@ -111,7 +111,7 @@ def test_the_table_survives_a_crash_and_other_processes(run: Path, text: Path, t
     out = tmp_path / "out.ptb"
     with pytest.raises(Crash):
         annotate(str(text), out, parser(run), AnnotationSettings(), on_progress=crash)
-    with (tmp_path / "out.ptb.annotating" / "table").open("a") as stream:
+    with (tmp_path / "out.ptb.annotating" / annotation.JOURNAL).open("a") as stream:
         stream.write("torn")
     with pytest.raises(InputError, match=r"begun with min_confidence = None, now it is 0\.5"):
         annotate(str(text), out, parser(run), AnnotationSettings(min_confidence=0.5))
@@ -127,7 +127,7 @@ def test_killed_between_trees_and_table_it_finishes(
     replace = Path.replace
 
     def crash(path: Path, target: Path) -> Path:
-        if path.name == "table":
+        if target.name.endswith(".tsv"):
             raise Crash
         return replace(path, target)
 

@@ -1,8 +1,8 @@
 """Silver trees for raw text: streamed, in parallel, and continued after any interruption.
 
-Work in progress is a folder beside the output: the trees so far, and ``progress.json``, which says how much of input
-and output is done. Trees come in blocks: one is appended and flushed to disk, then ``progress.json`` is replaced. What
-stands behind that was not promised, and is cut off.
+Work in progress is a folder beside the output with one file of JSON lines, one for each block of sentences: its trees
+and errors, and how much of the input is done. A line has a checksum and is on disk before the next block is written. A
+last line that is not whole is cut off; when all is done, the output is written from the lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,8 +36,8 @@ from treelm.inference.tree_parsers import (
     parser_class,
     parser_version,
 )
-from treelm.io.atomic import check_output_path, flush_directory, hold_folder, path_in_errors, write_atomically
-from treelm.io.files import STDIN, name_of, open_bytes, read_bytes
+from treelm.io.atomic import check_output_path, hold_folder, open_atomic, path_in_errors
+from treelm.io.files import STDIN, name_of, open_bytes
 from treelm.io.json import line_with_checksum, line_without_checksum
 from treelm.io.tables import tsv_row
 from treelm.io.workers import worker_pool
@@ -48,15 +48,14 @@ from treelm.trees.tree import Tree
 
 BLOCK = 64
 """Sentences that are parsed by one process in one go, and written together."""
+JOURNAL = "journal.jsonl"
+"""The file of work in progress."""
 _WORKER = {
     "what": "a process that parses",
     "remedy": "free memory, or lower the number of processes; the same command continues from here",
 }
-_ALREADY_THERE = "remove it, or give another name for the output"
 TABLE_COLUMNS = ("place", "num_words", "confidence", "expected_f1", "kept")
 """Columns of the table of confidences, which has a row for each sentence that was parsed."""
-
-
 _DEFAULT = AnnotationSettings()
 
 
@@ -76,103 +75,61 @@ class Progress:
     """Sentences without a tree of the parser's."""
     num_unsure: int = 0
     """Sentences that were left out because the parser was not sure enough of them."""
+    num_kept: int = 0
+    """Sentences that were parsed and not left out; the next numbers are sums over them."""
     num_kept_words: int = 0
-    """Words of the sentences that were parsed and not left out; the sums are over these sentences."""
     sum_confidence: float = 0.0
     sum_expected_f1: float = 0.0
-    num_bytes: int = 0
-    """Bytes of the trees, and of the table of confidences and the errors."""
-    num_table_bytes: int = 0
-    num_error_bytes: int = 0
+    is_done: bool = False
 
 
 class Journal:
-    """The folder of work in progress, for one process at a time."""
+    """The lines of work in progress, for one process at a time."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any], *, packed: bool) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         """Read how far it is: ``progress``. Raises ``InputError`` when the work was begun with other settings."""
-        self.folder, self.trees, self.table = folder, folder / "trees", folder / "table"
-        self._errors, self._progress = folder / "errors.jsonl", folder / "progress.json"
-        self._settings, self._packed = dict(settings), packed
-        self.progress, self.is_begun = Progress(), self._progress.exists()
-        self.is_finishing = self.is_begun and not self.trees.exists()  # killed when the trees were in their place
-        if not self.is_begun:
-            return
-        kept = line_without_checksum(read_bytes(self._progress, remedy="remove it"))
-        if kept is None:
-            raise self._damaged(self._progress, "damaged or altered")
-        self.progress, before = Progress(**kept["progress"]), kept["settings"]
-        for name in {} if self.is_finishing else {**before, **self._settings}:
+        self._path, self._settings, self.progress, size = path, dict(settings), Progress(), 0
+        path.touch()
+        before = self._settings
+        for entry, length in self._entries():
+            self.progress, before, size = Progress(**entry["progress"]), entry["settings"], size + length
+        os.truncate(path, size)
+        for name in {} if self.progress.is_done else {**before, **self._settings}:
             if name == "on_error" and not self.progress.num_errors:
                 continue  # no sentence so far has had to do with it
             if before.get(name) != self._settings.get(name):
                 found = f"begun with {name} = {before.get(name)!r}, now it is {self._settings.get(name)!r}"
                 remedy = "give what it was begun with, or remove this folder to begin again"
-                raise InputError(found, where=str(folder), remedy=remedy)
+                raise InputError(found, where=str(path.parent), remedy=remedy)
 
-    def _damaged(self, where: Path, found: str) -> InputError:
-        return InputError(found, where=str(where), remedy=f"remove {self.folder} and begin again")
+    def _entries(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """Every whole line, and how long it is, up to the first that is not as it was written."""
+        with self._path.open("rb") as stream:
+            for line in stream:
+                if (entry := line_without_checksum(line)) is None:
+                    return
+                yield entry, len(line)
 
-    def resume(self) -> None:
-        """Cut off what is behind the progress. Raises ``InputError`` when something before it was removed."""
-        done = self.progress
-        sizes = {self.trees: done.num_bytes, self.table: done.num_table_bytes, self._errors: done.num_error_bytes}
-        for path, size in sizes.items():
-            path.touch()
-            if path.stat().st_size < size:
-                raise self._damaged(path, f"shorter than {self._progress.name} says")
-            os.truncate(path, size)
+    def append(self, progress: Progress, **written: list[str]) -> None:
+        """Add a block, and wait until the disk has it."""
+        entry = {"settings": self._settings, "progress": asdict(progress), **written}
+        with path_in_errors(self._path), self._path.open("ab") as stream:
+            stream.write(line_with_checksum(entry))
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.progress = progress
 
-    def append(
-        self, progress: Progress, lines: Iterable[str], errors: Iterable[InputError], rows: Iterable[str]
-    ) -> None:
-        """Write the trees, errors and rows of the table of a block, and how far that is (bytes are counted here)."""
-        trees = _appended(self.trees, lines, packed=self._packed)
-        table = _appended(self.table, rows)
-        told = _appended(self._errors, (json.dumps(str(error)) for error in errors))
-        before = self.progress
-        self.progress = replace(
-            progress,
-            num_bytes=before.num_bytes + trees,
-            num_table_bytes=before.num_table_bytes + table,
-            num_error_bytes=before.num_error_bytes + told,
-        )
-        entry = {"settings": self._settings, "progress": asdict(self.progress)}
-        write_atomically(self._progress, line_with_checksum(entry))
-
-    def errors(self) -> Iterator[str]:
-        """Errors so far, in input order."""
-        if self._errors.exists():
-            with self._errors.open(encoding="utf-8") as stream:
-                yield from map(json.loads, stream)
-
-    def finish(self, target: Path, table: Path) -> None:
-        """Put the trees and, unless it is empty, the table under their names and remove the folder.
-
-        Killed in between, it is done by the next call.
-        """
-        if self.trees.exists():
-            self.trees.replace(target)
-        if self.progress.num_table_bytes and self.table.exists():
-            self.table.replace(table)
-        flush_directory(target.parent)
-        for path in self.folder.iterdir():
-            if path != self._progress:
-                path.unlink()
-        self._progress.unlink()  # last: by it the next call knows that this one was finishing
-        self.folder.rmdir()
+    def lines(self, name: str) -> Iterator[list[str]]:
+        """What was written of a kind (trees, rows, errors), block by block."""
+        return (entry.get(name, []) for entry, _ in self._entries())
 
 
-def _appended(path: Path, lines: Iterable[str], *, packed: bool = False) -> int:
-    """The number of bytes of lines that are now at the end of a file, and on disk."""
-    content = "".join(f"{line}\n" for line in lines).encode()
-    if packed:
-        content = gzip.compress(content, mtime=0)  # members in a row are one gzip file
-    with path_in_errors(path), path.open("ab") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    return len(content)
+def _write_lines(path: Path, blocks: Iterable[list[str]]) -> None:
+    """Write blocks of lines into a file, each packed by itself for ``.gz``: members in a row are one gzip file."""
+    with open_atomic(path) as out:
+        for lines in blocks:
+            content = "".join(f"{line}\n" for line in lines).encode()
+            out.write(gzip.compress(content, mtime=0) if path.name.endswith(".gz") else content)
 
 
 def annotate(
@@ -208,24 +165,28 @@ def annotate(
     open_parser.cache_clear()  # a run may have been trained on since the last call
     remedy = "wait for it or end it, or give another name for the output"
     with hold_folder(folder, found="another process is annotating here", remedy=remedy):
-        journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
-        if not journal.is_finishing:
-            outputs = [target, *([table] if has_confidence else [])]
-            outputs += [] if journal.is_begun else [metadata_of(target)]  # it is written shortly before the end
-            for path in filter(Path.exists, outputs):
-                raise InputError("this file is there already", where=str(path), remedy=_ALREADY_THERE)
-            at_once = system.preferred_batch_size if system and issubclass(system, Parser) else 0  # 0: no preference
+        journal = Journal(folder / JOURNAL, asked)
+        if not journal.progress.is_done:  # else it was killed when all was done but for the output
             try:
-                journal.resume()
+                outputs = [target, *([table] if has_confidence else [])]
+                outputs += [] if journal.progress.num_read else [metadata_of(target)]  # written shortly before the end
+                for path in filter(Path.exists, outputs):
+                    remedy = "remove it, or give another name for the output"
+                    raise InputError("this file is there already", where=str(path), remedy=remedy)
+                at_once = system.preferred_batch_size if system and issubclass(system, Parser) else 0  # 0: no matter
                 _work(source, journal, parser, settings, processes, batch_size, at_once, on_progress)
             except BaseException:
                 if not journal.progress.num_read:
                     shutil.rmtree(folder)
                 raise
-        for message in journal.errors():
-            on_error(message)
+        for errors in journal.lines("errors"):
+            for message in errors:
+                on_error(message)
         on_done(journal.progress)
-        journal.finish(target, table)
+        _write_lines(target, journal.lines("trees"))
+        if has_confidence and (journal.progress.num_kept or journal.progress.num_unsure):
+            _write_lines(table, chain([["\t".join(TABLE_COLUMNS)]], journal.lines("rows")))
+        shutil.rmtree(folder)
     return journal.progress
 
 
@@ -299,11 +260,12 @@ def _work(
             on_progress(journal.progress)
     done = journal.progress
     if done.num_unsure and not done.num_sentences and not done.num_errors:
-        found = f"the parser is sure of none of its {done.num_unsure:,} sentences (how sure: {journal.table})"
-        remedy = f"lower min_confidence, and remove {journal.folder} to begin again"
+        found = f"the parser is sure of none of its {done.num_unsure:,} sentences"
+        remedy = "lower min_confidence, and remove the folder of work in progress to begin again"
         raise InputError(found, where=name_of(source), remedy=remedy)
     if not done.num_sentences and not done.num_errors:
         raise no_sentences(name_of(source), [])
+    journal.append(replace(done, is_done=True))
 
 
 class InputSentence(NamedTuple):
@@ -376,43 +338,41 @@ def parse_block(parser: ParserSettings, batch_size: int, sentences: Sentences) -
 def _write(
     block: SentenceBlock, answers: Iterable[ParsedLine | InputError], settings: AnnotationSettings, journal: Journal
 ) -> None:
-    """Write the lines of a block, its errors and its rows. Raises the first error if that is the policy."""
-    lines, errors, rows = list[str](), list[InputError](), list[str]()
+    """Write the trees of a block, its errors and its rows. Raises the first error if that is the policy."""
+    trees, errors, rows = list[str](), list[str](), list[str]()
     done = replace(journal.progress, num_read=block.num_read, digest=block.digest)
     remaining = iter(answers)
     for item in block.items:
         answer, num_words = item.error or next(remaining), len(item.words)
         if item.begins_document and settings.documents:
-            lines.append("")
+            trees.append("")
         if isinstance(answer, InputError):
             error = InputError(answer.found, where=answer.where or item.where, remedy=answer.remedy)
             if settings.on_error == "raise":
                 raise error
-            errors.append(error)
+            errors.append(str(error))
             done.num_errors += 1
-            if settings.on_error != "skip":
-                is_flat = settings.on_error == "flat" and num_words > 0
-                lines.append(format_tree(Tree(UNPARSED, item.words)) if is_flat else "")
+            if settings.on_error == "flat":
+                trees.append(format_tree(Tree(UNPARSED, item.words)) if num_words else "")
                 done.num_sentences += 1
-                done.num_words += num_words * is_flat
+                done.num_words += num_words
             continue
         sure = answer.confidence
         is_kept = sure is None or sure.mean >= (settings.min_confidence or 0.0)
         if sure is not None:
-            if not rows and not done.num_table_bytes:
-                rows.append("\t".join(TABLE_COLUMNS))
             rows.append(tsv_row((item.where, str(num_words), *(f"{v:.4f}" for v in sure), str(int(is_kept)))))
         if not is_kept:
             done.num_unsure += 1
             continue
-        lines.append(answer.line)
+        trees.append(answer.line)
         done.num_sentences += 1
         done.num_words += num_words
+        done.num_kept += 1
         done.num_kept_words += num_words
         if sure is not None:
             done.sum_confidence += sure.mean
             done.sum_expected_f1 += sure.expected_f1
-    journal.append(done, lines, errors, rows)
+    journal.append(done, trees=trees, errors=errors, rows=rows)
 
 
 def describe(source: str, parser: ParserSettings, settings: AnnotationSettings, progress: Progress) -> dict[str, Any]:
@@ -427,13 +387,13 @@ def describe(source: str, parser: ParserSettings, settings: AnnotationSettings, 
     system = parser_class(parser.name)
     if system is None or not issubclass(system, Searching):
         del described["beam"]
-    if not progress.num_table_bytes:
+    if system is None or not issubclass(system, ConfidentParser):
         return described
-    num_parsed = progress.num_sentences - (0 if settings.on_error in ("raise", "skip") else progress.num_errors)
     sums = {
         "mean": progress.sum_confidence,
         "expected_f1": progress.sum_expected_f1,
         "mean_words": progress.num_kept_words,
     }
-    confidence = {name: round(value / num_parsed, 4) for name, value in sums.items()} if num_parsed else {}
+    kept = progress.num_kept
+    confidence = {name: round(value / kept, 4) for name, value in sums.items()} if kept else {}
     return {**described, "confidence": {**confidence, "num_left_out": progress.num_unsure}}

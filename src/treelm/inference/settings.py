@@ -104,7 +104,7 @@ class TableSettings:
         return bool(self.context == "document" or lags or "document_position" in self.columns)
 
 
-OnUnparsed = Literal["raise", "skip", "blank", "flat"]
+OnUnparsed = Literal["raise", "skip", "flat"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +119,9 @@ class AnnotationSettings:
     documents: bool = False
     """Keep documents apart, which empty lines divide in text: an empty line between their trees too."""
     on_error: OnUnparsed = "raise"
-    """Treatment of a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty
-    line in its place. flat: a tree (UNPARSED (X word) ...) in its place, or an empty line if even its words cannot be
-    read. All but raise report every one at the end, and exit with code 3."""
+    """Treatment of a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. flat: a tree
+    (UNPARSED (X word) ...) in its place, or an empty line if even its words cannot be read. skip and flat report every
+    one at the end, and exit with code 3."""
     min_confidence: float | None = None
     """Leave out sentences of whose trees the parser is less sure: the mean probability, from 0 to 1, that a
     constituent is right. For parsers that say so (chart); OUTPUT.tsv then has a row for each sentence, with or
