@@ -1,8 +1,7 @@
 """Checkpoints of training: each a directory of JSON and safetensors that is renamed into place when it is complete.
 
-``checkpoints/step-00000120.0/`` holds ``state.json``, with a checksum of itself, and tensor files, each with a checksum
-of its content and that of the state it belongs to. Nothing is pickled. What is damaged is put aside, and the checkpoint
-before it is used.
+``checkpoints/step-00000120.0/`` holds ``state.json`` and tensor files, each with a checksum of its content, the latter
+also with that of the state. Nothing is pickled. What is damaged is put aside, and the checkpoint before it is used.
 """
 
 from __future__ import annotations
@@ -97,19 +96,6 @@ def newest_checkpoint(run: Path) -> Checkpoint | None:
     return None
 
 
-@dataclass
-class _Content:
-    """A state file, whose fields are checked one by one."""
-
-    format_version: int
-    tensors: list[str]
-    state: TrainingState
-    training: dict[str, Any]
-    model: dict[str, Any]
-    machine: dict[str, Any]
-    random: dict[str, Any]
-
-
 def read_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint of a folder; raises ``InputError`` for one that is not as it was written."""
     where = str(path / _STATE)
@@ -121,11 +107,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
         found = f"format_version = {values.get('format_version')!r}, this treelm reads {FORMAT_VERSION}"
         raise InputError(found, where=where, remedy="resume with the treelm that wrote it")
     try:
-        content = from_plain(_Content, values, where=where)
+        state = from_plain(TrainingState, values.get("state", {}), where=where)
     except InputError as error:  # what it advises is for files that people write
         raise InputError(error.found, where=where, remedy=REMEDY) from None
     names = sorted(one.stem for one in path.glob("*.safetensors"))
-    if content.state.step != _order(path)[0] or content.tensors != names:
+    if state.step != _order(path)[0] or values.get("tensors") != names:
         raise InputError("not the state of this checkpoint and its files", where=where, remedy=REMEDY)
     tensors = {}
     for name in names:
@@ -133,7 +119,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         tensors[name], metadata = read_tensors(file, remedy=REMEDY)
         if metadata.get("state") != checksum:
             raise InputError("belongs to another checkpoint", where=str(file), remedy=REMEDY)
-    return Checkpoint(state=content.state, values=values, tensors=tensors, where=where)
+    return Checkpoint(state=state, values=values, tensors=tensors, where=where)
 
 
 def _order(path: Path) -> tuple[int, int]:

@@ -41,8 +41,8 @@ class LossSum:
         numbers = torch.stack([tensor.detach().double() for tensor in (*tensors, *others)]).tolist()
         values, sums = iter(numbers), list[LossSum]()
         for one in parts:
-            total = next(values)
-            terms = {name: [next(values), term.count] for name, term in one.terms.items()}
+            total, counts = next(values), {name: term.count for name, term in one.terms.items()}
+            terms = {name: [next(values), count] for name, count in counts.items()}
             sums.append(cls(total, one.num_words, one.num_sentences, terms))
         return sums, list(values)
 
@@ -70,11 +70,9 @@ class LossSum:
 
     def named(self) -> dict[str, float]:
         """Metrics under the names that ``metrics.jsonl`` gives them."""
+        terms = {f"{name}_nats_per_decision": total / count for name, (total, count) in self.terms.items() if count}
         per_word = self.nats_per_word
-        metrics = {"loss_nats_per_word": per_word, "loss_perplexity_per_word": perplexity(per_word)}
-        return metrics | {
-            f"{name}_nats_per_decision": total / count for name, (total, count) in self.terms.items() if count
-        }
+        return {"loss_nats_per_word": per_word, "loss_perplexity_per_word": perplexity(per_word), **terms}
 
 
 def perplexity(nats_per_word: float) -> float:

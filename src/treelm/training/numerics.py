@@ -22,16 +22,17 @@ from treelm.training.config import TrainingConfig
 @contextmanager
 def numerics(config: TrainingConfig) -> Iterator[None]:
     """Threads, precision of matrix products and determinism as the config wants them, for the block only."""
-    threads = torch.get_num_threads()
-    deterministic = torch.are_deterministic_algorithms_enabled()
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     settings: Any = torch.utils.deterministic  # its module type hides the property from type checkers
-    fill = settings.fill_uninitialized_memory
-    products = torch.backends.cuda.matmul
+    fill, products = settings.fill_uninitialized_memory, torch.backends.cuda.matmul
     reduced = products.allow_bf16_reduced_precision_reduction
     keep_freed_memory()
-    stack = ExitStack()
-    try:
+    with ExitStack() as stack:
+        stack.callback(setattr, products, "allow_bf16_reduced_precision_reduction", reduced)
+        stack.callback(setattr, settings, "fill_uninitialized_memory", fill)
+        stack.callback(torch.use_deterministic_algorithms, deterministic, warn_only=warn_only)
+        stack.callback(torch.set_num_threads, threads)
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         if config.precision == "fp32-fast":
@@ -43,12 +44,6 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
             torch.use_deterministic_algorithms(True)
             settings.fill_uninitialized_memory = False  # a debugging aid that costs time
         yield
-    finally:
-        stack.close()
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-        settings.fill_uninitialized_memory = fill
-        products.allow_bf16_reduced_precision_reduction = reduced
 
 
 @contextmanager

@@ -46,16 +46,17 @@ def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str,
 
     Raises ``InputError`` for a name that fits no parameter.
     """
-    patterns = config.no_weight_decay
     named = dict(model.named_parameters())
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in named):
+    spared = dict[str, nn.Parameter]()
+    for pattern in config.no_weight_decay:
+        found = {name: one for name, one in named.items() if fnmatchcase(name, pattern)}
+        if not found:
             remedy = f"names are {', '.join(list(named)[:6])}{' ...' if len(named) > 6 else ''}"
             raise InputError(f"no_weight_decay = {pattern!r} fits no parameter", where="[training]", remedy=remedy)
-    spared = [name for name in named if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        spared |= found
     groups: list[dict[str, Any]] = [
-        {"params": [named[name] for name in named if name not in spared], "weight_decay": config.weight_decay},
-        {"params": [named[name] for name in spared], "weight_decay": 0.0},
+        {"params": [one for name, one in named.items() if name not in spared], "weight_decay": config.weight_decay},
+        {"params": [one for name, one in named.items() if name in spared], "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
 
@@ -81,10 +82,7 @@ class WeightAverages:
     @contextmanager
     def in_place(self, model: nn.Module) -> Iterator[None]:
         """Within this context the model has the mean weights, if there are any; afterwards its own again."""
-        if not self.num_steps:
-            yield
-            return
-        own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        own = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if self.num_steps}
         _fill(model, self.means)
         try:
             yield
@@ -94,8 +92,9 @@ class WeightAverages:
 
 @torch.no_grad()
 def _fill(model: nn.Module, values: Mapping[str, Tensor]) -> None:
-    for name, parameter in model.named_parameters():
-        parameter.copy_(values[name])
+    parameters = dict(model.named_parameters())
+    for name, value in values.items():
+        parameters[name].copy_(value)
 
 
 class ScheduledOptimizer:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from treelm.corpora.batches import BatchesConfig, SentenceBatches
@@ -37,7 +38,7 @@ RecipeBatches = SentenceBatches | BPTTBatches | PackedBatches
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """Everything that ``fit`` or ``estimate`` needs, made from a recipe whose bounds are now known."""
+    """Everything that training needs, made from a recipe whose bounds are now known."""
 
     recipe: Recipe
     model: LanguageModel
@@ -77,17 +78,16 @@ def set_up(recipe: AnyRecipe, *, vocabulary: Vocabulary | None = None, **setting
     vocabulary = vocabulary or build_vocabulary(recipe.vocabulary, train_data.form_counts())
     recipe = replace(recipe, model=resolve_bounds(recipe.model, train_data))
     dev_data = prepared_split(recipe.data, "dev") if recipe.data.has_split("dev") else None
-    for corpus in (train_data, dev_data):
-        for error in corpus.skipped if corpus else ():  # by on_error = "skip"
-            _logger.warning("left out: %s", error)
+    splits = {"train": train_data, **({"dev": dev_data} if dev_data is not None else {})}
+    for error in chain(*(split.skipped for split in splits.values())):  # by on_error = "skip"
+        _logger.warning("left out: %s", error)
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, sorted(train_data.labels))
     set_search(copy(model), recipe.search)  # a search that cannot be is refused now, not after training
-    splits = {"train": train_data, "dev": dev_data}
     if model.predicts_words and not vocabulary.is_predictable:
         found = f"vocabulary.kind = {vocabulary.kind!r} with {model.system}, which predicts words"
         raise InputError(found, remedy='give vocabulary.kind = "word"')
-    model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
+    model.data_identity = {name: split.identity for name, split in splits.items()}
     if start_from is not None:
         weights, remedy = start.state_dict(), f"give the [model] of {start_from}"
         check_same_tensors(weights, model.state_dict(), where=start_from, remedy=remedy)
@@ -179,6 +179,7 @@ def _batches(encoded: EncodedCorpus, model: LanguageModel, recipe: Recipe, *, tr
 
 def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -> LanguageModel:
     build: Any = system_class(config.system)
+    found, remedy = "a network of these sizes does not fit into memory", "make its sizes smaller"
     try:
         model: LanguageModel = build(config=config.config, vocabulary=vocabulary, labels=labels)
     except InputError as error:
@@ -186,8 +187,7 @@ def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        found = "a network of these sizes does not fit into memory"
-        raise InputError(found, where="[model]", remedy="make its sizes smaller") from None
+        raise InputError(found, where="[model]", remedy=remedy) from None
     return model
 
 

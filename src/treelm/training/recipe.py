@@ -119,7 +119,7 @@ def recipe_names() -> list[str]:
 
 
 class PackagedRecipe(NamedTuple):
-    """What a packaged recipe trains, as it says itself."""
+    """What a packaged recipe trains, as it says itself: ``purpose`` is the first sentence of its comment."""
 
     name: str
     system: str
@@ -128,7 +128,6 @@ class PackagedRecipe(NamedTuple):
     time: str
     """How long it trains, on one core unless it says otherwise; empty where that is not known."""
     purpose: str
-    """The first sentence of the comment that it begins with."""
 
 
 def packaged_recipes() -> list[PackagedRecipe]:
@@ -206,16 +205,16 @@ def read_settings(settings: Settings) -> dict[str, dict[str, Any]]:
 
 def _by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Sections as a file would give them: paths are texts, None is "none"."""
+
+    def plain(value: Any) -> Any:
+        return _NONE if value is None else str(value) if isinstance(value, Path) else value
+
     for section, content in values.items():
         if section not in SECTIONS:
             raise InputError(f"{section!r} is not a section of recipes", remedy=choose_from(section, SECTIONS))
         if not isinstance(content, Mapping):
             remedy = f'give a dictionary, such as {section} = {{"FIELD": VALUE}}'
             raise InputError(f"{section} = {content!r}", remedy=remedy)
-
-    def plain(value: Any) -> Any:
-        return _NONE if value is None else str(value) if isinstance(value, Path) else value
-
     return {section: {name: plain(value) for name, value in own.items()} for section, own in values.items()}
 
 
@@ -344,9 +343,8 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise InputError("not TOML (too many brackets inside one another)", where=where, remedy="remove them") from None
-    except ValueError as error:  # bad TOML, or a number without end
+    except ValueError as error:  # bad TOML, or a number without end; at the end of the text it names no line
         line = re.search(r"at line (\d+)", str(error))
-        # An error at the end of the text has no number.
-        number = line[1] if line else text.count("\n") + 1
+        place = f"{where}:{line[1] if line else text.count(chr(10)) + 1}"
         reason = str(error).partition(" (at ")[0]
-        raise InputError(f"not TOML ({reason})", where=f"{where}:{number}", remedy="correct this line") from None
+        raise InputError(f"not TOML ({reason})", where=place, remedy="correct this line") from None

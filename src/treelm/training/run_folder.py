@@ -11,7 +11,7 @@ from typing import Any
 from treelm.configs import plain_defaults, to_plain
 from treelm.corpora.catalog import SPLITS
 from treelm.corpora.data_config import DataConfig, locate_split
-from treelm.errors import InputError
+from treelm.errors import InputError, one_line
 from treelm.io.atomic import hold_folder
 from treelm.io.json import finite
 from treelm.models.base import LanguageModel
@@ -127,8 +127,8 @@ def check_same_run(
     for split in SPLITS if data_before and data_now else ():  # old runs do not name their data
         if data_before.get(split) != data_now.get(split):
             place = locate_split(recipe.data, split)[0] if recipe and recipe.data.has_split(split) else run
-            found = f"the {split} data are not those that this run was begun with"
             remedy = "put back the data as they were, or train on these in another run folder"
+            found = f"the {split} data are not those that this run was begun with"
             raise InputError(found, where=str(place), remedy=remedy)
     if before.get("vocabulary") != now["vocabulary"]:
         found, remedy = "not the vocabulary that this run was begun with", f"restore {VOCABULARY} of this run"
@@ -151,11 +151,9 @@ def check_unchanged(
         if isinstance(before, dict) and isinstance(now, dict):
             check_unchanged(before, now, what=f"{what} {name}", where=where)
         elif before != now:
-            found = f"{what}: {name} = {_shorten(now)} now, but the run was started with {_shorten(before)}"
+            shown, was = (one_line(repr(one), 60) for one in (now, before))
             may = f" (only {', '.join(may_change)} may change)" if may_change else ""
-            raise InputError(found, where=where, remedy=f"resume with the old value{may}, or start a new run")
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+            remedy = f"resume with the old value{may}, or start a new run"
+            raise InputError(
+                f"{what}: {name} = {shown} now, but the run was started with {was}", where=where, remedy=remedy
+            )

@@ -39,12 +39,8 @@ class LearningRate:
 
     def at(self, step: int, config: TrainingConfig, *, peak: float | None = None) -> float:
         """The learning rate of an update; the first one is step 1. ``peak`` stands in for that of the config."""
-        peak = config.learning_rate if peak is None else peak
-        if config.schedule == "plateau":
-            return peak * self.factor
-        if config.schedule == "warmup":
-            return peak * warmup_factor(step, config)
-        return peak
+        factors = {"plateau": self.factor, "warmup": warmup_factor(step, config)}
+        return (config.learning_rate if peak is None else peak) * factors.get(config.schedule, 1.0)
 
     def observe(self, dev_loss: float, config: TrainingConfig) -> None:
         """Take in one more dev loss; the plateau schedule lowers the learning rate when patience is over."""
@@ -141,16 +137,14 @@ class TrainingState:
 
     def reason_to_stop(self, config: TrainingConfig) -> str | None:
         """Reason why training is over, or None."""
-        if config.epochs is not None and self.epoch >= config.epochs:
-            return f"epochs = {config.epochs} are done"
-        if config.max_steps is not None and self.step >= config.max_steps:
-            return f"max_steps = {config.max_steps} are done"
-        if not self.step:  # however short the time: without a step there would be no model
-            return None
-        if config.max_minutes is not None and self.seconds >= 60 * config.max_minutes:
-            return f"max_minutes = {config.max_minutes} are over"
-        if config.max_cpu_minutes is not None and self.cpu_seconds >= 60 * config.max_cpu_minutes:
-            return f"max_cpu_minutes = {config.max_cpu_minutes} are over"
-        if config.stop_after is not None and self.early_stopping.num_worse >= config.stop_after:
-            return f"dev has not improved in {self.early_stopping.num_worse} evaluations"
+        limits: dict[str, float] = {"epochs": self.epoch, "max_steps": self.step}
+        if self.step:  # however short the time: without a step there would be no model
+            limits |= {"max_minutes": self.seconds / 60, "max_cpu_minutes": self.cpu_seconds / 60}
+        for name, done in limits.items():
+            limit = getattr(config, name)
+            if limit is not None and done >= limit:
+                return f"{name} = {limit} are {'over' if name.endswith('minutes') else 'done'}"
+        num_worse = self.early_stopping.num_worse
+        if self.step and config.stop_after is not None and num_worse >= config.stop_after:
+            return f"dev has not improved in {num_worse} evaluations"
         return None

@@ -8,11 +8,12 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from time import perf_counter, process_time
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -31,7 +32,6 @@ from treelm.training.checkpoint import Checkpoint, newest_checkpoint, save_check
 from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
 from treelm.training.data import Batch, Batches, read_epoch
 from treelm.training.distributed import ProcessGroup
-from treelm.training.estimation import check_estimated, estimate
 from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
 from treelm.training.numerics import describe_machine, numerics, random_state, restore_random_state, seed_everything
 from treelm.training.optimizers import ScheduledOptimizer
@@ -90,7 +90,7 @@ def train(
             setup = _prepare(recipe, run, group, resume=resume)
         model = setup.model
         if isinstance(model, Counted):
-            group.on_main(lambda: estimate(setup, run))
+            group.on_main(lambda: _estimate(setup, run))
             return _trained(run, recipe)
         config, evaluates = setup.recipe.training, setup.dev is not None
         trainer = Trainer(model, setup.batches, setup.dev, setup.dev_trees, config, run, group, setup.recipe, resume)
@@ -111,21 +111,43 @@ def _trained(run: Path, recipe: Recipe) -> LanguageModel:
     return model
 
 
+def _estimate(setup: Setup, run: Path) -> None:
+    """Train a system that is estimated from counts: one look at the data, no steps, nothing to resume."""
+    model, dev = setup.model, setup.dev
+    assert isinstance(model, Counted)
+    begin, cpu_begin = perf_counter(), process_time()
+    model.estimate(setup.encoded)
+    log, size = MetricsLog(run / FILE_NAME), len(setup.encoded)
+    times = {"elapsed_seconds": perf_counter() - begin, "cpu_seconds": process_time() - cpu_begin}
+    where = {"step": 0, "epoch": 1, **times}
+    log.write({"kind": "estimate", **where, "num_sentences": size, "num_words": int(setup.encoded.num_words.sum())})
+    if isinstance(dev, SentenceBatches):
+        loss = LossSum.sum(LossSum.read([model.losses(batch) for batch in dev])[0])
+        log.write({"kind": "dev", **where, **loss.named()})
+    save_model(model, run)
+
+
+def _calibrate(setup: Setup, run: Path) -> None:
+    """Let the model that was kept calibrate its confidence on dev, if it is a ``ConfidentParser``."""
+    batches = list(setup.dev) if isinstance(setup.dev, SentenceBatches) else []
+    if isinstance(setup.model, ConfidentParser) and batches:
+        model = load_model(run)
+        assert isinstance(model, ConfidentParser)
+        _logger.info("%s", model.calibrate(batches))
+        save_model(model, run)
+
+
 # Prepare.
 
 
 def _recipe_and_folder(
-    recipe: AnyRecipe,
-    output: str | Path,
-    resume: str | Path | bool,
-    settings: Mapping[str, Mapping[str, Any]],
+    recipe: AnyRecipe, output: str | Path, resume: str | Path | bool, settings: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Recipe, Path]:
     """The recipe and the folder of a run that begins or goes on, see ``train``."""
     if resume and not isinstance(resume, bool):
-        for name, value in {"a recipe": recipe, "output": output}.items():
-            if value:
-                remedy = "remove one of them: a run keeps its recipe"
-                raise InputError(f'{name} beside resume = "{resume}"', remedy=remedy)
+        if recipe or output:
+            found = f'{"a recipe" if recipe else "output"} beside resume = "{resume}"'
+            raise InputError(found, remedy="remove one of them: a run keeps its recipe")
         check_given(resume)
         check_run(Path(resume))
         return load_run_recipe(resume, settings), Path(resume)
@@ -147,7 +169,7 @@ def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) ->
         else:
             check_new_run(run, recipe)
         if recipe.model.is_estimated:
-            check_estimated(recipe.model.system, recipe.training, resume=resume)
+            _check_estimated(recipe.model.system, recipe.training, resume=resume)
         kept = run / VOCABULARY
         setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
         if not recipe.model.is_estimated:
@@ -160,6 +182,18 @@ def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) ->
     group.on_main(first)
     with group.raise_together():
         return setup or set_up(recipe, vocabulary=load_vocabulary(run / VOCABULARY))
+
+
+def _check_estimated(system: str, config: TrainingConfig, *, resume: bool) -> None:
+    """Raise ``InputError`` for what has no meaning without steps."""
+    if resume:
+        remedy = "train it again, in another run folder"
+        raise InputError(f"{system} is estimated in one go: there is nothing to resume", remedy=remedy)
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if value != one.default and one.name not in ("devices", "num_nodes", "timeout_minutes"):
+            found = f"{one.name} = {value!r} for {system}, which is estimated, not optimised"
+            raise InputError(found, where="[training]", remedy="remove it: [training] is of training step by step")
 
 
 def check_settings(model: LanguageModel, config: TrainingConfig, group: ProcessGroup, *, has_dev: bool) -> None:
@@ -179,25 +213,14 @@ def check_settings(model: LanguageModel, config: TrainingConfig, group: ProcessG
     check(config.batches != "stream" or batch_size >= shards, found, "raise batch_size, or lower shards or devices")
     found = f"{shards} shards of a batch that {model.system} normalises as a whole"
     check(shards == 1 or not model.couples_sentences, found, 'take one process, or norm = "layer" in [model]')
-    if config.cuda_graphs:
-        check(group.device.type == "cuda", "cuda_graphs = true without a GPU")
-        check(has_graphs(model), f"cuda_graphs = true for {model.system}, whose loops are different in every batch")
+    has_gpu, fused = group.device.type == "cuda", f'fused_kernels = "{config.fused_kernels}"'
+    check(has_gpu or not config.cuda_graphs, "cuda_graphs = true without a GPU")
+    found = f"cuda_graphs = true for {model.system}, whose loops are different in every batch"
+    check(has_graphs(model) or not config.cuda_graphs, found)
     if config.fused_kernels != "none":
-        found = f'fused_kernels = "{config.fused_kernels}"'
-        check(group.device.type == "cuda", f"{found} without a GPU")
-        check(model.has_fused_kernels, f"{found} for what is not an RNNG, or one with attention composition")
+        check(has_gpu, f"{fused} without a GPU")
+        check(model.has_fused_kernels, f"{fused} for what is not an RNNG, or one with attention composition")
         import_extra("triton", "triton")
-
-
-def _calibrate(setup: Setup, run: Path) -> None:
-    """Let the model that was kept calibrate its confidence on dev, if it is a ``ConfidentParser``."""
-    if not isinstance(setup.model, ConfidentParser) or not isinstance(setup.dev, SentenceBatches):
-        return
-    if batches := list(setup.dev):
-        model = load_model(run)
-        assert isinstance(model, ConfidentParser)
-        _logger.info("%s", model.calibrate(batches))
-        save_model(model, run)
 
 
 # Take steps.
@@ -241,9 +264,8 @@ def fit(
     The minimised loss is ``model.losses(batch).total``, a sum in nats, divided by the batch's words or sentences
     (``config.normalise_loss``). ``dev`` is evaluated by the same total, per word, without dropout; the best model on
     it is in ``run_directory`` (without dev, the last; with ``select_by = "unlabeled_f1"``, the one whose trees agree
-    best with ``dev_trees``). A checkpoint is there from the start. With ``resume``, a run
-    goes on from its newest checkpoint as if it had never stopped: the same weights bit for bit, given the same machine
-    and number of threads, and no use of the global random generators by the caller.
+    best with ``dev_trees``). With ``resume``, a run goes on from its newest checkpoint as if it had never stopped: the
+    same weights bit for bit, given the same machine and number of threads.
 
     Started by torchrun or srun, every process calls this with the same arguments, and each gets all steps; only the
     first one writes. ``group`` is for callers that have connected already. ``recipe`` is kept in the run folder when a
@@ -264,15 +286,6 @@ def fit(
         yield from Trainer(model, batches, dev, dev_trees, config, run, group, recipe, resume).steps()
 
 
-class _OfProcess(NamedTuple):
-    """What one process tells all others after a step."""
-
-    loss: LossSum
-    signals: list[str]  # the first that it has received, if any
-    cpu_seconds: float  # of this step
-    elapsed: float  # seconds of training until now
-
-
 @dataclass
 class Trainer:
     """A run in progress: model, optimizer, counters, log and checkpoints, in a folder that the caller has locked.
@@ -289,11 +302,9 @@ class Trainer:
     group: ProcessGroup
     recipe: Recipe | None
     resume: bool
-
-    def __post_init__(self) -> None:
-        """Begin without hidden states, with all clocks at zero."""
-        self.carried: ShardStates = {}  # hidden states of a stream
-        self._clock = self._saved_after = 0.0
+    carried: ShardStates = field(default_factory=dict)  # hidden states of a stream
+    _clock: float = 0.0
+    _saved_after: float = 0.0
 
     def steps(self) -> Iterator[Step]:
         """Make one step each time one is asked for, as ``fit`` says."""
@@ -325,12 +336,10 @@ class Trainer:
                     if ends_epoch:
                         state.epoch, state.step_in_epoch = state.epoch + 1, 0
                     # Losses, signals and limits of time are known to all, so that a run ends after the same step.
-                    cpu_seconds = process_time() - cpu_begin
-                    own = _OfProcess(update.loss, received[:1], cpu_seconds, self._elapsed())
-                    gathered = group.all_gather(own)
-                    loss, state.seconds = LossSum.sum(one.loss for one in gathered), gathered[0].elapsed
-                    interrupted_by = next((one.signals[0] for one in gathered if one.signals), None)
-                    state.cpu_seconds += sum(one.cpu_seconds for one in gathered)
+                    own = update.loss, received[:1], process_time() - cpu_begin, self._elapsed()
+                    losses, signals, cpu_seconds, elapsed = zip(*group.all_gather(own), strict=True)
+                    loss, interrupted_by = LossSum.sum(losses), next(chain(*signals), None)
+                    state.seconds, state.cpu_seconds = elapsed[0], state.cpu_seconds + sum(cpu_seconds)
                     state.interval.add(loss, update.gradient_norm, perf_counter() - begin)
 
                     every = config.evaluate_every_steps
@@ -397,16 +406,14 @@ class Trainer:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         """Fill model, optimizer, hidden states and position; raises ``InputError`` unless it is the same run."""
-        group, where = self.group, checkpoint.where
+        group, where, weights = self.group, checkpoint.where, checkpoint.tensors["weights"]
         check_same_run(checkpoint.values, self.model, self.config, self.run, self.recipe, where=where)
         for name, value in describe_machine(group.device, processes=group.size).items():
             before = checkpoint.values["machine"].get(name, 1 if name == "processes" else None)
             if value != before:
                 _logger.warning("%s = %s now, but the run had %s: it goes on, but not bit for bit", name, value, before)
-        weights = checkpoint.tensors["weights"]
-        check_same_tensors(
-            weights, self.model.state_dict(), where=where, remedy="resume with the model that was trained"
-        )
+        remedy = "resume with the model that was trained"
+        check_same_tensors(weights, self.model.state_dict(), where=where, remedy=remedy)
         self.model.load_state_dict(weights)
         self.optimizer.restore(checkpoint)
         if self.config.batches == "stream" and self.state.step:
@@ -428,10 +435,9 @@ class Trainer:
         """Score dev; returns the loss and whether it is the best so far. The best model is saved to the run folder.
 
         Without dev, the present model is saved. Schedule and early stopping see planned evaluations only, so that a
-        run that was extended is the same as one that was long from the start. If the optimizer averages weights, the
-        averaged ones are scored and saved. ``batch`` is the last training batch; a model of latent trees is asked
-        whether its structure in it has become useless. Raises ``InputError`` for dev data without words, and
-        ``NonFiniteError`` for a dev loss that is not finite.
+        run that was extended is the same as one that was long from the start. Averaged weights, if there are any, are
+        scored and saved. A model of latent trees is asked about its structure in ``batch``, the last one. Raises
+        ``InputError`` for dev data without words, and ``NonFiniteError`` for a dev loss that is not finite.
         """
         averages, state = self.optimizer.averages, self.state
         with averages.in_place(self.model):
@@ -479,8 +485,8 @@ class Trainer:
 
     def _log_interval(self) -> None:
         """Write the averages of the steps since the last line."""
-        interval = self.state.interval
-        loss = interval.loss
+        interval, self.state.interval = self.state.interval, Interval()
+        loss, seconds = interval.loss, interval.seconds
         metrics = {
             **loss.named(),
             "gradient_norm": interval.gradient_norm / interval.num_steps,
@@ -488,10 +494,9 @@ class Trainer:
             "num_steps": interval.num_steps,
             "num_words": loss.num_words,
             "num_sentences": loss.num_sentences,
-            "words_per_second": loss.num_words / interval.seconds,
-            "sentences_per_second": loss.num_sentences / interval.seconds,
+            "words_per_second": loss.num_words / seconds,
+            "sentences_per_second": loss.num_sentences / seconds,
         }
-        self.state.interval = Interval()
         self._write("train", metrics)
 
     def _write(self, kind: str, metrics: dict[str, Any]) -> None:
@@ -539,24 +544,22 @@ def stop_signals() -> Iterator[list[str]]:
     thread Python allows no handlers: nothing is watched.
     """
     received: list[str] = []
-    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name) and is_main]
+    before = {one: handler for one in numbers if (handler := signal.getsignal(one)) != signal.SIG_IGN}
 
     def remember(number: int, frame: FrameType | None) -> None:
         received.append(signal.Signals(number).name)
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, before[number])
 
-    watched = [number for number in numbers if before[number] != signal.SIG_IGN]
-    if threading.current_thread() is not threading.main_thread():
-        watched = []
-    for number in watched:
+    for number in before:
         signal.signal(number, remember)
     try:
         yield received
     finally:
-        for number in watched:
-            signal.signal(number, before[number])
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def check_finite(model: LanguageModel, *, step: int) -> None:
