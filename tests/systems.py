@@ -133,11 +133,7 @@ SMALL: dict[str, Small] = {
     ),
     "tg bottom-up": Small(
         system="transformer-grammar",
-        model={
-            **_TRANSFORMER,
-            **{"order": "bottom-up", "positions": "height"},
-            **{"softmax": "one", "kind_vector": True, "embedding_dropout_by": "type"},
-        },
+        model={**_TRANSFORMER, "order": "bottom-up", "positions": "height"},
         learns_from_trees=True,
     ),
     "plm-mask": Small(system="transformer-grammar", model={**_PLM, "structured_heads": True}, learns_from_trees=True),

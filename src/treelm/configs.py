@@ -112,7 +112,9 @@ def from_plain(
     missing one, a wrong type, and for what the dataclass itself refuses.
     """
     adapter, optional = _parts(config_class)  # type: ignore[arg-type]  # a class is hashable
-    given = {name: None if value == NONE and name in optional else value for name, value in values.items()}
+    retired = getattr(config_class, "retired", {})  # fields that were there once, with the one value that is left
+    kept = {name: value for name, value in values.items() if name not in retired or value != retired[name]}
+    given = {name: None if value == NONE and name in optional else value for name, value in kept.items()}
     text = json.dumps(given, default=_encoded)
     if "\\u0000" in text:
         name = next(name for name, value in given.items() if "\\u0000" in json.dumps(value, default=str))

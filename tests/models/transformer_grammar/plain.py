@@ -175,24 +175,15 @@ class PlainGrammar:
         """log p of the valid actions; the last one in the head is the last one of all."""
         logits = self.parameters["action_head.weight"] @ state.output + self.parameters["action_head.bias"]
         place = {action: -1 if action == self.finish else action for action in valid}
-        if self.config.softmax == "two-level":
-            return dict(zip(valid, logits[list(place.values())].log_softmax(0), strict=True))
-        others = [action for action in valid if action != SHIFT]
-        words = self._word_logits(state) if SHIFT in valid else logits[:0]
-        places = [place[action] if action == self.finish else action - 1 for action in others]
-        together = torch.cat([words, logits[places]]).log_softmax(0)
-        found = dict(zip(others, together[len(words) :], strict=True))
-        return {SHIFT: together[: len(words)].logsumexp(0), **found} if SHIFT in valid else found
+        return dict(zip(valid, logits[list(place.values())].log_softmax(0), strict=True))
 
     @staticmethod
     def log_softmax(logits: list[Tensor]) -> Tensor:
         return torch.stack(logits).log_softmax(0)
 
     def word_log_probs(self, state: State) -> Tensor:
-        return self._word_logits(state).log_softmax(0)
-
-    def _word_logits(self, state: State) -> Tensor:
-        return self.parameters["word_embedding"] @ state.output + self.parameters["word_bias"]
+        logits = self.parameters["word_embedding"] @ state.output + self.parameters["word_bias"]
+        return logits.log_softmax(0)
 
     def apply(self, state: State, action: int, token: int | None = None) -> State:
         assert action in self.valid(state)
@@ -223,7 +214,7 @@ class PlainGrammar:
             if self.config.composition == "external":
                 base = state.walk.frames[-1][0]
                 vector = self.composed(vector, [state.vectors[number] for number in state.walk.stack[base + 1 :]])
-        return self._read(new, self._vectors(vector, len(new.walk.positions) - len(state.walk.positions)))
+        return self._read(new, [vector] * (len(new.walk.positions) - len(state.walk.positions)))
 
     def composed(self, label: Tensor, children: list[Tensor]) -> Tensor:
         """The vector of a constituent by external composition."""
@@ -237,13 +228,6 @@ class PlainGrammar:
             units = block(weights, units, sees, num_heads=self.config.composer_heads, kinds=kinds)
         summed = layer_norm(torch.stack(units).sum(0), own["norm.weight"], own["norm.bias"])
         return own["output.weight"] @ summed + own["output.bias"]
-
-    def _vectors(self, vector: Tensor, count: int) -> list[Tensor]:
-        """The inputs of an action's positions."""
-        vectors = [vector] * count
-        if self.config.kind_vector and len(vectors) == 2:
-            vectors[1] = vector + self.parameters["kind_vector"]
-        return vectors
 
     def _read(self, state: State, vectors: list[Tensor]) -> State:
         for x in vectors:

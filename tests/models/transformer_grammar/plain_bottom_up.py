@@ -104,7 +104,7 @@ class PlainBottomUp(PlainGrammar):
         vector = self.parameters["close_embedding"][label]
         if self.config.composition == "external":
             vector = self.composed(vector, [state.vectors[number] for number in state.walk.stack[base:]])
-        read = self._read(new, self._vectors(vector, len(new.walk.positions) - len(state.walk.positions)))
+        read = self._read(new, [vector] * (len(new.walk.positions) - len(state.walk.positions)))
         assert isinstance(read, Stacked)
         num_unary = parts[0].num_unary + 1 if reach == 1 else 0
         item = Item(1, read.output, is_word=False, num_unary=num_unary)

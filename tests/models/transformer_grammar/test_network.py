@@ -138,7 +138,6 @@ def test_twenty_starts_are_nearly_uniform() -> None:
         ({"order": "bottom-up", "positions": "place", "composition": "none"}, "composition = 'none'"),
         ({"structured_heads": True}, "composition = 'internal'"),
         ({"structured_heads": True, "composition": "none", "num_heads": 1}, "num_heads = 1"),
-        ({"kind_vector": True, "composition": "none"}, "composition = 'none'"),
     ],
 )
 def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -157,53 +156,6 @@ def tied(weight: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """
     vectors, same = _Tied.apply(weight, rows)  # type: ignore[no-untyped-call]
     return vectors, same
-
-
-class _Normalised(torch.autograd.Function):
-    """Logits are computed again in the backward pass, so that they are never stored."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        multiplied = operand(weight)
-        normalisers, wanted = hidden.new_empty(len(hidden)), hidden.new_empty(len(hidden))
-        for rows, logits in _chunks_of_logits(hidden, multiplied, bias):
-            normalisers[rows] = logits.logsumexp(1)
-            wanted[rows] = logits.gather(1, targets[rows, None])[:, 0]
-        ctx.save_for_backward(hidden, multiplied, bias, targets, normalisers)
-        return normalisers, wanted
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        of_normalisers, of_wanted = gradients
-        hidden, weight, bias, targets, normalisers = ctx.saved_tensors
-        d_hidden, d_bias = torch.empty_like(hidden), torch.zeros_like(bias)
-        d_weight = bias.new_zeros(weight.shape)
-        for rows, logits in _chunks_of_logits(hidden, weight, bias):
-            d_logits = logits.sub_(normalisers[rows, None]).exp_().mul_(of_normalisers[rows, None])
-            d_logits.scatter_add_(1, targets[rows, None], of_wanted[rows, None])
-            multiply_into(d_hidden[rows], d_logits, weight)
-            add_outer(d_weight, d_logits, hidden[rows], dtype=weight.dtype)
-            d_bias += column_sums(d_logits)
-        return d_hidden, d_weight, d_bias, None
-
-
-def _chunks_of_logits(hidden: Tensor, multiplied: Tensor, bias: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Rows, and their logits (n, V), a chunk at a time; ``multiplied`` is the weight's ``operand``."""
-    chunk = _rows_of_chunk(hidden, multiplied, CHUNK_ROWS)
-    for start in range(0, len(hidden), chunk):
-        rows = slice(start, start + chunk)
-        logits = hidden.new_empty(len(hidden[rows]), len(multiplied))
-        multiply_into(logits, hidden[rows], multiplied.T, bias=bias)
-        yield rows, logits
-
-
-def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """log of the sum over V of exp(logit), and the logit of each row's target: (n,) both.
-
-    hidden (n, E), weight (V, E), bias (V), targets (n,): for a softmax that has other entries besides these.
-    """
-    normalisers, wanted = _Normalised.apply(hidden, weight, bias, targets)  # type: ignore[no-untyped-call]
-    return normalisers, wanted
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.precision import linear
-from treelm.models.layers.softmax import log_normalisers, summed_cross_entropy, target_log_probs
+from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.scores import Loss, Losses
 
 
@@ -38,53 +38,22 @@ class Contexts(Protocol):
         """(A,) the sentence of each context."""
 
 
-def _action_log_probs(contexts: Contexts, outputs: Tensor, head: nn.Linear, of_shift: Tensor | None = None) -> Tensor:
-    """log p(next action) among the valid ones, in every context: (A,).
-
-    ``of_shift`` (A,) are logits of SHIFT, when the head has none.
-    """
+def _action_log_probs(contexts: Contexts, outputs: Tensor, head: nn.Linear) -> Tensor:
+    """log p(next action) among the valid ones, in every context: (A,)."""
     logits = linear(outputs, head.weight, head.bias)
-    if of_shift is not None:
-        logits = torch.cat([of_shift[:, None], logits], 1)
     log_probs = logits.masked_fill(~contexts.valid, -math.inf).log_softmax(1)
     return log_probs.gather(1, contexts.actions[:, None])[:, 0]
 
 
-def _one_softmax(
-    contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
-) -> tuple[Tensor, Tensor]:
-    """log p(action) in every context (A,), and log p(token | SHIFT) at every SHIFT (W,), of one softmax over all.
-
-    It is a softmax over actions in which the logit of SHIFT is the log of all that tokens take.
-    """
-    targets = torch.zeros_like(contexts.actions).index_copy(0, contexts.shifts, contexts.words)
-    normalisers, wanted = log_normalisers(outputs, weight, bias, targets)
-    of_tokens = (wanted - normalisers).index_select(0, contexts.shifts)
-    return _action_log_probs(contexts, outputs, head, normalisers), of_tokens
-
-
 def joint_losses(
-    batch: SentenceBatch,
-    contexts: Contexts,
-    outputs: Tensor,
-    head: nn.Linear,
-    weight: Tensor,
-    bias: Tensor,
-    *,
-    one_softmax: bool = False,
+    batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
 ) -> Losses:
     """Sums of -log p(action) and -log p(token), nats, from outputs (A, E) in all contexts.
 
-    ``head`` scores actions, ``weight`` (V, E) and ``bias`` (V,) tokens; see ``layers.softmax.tied``. With
-    ``one_softmax`` there is one over all tokens and the valid actions but SHIFT, which alone ``head`` scores.
+    ``head`` scores actions, ``weight`` (V, E) and ``bias`` (V,) tokens; see ``layers.softmax.tied``.
     """
-    if one_softmax:
-        of_actions, of_tokens = _one_softmax(contexts, outputs, head, weight, bias)
-        word_loss = -of_tokens.sum(dtype=torch.float64)
-    else:
-        of_actions = _action_log_probs(contexts, outputs, head)
-        word_loss = summed_cross_entropy(outputs.index_select(0, contexts.shifts), weight, bias, contexts.words)
-    action_loss = -of_actions.sum(dtype=torch.float64)
+    word_loss = summed_cross_entropy(outputs.index_select(0, contexts.shifts), weight, bias, contexts.words)
+    action_loss = -_action_log_probs(contexts, outputs, head).sum(dtype=torch.float64)
     return Losses(
         terms={
             "action": Loss(sum=action_loss, count=len(contexts.actions)),
@@ -105,18 +74,14 @@ def joint_log_probs(
     weight: Tensor,
     bias: Tensor,
     *,
-    one_softmax: bool = False,
     action_weight: float = 1.0,
 ) -> Tensor:
     """log p(tree, sentence) of every sentence, without gradient: float64 (B,), nats. Arguments as of ``joint_losses``.
 
     Log probabilities of actions count ``action_weight`` times.
     """
-    if one_softmax:
-        of_actions, of_tokens = _one_softmax(contexts, outputs, head, weight, bias)
-    else:
-        of_actions = _action_log_probs(contexts, outputs, head)
-        of_tokens = target_log_probs(outputs[contexts.shifts], weight, bias, contexts.words)
+    of_actions = _action_log_probs(contexts, outputs, head)
+    of_tokens = target_log_probs(outputs[contexts.shifts], weight, bias, contexts.words)
     total = of_tokens.new_zeros(len(batch), dtype=torch.float64)
     total.index_add_(0, contexts.sentence, action_weight * of_actions.double())
     return total.index_add_(0, contexts.sentence[contexts.shifts], of_tokens.double())

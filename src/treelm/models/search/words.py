@@ -159,15 +159,6 @@ class TiedSoftmax:
         return _Heavy(Affine.of(weight, widened(self._affine.bias[index], size, -torch.inf)), contains)
 
 
-def log_normalisers(affine: Affine, outputs: Tensor) -> Floats:
-    """log of the sum over all tokens of exp(logit), for outputs (n, E) of which none depends on the others: (n,)."""
-    parts = [
-        _summable(affine(padded_rows(rows))[: rows.shape[0]]).double().logsumexp(1)
-        for rows in (outputs[block] for block in blocks(outputs.shape[0], _BLOCK))
-    ]
-    return _floats(torch.cat(parts)) if parts else np.empty(0)
-
-
 def token_log_probs(affine: Affine, vectors: Tensor, outputs: Tensor, tokens: Tensor) -> Tensor:
     """log p(token) of one token for each output (n, E), where ``vectors`` (V, E) are those of ``affine``: (n,)."""
     logits = (outputs * vectors[tokens]).double().sum(1) + affine.bias[tokens].double()

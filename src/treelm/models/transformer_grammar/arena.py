@@ -135,8 +135,6 @@ class KeyValueStacks:
             self._vectors.append(vectors)
         with_looking = self._items.followed_by(looking)
         again = vectors.index_select(0, to_device(composing.rows, vectors.device))
-        if self._weights.kind is not None:
-            again = again + self._weights.kind
         vectors = torch.cat([vectors, again])
         queries = self._queries(with_looking, seen, vectors)
         units = queries.units
@@ -268,7 +266,6 @@ class SearchWeights:
     ends_word: Bools  # (V,)
     tokens: Tensor  # (V, D)
     marks: Tensor  # START, (X of every label unless bottom-up, X) of every label or one: (1 + L or 0 + L or 1, D)
-    kind: Tensor | None  # what is added to STACK's: (D,)
     layers: tuple[BlockWeights, ...]
     value_factors: Tensor  # of the last layer, for the norms of its values (``layers/attention_entropy.py``)
     norm: Norm

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,6 @@ from treelm.trees.transitions import Order
 GrammarOrder = Literal["top-down", "bottom-up"]
 Composition = Literal["internal", "external", "none"]
 Positions = Literal["depth", "height", "place"]
-Softmax = Literal["two-level", "one"]
-DropoutUnit = Literal["type", "token"]
 
 
 _BOUNDS: dict[GrammarOrder, tuple[str, ...]] = {
@@ -48,6 +47,7 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     training and in search.
     """
 
+    retired: ClassVar[Mapping[str, Any]] = {"embedding_dropout_by": "token", "softmax": "two-level", "kind_vector": False}
     size: Size = 256
     """Units of embeddings and of every layer (D); the feed-forward nets are four times as wide."""
     num_layers: Size = 4
@@ -56,8 +56,6 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     """Heads of attention of each layer (H), which share the units."""
     dropout: Dropout = 0.2
     """Of embeddings, of what each half of a block adds, and of h before both softmaxes; not of attention."""
-    embedding_dropout_by: DropoutUnit = "token"
-    """Draw one dropout mask of embeddings at each position ("token"), or one of each token and bracket a batch."""
 
     order: GrammarOrder = "top-down"
     """``top-down``: brackets open before their constituents. ``bottom-up``: there are no opening brackets, and REDUCE
@@ -85,11 +83,6 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     or of their places among all that was read."""
     max_distance: Size = 30
     """Distances above this one share its key."""
-    softmax: Softmax = "two-level"
-    """``two-level``: over the valid actions, and over tokens given SHIFT. ``one``: over all tokens and all other
-    actions that are valid."""
-    kind_vector: bool = False
-    """Add a vector to the second closing bracket, which predicts, that the first has not (``internal``)."""
 
     max_open: Bound = 100
     """Most nonterminals that may be open at a time."""
@@ -109,8 +102,6 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
         if self.structured_heads:
             require(self, "composition", self.composition == "none", "'none' with structured_heads")
             require(self, "num_heads", self.num_heads >= 2, "at least 2 with structured_heads")
-        if self.kind_vector:
-            require(self, "composition", self.composition == "internal", "'internal' with kind_vector")
         if self.composition == "external":
             divides = self.composer_size % self.composer_heads == 0
             require(self, "composer_size", divides, f"a multiple of composer_heads = {self.composer_heads}")

@@ -25,7 +25,6 @@ from treelm.models.search.validity import (
     log_softmax,
     valid_actions,
 )
-from treelm.models.search.words import log_normalisers
 from treelm.models.transformer_grammar import arena as at
 from treelm.models.transformer_grammar.arena import NOTHING, Composing, KeyValueStacks, SearchWeights
 from treelm.models.transformer_grammar.bottom_up import FIRST_REDUCE, may_be_unary, valid_bottom_up
@@ -103,12 +102,7 @@ class KeyValueMachine(Machine):
 
     def _action_log_probs(self, outputs: Tensor, valid: Bools) -> Floats:
         """log p of each action among the valid ones (n, A), for n outputs and what they are padded with."""
-        num_rows = len(valid)
-        logits = self.weights.actions(outputs)[:num_rows].double().cpu().numpy()
-        if self.weights.config.softmax == "one":
-            of_shift = log_normalisers(self.weights.words, outputs[:num_rows])
-            logits = np.concatenate([of_shift[:, None], logits], 1)
-        return log_softmax(logits, valid)
+        return log_softmax(self.weights.actions(outputs)[: len(valid)].double().cpu().numpy(), valid)
 
 
 class TopDownMachine(KeyValueMachine):

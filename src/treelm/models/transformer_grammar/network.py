@@ -159,8 +159,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(size)
-        self.kind_vector = nn.Parameter(torch.zeros(size)) if config.kind_vector else None
-        self.action_head = nn.Linear(size, FIRST_NT + len(labels) - (config.softmax == "one"))  # SHIFT is its tokens
+        self.action_head = nn.Linear(size, FIRST_NT + len(labels))
         nn.init.zeros_(self.action_head.bias)
         self.composer = self._new_composer() if config.composition == "external" else None
         self._exact_composer = ExactCopy[Composer]()
@@ -192,8 +191,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         starts = self.starts_of(batch)
         word_vectors, word_weight = tied(self.word_embedding, plan.types)
         outputs = self._outputs(plan, word_vectors, starts).to(word_weight.dtype)
-        weights, one_softmax = (word_weight, self.word_bias), self.config.softmax == "one"
-        losses = joint_losses(batch, plan, outputs, self.action_head, *weights, one_softmax=one_softmax)
+        losses = joint_losses(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
         if self.pointer is None or plan.reaches is None:
             return losses
         reach = -self.pointer.log_probs(outputs, plan.reaches).sum(dtype=torch.float64)
@@ -205,8 +203,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         with evaluating(self):
             plan = self._plan(batch)
             outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.types), self.starts_of(batch))
-            weights, one_softmax = (self.word_embedding, self.word_bias), self.config.softmax == "one"
-            total = joint_log_probs(batch, plan, outputs, self.action_head, *weights, one_softmax=one_softmax)
+            total = joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
             if self.pointer is None or plan.reaches is None:
                 return total
             reach = self.pointer.log_probs(outputs, plan.reaches).double()
@@ -225,16 +222,10 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
 
     def _inputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> tuple[Tensor, AttentionMask]:
         """The inputs of the first layer (n, D), and what positions see."""
-        # Rows in the order of BatchPlan.inputs: tokens, START, (X, X), X) of STACK; do not reorder.
-        given = [word_vectors, *self._marks]
-        if self.kind_vector is not None:
-            given.append(self.close_embedding + self.kind_vector)
-        by_type, vectors = self.config.embedding_dropout_by == "type", torch.cat(given)
-        vectors = self._drop(vectors) if by_type else vectors
+        vectors = torch.cat([word_vectors, *self._marks])  # in the order of BatchPlan.inputs
         if self.composer is not None:
             vectors = self.composer.compose(vectors, plan.levels)
-        units = vectors.index_select(0, plan.inputs)
-        units = units if by_type else self._drop(units)
+        units = self._drop(vectors.index_select(0, plan.inputs))
         if starts is not None:
             units = units.index_add(0, plan.starts, self._drop(starts))
         return units, attention_mask(plan.positions, self.config)
@@ -275,7 +266,6 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
             ends_word=np.asarray(self.vocabulary.ends_word),
             tokens=self.word_embedding.detach(),
             marks=torch.cat(self._marks).detach(),
-            kind=None if self.kind_vector is None else self.kind_vector.detach(),
             layers=tuple(map(BlockWeights.of, self._layers)),
             value_factors=value_factors(self._layers[-1].output, self.config.num_heads),
             norm=Norm.of(self.norm),

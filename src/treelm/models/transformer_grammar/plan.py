@@ -25,7 +25,7 @@ from treelm.trees.transitions import FIRST_NT, SHIFT
 class BatchPlan:
     """A batch, ready for computing: n positions, A actions, W tokens."""
 
-    inputs: Tensor  # (n,) the vector of each position: of ``types``, START, (X for each label, X), X) of STACK
+    inputs: Tensor  # (n,) the vector of each position: of ``types``, START, (X for each label, X)
     types: Tensor  # the different tokens
     positions: Padded
     packing: Packing
@@ -106,10 +106,7 @@ def _inputs(
         wanted = np.flatnonzero(~is_root | config.is_bottom_up)
         levels, vector = plan_levels(trees, vector, vector[trees.reduce], wanted, first_close + num_labels)
         return levels, np.append(vector, start)[positions.action]
-    inputs: IntArray = np.append(vector, start)[positions.action]
-    if config.kind_vector:
-        inputs[np.flatnonzero(positions.composes) + 1] += num_labels
-    return (), inputs
+    return (), np.append(vector, start)[positions.action]
 
 
 @dataclass(frozen=True, slots=True)
