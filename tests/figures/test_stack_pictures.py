@@ -78,9 +78,9 @@ def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> Non
     plan = lm._plan(encode_sentences([sentence], vocabulary, lm.labels))
     with torch.no_grad():
         units, seen_by = lm._inputs(plan, lm.word_embedding.index_select(0, plan.types), None)
-        units = lm._layers[0](units, seen_by, plan.packing)
-        query, key, _ = lm._layers[-1].heads(units[None])
-        heads = [lm._layers[-1].logits(query, key, seen_by)[head, 0].softmax(-1) for head in (0, 1)]
+        units = lm.blocks.each[0](units, seen_by, plan.packing)
+        query, key, _ = lm.blocks.each[-1].heads(units[None])
+        heads = [lm.blocks.each[-1].logits(query, key, seen_by)[head, 0].softmax(-1) for head in (0, 1)]
     plain = torch.stack(heads).mean(0)
     word = attention.tokens.index("0+5")  # whose pieces are at this place and the next
     assert found[word, word].item() == pytest.approx(plain[word + 1, word : word + 2].sum().item())

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.trees.tree import Tree
@@ -40,6 +42,12 @@ class Losses:
     total: Tensor
     num_words: int
     num_sentences: int
+
+    @classmethod
+    def of(cls, batch: SentenceBatch, terms: Mapping[str, Loss], total: Tensor | None = None) -> Losses:
+        """The losses of whole sentences; unless it is given, the total is that of all terms."""
+        total = torch.stack([term.sum for term in terms.values()]).sum() if total is None else total
+        return cls(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
 
 class NoLogProbability(InputError):

@@ -183,10 +183,7 @@ class StreamLM(LanguageModel, DocumentContext):
         return self._exact.of(self)
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token and end; each sentence by itself, from the zero state.
-
-        ``columns`` are those of ``word_metrics``.
-        """
+        """Each sentence by itself, from the zero state; ``columns`` are those of ``word_metrics``."""
         scores: dict[int, SentenceScore] = {}
         for numbers, batch, output, targets in self._read_sentences(sentences):
             scores.update(zip(numbers, self.exact().scores_of(batch, output, targets), strict=True))
@@ -194,10 +191,7 @@ class StreamLM(LanguageModel, DocumentContext):
 
     @torch.no_grad()
     def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token and end, given all tokens and ends before it, back to the first sentence.
-
-        Only the first sentence begins from the zero state, so one alone has the scores that ``score`` gives it.
-        """
+        """Given all tokens and ends before, back to the first sentence, which alone begins from the zero state."""
         batch, exact = encode_words(sentences, self.vocabulary), self.exact()
         parts = [exact._metrics(output, targets) for output, targets in self._read_in_a_row(batch)]
         metrics = {
@@ -218,7 +212,6 @@ class StreamLM(LanguageModel, DocumentContext):
         *,
         in_document: bool,
     ) -> list[NDArray[np.float64]]:
-        """Reduce the distributions before each word, all places of a sentence, or of a document, together."""
         found: dict[int, NDArray[np.float64]] = {}
         if in_document:
             batch = encode_words(sentences, self.vocabulary)
@@ -342,7 +335,6 @@ class StreamLM(LanguageModel, DocumentContext):
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:
-        """The state after one more token in each sentence; None for a sentence that waits."""
         before = StreamState.own(state)
         read = [(row, token) for row, token in enumerate(tokens) if token is not None]
         if not read:
@@ -356,7 +348,6 @@ class StreamLM(LanguageModel, DocumentContext):
 
     @torch.no_grad()
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         return self._log_probs(StreamState.own(state).hidden)
 
     def _tensor(self, values: NDArray[np.int64]) -> Tensor:
@@ -397,11 +388,7 @@ class DistanceParser(StreamLM, Parser):
         return found
 
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """Binary trees from the distances before words, by ``tree_builder``.
-
-        A word of several tokens has the distance before its first one. Raises ``InputError`` for a sentence without
-        words.
-        """
+        """Binary trees from the distances before words, by ``tree_builder``."""
         return [
             tree_from_distances(words, values, builder=self.tree_builder)
             for words, values in zip(sentences, self.word_distances(sentences), strict=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState, LanguageModel, Loss, Losses, SentenceScore
+from treelm.models.base import LanguageModel, Loss, Losses
 from treelm.models.capabilities import ConfidentParser
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.plan import GoldSpans, chain_numbers, gold_spans, label_table
@@ -123,11 +123,9 @@ class ChartParser(LanguageModel, ConfidentParser):
         """
         trees, tags = self._losses(batch, temperature=1.0)
         terms = {"tree": Loss(sum=trees, count=len(batch))}
-        total = trees
-        if tags is not None:
-            terms["tag"] = tags
-            total = total + self.config.tag_weight * tags.sum
-        return Losses(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
+        if tags is None:
+            return Losses.of(batch, terms)
+        return Losses.of(batch, {**terms, "tag": tags}, trees + self.config.tag_weight * tags.sum)
 
     def _losses(self, batch: SentenceBatch, *, temperature: float) -> tuple[Tensor, Loss | None]:
         if batch.actions is None or batch.action_offsets is None:
@@ -158,7 +156,6 @@ class ChartParser(LanguageModel, ConfidentParser):
         return [found.tree for found in self._annotate(sentences)]
 
     def _annotate(self, sentences: Sequence[Sequence[str]]) -> list[ParsedSentence]:
-        """Trees with tags, and how sure they are."""
         if not sentences:
             return []
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
@@ -227,24 +224,11 @@ class ChartParser(LanguageModel, ConfidentParser):
         count = sum(map(len, held))
         return f"temperature {math.exp(middle):.3f}: {before / count:.3f} -> {after / count:.3f} nats a held-out tree"
 
-    # What sees the whole sentence says nothing of prefixes.
-
-    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """It gives words no probabilities, which ``score`` has said."""
-        raise AssertionError("it predicts no words")
-
-    def _start(self, num_sentences: int) -> IncrementalState:
-        """Raise ``InputError``: it does not read word by word."""
+    def _without_words(self, *_: object) -> Any:
+        """What sees the whole sentence says nothing of prefixes: raise ``InputError``."""
         self.require_words()
-        raise AssertionError("it predicts no words")
 
-    def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
-        """It has no state that could be extended."""
-        raise AssertionError("it has no states")
-
-    def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """It gives words no probabilities, which ``next_word_log_probs`` has said."""
-        raise AssertionError("it predicts no words")
+    _score = _start = _extend = _next_word_log_probs = _without_words
 
 
 def tree_losses(scores: Tensor, gold: GoldSpans, num_words: int) -> Tensor:

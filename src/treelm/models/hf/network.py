@@ -141,16 +141,10 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
     def losses(self, batch: SentenceBatch) -> Losses:
         """Sum of -log p of every token and end, in nats, without gradient."""
         found = self._log_probs([batch.tokens_of(row) for row in range(len(batch))])
-        word = Loss(
-            sum=-torch.tensor(sum(float(one.sum()) for one in found), dtype=torch.float64),
-            count=sum(map(len, found)),
-        )
-        return Losses(
-            terms={"word": word}, total=word.sum, num_words=int(batch.num_words.sum()), num_sentences=len(batch)
-        )
+        total = -torch.tensor(sum(float(one.sum()) for one in found), dtype=torch.float64)
+        return Losses.of(batch, {"word": Loss(sum=total, count=sum(map(len, found)))})
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token and end; each sentence by itself."""
         batch = encode_words(sentences, self.vocabulary)
         tokens = [batch.tokens_of(row) for row in range(len(batch))]
         self._check_segmentation(sentences, tokens)
@@ -200,7 +194,6 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
         *,
         in_document: bool,
     ) -> list[NDArray[np.float64]]:
-        """Reduce the distributions before each word, of texts that are one sentence each, or one document."""
         texts = [[word for sentence in sentences for word in sentence]] if in_document else sentences
         batch = encode_words(texts, self.vocabulary)
         tokens = [batch.tokens_of(row) for row in range(len(batch))]
@@ -348,7 +341,6 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
         return CausalState(words=empty, tokens=empty, rows=(self._reread(()),) * num_sentences)
 
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> CausalState:
-        """The state after one more token in each sentence; None for a sentence that waits."""
         before = CausalState.own(state)
         rows = [
             row if token is None or token == self.tokens.end_of_word else self._further(row, token)

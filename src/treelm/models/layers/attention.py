@@ -217,6 +217,22 @@ class AttentionBlock(nn.Module):
         return seen
 
 
+class AttentionStack(nn.ModuleList):
+    """Blocks on top of each other, named by their numbers."""
+
+    def __init__(
+        self, size: int, num_heads: int, *, num_layers: int, kinds: Sequence[int] = (), dropout: float = 0.0
+    ) -> None:
+        """Draw from torch's global generator; the arguments are those of a block."""
+        each = {"num_layers": num_layers, "kinds": kinds, "dropout": dropout}
+        super().__init__(AttentionBlock(size, num_heads, **each) for _ in range(num_layers))
+
+    @property
+    def each(self) -> list[AttentionBlock]:
+        """The blocks, the lowest first."""
+        return [block for block in self if isinstance(block, AttentionBlock)]
+
+
 def weights_of_layers(
     blocks: Sequence[AttentionBlock], units: Tensor, mask: AttentionMask, is_last: NDArray[np.bool_]
 ) -> list[Floats]:

@@ -156,13 +156,9 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
     def losses(self, batch: SentenceBatch) -> Losses:
         """Sum of -log p of every token and end, in nats. There is nothing to differentiate."""
         log_probs = self._log_probs(batch.tokens, batch.token_offsets)
-        word = Loss(sum=-log_probs.sum(), count=len(log_probs))
-        return Losses(
-            terms={"word": word}, total=word.sum, num_words=int(batch.num_words.sum()), num_sentences=len(batch)
-        )
+        return Losses.of(batch, {"word": Loss(sum=-log_probs.sum(), count=len(log_probs))})
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token and end."""
         batch = encode_words(sentences, self.vocabulary)
         log_probs = self._log_probs(batch.tokens, batch.token_offsets).cpu().numpy()
         scores = []
@@ -210,13 +206,11 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
     # Word by word.
 
     def _start(self, num_sentences: int) -> NGramState:
-        """The state after the begin of a sentence."""
         contexts = torch.full((num_sentences, max(self.config.order - 1, 1)), -1, device=self.log_probs_1.device)
         contexts[:, 0] = len(self.vocabulary) + 1
         return NGramState(contexts=contexts, num_read=(0,) * num_sentences)
 
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> NGramState:
-        """The state after one more token in each sentence; None for a sentence that waits."""
         state = NGramState.own(state)
         read = torch.tensor([-1 if one is None else one for one in tokens], device=state.contexts.device)
         contexts = state.contexts.clone()
@@ -229,7 +223,6 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         )
 
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         rows = NGramState.own(state).contexts
         return torch.stack([self._distribution(row) for row in rows.tolist()])
 

@@ -17,7 +17,7 @@ from treelm.models.layers.lstm import GateWeights, uniform
 from treelm.models.layers.precision import linear
 from treelm.models.layers.recurrent import LSTMStack, locked_dropout
 from treelm.models.palm.config import WithoutGold
-from treelm.models.palm.kernels import span_states, weighted_sum
+from treelm.models.palm.kernels import weighted_sum
 from treelm.models.scores import Loss
 
 _UNITS = 1 << 22  # of span representations that a chart holds at once
@@ -49,6 +49,25 @@ class RationalRNN(nn.Module):
         forget = linear(flat, self.forget_weight, self.forget_bias, whole=True).sigmoid().view(shape)
         update = (1 - forget) * linear(flat, self.update_weight, zero, whole=True).tanh().view(shape)
         return span_states(forget, update, max_span)
+
+
+def span_states(forget: Tensor, update: Tensor, max_span: int) -> Tensor:
+    """Both directions' states (m, T, B, 2D) of spans of length 1 to m, from gates and updates (P, B, 2D) (Eqs. 1, 2).
+
+    The first D units are read forwards, c_{i,j} = f_j c_{i,j-1} + u_j, the others backwards, c_{i,j} = f_i c_{i+1,j} +
+    u_i, both from zero. Each length extends the one before to the left, for all ends at once: backwards as it stands,
+    forwards by c_{i,j} = c_{i+1,j} + (f_{i+1} ... f_j) u_i. Nothing is divided, so gates may be 0.
+    """
+    num_ends = len(forget) - max_span
+    (f_ahead, f_back), (u_ahead, u_back) = forget.chunk(2, 2), update.chunk(2, 2)
+    ahead, back = [u_ahead[max_span - 1 : -1]], [u_back[max_span - 1 : -1]]
+    kept = torch.ones_like(ahead[0])  # f_{i+1} ... f_j
+    for first in range(max_span - 2, -1, -1):  # where the span of end 0 begins
+        here, following = slice(first, first + num_ends), slice(first + 1, first + 1 + num_ends)
+        kept = kept * f_ahead[following]
+        ahead.append(torch.addcmul(ahead[-1], kept, u_ahead[here]))
+        back.append(torch.addcmul(u_back[here], f_back[here], back[-1]))
+    return torch.cat([torch.stack(ahead), torch.stack(back)], 3)
 
 
 class SpanScorer(nn.Module):
@@ -129,15 +148,13 @@ class SpanAttention(nn.Module):
 
         At each step the spans that end just before it are attended to. ``given`` (T, B, m) stands in for the weights.
         """
-        max_span = len(before)
-        spans = self.rational(torch.cat([before, hidden]), max_span)
+        spans = self.rational(torch.cat([before, hidden]), len(before))
         log_weights = None
         if given is None:
             log_weights = masked_log_softmax(self.scores(hidden, spans), available)
             given = log_weights.exp()
         context = locked_dropout(weighted_sum(given, spans), dropout, training=self.training)
-        outputs = self.residual(hidden, context, dropout)
-        return SpanAttended(outputs=outputs, weights=given, log_weights=log_weights)
+        return SpanAttended(self.residual(hidden, context, dropout), given, log_weights)
 
     @torch.no_grad()
     def chart(self, hidden: Tensor, longest: int) -> Tensor:

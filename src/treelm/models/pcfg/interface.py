@@ -139,14 +139,12 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
     # Word by word.
 
     def _start(self, num_sentences: int) -> GrammarState:
-        """The state before the first word."""
         begin = MixedReading.begin(self.grammars())
         return GrammarState(
             words=((),) * num_sentences, tokens=((),) * num_sentences, readings=(begin,) * num_sentences
         )
 
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> GrammarState:
-        """The state after one more word in each sentence; None for a sentence that waits."""
         before = GrammarState.own(state)
         with one_thread():
             readings = tuple(
@@ -156,7 +154,6 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
         return before.after(tokens, self.vocabulary, readings=readings)
 
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next word), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         found = np.stack([reading.next_words() for reading in GrammarState.own(state).readings])
         device = next(iter(self.state_dict().values())).device
         return torch.from_numpy(log(found)).to(device)

@@ -248,14 +248,11 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar):
                 "reconstruction": Loss(sum=nats, count=num_decisions),
                 "divergence": Loss(sum=divergence, count=len(batch)),
             }
-            total = nats + divergence
-        else:
-            each = torch.stack([self._log_probs(latent, tokens, lengths) for latent in self.latents()])
-            if not self.training:
-                each = each - each.new_tensor(self.log_masses())[:, None]
-            total = -log_mean_exp(each).sum()
-            terms = {"word": Loss(sum=total, count=num_decisions)}
-        return Losses(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
+            return Losses.of(batch, terms)
+        each = torch.stack([self._log_probs(latent, tokens, lengths) for latent in self.latents()])
+        if not self.training:
+            each = each - each.new_tensor(self.log_masses())[:, None]
+        return Losses.of(batch, {"word": Loss(sum=-log_mean_exp(each).sum(), count=num_decisions)})
 
     def _log_probs(self, latent: Tensor | None, tokens: Tensor, lengths: Tensor) -> Tensor:
         """log p(words) by the grammar of one latent vector or none, or of one for each sentence.
@@ -270,7 +267,6 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar):
         return found
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every word and of the end, of sentences side by side."""
         if not sentences:
             return []
         batch, grammars = encode_words(sentences, self.vocabulary, needs_words=True), self.grammars()
@@ -355,7 +351,6 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar):
         return f"T{number + 1} ({', '.join(map(self.vocabulary.shown, words))})"
 
     def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        """Scores, and the trees of ``parse``."""
         pairs = zip(self._score(sentences), self._parse(sentences), strict=True)
         return [Analysis(score=score, tree=tree) for score, tree in pairs]
 

@@ -389,10 +389,7 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted):
         nats = np.zeros(())
         for row in range(len(batch)):
             nats = nats - read_tokens(self.grammars(), batch.tokens_of(row).tolist())[0].sum()
-        word = Loss(sum=torch.as_tensor(nats), count=len(batch.tokens) + len(batch))
-        return Losses(
-            terms={"word": word}, total=word.sum, num_words=int(batch.num_words.sum()), num_sentences=len(batch)
-        )
+        return Losses.of(batch, {"word": Loss(sum=torch.as_tensor(nats), count=len(batch.tokens) + len(batch))})
 
     # Trees.
 

@@ -21,7 +21,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
 from treelm.models.capabilities import Attention
-from treelm.models.layers.attention import AttentionBlock, AttentionMask, start_normal, weights_of_layers
+from treelm.models.layers.attention import AttentionMask, AttentionStack, start_normal, weights_of_layers
 from treelm.models.layers.binary_structure import word_tree
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
@@ -104,10 +104,7 @@ class Pushdown(GenerativeParser, Attention):
         self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), size))  # (V, D), tied
         self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
         self.start_embedding = nn.Parameter(torch.empty(size))
-        self.blocks = nn.ModuleList(
-            AttentionBlock(size, config.num_heads, num_layers=num_layers, kinds=kinds, dropout=config.dropout)
-            for _ in range(num_layers)
-        )
+        self.blocks = AttentionStack(size, config.num_heads, num_layers=num_layers, kinds=kinds, dropout=config.dropout)
         self.norm = nn.LayerNorm(size)
         self.attachment = AttachmentHead(size, num_distances=kinds[0], num_depths=kinds[1])
         self.finish_head = nn.Linear(size, 1)
@@ -132,16 +129,12 @@ class Pushdown(GenerativeParser, Attention):
         finish = -self._finish_log_probs(plan, outputs).sum(dtype=torch.float64)
         contexts = outputs.index_select(0, plan.contexts)
         word = summed_cross_entropy(contexts, word_weight, self.word_bias, plan.words)
-        return Losses(
-            terms={
-                "attachment": Loss(sum=attachment, count=len(plan.words)),
-                "finish": Loss(sum=finish, count=len(plan.may_end)),
-                "word": Loss(sum=word, count=len(plan.words)),
-            },
-            total=attachment + finish + word,
-            num_words=int(batch.num_words.sum()),
-            num_sentences=len(batch),
-        )
+        terms = {
+            "attachment": Loss(sum=attachment, count=len(plan.words)),
+            "finish": Loss(sum=finish, count=len(plan.may_end)),
+            "word": Loss(sum=word, count=len(plan.words)),
+        }
+        return Losses.of(batch, terms)
 
     def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
         """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
@@ -162,7 +155,7 @@ class Pushdown(GenerativeParser, Attention):
         """The hidden state of every position, and the vector of its token, START's first: (n, D) both."""
         vectors = torch.cat([word_vectors, self.start_embedding[None]]).index_select(0, plan.inputs)
         units, mask = self._drop(vectors), self._mask(plan)
-        for block in self._layers:
+        for block in self.blocks.each:
             units = block(units, mask, plan.packing)
         return self._drop(self.norm(units)), vectors
 
@@ -198,10 +191,6 @@ class Pushdown(GenerativeParser, Attention):
     def _drop(self, units: Tensor) -> Tensor:
         return dropout(units, self.config.dropout, training=self.training)
 
-    @property
-    def _layers(self) -> list[AttentionBlock]:
-        return [block for block in self.blocks if isinstance(block, AttentionBlock)]
-
     # Search, and the trees that it finds.
 
     def searchable(self) -> Searchable:
@@ -220,7 +209,7 @@ class Pushdown(GenerativeParser, Attention):
             ends_word=np.asarray(self.vocabulary.ends_word),
             tokens=self.word_embedding.detach(),
             start=self.start_embedding.detach()[None],
-            layers=tuple(map(BlockWeights.of, self._layers)),
+            layers=tuple(map(BlockWeights.of, self.blocks.each)),
             norm=Norm.of(self.norm),
             attachment=AttachmentWeights(
                 scale=head.scale,
@@ -254,7 +243,6 @@ class Pushdown(GenerativeParser, Attention):
         return tape_of([(span.start, span.end) for span in tree.spans() if span.end - span.start > 1], words)
 
     def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[Floats]]:
-        """Words and weights on the best tree, START being the first."""
         (tree,) = self.parse([words])
         sentence = Sentence(words=tuple(words), tree=tree, identifier="1", source="<words>", line=1)
         batch = encode_sentences([sentence], self.vocabulary, [one.label for one in tree.constituents()])
@@ -262,7 +250,7 @@ class Pushdown(GenerativeParser, Attention):
             plan = self._plan(batch)
             units = torch.cat([self.word_embedding[plan.words], self.start_embedding[None]])[plan.inputs]
             is_last = np.append(True, self.vocabulary.ends_word[batch.tokens])
-            return (BOUNDARY, *words), weights_of_layers(self._layers, units[None], self._mask(plan), is_last)
+            return (BOUNDARY, *words), weights_of_layers(self.blocks.each, units[None], self._mask(plan), is_last)
 
 
 Span = tuple[int, int]

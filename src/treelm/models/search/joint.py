@@ -54,15 +54,11 @@ def joint_losses(
     """
     word_loss = summed_cross_entropy(outputs.index_select(0, contexts.shifts), weight, bias, contexts.words)
     action_loss = -_action_log_probs(contexts, outputs, head).sum(dtype=torch.float64)
-    return Losses(
-        terms={
-            "action": Loss(sum=action_loss, count=len(contexts.actions)),
-            "word": Loss(sum=word_loss, count=len(contexts.words)),
-        },
-        total=action_loss + word_loss,
-        num_words=int(batch.num_words.sum()),
-        num_sentences=len(batch),
-    )
+    terms = {
+        "action": Loss(sum=action_loss, count=len(contexts.actions)),
+        "word": Loss(sum=word_loss, count=len(contexts.words)),
+    }
+    return Losses.of(batch, terms)
 
 
 @torch.no_grad()

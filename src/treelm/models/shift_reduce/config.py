@@ -36,6 +36,3 @@ class ShiftReduceConfig:
 
     language_model: bool = True
     """Predict the next word from the state of the stack; without, the model is only a parser."""
-
-    def __post_init__(self) -> None:
-        """Check values."""

@@ -164,12 +164,7 @@ class ShiftReduce(LanguageModel, Parser):
             hidden = dropout(hidden, self.config.output_dropout, training=self.training)
             word = summed_cross_entropy(hidden, self.embedding, self.output_bias, self._tensor(targets))
             terms["word"] = Loss(sum=word, count=len(targets))
-        return Losses(
-            terms=terms,
-            total=torch.stack([term.sum for term in terms.values()]).sum(),
-            num_words=int(batch.num_words.sum()),
-            num_sentences=len(batch),
-        )
+        return Losses.of(batch, terms)
 
     def _parse_loss(
         self, read: _Reading, states: Tensor, inputs: Tensor, offsets: IntArray, masks: Tensor | None
@@ -303,7 +298,6 @@ class ShiftReduce(LanguageModel, Parser):
         return self._exact.of(self)
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token under greedy actions."""
         return [analysis.score for analysis in self._analyse(sentences) if analysis.score is not None]
 
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
@@ -336,7 +330,6 @@ class ShiftReduce(LanguageModel, Parser):
 
     @torch.no_grad()
     def _start(self, num_sentences: int) -> ParserState:
-        """The state before the first word."""
         exact, stacks = self.exact(), ParserStacks(num_sentences)
         inputs = exact.embed(torch.full((num_sentences,), self.boundary, device=self.embedding.device))
         bank = Bank.empty(inputs, self.config.num_layers)
@@ -345,7 +338,6 @@ class ShiftReduce(LanguageModel, Parser):
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> ParserState:
-        """The state after one more token in each sentence; None for a sentence that waits."""
         before, exact = ParserState.own(state), self.exact()
         counts = np.array([token is not None for token in tokens], np.int64)
         read = torch.tensor([s for s in tokens if s is not None], dtype=torch.int64, device=self.embedding.device)
@@ -355,7 +347,6 @@ class ShiftReduce(LanguageModel, Parser):
 
     @torch.no_grad()
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         exact = self.exact()
         return functional.linear(self._layer_states(state)[-1], exact.embedding, exact.output_bias).log_softmax(1)
 

@@ -295,12 +295,7 @@ class SOM(DocumentReader, Parser):
                 wanted = log_probs.gather(1, self._tensor(labels)[:, None])
                 terms[name] = Loss(sum=-wanted.sum(dtype=torch.float64), count=len(labels))
         trained = [term.sum for name, term in terms.items() if name != "word" or self.config.word_loss]
-        return Losses(
-            terms=terms,
-            total=torch.stack(trained).sum(),
-            num_words=int(batch.num_words.sum()),
-            num_sentences=len(batch),
-        )
+        return Losses.of(batch, terms, torch.stack(trained).sum())
 
     def read(self, batch: SentenceBatch, *, choose: Choose | None = None, gold: bool = False) -> MemoryReading:
         """Read a batch as ``losses`` does; ``choose`` decides instead, or the gold tree (an oracle: it looks ahead)."""
@@ -505,10 +500,7 @@ class SOM(DocumentReader, Parser):
 
     @torch.no_grad()
     def _analyse(self, sentences: Sequence[Sequence[str]], starts: Tensor | None = None) -> list[Analysis]:
-        """Scores and trees of one reading; trees alone if this is only a parser.
-
-        Raises ``InputError`` for a sentence without words.
-        """
+        """Scores and trees of one reading; trees alone if this is only a parser."""
         if not sentences:
             return []
         exact, num_slots = self.exact(), self.config.num_slots
@@ -562,7 +554,6 @@ class SOM(DocumentReader, Parser):
     # Word by word.
 
     def _start(self, num_sentences: int) -> SOMState:
-        """The state before the first word."""
         return self._started(num_sentences, None)
 
     def start_from(self, starts: Tensor) -> SOMState:
@@ -591,7 +582,6 @@ class SOM(DocumentReader, Parser):
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> SOMState:
-        """The state after one more token in each sentence; None for a sentence that waits."""
         before, exact = SOMState.own(state), self.exact()
         read = [(row, token) for row, token in enumerate(tokens) if token is not None]
         if not read:
@@ -641,7 +631,6 @@ class SOM(DocumentReader, Parser):
 
     @torch.no_grad()
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         exact, hidden = self.exact(), SOMState.own(state).hidden
         return functional.linear(hidden, exact.embedding, exact.output_bias).log_softmax(1)
 

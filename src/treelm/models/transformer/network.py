@@ -24,7 +24,14 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.capabilities import Attention, Parser
-from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, start_normal, weights_of_layers
+from treelm.models.layers.attention import (
+    AttentionBlock,
+    AttentionMask,
+    AttentionStack,
+    Rotary,
+    start_normal,
+    weights_of_layers,
+)
 from treelm.models.layers.attention_entropy import ATTENTION_COLUMNS
 from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
@@ -73,11 +80,8 @@ class Transformer(StreamLM, Parser, Attention):
             self.places = nn.Parameter(torch.empty(config.max_length, config.size))
             start_normal(self.places)
         kinds = (config.max_distance + 1,) if config.positions == "relative" else ()
-        self.blocks = nn.ModuleList(
-            AttentionBlock(
-                config.size, config.num_heads, num_layers=config.num_layers, kinds=kinds, dropout=config.dropout
-            )
-            for _ in range(config.num_layers)
+        self.blocks = AttentionStack(
+            config.size, config.num_heads, num_layers=config.num_layers, kinds=kinds, dropout=config.dropout
         )
         self.norm = nn.LayerNorm(config.size)
         self._check_memory(1)
@@ -116,7 +120,7 @@ class Transformer(StreamLM, Parser, Attention):
         outputs, following, attention = self._read(inputs, carried, layers)
         structure = {}
         if not torch.is_grad_enabled():
-            structure[ENTROPIES] = self._layers[-1].entropies(*attention).transpose(0, 1)
+            structure[ENTROPIES] = self.blocks.each[-1].entropies(*attention).transpose(0, 1)
         return StreamOutput(outputs=outputs, carried=following, structure=structure, below=layers[:-1])
 
     def _read(
@@ -134,7 +138,7 @@ class Transformer(StreamLM, Parser, Attention):
             self._check_length(len(inputs))
         units = self._embedded(self.embedding[inputs.T], places)
         mask, following = self._mask_and_window(len(inputs), carried, inputs.device)
-        for layer, block in enumerate(self._layers):
+        for layer, block in enumerate(self.blocks.each):
             query, key, value = (
                 self._with_memory(block, units, carried, following, layer) if carried else block.heads(units)
             )
@@ -213,8 +217,7 @@ class Transformer(StreamLM, Parser, Attention):
             if found is not None:
                 terms[self.config.auxiliary.replace("-", "_")] = found
                 total = word + self.config.auxiliary_weight * found.sum if self.training else word
-        num_words, num_sentences = int(batch.num_words.sum()), len(batch)
-        return Losses(terms=terms, total=total, num_words=num_words, num_sentences=num_sentences)
+        return Losses.of(batch, terms, total)
 
     def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
         """Losses as of every stream model. Raises ``InputError`` in training if there is a second loss."""
@@ -239,14 +242,10 @@ class Transformer(StreamLM, Parser, Attention):
             if config.auxiliary == "treereg":
                 states = layers[config.treereg_layer][:, : config.treereg_units]
                 return treereg_loss(packing.pad(states.to(self.embedding.dtype))[:, 1:], batch, ends_word)
-            query, key, _ = self._layers[-1].heads(layers[-2].to(self.embedding.dtype))
+            query, key, _ = self.blocks.each[-1].heads(layers[-2].to(self.embedding.dtype))
             mask = causal_mask(packing.shape[1], config, query.device)
-            logits = self._layers[-1].logits(packing.pad(query), packing.pad(key), mask)[PLANTED_HEAD]
+            logits = self.blocks.each[-1].logits(packing.pad(query), packing.pad(key), mask)[PLANTED_HEAD]
             return planting_loss(logits.log_softmax(-1), batch, ends_word)
-
-    @property
-    def _layers(self) -> list[AttentionBlock]:
-        return [block for block in self.blocks if isinstance(block, AttentionBlock)]
 
     def _embedded(self, vectors: Tensor, places: Tensor) -> Tensor:
         """Inputs of the first layer: embeddings (..., D) of tokens at these places of their sentences."""
@@ -258,7 +257,7 @@ class Transformer(StreamLM, Parser, Attention):
         """The inputs of the first layer and the outputs of all, of whole sentences: (B, T, D), or packed (n, D)."""
         mask = causal_mask(packing.shape[1] if packing else units.shape[1], self.config, units.device)
         layers = [units]
-        for block in self._layers:
+        for block in self.blocks.each:
             layers.append(block(layers[-1], mask, packing))
         return layers
 
@@ -289,7 +288,6 @@ class Transformer(StreamLM, Parser, Attention):
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:
-        """The state after one more token in each sentence; None for a sentence that waits."""
         before = StreamState.own(state)
         rows = [row for row, token in enumerate(tokens) if token is not None]
         if not rows:
@@ -317,10 +315,7 @@ class Transformer(StreamLM, Parser, Attention):
 
     @torch.no_grad()
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """Binary trees, greedily by TreeReg's scores of splits; constituents have the label X.
-
-        Raises ``InputError`` for a sentence without words.
-        """
+        """Binary trees, greedily by TreeReg's scores of splits; constituents have the label X."""
         exact, trees, batch = self.exact(), list[Tree](), encode_words(sentences, self.vocabulary, needs_words=True)
         for number, words in enumerate(sentences):
             tokens = batch.tokens_of(number)
@@ -336,7 +331,7 @@ class Transformer(StreamLM, Parser, Attention):
         exact, tokens = self.exact(), encode_words([words], self.vocabulary).tokens
         units, is_last = exact._inputs(tokens), np.append(True, self.vocabulary.ends_word[tokens])
         mask = causal_mask(units.shape[1], self.config, units.device)
-        return (BOUNDARY, *words), weights_of_layers(exact._layers, units, mask, is_last)
+        return (BOUNDARY, *words), weights_of_layers(exact.blocks.each, units, mask, is_last)
 
     def _inputs(self, tokens: NDArray[np.int64]) -> Tensor:
         """Inputs of the first layer, of the end token and a sentence's: (1, T, D)."""

@@ -26,7 +26,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
 from treelm.models.capabilities import Attention
 from treelm.models.documents import DocumentReader
-from treelm.models.layers.attention import AttentionBlock, AttentionMask, start_normal, weights_of_layers
+from treelm.models.layers.attention import AttentionMask, AttentionStack, start_normal, weights_of_layers
 from treelm.models.layers.attention_entropy import ATTENTION_COLUMNS, value_factors
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
@@ -101,10 +101,7 @@ class Composer(nn.Module):
         super().__init__()
         self.input, self.output, self.norm = nn.Linear(size, units), nn.Linear(units, size), nn.LayerNorm(units)
         kinds = (2 * self.max_distance + 1,)
-        self.blocks = nn.ModuleList(
-            AttentionBlock(units, num_heads, num_layers=num_layers, kinds=kinds, dropout=dropout)
-            for _ in range(num_layers)
-        )
+        self.blocks = AttentionStack(units, num_heads, num_layers=num_layers, kinds=kinds, dropout=dropout)
         for linear in (self.input, self.output):
             start_normal(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -147,17 +144,13 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         """Draw the parameters from torch's global generator, as GPT-2 starts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self.config = config
-        size, num_layers = config.size, config.num_layers
+        size, num_layers, kinds = config.size, config.num_layers, (config.num_distances,)
         self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), size))  # (V, D), tied
         self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
         self.start_embedding = nn.Parameter(torch.empty(size))  # (D,)
         self.open_embedding = None if config.is_bottom_up else nn.Parameter(torch.empty(len(labels), size))  # (L, D)
         self.close_embedding = nn.Parameter(torch.empty(len(labels) if config.composes else 1, size))  # (L or 1, D)
-        kinds = (config.num_distances,)
-        self.blocks = nn.ModuleList(
-            AttentionBlock(size, config.num_heads, num_layers=num_layers, kinds=kinds, dropout=config.dropout)
-            for _ in range(num_layers)
-        )
+        self.blocks = AttentionStack(size, config.num_heads, num_layers=num_layers, kinds=kinds, dropout=config.dropout)
         self.norm = nn.LayerNorm(size)
         self.action_head = nn.Linear(size, FIRST_NT + len(labels))
         nn.init.zeros_(self.action_head.bias)
@@ -216,9 +209,9 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> Tensor:
         """The hidden state that predicts each action: (A, D). Sentences may begin from ``starts`` (B, D) besides."""
         units, mask = self._inputs(plan, word_vectors, starts)
-        for block in self._layers[:-1]:
+        for block in self.blocks.each[:-1]:
             units = block(units, mask, plan.packing)
-        return self._drop(self.norm(self._layers[-1](units, mask, plan.packing, wanted=plan.contexts)))
+        return self._drop(self.norm(self.blocks.each[-1](units, mask, plan.packing, wanted=plan.contexts)))
 
     def _inputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> tuple[Tensor, AttentionMask]:
         """The inputs of the first layer (n, D), and what positions see."""
@@ -244,10 +237,6 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
     def _drop(self, units: Tensor) -> Tensor:
         return dropout(units, self.config.dropout, training=self.training)
 
-    @property
-    def _layers(self) -> list[AttentionBlock]:
-        return [block for block in self.blocks if isinstance(block, AttentionBlock)]
-
     def searchable(self) -> Searchable:
         """Stacks of keys and values, and a tied softmax."""
         weights = self._search_weights()
@@ -266,8 +255,8 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
             ends_word=np.asarray(self.vocabulary.ends_word),
             tokens=self.word_embedding.detach(),
             marks=torch.cat(self._marks).detach(),
-            layers=tuple(map(BlockWeights.of, self._layers)),
-            value_factors=value_factors(self._layers[-1].output, self.config.num_heads),
+            layers=tuple(map(BlockWeights.of, self.blocks.each)),
+            value_factors=value_factors(self.blocks.each[-1].output, self.config.num_heads),
             norm=Norm.of(self.norm),
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
@@ -307,7 +296,6 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         return replace(found, weights=tuple(tuple(round(one, 4) for one in row.tolist()) for row in weights))
 
     def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[Floats]]:
-        """Positions and weights of the best tree."""
         (tree,) = self.parse([words])
         return attention_of_tree(tree, self.config).tokens, self._weights_on(tree)
 
@@ -320,4 +308,4 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
             units, mask = self._inputs(plan, self.word_embedding.index_select(0, plan.types), None)
             is_last = np.ones(len(units), np.bool_)
             is_last[(plan.inputs < len(plan.types)).cpu().numpy()] = self.vocabulary.ends_word[batch.tokens]
-            return weights_of_layers(self._layers, units[None], mask, is_last)
+            return weights_of_layers(self.blocks.each, units[None], mask, is_last)
