@@ -30,7 +30,7 @@ from treelm.models.capabilities import structure_of
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape, Structure
 from treelm.trees.tree import Tree
 
-OUTSIDE = "out of reach (max_span, stop_at_end)"
+OUTSIDE = "out of reach (max_span)"
 _FAINTEST = 0.05  # opacity of what is seen and not attended to
 _LINE = 92  # characters of a caption
 

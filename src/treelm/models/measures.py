@@ -110,17 +110,10 @@ def score_with_measures(
     if not measures:
         return scores
     found = lm.reduce_next_log_probs(sentences, partial(apply_measures, measures), in_document=in_document)
-    return [
-        replace(
-            score, columns={**score.columns, **{m.name: _of_words(values[:, i], m) for i, m in enumerate(measures)}}
-        )
-        for score, values in zip(scores, found, strict=True)
-    ]
-
-
-def _of_words(values: Values, measure: Measure) -> Values:
-    """From the values of all places (num_words + 1,) those of the words."""
-    return values[:-1] if measure.at == "before" else values[1:]
+    for number, values in enumerate(found):  # of all places (num_words + 1, num_measures)
+        columns = {m.name: values[:-1, i] if m.at == "before" else values[1:, i] for i, m in enumerate(measures)}
+        scores[number] = replace(scores[number], columns={**scores[number].columns, **columns})
+    return scores
 
 
 def value_at_start(lm: LanguageModel, name: str) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.attention_entropy import attention_columns
+from treelm.models.layers.attention import attention_columns
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.scores import SentenceScore
 from treelm.models.states import TextState

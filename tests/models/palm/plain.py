@@ -95,10 +95,8 @@ def read_row(
     num_layers: int,
     attention_layer: int,
     max_span: int,
-    end: int,
     row: int = 0,
     masks: Masks | None = None,
-    stop_at_end: bool = False,
     fixed: str | None = None,
     given: list[list[int]] | None = None,
 ) -> PlainRow:
@@ -150,7 +148,7 @@ def read_row(
                 found.weights.append(weights)
                 found.log_weights.append(log_weights)
                 states.append(x)
-                reach = 0 if stop_at_end and token == end else reach + 1
+                reach += 1
                 x = join(parameters, x, context, None if masks.joined is None else masks.joined[row])
         found.raw.append(hidden[-1])
         found.outputs.append(x)

@@ -26,7 +26,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one layer": {"num_layers": 1, "attention_layer": 1},
     "spans of one": {"max_span": 1},
     "long spans": {"max_span": 15},
-    "stop at ends": {"stop_at_end": True},
     "right branching": {"attention": "right"},
     "left branching": {"attention": "left"},
 }

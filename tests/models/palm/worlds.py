@@ -44,10 +44,8 @@ def plain(network: PaLM, tokens: list[int], *, row: int = 0, masks: Masks | None
         num_layers=config.num_layers,
         attention_layer=config.attention_layer,
         max_span=config.max_span,
-        end=END,
         row=row,
         masks=masks,
-        stop_at_end=config.stop_at_end,
         fixed=config.attention if config.attention in ("right", "left") else None,
         **options,
     )

@@ -101,8 +101,6 @@ class PlainPRPN:
 
     def _alpha(self, distance: Tensor, earlier: Tensor) -> Tensor:
         tau = self.config.temperature
-        if self.config.closeness == "soft":
-            return 1 / (1 + torch.exp(-(10 * tau * (distance - earlier) + 5)))
         if self.config.closeness == "released":
             return hardtanh(2 * (distance - earlier) * tau + 1) / 2 + 0.5
         return (hardtanh((distance - earlier) * tau) + 1) / 2
@@ -122,9 +120,6 @@ class PlainPRPN:
         """s of the states, newest first. The released form takes its maximum over all slots, empty ones too."""
         logits = torch.stack([key @ state for state in states]) / math.sqrt(len(key))
         g = torch.stack(gates)
-        if self.config.attention == "paper":
-            total = g.sum()
-            return list(g * torch.softmax(logits, 0) / total) if total > 0 else list(torch.zeros_like(g))
         if self.config.attention == "normalised":
             if (g == 0).all():
                 return list(torch.zeros_like(g))

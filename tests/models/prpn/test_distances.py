@@ -68,7 +68,6 @@ def test_gates_are_saturated_where_closeness_is_0_or_1() -> None:
     assert shares(distances).saturated == 1.0  # all above, which is 1 in the released form
     assert shares(distances, kind="paper").saturated == 2 / 3
     assert shares(distances.flip(0)).saturated == 2 / 3
-    assert shares(distances / 100, kind="soft").saturated == 0.0
     assert "saturated" in shares(distances).fault
     assert DistanceShares(zero=0.0, equal=0.0, saturated=0.96).fault == ""
 

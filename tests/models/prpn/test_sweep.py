@@ -18,23 +18,20 @@ def random(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-def arguments(*, with_factors: bool, attends: bool) -> list[Any]:
+def arguments(*, attends: bool) -> list[Any]:
     torch.manual_seed(0)
     gates, memory = random(NUM_STEPS, NUM_ROWS, 4 * SIZE), random(NUM_ROWS, NUM_SLOTS, 2 * SIZE)
     keys, log_weights = random(NUM_STEPS, NUM_ROWS, SIZE), random(NUM_STEPS, NUM_ROWS, NUM_SLOTS)
-    factors = random(NUM_STEPS, NUM_ROWS, NUM_SLOTS) if with_factors else None
     weights = [random(SIZE, SIZE), random(4 * SIZE, SIZE), random(4 * SIZE)]
     norms = [random(4 * SIZE), random(4 * SIZE), random(SIZE), random(SIZE)]
     if not attends:
-        return [gates, None, None, None, memory, None, *weights[1:], *norms]
-    return [gates, keys, log_weights, factors, memory, *weights, *norms]
+        return [gates, None, None, memory, None, *weights[1:], *norms]
+    return [gates, keys, log_weights, memory, *weights, *norms]
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "with_factors", "attends"), [(0, False, True), (0.1, True, True), (0, False, False)]
-)
-def test_gradients_with_masks(epsilon: float, with_factors: bool, attends: bool) -> None:
-    tensors = arguments(with_factors=with_factors, attends=attends)
+@pytest.mark.parametrize(("epsilon", "attends"), [(0, True), (0.1, True), (0, False)])
+def test_gradients_with_masks(epsilon: float, attends: bool) -> None:
+    tensors = arguments(attends=attends)
     last_hidden, keys = (torch.rand(NUM_STEPS, NUM_ROWS, SIZE).double() if attends else None for _ in range(2))
     masks = LayerMasks(last_hidden=last_hidden, keys=keys, recurrent=torch.rand(SIZE).double())
     assert torch.autograd.gradcheck(lambda *values: ReadingSweep.apply(*values, epsilon, *masks), tensors)

@@ -224,7 +224,7 @@ class ChartParser(LanguageModel, ConfidentParser):
         count = sum(map(len, held))
         return f"temperature {math.exp(middle):.3f}: {before / count:.3f} -> {after / count:.3f} nats a held-out tree"
 
-    def _without_words(self, *_: object) -> Any:
+    def _without_words(self, *_: Any, **__: Any) -> Any:
         """What sees the whole sentence says nothing of prefixes: raise ``InputError``."""
         self.require_words()
 

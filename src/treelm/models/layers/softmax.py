@@ -102,20 +102,15 @@ def _aligned(num_columns: int) -> int:
     return -(-num_columns // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
 
 
-def _softmax_into(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn logits (n, V) into probabilities in place; also -log p of the targets (n, 1).
+def _gradient_into(logits: Tensor, targets: Tensor) -> Tensor:
+    """Turn logits (n, V), rows next to each other, into the gradient of -log p of the targets (n, 1), returned.
 
     The largest probability is exp(largest logit) / normaliser, so the normaliser need not be summed a second time, and
     -log p stays exact where p itself underflows.
     """
     above_wanted = logits.amax(1, keepdim=True) - logits.gather(1, targets)
     probabilities = torch.softmax(logits, 1, out=logits)
-    return probabilities, above_wanted - probabilities.amax(1, keepdim=True).log()
-
-
-def _gradient_into(logits: Tensor, targets: Tensor) -> Tensor:
-    """Turn logits (n, V), rows next to each other, into the gradient of -log p of the targets (n, 1), returned."""
-    probabilities, losses = _softmax_into(logits, targets)
+    losses = above_wanted - probabilities.amax(1, keepdim=True).log()
     places = targets[:, 0] + torch.arange(len(logits), device=logits.device) * logits.shape[1]
     probabilities.view(-1).index_add_(0, places, probabilities.new_full(places.shape, -1.0))
     return losses

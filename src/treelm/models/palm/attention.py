@@ -154,7 +154,8 @@ class SpanAttention(nn.Module):
             log_weights = masked_log_softmax(self.scores(hidden, spans), available)
             given = log_weights.exp()
         context = locked_dropout(weighted_sum(given, spans), dropout, training=self.training)
-        return SpanAttended(self.residual(hidden, context, dropout), given, log_weights)
+        outputs = self.residual(hidden, context, dropout)
+        return SpanAttended(outputs=outputs, weights=given, log_weights=log_weights)
 
     @torch.no_grad()
     def chart(self, hidden: Tensor, longest: int) -> Tensor:
@@ -173,16 +174,12 @@ class SpanAttention(nn.Module):
         return torch.cat(scores)
 
 
-def count_available(reach: Tensor, num_steps: int, max_span: int, stops: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def count_available(reach: Tensor, num_steps: int, max_span: int) -> tuple[Tensor, Tensor]:
     """Tokens that spans which end just before each step may hold (T, B), and the same after the last step (B,).
 
-    ``reach`` (B,) is that before the first step. ``stops`` (T, B) is true for inputs that no span may hold or cross.
+    ``reach`` (B,) is that before the first step.
     """
-    places = torch.arange(num_steps, device=reach.device)[:, None]
-    last_stop = (-1 - reach).expand(num_steps, -1)
-    if stops is not None:
-        last_stop = torch.where(stops, places, last_stop).cummax(0).values
-    counts = torch.cat([reach[None], (places - last_stop)]).clamp(max=max_span)
+    counts = (reach + torch.arange(num_steps + 1, device=reach.device)[:, None]).clamp(max=max_span)
     return counts[:-1], counts[-1]
 
 

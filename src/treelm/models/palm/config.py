@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from treelm.configs import Size, Weight, configuration, require
 from treelm.models.awd import AWDConfig
@@ -21,6 +22,7 @@ class PaLMConfig(AWDConfig):
     code for the Penn Treebank. Raises ``InputError`` for values that make no network.
     """
 
+    retired: ClassVar[Mapping[str, Any]] = {"stop_at_end": False}
     hidden_size: int = 1020
     """Size of the other layers."""
 
@@ -37,8 +39,6 @@ class PaLMConfig(AWDConfig):
     initialisation: Initialisation = "uniform"
     """Weights before training: uniform, as AWD-LSTM's, with ``embedding_range``; or as in the public code (released),
     which has a range of its own."""
-    stop_at_end: bool = False
-    """End spans at sentence ends; else they may go across, as in the paper."""
 
     attention: Attention = "learned"
     """Source of the weights of spans: learned, by fixed scores m, m - 1, ..., 1 from the longest span to the

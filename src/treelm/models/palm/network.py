@@ -135,7 +135,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
                 raw.append(outputs)
                 units = self.stack.drop_after(index, outputs)
                 if index == config.attention_layer - 1:
-                    units, state, structure = self._attend(inputs, units, carried, gold)
+                    units, state, structure = self._attend(units, carried, gold)
                     following.update(state)
             penalties = self.penalties(units, raw[-1], mask)
         return StreamOutput(
@@ -143,13 +143,12 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
         )
 
     def _attend(
-        self, inputs: Tensor, hidden: Tensor, carried: RecurrentState, gold: Tensor | None
+        self, hidden: Tensor, carried: RecurrentState, gold: Tensor | None
     ) -> tuple[Tensor, RecurrentState, dict[str, Tensor]]:
         """The attention at hidden states (T, B, H): its outputs, the states that go on, and the structure."""
         config = self.config
         before = carried["context"].transpose(0, 1)
-        stops = inputs == self.end if config.stop_at_end else None
-        available, reach = count_available(carried["reach"], len(inputs), config.max_span, stops)
+        available, reach = count_available(carried["reach"], len(hidden), config.max_span)
         given = None
         if config.attention == "given" and gold is not None:
             given = given_weights(gold, available, hidden.dtype)

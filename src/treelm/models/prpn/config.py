@@ -11,8 +11,8 @@ from treelm.configs import Dropout, Number, Positive, Size, configuration, requi
 
 Activation = Literal["relu", "sigmoid"]
 NextDistance = Literal["hidden", "embeddings"]
-Closeness = Literal["paper", "released", "soft"]
-Attention = Literal["normalised", "paper", "released"]
+Closeness = Literal["paper", "released"]
+Attention = Literal["normalised", "released"]
 NormKind = Literal["layer", "batch"]
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
@@ -90,11 +90,11 @@ class PRPNConfig:
     by the second half of the parser's hidden units."""
 
     closeness: Closeness | None = None
-    """alpha (Eq. 6): "paper" is 1/2 at a tie with slope tau / 2, "released" 1 with slope tau, "soft" is
-    sigmoid(10 tau x + 5)."""
+    """alpha (Eq. 6): "paper" is 1/2 at a tie with slope tau / 2, "released" 1 with slope tau."""
 
     attention: Attention | None = None
-    """Eq. 11: "normalised" g e^l / sum g e^l, "paper" g softmax(l) / sum g, "released" g e^l / (sum g e^l + 1e-8)."""
+    """Eq. 11: "normalised" g e^l / sum g e^l, "released" g e^l / (sum g e^l + 1e-8). As printed, g softmax(l) / sum g,
+    it is no distribution."""
 
     norm: NormKind | None = None
     """Normalisation in the parser and in the predict network. Both variants have "batch": in training it mixes time

@@ -13,7 +13,6 @@ weights are formed after the loop, one product each. Shapes: T steps, B rows, N 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import torch
@@ -26,8 +25,7 @@ from treelm.models.layers.precision import column_sums, operand, product, small_
 EPSILON = 1e-6
 
 
-@dataclass(slots=True)
-class Activations:
+class Activations(NamedTuple):
     """Activations that the gradient of a layer needs, of every step: (T, B, ...) each."""
 
     last_hidden: Tensor  # (H)
@@ -50,10 +48,6 @@ class Activations:
         size, slots = width // 4, num_slots
         sizes = (size, size, size, slots, slots, 2 * size, width, width, 1, size, 1, size)
         return cls(*(gates.new_empty(num_steps, num_rows, each) for each in sizes))
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors, in the order of the fields."""
-        return tuple(getattr(self, one.name) for one in fields(self))
 
 
 def slot_probabilities(logits: Tensor, log_weights: Tensor, epsilon: float) -> Tensor:
@@ -161,12 +155,10 @@ def cell_backward(
     return d_cell * f
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenSlots:
-    """Terms that attention adds to its logits, and factors of its probabilities, at every step."""
+class OpenSlots(NamedTuple):
+    """What attention adds to its logits at every step."""
 
     log_weights: Tensor  # (T, B, N), added to the logits; -inf where a slot is closed
-    factors: Tensor | None  # (T, B, N), multiplied with the softmax; None: nothing
     epsilon: float = 0.0  # added to the sum of exp(logit - largest logit) that the softmax divides by
 
 
@@ -195,7 +187,6 @@ class ReadingSweep(torch.autograd.Function):
         inputs: Tensor,
         key_inputs: Tensor | None,
         log_weights: Tensor | None,
-        factors: Tensor | None,
         memory: Tensor,
         key_weight: Tensor | None,
         weight: Tensor,
@@ -213,7 +204,7 @@ class ReadingSweep(torch.autograd.Function):
         tape = Activations.empty(inputs, num_slots)
         recurrent = PackedWeight(operand(weight), num_rows)
         keys = None if key_weight is None else PackedWeight(operand(key_weight), num_rows)
-        terms = None if log_weights is None else OpenSlots(log_weights=log_weights, factors=factors, epsilon=epsilon)
+        terms = None if log_weights is None else OpenSlots(log_weights, epsilon)
         with small_products(weight.device):
             for step, (gates, normalised) in enumerate(zip(tape.gates, tape.normalised_gates, strict=True)):
                 window = states[:, step : step + num_slots]
@@ -227,14 +218,14 @@ class ReadingSweep(torch.autograd.Function):
                 torch.addcmul(gate_shift, gate_gain, normalised, out=gates)
                 gates += inputs[step]
                 apply_cell(states[:, step + num_slots], step, tape, cell_gain, cell_shift)
-        ctx.save_for_backward(states, key_weight, weight, gate_gain, cell_gain, factors, *dropped, *tape.tensors())
+        ctx.save_for_backward(states, key_weight, weight, gate_gain, cell_gain, *dropped, *tape)
         ctx.epsilon, ctx.dtype = epsilon, operand(weight[:0]).dtype
         return (states,)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of all tensors that ``forward`` was given."""
-        _, key_weight, weight, _, _, factors, *saved = ctx.saved_tensors
+        _, key_weight, weight, _, _, *saved = ctx.saved_tensors
         tape = Activations(*saved[_NUM_MASKS:])
         run = _Backward(ctx, tape, gradients[0].clone())
         with small_products(weight.device):
@@ -251,7 +242,6 @@ class ReadingSweep(torch.autograd.Function):
             run.d_gates,
             run.d_keys if attends else None,
             run.d_log_weights if attends else None,
-            run.d_factors if factors is not None else None,
             run.d_states[:, : tape.logits.shape[2]],
             d_key_weight,
             d_weight,
@@ -288,8 +278,7 @@ def _attend(
     logits = torch.bmm(key[:, None], window[:, :, :size].transpose(1, 2))[:, 0] / math.sqrt(size)
     probabilities = slot_probabilities(logits, terms.log_weights[step], terms.epsilon)
     tape.logits[step], tape.probabilities[step] = logits, probabilities
-    attention = probabilities if terms.factors is None else probabilities * terms.factors[step]
-    tape.attended[step] = torch.bmm(attention[:, None], window)[:, 0]
+    tape.attended[step] = torch.bmm(probabilities[:, None], window)[:, 0]
 
 
 class _Backward:
@@ -297,13 +286,9 @@ class _Backward:
 
     def __init__(self, ctx: Any, tape: Activations, d_states: Tensor) -> None:
         """Take what the forward pass saved, and allocate all gradients."""
-        self.states, key_weight, weight, self.gate_gain, self.cell_gain, self.factors, *saved = ctx.saved_tensors
-        self.tape, self.masks, self.epsilon, self.d_states = (
-            tape,
-            LayerMasks(*saved[:_NUM_MASKS]),
-            ctx.epsilon,
-            d_states,
-        )
+        self.states, key_weight, weight, self.gate_gain, self.cell_gain, *saved = ctx.saved_tensors
+        self.masks = LayerMasks(*saved[:_NUM_MASKS])
+        self.tape, self.epsilon, self.d_states = tape, ctx.epsilon, d_states
         self.num_slots, self.size = self.tape.logits.shape[2], weight.shape[1]
         num_rows = len(self.states)
         self.bare_gates = bare_deviation(tape.gate_deviation, tape.gates.shape[2])
@@ -313,7 +298,6 @@ class _Backward:
         self.d_gates, self.d_products = torch.empty_like(self.tape.gates), torch.empty_like(self.tape.gates)
         self.d_cell_norms, self.d_keys = torch.empty_like(self.tape.hidden), torch.empty_like(self.tape.hidden)
         self.d_log_weights = torch.empty_like(self.tape.logits)
-        self.d_factors = torch.empty_like(self.tape.logits)
         self.d_attended = torch.empty_like(self.tape.attended[0])
 
     def step(self, step: int) -> None:
@@ -339,11 +323,6 @@ class _Backward:
         tape, size, states = self.tape, self.size, self.states[:, window]
         probabilities, key = tape.probabilities[step], tape.keys[step]
         d_attention = torch.bmm(self.d_attended[:, None], states.transpose(1, 2))[:, 0]
-        attention = probabilities
-        if self.factors is not None:
-            attention = probabilities * self.factors[step]
-            self.d_factors[step] = d_attention * probabilities
-            d_attention = d_attention * self.factors[step]
         d_logits, d_log_weights = slot_gradients(d_attention, probabilities, tape.logits[step], self.epsilon)
         self.d_log_weights[step] = d_log_weights
         d_logits = d_logits / math.sqrt(size)
@@ -352,7 +331,7 @@ class _Backward:
         if self.masks.keys is not None:
             d_key *= self.masks.keys[step]
         d_window = self.d_states[:, window]
-        d_window.addcmul_(attention[:, :, None], self.d_attended[:, None])
+        d_window.addcmul_(probabilities[:, :, None], self.d_attended[:, None])
         d_window[:, :, :size].addcmul_(d_logits[:, :, None], key[:, None])
         d_last = torch.empty_like(key)
         keys.multiply_into(d_last, d_key)

@@ -76,18 +76,17 @@ class ReadingLayer(nn.Module):
         dropped = dropout(inputs, self.input_dropout, training=self.training).flatten(0, 1)
         projected = linear(dropped, self.input.weight, self.input.bias, whole=True)
         gates = layer_norm(projected, self.input_norm.gain, self.input_norm.shift).view(num_steps, num_rows, -1)
-        key_inputs = key_weight = log_weights = factors = None
+        key_inputs = key_weight = log_weights = None
         if self.key_input is not None and self.key_hidden is not None and slots is not None:
             dropped = dropout(inputs, self.config.layer_dropout, training=self.training).flatten(0, 1)
             key_inputs = linear(dropped, self.key_input.weight, self.key_input.bias, whole=True)
             key_inputs = key_inputs.view(num_steps, num_rows, -1)
-            key_weight, log_weights, factors = self.key_hidden.weight, slots.log_weights, slots.factors
+            key_weight, log_weights = self.key_hidden.weight, slots.log_weights
         norms = self.recurrent_norm, self.cell_norm
         (states,) = self._sweep(
             gates,
             key_inputs,
             log_weights,
-            factors,
             memory,
             key_weight,
             self.recurrent.weight,
@@ -189,8 +188,6 @@ def _attend(keys: Tensor, tape: Tensor, slots: OpenSlots, steps: slice) -> Tenso
     own = own.expand(num_rows, num_steps, num_slots)
     logits = products.gather(2, own)
     attention = slot_probabilities(logits, slots.log_weights[steps].transpose(0, 1), slots.epsilon)
-    if slots.factors is not None:
-        attention = attention * slots.factors[steps].transpose(0, 1)
     return (torch.zeros_like(products).scatter(2, own, attention) @ states).transpose(0, 1)
 
 

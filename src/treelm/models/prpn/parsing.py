@@ -123,8 +123,6 @@ def windows(tape: Tensor, num_slots: int) -> Tensor:
 def log_closeness(distance: Tensor, earlier: Tensor, kind: Closeness, temperature: float) -> Tensor:
     """log alpha (Eq. 6): how far ``distance`` is above the ``earlier`` one, from -inf to 0."""
     difference = (distance - earlier) * temperature
-    if kind == "soft":
-        return functional.logsigmoid(10 * difference + 5)
     scaled = difference if kind == "paper" else 2 * difference + 1
     alpha = (functional.hardtanh(scaled) + 1) / 2
     is_open = alpha > 0
@@ -156,20 +154,13 @@ def log_gates(distance: Tensor, earlier: Tensor, kind: Closeness, temperature: f
 
 def open_slots(log_gates: Tensor, reachable: Tensor, form: Attention) -> OpenSlots:
     """The gates as one form of attention (Eq. 11) wants them."""
-    log_gates = log_gates.masked_fill(~reachable, -torch.inf)
-    if form == "normalised":
-        return OpenSlots(log_weights=log_gates, factors=None)
-    if form == "released":
-        return OpenSlots(log_weights=log_gates, factors=None, epsilon=RELEASED_EPSILON)
-    gates = log_gates.exp()
-    total = gates.sum(-1, keepdim=True)
-    closed = torch.zeros_like(gates).masked_fill(~reachable, -torch.inf)
-    return OpenSlots(log_weights=closed, factors=gates / total.masked_fill(total == 0, 1.0))
+    epsilon = RELEASED_EPSILON if form == "released" else 0.0
+    return OpenSlots(log_gates.masked_fill(~reachable, -torch.inf), epsilon)
 
 
 TIE = 0.01
-"""Distances that differ by less than this over tau are equal: no closeness differs by more than 0.01 from that of a tie
-("soft": by 0.001)."""
+"""Distances that differ by less than this over tau are equal: no closeness differs by more than 0.01 from that of a
+tie."""
 MOST_EQUAL = 0.5
 MOST_SATURATED = 0.99
 

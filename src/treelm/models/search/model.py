@@ -18,7 +18,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.capabilities import Enumerable, Parser, Searching
-from treelm.models.layers.attention_entropy import attention_columns
+from treelm.models.layers.attention import attention_columns
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import warn_of_half_precision
 from treelm.models.scores import CONVERGED, NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation

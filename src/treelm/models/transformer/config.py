@@ -66,9 +66,6 @@ class TransformerConfig:
             require(self, "positions", self.positions == "relative", remedy)
             most = self.memory_length
             require(self, "sink_tokens", self.sink_tokens <= most, f"at most memory_length = {most}")
-        self._check_auxiliary()
-
-    def _check_auxiliary(self) -> None:
         if self.auxiliary != "none":
             remedy = "0: a second loss is of whole sentences"
             require(self, "memory_length", self.memory_length == 0, remedy)

@@ -25,6 +25,7 @@ from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.capabilities import Attention, Parser
 from treelm.models.layers.attention import (
+    ATTENTION_COLUMNS,
     AttentionBlock,
     AttentionMask,
     AttentionStack,
@@ -32,7 +33,6 @@ from treelm.models.layers.attention import (
     start_normal,
     weights_of_layers,
 )
-from treelm.models.layers.attention_entropy import ATTENTION_COLUMNS
 from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.gold_trees import without_unparsed

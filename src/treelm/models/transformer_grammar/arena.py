@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from treelm.models.layers.attention_entropy import normalised_entropies, value_norms
+from treelm.models.layers.attention import normalised_entropies, value_norms
 from treelm.models.layers.devices import to_device
 from treelm.models.search.attention import (
     NONE,
@@ -267,7 +267,7 @@ class SearchWeights:
     tokens: Tensor  # (V, D)
     marks: Tensor  # START, (X of every label unless bottom-up, X) of every label or one: (1 + L or 0 + L or 1, D)
     layers: tuple[BlockWeights, ...]
-    value_factors: Tensor  # of the last layer, for the norms of its values (``layers/attention_entropy.py``)
+    value_factors: Tensor  # of the last layer, for the norms of its values (``layers/attention.py``)
     norm: Norm
     actions: Product
     words: Affine  # in tiny models with impossible tokens after the V

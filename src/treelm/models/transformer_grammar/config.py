@@ -47,7 +47,11 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     training and in search.
     """
 
-    retired: ClassVar[Mapping[str, Any]] = {"embedding_dropout_by": "token", "softmax": "two-level", "kind_vector": False}
+    retired: ClassVar[Mapping[str, Any]] = {
+        "embedding_dropout_by": "token",
+        "softmax": "two-level",
+        "kind_vector": False,
+    }
     size: Size = 256
     """Units of embeddings and of every layer (D); the feed-forward nets are four times as wide."""
     num_layers: Size = 4

@@ -26,8 +26,14 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
 from treelm.models.capabilities import Attention
 from treelm.models.documents import DocumentReader
-from treelm.models.layers.attention import AttentionMask, AttentionStack, start_normal, weights_of_layers
-from treelm.models.layers.attention_entropy import ATTENTION_COLUMNS, value_factors
+from treelm.models.layers.attention import (
+    ATTENTION_COLUMNS,
+    AttentionMask,
+    AttentionStack,
+    start_normal,
+    value_factors,
+    weights_of_layers,
+)
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
@@ -154,7 +160,10 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         self.norm = nn.LayerNorm(size)
         self.action_head = nn.Linear(size, FIRST_NT + len(labels))
         nn.init.zeros_(self.action_head.bias)
-        self.composer = self._new_composer() if config.composition == "external" else None
+        self.composer = None
+        if config.composition == "external":
+            sizes, kept = (config.composer_size, config.composer_heads), {"num_layers": config.composer_layers}
+            self.composer = Composer(size, *sizes, **kept, dropout=config.dropout)
         self._exact_composer = ExactCopy[Composer]()
         self.pointer = Pointer(size, len(labels)) if config.has_reach else None
         for matrix in (self.word_embedding, *self._marks, self.action_head.weight):
@@ -222,11 +231,6 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         if starts is not None:
             units = units.index_add(0, plan.starts, self._drop(starts))
         return units, attention_mask(plan.positions, self.config)
-
-    def _new_composer(self) -> Composer:
-        config = self.config
-        sizes = config.size, config.composer_size, config.composer_heads
-        return Composer(*sizes, num_layers=config.composer_layers, dropout=config.dropout)
 
     @property
     def _marks(self) -> list[Tensor]:
