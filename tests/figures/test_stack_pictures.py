@@ -77,7 +77,7 @@ def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> Non
     sentence = Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="here", line=1)
     plan = lm._plan(encode_sentences([sentence], vocabulary, lm.labels))
     with torch.no_grad():
-        units, seen_by = lm._inputs(plan, lm.word_embedding.index_select(0, plan.types))
+        units, seen_by = lm._inputs(plan, lm.word_embedding.index_select(0, plan.types), None)
         units = lm.blocks.each[0](units, seen_by, plan.packing)
         query, key, _ = lm.blocks.each[-1].heads(units[None])
         heads = [lm.blocks.each[-1].logits(query, key, seen_by)[head, 0].softmax(-1) for head in (0, 1)]
