@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +13,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "treelm-english" / "corpus"))
 import extract
+import halves
 import modern_english as builder
-from open_english import sentence_key
+from open_english import sentence_key, write_packed, write_table
+
+from treelm.cli.arguments import parse
+from treelm.errors import InputError
 
 ROW = {"source": "peps", "title": "t", "author": "", "date": "2001", "licence": "CC0"}
 LONG = " ".join(["One more word of the same, and that is the end of it."] * 12)
@@ -73,6 +79,36 @@ def test_sentences_that_have_lost_a_part_are_left_out(words: str) -> None:
 def test_what_is_said_twice_stays_where_models_are_measured() -> None:
     texts, _ = builder.build([(work_in("train"), THREE), (work_in("dev"), THREE + "\n\nOne more.")], set(), set())
     assert (len(texts["dev"]), len(texts["train"])) == (1, 0)
+
+
+def test_the_text_of_both_corpora_is_joined_and_taken_apart(tmp_path: Path) -> None:
+    raw, older, built = tmp_path / "raw", tmp_path / "open-english", tmp_path / "built"
+    raw.mkdir()
+    older.mkdir()
+    rows = [{**work_in(split), "number": f"{n}"} for n, split in enumerate(builder.SPLITS)]
+    write_table(raw / "documents.tsv.gz", extract.COLUMNS, rows)
+    texts = [re.sub("(parser|tree|result)", rf"{split} \1", THREE) for split in builder.SPLITS]
+    write_packed(raw / "peps.txt.gz", "\n\n\n".join(texts) + "\n")
+    olds = {split: [f"{split} one .\n", f"{split} two .\nand three .\n"] for split in builder.SPLITS}
+    described = [
+        {"split": split, "sha256": hashlib.sha256(text.encode()).hexdigest()} for split in olds for text in olds[split]
+    ]
+    for split, documents in olds.items():
+        write_packed(older / f"{split}.txt.gz", "\n".join(documents))
+    assert builder.main(parse(builder.Arguments, "b", [str(raw), str(older), "--output", str(built)])) == 0
+    for split in ("dev", "test"):
+        modern = builder.read_packed(built / "modern-english" / f"{split}.txt.gz")
+        assert builder.read_packed(built / "open-english-2" / f"{split}.txt.gz") == "\n".join([modern, *olds[split]])
+    (built / "open-english").mkdir()
+    table = built / "open-english" / "documents.tsv.gz"
+    write_table(table, ("split", "sha256"), described)
+    apart = parse(halves.Arguments, "h", [str(built), "--output", str(tmp_path)])
+    assert halves.main(apart) == 0
+    for folder in (built / "modern-english", older):
+        assert (tmp_path / folder.name / "train.txt.gz").read_bytes() == (folder / "train.txt.gz").read_bytes()
+    write_table(table, ("split", "sha256"), [*described, {"split": "train", "sha256": "0"}])
+    with pytest.raises(InputError, match="1 of the 3 documents of open-english are not there"):
+        halves.main(apart)
 
 
 def test_files_of_a_repository_are_read_at_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

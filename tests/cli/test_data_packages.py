@@ -136,7 +136,17 @@ def test_f1_against_its_trees_says_that_a_parser_made_them(treelm: Treelm, tmp_p
     assert "parser chart-gum-open" in silver.out
 
 
-@pytest.mark.parametrize("file", ["train.txt.gz", "dev.txt.gz", "test.txt.gz", "documents.tsv.gz"])
-def test_files_are_those_whose_hash_is_told(file: str) -> None:
-    found = hashlib.sha256((MODULE / "open-english" / file).read_bytes()).hexdigest()
-    assert f"| `{file}` | `{found}` |" in (ENGLISH / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("corpus", ["open-english-2", "open-english", "modern-english"])
+def test_files_are_those_whose_hash_is_told(corpus: str) -> None:
+    told = (ENGLISH / "README.md").read_text(encoding="utf-8")
+    for path in (MODULE / corpus).iterdir():
+        if path.name != "NOTICE":
+            assert f"| `{corpus}/{path.name}` | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |" in told
+
+
+def test_a_corpus_without_its_training_text_says_where_it_is_described(treelm: Treelm, tmp_path: Path) -> None:
+    outcome = treelm("train", "som-open-english", "--output", tmp_path / "run", "--set", "data.corpus=open-english")
+    assert outcome.code == 2
+    assert (
+        "corpus open-english has no train split; make it as the README of packages/treelm-english says" in outcome.err
+    )

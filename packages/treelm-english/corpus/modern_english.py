@@ -3,9 +3,9 @@
 python modern_english.py RAW OPEN_ENGLISH --output FOLDER [--held-out DATA]
 
 RAW is what extract.py --modern writes, OPEN_ENGLISH the folder of open-english that open_english.py writes. FOLDER gets
-modern-english (train, dev, test and the table of documents) and open-english-2 (the training text of both, documents
-in the order of their hashes). A sentence that open-english has, or that shares eight words in a row with dev or test of
-open-english or with DATA, is left out. The same input gives the same bytes.
+modern-english (train, dev, test and the table of documents) and open-english-2 (both corpora: in train documents in the
+order of their hashes, in dev and test those of modern-english first). A sentence that open-english has, or that shares
+eight words in a row with dev or test of open-english or with DATA, is left out. The same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Arguments:
 
 
 def main(options: Arguments) -> int:
-    """Write the three splits, the table, and the training text of both corpora."""
+    """Write the three splits, the table, and the text of both corpora."""
     held_out = set(held_out_grams(options.held_out)) if options.held_out is not None else set[str]()
     seen: set[bytes] = set()
     for split in SPLITS:
@@ -79,15 +79,24 @@ def main(options: Arguments) -> int:
     write_table(folder / "documents.tsv.gz", _COLUMNS, [row for split in reversed(SPLITS) for row in rows[split]])
     joined = options.output / "open-english-2"
     joined.mkdir(exist_ok=True)
-    older = [f"{text}\n" for text in read_packed(options.open_english / "train.txt.gz").rstrip("\n").split("\n\n")]
-    with lzma.open(joined / "train.txt.xz", "wb", preset=9 | lzma.PRESET_EXTREME) as packed:
-        packed.write("\n".join(sorted([*older, *texts["train"]], key=document_key)).encode())
+    for split in SPLITS:
+        older = documents_of(options.open_english / f"{split}.txt.gz")
+        if split != "train":
+            write_packed(joined / f"{split}.txt.gz", "\n".join([*texts[split], *older]))
+            continue
+        with lzma.open(joined / "train.txt.xz", "wb", preset=9 | lzma.PRESET_EXTREME) as packed:
+            packed.write("\n".join(sorted([*older, *texts[split]], key=document_key)).encode())
     return 0
 
 
 def read_packed(path: Path) -> str:
     """The text of a gzip file."""
     return gzip.decompress(path.read_bytes()).decode()
+
+
+def documents_of(path: Path) -> list[str]:
+    """The documents of a gzip file, each with the end of its last line."""
+    return [f"{text}\n" for text in read_packed(path).rstrip("\n").split("\n\n")]
 
 
 def document_key(text: str) -> bytes:

@@ -100,11 +100,11 @@ def corpus_entry(name: str) -> CorpusEntry:
         if package.folder is None:
             raise InputError(f"corpus {name!r} is not installed", remedy=package.install)
         how = f"make it as the README of packages/{package.distribution} says, and name its files in {user_catalog()}"
-        how = how if name in package.made_corpora else ""
         if (package.folder / name).is_dir():
             told = (package.folder / name / "NOTICE").read_text(encoding="utf-8")
             return replace(_packaged_entry(name, package.folder / name, told, "documents.tsv.gz"), how_made=how)
-        raise InputError(f"corpus {name!r} is not shipped", remedy=how or package.install)
+        remedy = how if name in package.made_corpora else package.install
+        raise InputError(f"corpus {name!r} is not shipped", remedy=remedy)
     if Path(name).is_dir():
         return _directory_entry(Path(name))
     names = corpus_names()

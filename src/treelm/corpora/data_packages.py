@@ -42,8 +42,8 @@ DATA_PACKAGES = (
     DataPackage(
         distribution="treelm-english",
         module="treelm_english",
-        corpora=("open-english",),
-        made_corpora={"open-english-silver": "open-english"},
+        corpora=("open-english-2", "open-english", "modern-english"),
+        made_corpora={"open-english-2-silver": "open-english-2", "open-english-silver": "open-english"},
         models=(
             "chart-gum-open",
             "lstm-open-english",
