@@ -8,15 +8,12 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import count, islice
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from treelm.corpora.alignment import UNKNOWNS, Spelling, align, fit_words, is_sign
+from treelm.corpora.alignment import Spelling, align
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sections import named_splits, write_splits
 from treelm.corpora.sentence import Sentence, preprocess
@@ -129,7 +126,7 @@ def test_paragraphs_of_wikitext_have_the_trees_of_their_sentences() -> None:
         "(S (NP The `` cat '') (VP weighs (NP 1.5 kg)) .)",
         "(S (NP (NP A mid-1980s) rally) (VP drew (NP 1,000 cats)) .)",
         "(S (NP A Zorilla) (VP purred) .)",
-        "(S (VP (MD cannot) stop) .)",
+        "(S (VP (MD can not) stop) .)",
     )
     lines = text(
         "",
@@ -153,7 +150,6 @@ def test_paragraphs_of_wikitext_have_the_trees_of_their_sentences() -> None:
     assert align(trees, lines)[1] == {
         "trees": 5,
         "trees_used": 5,
-        "trees_spelled_otherwise": 1,
         "lines": 4,
         "lines_of_one_tree": 2,
         "lines_of_several_trees": 0,
@@ -200,47 +196,6 @@ def test_trees_of_another_text_are_refused() -> None:
 )
 def test_what_a_text_is_expected_to_write_for_a_word(forms: str, word: str, tag: str | None, expected: str) -> None:
     assert Spelling(forms.split()).expected(word, tag) == tuple(expected.split())
-
-
-WORDS = ("a", "b", "ab", "-", "ba")
-
-
-@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=7), st.data())
-def test_the_cheapest_fit_is_that_of_all_fits_listed(old: list[str], data: st.DataObject) -> None:
-    usual = {"-": (), "a": ("a",), "b": ("<unk>",), "ab": ("a", "b"), "ba": ("ba",)}
-    expected = [usual[word] for word in old]
-    words = tuple(data.draw(st.lists(st.sampled_from((*WORDS, "<unk>")), max_size=8)))
-    found = fit_words(old, expected, words)
-    cost = plain_cost(tuple(old), tuple(expected), words)
-    assert (None if found is None else found[0]) == (cost if cost is not None and cost <= len(old) // 3 else None)
-    if found is not None:
-        assert len(found[1]) == len(old)
-        assert sum(found[1]) <= len(words)
-
-
-def plain_cost(old: tuple[str, ...], expected: tuple[tuple[str, ...], ...], words: tuple[str, ...]) -> int | None:
-    """The least cost of giving each word of a tree its words at the front of the text; None if it cannot be."""
-
-    @cache
-    def cost(index: int, place: int) -> float:
-        if index == len(old):
-            return 0
-        rest = words[place:]
-        ways = [1 + cost(index + 1, place)] if is_sign(old[index]) else []
-        if rest[: len(expected[index])] == expected[index]:
-            ways.append(cost(index + 1, place + len(expected[index])))
-        if rest and rest[0] in UNKNOWNS and not is_sign(old[index]):
-            ways.append(1 + cost(index + 1, place + 1))
-        for number in (1, 2, 3, 4):
-            if number <= len(rest) and "".join(rest[:number]) == old[index]:
-                ways.append(1 + cost(index + 1, place + number))
-            joined = old[index : index + number]
-            if rest and len(joined) == number > 1 and "".join(joined) == rest[0]:
-                ways.append(1 + cost(index + number, place + 1))
-        return min(ways, default=float("inf"))
-
-    least = cost(0, 0)
-    return None if least == float("inf") else int(least)
 
 
 def test_trees_of_the_wsj_sample_come_onto_mikolovs_text_in_any_order() -> None:

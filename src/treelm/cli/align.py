@@ -50,7 +50,7 @@ def main(options: Arguments) -> int:
         for line in aligned:
             out.write("\n" if line.tree is None else f"{format_tree(line.tree, line.tags)}\n")
     write_metadata(options.output, {"text": options.text, "trees": list(options.trees), "counts": counts})
-    log("{trees_used:,} of {trees:,} trees, {trees_spelled_otherwise:,} spelled otherwise".format(**counts))
+    log("{trees_used:,} of {trees:,} trees".format(**counts))
     having = "{lines:,} lines: {lines_of_one_tree:,} of one tree, {lines_of_several_trees:,} of several"
     lacking = "{lines_in_part:,} in part, {lines_without_tree:,} without; {blank_lines:,} blank lines"
     log(f"{having}, {lacking}".format(**counts))

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from treelm.corpora.sentence import MIKOLOV_NUMBER, PUNCTUATION_TAGS, Sentence
@@ -23,7 +22,6 @@ from treelm.trees.tree import Tree
 SEVERAL = "ROOT"
 """Label over the trees of a line that has several, or words beside its trees."""
 _START = 3  # words by which trees are looked up
-_NEAR = 20  # trees after the last one that are tried where a line has another spelling than expected
 _LEAST_SHARE = 0.1  # of trees or of lines, where they belong together
 UNKNOWNS = ("<unk>", "<UNK>")
 _QUOTES = {"``": '"', "''": '"', "“": '"', "”": '"'}
@@ -31,8 +29,6 @@ _SET_APART = re.compile(r"@([^\sa-zA-Z0-9])@")  # of WikiText: "mid @-@ 1980s", 
 _JOINED = re.compile(r"(?<=[^\W_])(-)(?=[^\W_])|(?<=[0-9])([,.])(?=[0-9])")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _ALWAYS_CAPITAL = {*UNKNOWNS, "N"}
-_MOST_JOINED = 4  # words that are one word on the other side
-_MOST_OTHERWISE = 3  # one in so many words of a tree may be in the text otherwise than expected
 _MOST_CAPITALS = 0.01  # share of other word forms with capitals in a text that is in lower case
 
 
@@ -42,7 +38,6 @@ class _Placed(NamedTuple):
     tree: int
     start: int
     counts: tuple[int, ...]
-    is_expected: bool = True
 
     @property
     def end(self) -> int:
@@ -75,84 +70,68 @@ def align(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> tuple[list[Se
 
 
 class _Aligner:
-    """The places of trees in the lines, as far as they are found."""
+    """The places of trees in the lines, by the words that the text should make of theirs."""
 
     def __init__(self, trees: Sequence[Sentence], lines: Sequence[Sentence]) -> None:
         """Work out what to expect of each tree."""
         spelling = Spelling({word for line in lines for word in line.words})
         self._lines = [tuple(map(spelling.compared, line.words)) for line in lines]
-        self._forms = [tuple(map(spelling.compared, sentence.words)) for sentence in trees]
-        self._expected = [_expected(sentence, spelling) for sentence in trees]
-        self._keys = [tuple(form for forms in expected for form in forms) for expected in self._expected]
+        expected = [_expected(sentence, spelling) for sentence in trees]
+        self._counts = [tuple(map(len, forms)) for forms in expected]
+        self._keys = [tuple(chain.from_iterable(forms)) for forms in expected]
         self._is_free = [bool(key) for key in self._keys]
         self._starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
         for tree, key in enumerate(self._keys):
             self._starts[key[:_START]].append(tree)
 
     def place(self) -> list[list[_Placed]]:
-        """The trees of every line: first those that are the whole line as expected, then those within the others."""
+        """The trees of every line: first those that are the whole line, then those within the others."""
         placed: list[list[_Placed]] = [[] for _ in self._lines]
-        for find in (self._whole, self._within):
+        for is_whole in (True, False):
             last = -1
             for own, words in zip(placed, self._lines, strict=True):
                 if not own:
-                    own += find(words, last)
+                    own += self._whole(words, last) if is_whole else self._within(words, last)
                 last = own[-1].tree if own else last
         return placed
 
     def _whole(self, words: tuple[str, ...], last: int) -> list[_Placed]:
-        exact = self._exact(words, 0, self._starts.get(words[:_START], ()))
-        return self._take([one for one in exact if one.end == len(words)], last)
+        return self._take([one for one in self._found(words, 0, last) if one.end == len(words)], last)
 
     def _within(self, words: tuple[str, ...], last: int) -> list[_Placed]:
-        """The trees of a line, from left to right, first of all the one after the last."""
+        """The trees of a line, from left to right; each begins the line, or behind another one or a sign."""
         found: list[_Placed] = []
         start, is_boundary = 0, True
         while start < len(words):
-            own = self._begins(words, start, last) if is_boundary else []
+            fitting = [one for one in self._found(words, start, last) if self._ends(words, one)] if is_boundary else []
+            own = self._take(fitting, last)
             found += own
             start, last = (own[0].end, own[0].tree) if own else (start + 1, last)
             is_boundary = bool(own) or is_sign(words[start - 1])
         return found
 
-    def _begins(self, words: tuple[str, ...], start: int, last: int) -> list[_Placed]:
-        """The tree of the words from ``start`` on: the nearest that is expected to be spelled so, else the best fit."""
-        candidates = [*self._next(last, 1), *self._starts.get(words[start : start + _START], ())]
-        exact = [one for one in self._exact(words, start, candidates) if self._ends(words, one)]
-        if exact:
-            return self._take(exact, last)
-        fits = []
-        for tree in self._next(last, _NEAR):
-            fit = fit_words(self._forms[tree], self._expected[tree], words, start) if self._is_free[tree] else None
-            if fit is not None and self._ends(words, placed := _Placed(tree, start, fit[1], is_expected=False)):
-                fits.append((fit[0], placed))
-        return self._take([min(fits)[1]], last) if fits else []
-
-    def _exact(self, words: tuple[str, ...], start: int, trees: Collection[int]) -> list[_Placed]:
-        """The free ones of some trees that are as expected the words from ``start`` on."""
+    def _found(self, words: tuple[str, ...], start: int, last: int) -> list[_Placed]:
+        """The free trees, first of all the one after the last, of which the words from ``start`` on are the words."""
+        following = range(last + 1, min(last + 2, len(self._keys)))
         return [
-            _Placed(tree, start, tuple(map(len, self._expected[tree])))
-            for tree in trees
+            _Placed(tree, start, self._counts[tree])
+            for tree in (*following, *self._starts.get(words[start : start + _START], ()))
             if self._is_free[tree] and words[start : start + len(self._keys[tree])] == self._keys[tree]
         ]
 
     def _take(self, found: list[_Placed], last: int) -> list[_Placed]:
         """The one whose tree is nearest to the one after the last, and free no more."""
-        if not found:
-            return []
-        nearest = min(found, key=lambda placed: abs(placed.tree - last - 1))
-        self._is_free[nearest.tree] = False
-        return [nearest]
+        nearest = sorted(found, key=lambda placed: abs(placed.tree - last - 1))[:1]
+        for placed in nearest:
+            self._is_free[placed.tree] = False
+        return nearest
 
     def _ends(self, words: tuple[str, ...], placed: _Placed) -> bool:
         """Tell whether a sentence may end where the tree does: with the line, a sign, or where the next tree begins."""
         if placed.end == len(words) or is_sign(words[placed.end - 1]):
-            return placed.end > placed.start
+            return True
         after = self._keys[placed.tree + 1][:_START] if placed.tree + 1 < len(self._keys) else ()
         return bool(after) and words[placed.end : placed.end + len(after)] == after
-
-    def _next(self, last: int, most: int) -> range:
-        return range(last + 1, min(last + 1 + most, len(self._keys)))
 
 
 def _count(trees: Sequence[Sentence], lines: Sequence[Sentence], placed: Sequence[Sequence[_Placed]]) -> dict[str, int]:
@@ -165,7 +144,6 @@ def _count(trees: Sequence[Sentence], lines: Sequence[Sentence], placed: Sequenc
     return {
         "trees": len(trees),
         "trees_used": len(used),
-        "trees_spelled_otherwise": sum(not one.is_expected for one in used),
         "lines": num_lines,
         "lines_of_one_tree": whole.count(1),
         "lines_of_several_trees": len(whole) - whole.count(1),
@@ -266,50 +244,3 @@ class Spelling:
 def is_sign(word: str) -> bool:
     """Tell whether a word has neither letter nor digit: a text may leave it out."""
     return not _LETTER_OR_DIGIT.search(word)
-
-
-def fit_words(
-    old: Sequence[str], expected: Sequence[tuple[str, ...]], words: Sequence[str], start: int = 0
-) -> tuple[int, tuple[int, ...]] | None:
-    """The cheapest fit of all words of a tree to those of the text from ``start`` on; None if it costs too much.
-
-    A word of the tree may, at a cost of 1, be unknown in the text, be left out if it is a sign, be cut in several
-    there, or be one with the next ones there. ``old`` are the words of the tree in their form of comparison. Returns
-    the cost and how many words of the text each word of the tree takes.
-    """
-    queue: list[tuple[int, int, int, tuple[int, ...]]] = [(0, 0, -start, ())]  # cost, words left of tree and text
-    seen = set()
-    while queue:
-        cost, minus_index, minus_place, counts = heappop(queue)
-        index, place = -minus_index, -minus_place
-        if index == len(old):
-            return cost, counts
-        if (index, place) in seen:
-            continue
-        seen.add((index, place))
-        for more, taken, given in _steps(old, expected, words, index, place):
-            if cost + more <= len(old) // _MOST_OTHERWISE:
-                after = (*counts, *[0] * (taken - 1), given)
-                heappush(queue, (cost + more, -index - taken, -place - given, after))
-    return None
-
-
-def _steps(
-    old: Sequence[str], expected: Sequence[tuple[str, ...]], words: Sequence[str], index: int, place: int
-) -> Iterator[tuple[int, int, int]]:
-    """What the word ``index`` of a tree may be at a place of the text: cost, words of the tree, words of the text."""
-    form, usual = old[index], expected[index]
-    if tuple(words[place : place + len(usual)]) == usual:
-        yield 0, 1, len(usual)
-    if is_sign(form):
-        yield 1, 1, 0
-    if place == len(words):
-        return
-    if words[place] in UNKNOWNS and not is_sign(form):
-        yield 1, 1, 1
-    for number in range(1, min(_MOST_JOINED, len(words) - place) + 1):
-        if "".join(words[place : place + number]).lower() == form.lower():
-            yield 1, 1, number
-    for number in range(2, min(_MOST_JOINED, len(old) - index) + 1):
-        if "".join(old[index : index + number]).lower() == words[place].lower():
-            yield 1, number, 1
