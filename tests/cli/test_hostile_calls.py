@@ -57,7 +57,6 @@ surprisal dir in.txt                                         | config.json: no s
 surprisal run run in.txt                                     | two models of the name 'run'; give --names
 surprisal run in.txt --names a b                             | 2 names for 1 runs
 surprisal run lstm-gum-open                                  | no file, but a run: lstm-gum-open; name the file last
-surprisal run in.txt --lag-columns rt                        | --lag-columns without --lag; add --lag, or remove this
 surprisal run in.txt --split-sentences xx                    | no rules for sentences of language 'xx'
 surprisal run in.txt --columns open_node                     | did you mean open_nodes?
 surprisal run in.txt --columns open_nodes open_nodes         | the column 'open_nodes' twice; name each once

@@ -61,7 +61,7 @@ def surprisal_tables(record: Record) -> None:
         "two-long": f"{two} {FORMS} --punctuation summed --shape long --names one two",
         "left-out": f"{of} {FORMS} --punctuation left-out",
         "apart": f"{of} {FORMS} --punctuation apart",
-        "lag": f"{of} {FORMS} --lag 2 --lag-columns rt surprisal_bits --output lagged.csv",
+        "lag": f"{of} {FORMS} --lag 2 --output lagged.csv",
         "lag-all": f"{two} {FORMS} --lag 1 --columns word_length",
         "regions": f"{of} stimuli.tsv {KEYED}",
         "regions-rnng": f"surprisal rnng-gum-open stimuli.tsv {KEYED} --columns open_nodes entropy_bits {NARROW}",

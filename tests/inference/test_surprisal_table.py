@@ -116,9 +116,9 @@ def test_lags_end_with_the_sentence_or_the_document(
     monkeypatch.setattr("treelm.inference.surprisal_table._CHUNK", chunk)
     (tmp_path / "rt.csv").write_text(TABLE)
     table = read_table(str(tmp_path / "rt.csv"), Columns("form", ("item",), "story"), "as-given")
-    settings = TableSettings(lag=3, lag_columns=("rt", "surprisal_bits"), lag_within=within)
+    settings = TableSettings(lag=3, columns=("word_length",), lag_within=within)
     found = pandas.concat(SurprisalTable(models[:1], settings, table.columns).frames(table.stimuli), ignore_index=True)
-    for name in ("rt", "surprisal_bits"):
+    for name in ("word_length", "surprisal_bits"):
         for lag in (1, 2, 3):
             expected = [
                 found[name][n - lag] if n >= lag and groups[n - lag] == group else None
@@ -152,7 +152,7 @@ def failing(lm: NamedModel) -> NamedModel:
 def test_what_one_model_cannot_score_is_missing_beside_the_other_and_breaks_its_lags(models: list[NamedModel]) -> None:
     skipped: list[InputError] = []
     lstm, rnng = models
-    settings = TableSettings(lag=1, lag_within="document", lag_columns=("surprisal_bits",), shape="wide")
+    settings = TableSettings(lag=1, lag_within="document", shape="wide")
     found = made([lstm, failing(rnng)], settings, skipped=skipped)
     assert found["surprisal_bits_rnng"].isna().tolist() == [False] * 2 + [True] * 3 + [False]
     assert found["surprisal_bits_lstm"].notna().all()
@@ -226,15 +226,15 @@ def test_a_frame_keeps_its_index_and_columns(models: list[NamedModel]) -> None:
     frame, lm = pandas.DataFrame(WORDS, index=[10, 9, 8, 7, 6]), models[1].lm
     before = frame.copy()
     found = treelm.surprisal_table(
-        lm, frame, word="form", sentence="item", columns=["open_nodes", "word_length"], lag=1, lag_columns=["rt"]
+        lm, frame, word="form", sentence="item", columns=["open_nodes", "word_length"], lag=1
     )
     pandas.testing.assert_frame_equal(frame, before)
     pandas.testing.assert_frame_equal(found[["item", "form", "rt", "model"]], frame)
     assert found["surprisal_bits"].tolist() == pytest.approx(bits(lm))
     assert found["word_length"].tolist() == [1, 5, 0, 3, 4]
-    assert found["rt_lag1"].isna().tolist() == [True, False, False, True, False]
-    assert found["rt_lag1"][9] == 310
-    assert (found["is_unk"].dtype, found["rt_lag1"].dtype) == ("int64", "float64")
+    assert found["word_length_lag1"].isna().tolist() == [True, False, False, True, False]
+    assert found["word_length_lag1"][9] == 1
+    assert (found["is_unk"].dtype, found["word_length_lag1"].dtype) == ("int64", "float64")
 
 
 def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedModel]) -> None:

@@ -269,9 +269,7 @@ def test_figures_are_in_the_unit_that_is_asked_for(base: Any, unit: str) -> None
     lm, frame = treelm.load(RUNS / "rnng"), pandas.DataFrame({"text": ["The city was old .", "One"], "n_bits": [1, 2]})
     settings: dict[str, Any] = {"text_column": "text", "columns": ["entropy_bits", "open_nodes"], "lag": 1}
     in_bits = treelm.surprisal_table({"a_bits": lm}, frame, **settings)
-    found = treelm.surprisal_table(
-        {"a_bits": lm}, frame, log_base=base, lag_columns=["surprisal_bits", "n_bits"], **settings
-    )
+    found = treelm.surprisal_table({"a_bits": lm}, frame, log_base=base, **settings)
     one = {"2": 2, "e": math.e, 10: 10}[base]
     for name in ("surprisal_{}_a_bits", "entropy_{}_a_bits", "surprisal_{}_a_bits_lag1"):
         expected = in_bits[name.format("bits")] / math.log2(one)
@@ -279,7 +277,6 @@ def test_figures_are_in_the_unit_that_is_asked_for(base: Any, unit: str) -> None
         assert unit == "bits" or name.format("bits") not in found
     for name in ("open_nodes_a_bits", "n_bits", "is_unk_a_bits"):
         assert found[name].tolist() == in_bits[name].tolist()
-    assert found["n_bits_lag1"].dropna().tolist() == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("first", ["0", "1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import tempfile
@@ -10,14 +11,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from treelm.io.files import CACHE_VARIABLE, cache_directory
 
-GIGABYTE = 1e9
-LEAST_GB = 1.0  # of memory, and of space for files
+LEAST_GB = 1.0  # of space for files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +66,9 @@ def _warnings(needs: Mapping[Requirement, str | None]) -> Iterator[str]:
     if torch.get_num_threads() > usable_cores():
         threads, cores = torch.get_num_threads(), usable_cores()
         yield f"{threads} threads on {cores} cores disturb each other: set OMP_NUM_THREADS={cores}"
-    available = psutil.virtual_memory().available / GIGABYTE
-    if available < LEAST_GB:
-        yield f"{available:.1f} GB of memory are free: end other programs, or use smaller batches and fewer processes"
     for variable, folder in ((CACHE_VARIABLE, cache_directory()), ("TMPDIR", Path(tempfile.gettempdir()))):
         present = next((one for one in (folder, *folder.absolute().parents) if one.is_dir()), folder)
-        try:
-            tempfile.TemporaryFile(dir=present).close()
-        except OSError:
+        if not os.access(present, os.W_OK):
             yield f"{folder} cannot be written to: set {variable} to a folder of yours"
-            continue
-        if shutil.disk_usage(present).free < LEAST_GB * GIGABYTE:
+        elif shutil.disk_usage(present).free < LEAST_GB * 1e9:
             yield f"{folder} has less than {LEAST_GB:g} GB left: make room, or set {variable} to another folder"

@@ -99,15 +99,11 @@ class ModelOptions(SearchOptions, DeviceSettings):
 class WorkerOptions(ModelOptions, WorkerSettings):
     """Options of computing with a run, in one process or several."""
 
-    def where(self, run: str) -> dict[str, Any]:
-        """Where the model of a run computes: arguments of ``model_workers``."""
-        return {"run": run, "processes": self.processes, "device": self.device}
-
     def compute(self, task: Task[Result], lm: LanguageModel, run: str) -> AbstractContextManager[Compute[Result]]:
         """How a task is done with the model of a run: in this process, or in others."""
         from treelm.inference.processes import model_workers
 
-        return model_workers(task, lm, **self.where(run))
+        return model_workers(task, lm, run=run, processes=self.processes, device=self.device)
 
 
 @dataclass(frozen=True, kw_only=True)

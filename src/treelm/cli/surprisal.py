@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import as_typed, refuse
 from treelm.cli.files import check_not_input, open_table, report_skipped, write_metadata
@@ -40,8 +40,6 @@ class Arguments(TableSettings, WorkerOptions, InputOptions, ModelNames):
     Example: treelm surprisal runs/demo items.csv --text-column sentence --target-column verb
     Example: treelm surprisal rnng-gum-open lstm-gum-open words.csv --columns word_length --lag 2 -o words.csv
     """
-
-    needs: ClassVar = {"lag_columns": "lag"}
 
     inputs: RunsAndFile
     """One run or several, as treelm models lists or folders of trained models, and last the file: text, brackets,

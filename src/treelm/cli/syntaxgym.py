@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from treelm.cli.files import check_items, write_items
 from treelm.cli.options import Runs, ScoringOptions, described, impossible, reference_names
-from treelm.errors import InputError
+from treelm.errors import InputError, without_errors
 from treelm.io.terminal import log, progress_bar
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ class Arguments(ScoringOptions):
     """Count the end of the sentence with its last region, as the released tool does."""
     compatibility: Literal["none", "released"] = "none"
     """released: of a & b & c read the first two only, as the released tool does."""
-    processes: int = 0
-    """Processes that score, one thread each; 0: one for each core, if there is enough to do."""
 
 
 def main(options: Arguments) -> int:
@@ -114,10 +111,10 @@ def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suit
     from treelm.evaluation.comparison.cache import MetricCache
     from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
     from treelm.inference.loading import model_hash
-    from treelm.inference.processes import in_groups
     from treelm.io.files import cache_directory
 
-    with progress_bar("scoring", len(write_sentences(suites))) as advance:
+    bar = progress_bar("scoring", len(write_sentences(suites)))
+    with options.compute(type(lm).score, lm, run) as compute, bar as advance:
         results = score_suites(
             lm,
             suites,
@@ -125,7 +122,7 @@ def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suit
             with_end=options.with_end,
             batch_size=options.batch_size,
             on_sentence=advance,
-            score_groups=partial(in_groups, type(lm).score, lm, **options.where(run)),
+            score_groups=lambda groups: (list(without_errors(one, None)) for one in compute(groups)),
             keep=(MetricCache(cache_directory() / "syntaxgym"), model_hash(run)),
         )
     if num_impossible := sum(result.num_impossible for result in results):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -16,18 +16,8 @@ from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError
 
-_EXAMPLES: dict[str, Sequence[str]] = {
-    "gum-open": (
-        "When the people left the city was still small .",
-        "The museum was built in the city in 1986 .",
-        "I think that the people of this country want to know .",
-        "She said that it is one of the most important cities in the world .",
-    )
-}
-"""Chosen sentences, of words that a vocabulary of the corpus has."""
 _NUM_EXAMPLES = 3
 _FEWEST_WORDS, _MOST_WORDS = 6, 15  # so many fit a drawing
 _LOOKED_AT = 1000
@@ -116,17 +106,10 @@ def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
 
 
 def example_sentences(data: DataConfig) -> list[Sentence]:
-    """Chosen sentences of a packaged corpus, else the first dev sentences (or test, or train) that fit a drawing.
+    """The first dev sentences (or test, or train) that fit a drawing, with their trees, else cut ones without.
 
-    The latter have their trees; where all are longer, they are cut and have none. Raises ``InputError`` if the data
-    cannot be read any more.
+    Raises ``InputError`` if the data cannot be read any more.
     """
-    if data.corpus in _EXAMPLES:
-        texts = _EXAMPLES[data.corpus]
-        return [
-            Sentence(words=words_of(text), identifier=str(number), source="examples", line=number)
-            for number, text in enumerate(texts, 1)
-        ]
     splits: tuple[Split, ...] = ("dev", "test", "train")
     split = next((one for one in splits if data.has_split(one)), None)
     if split is None:
@@ -134,11 +117,6 @@ def example_sentences(data: DataConfig) -> list[Sentence]:
     path, format = locate_split(data, split)
     read = read_sentences(path, **vars(data.read_options(format)), on_error="skip", skipped=[])
     found = [one for one in islice(read, _LOOKED_AT) if one.words]
-    fitting = [one for one in found if _FEWEST_WORDS <= len(one.words) <= _MOST_WORDS]
-    return [_cut(one) for one in (fitting or found)[:_NUM_EXAMPLES]]
-
-
-def _cut(sentence: Sentence) -> Sentence:
-    if len(sentence.words) <= _MOST_WORDS:
-        return sentence
-    return replace(sentence, words=sentence.words[:_MOST_WORDS], tree=None, tags=None, text=None)
+    fitting = [one for one in found if _FEWEST_WORDS <= len(one.words) <= _MOST_WORDS][:_NUM_EXAMPLES]
+    short = (one.words[:_MOST_WORDS] for one in found[:_NUM_EXAMPLES])
+    return fitting or [replace(one, words=words, tree=None, tags=None, text=None) for one, words in zip(found, short)]

@@ -17,7 +17,7 @@ from treelm.corpora.building import CorpusBuilder
 from treelm.corpora.corpus import DTYPES, FORMAT_VERSION, PreparedCorpus
 from treelm.corpora.readers import ReadOptions, read_items
 from treelm.errors import InputError, OnError, check_choice, without_errors
-from treelm.io.atomic import atomic_directory, open_atomic, remove_stale
+from treelm.io.atomic import atomic_directory, open_atomic
 from treelm.io.files import (
     CACHE_VARIABLE,
     cache_directory,
@@ -99,7 +99,6 @@ def prepared(
     directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
     if directory.exists():
         return PreparedCorpus.open(directory)
-    remove_stale(directory.parent)
     try:
         how: dict[str, Any] = {"on_error": on_error, "max_sentences": max_sentences, "on_block": on_block}
         return prepare(sources, directory, options=options, **how)

@@ -5,15 +5,14 @@ Every process loads the run for itself. Results do not depend on batch-mates, so
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from treelm.errors import InputError, without_errors
+from treelm.errors import InputError
 from treelm.inference.loading import load
-from treelm.io.workers import usable_cores, worker_pool
+from treelm.io.workers import worker_pool
 from treelm.models import capabilities
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Parser, require
@@ -26,7 +25,6 @@ Task = Callable[[LanguageModel, Sentences], Sequence[Result]]
 """Operation on sentences: a function of a module or a method of the class, so that another process finds it."""
 
 _WORKER = {"what": "a process that computes", "remedy": "free memory, or lower the number of processes"}
-_WORTH_STARTING = 20.0  # seconds of work that are left: to start processes takes a few
 
 
 def parse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
@@ -61,12 +59,7 @@ def in_process(compute: Callable[[Sentences], Sequence[Result]]) -> Compute[Resu
 
 @contextmanager
 def model_workers(
-    task: Task[Result],
-    lm: LanguageModel,
-    *,
-    run: str,
-    processes: int = 1,
-    device: DeviceName | None = None,
+    task: Task[Result], lm: LanguageModel, *, run: str, processes: int = 1, device: DeviceName | None = None
 ) -> Iterator[Compute[Result]]:
     """Give how to do a task with a run's model: by ``lm`` itself, or by other processes.
 
@@ -82,44 +75,11 @@ def model_workers(
         yield partial(pool, partial(_compute_in_worker, *model, task))
 
 
-def in_groups(
-    task: Task[Result],
-    lm: LanguageModel,
-    groups: Iterable[Sentences],
-    *,
-    run: str,
-    processes: int = 0,
-    device: DeviceName | None = None,
-) -> Iterator[Sequence[Result]]:
-    """The results of each group of sentences, in order, by ``lm``, the model of ``run``, or by its like elsewhere.
-
-    With ``processes`` = 0 there is one for each core, if the first group has shown that there is enough to do. Raises
-    ``InputError`` for a negative number, and the first one that a sentence causes.
-    """
-    if processes < 0:
-        raise InputError(f"processes = {processes}", remedy="give 1 or more, or 0 for one a core")
-    waiting = list(groups)
-    number = processes or usable_cores()
-    if processes == 0 and number > 1 and waiting:
-        begin, first = time.monotonic(), waiting.pop(0)
-        yield task(lm, first)
-        if (time.monotonic() - begin) * len(waiting) < _WORTH_STARTING:
-            number = 1
-    number = max(1, min(number, len(waiting)))
-    with model_workers(task, lm, run=run, processes=number, device=device) as compute:
-        for results in compute(waiting):
-            yield list(without_errors(results, None))
-
-
 _load_once = lru_cache(maxsize=1)(load)
 
 
 def _compute_in_worker(
-    run: str,
-    device: DeviceName,
-    settings: Mapping[str, Any],
-    task: Task[Result],
-    sentences: Sentences,
+    run: str, device: DeviceName, settings: Mapping[str, Any], task: Task[Result], sentences: Sentences
 ) -> list[Result | InputError]:
     """Do a task in another process, which keeps the model meanwhile."""
     lm = _load_once(run, device=device)

@@ -54,9 +54,7 @@ class TableSettings:
     """Of zipf_frequency: wordfreq:en (or another language; pip install 'treelm[wordfreq]'), or a table with the columns
     word and count."""
     lag: int = 0
-    """Add columns NAME_lag1, NAME_lag2, ...: the values of as many words before, for spillover."""
-    lag_columns: tuple[str, ...] = ()
-    """Columns to lag, of any kind; without it, surprisals and those of --columns."""
+    """Add columns NAME_lag1, NAME_lag2, ...: surprisals and --columns of as many words before, for spillover."""
     lag_within: Context = "sentence"
     """sentence: the first word of a sentence has none before it. document: that of a document."""
     end: bool = False

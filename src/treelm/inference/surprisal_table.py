@@ -11,7 +11,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat, tee
+from itertools import chain, repeat, tee
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +60,6 @@ _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bi
 _OF_WORD = (BITS, PROBABILITY, *("lexical_bits", "syntactic_bits", "tag_bits", "word_given_tag_bits", "next_rank"))
 """Columns that say how much a word was expected: surprisal, its parts, and the like."""
 _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
-"""Columns that are lagged only if they are named."""
 COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")
 """Columns that every model gives for every word, in order."""
 _CHUNK = 128  # sentences that become a frame together
@@ -172,19 +171,18 @@ class SurprisalTable:
         predictors = [name for name in settings.columns if name in PREDICTORS and name != UNIGRAM]
         context = [CONTEXT] if self._shows_document else []
         document = [self._document] if self._shows_document and self._document not in source.sentence else []
+
+        def shown(names: Iterable[str], ending: str = "") -> dict[str, str]:
+            return {f"{self._in_unit(name)}{ending}": name for name in names}
+
         if self._is_wide:
-            model_columns = {
-                f"{self._in_unit(name)}_{model.name}": name
-                for model in self.models
-                for name in (*COMMON_COLUMNS, *self._chosen_columns([model]), *context)
-            }
+            own = ([*COMMON_COLUMNS, *self._chosen_columns([model]), *context] for model in self.models)
+            each = (shown(names, f"_{model.name}") for names, model in zip(own, self.models, strict=True))
+            model_columns = dict(chain.from_iterable(one.items() for one in each))
             columns, context = [*keys, *places, *predictors, *model_columns], []
         else:
-            common, chosen = ([*map(self._in_unit, own)] for own in (COMMON_COLUMNS, self._chosen_columns(self.models)))
-            model_columns = dict(
-                zip((*common, *chosen), (*COMMON_COLUMNS, *self._chosen_columns(self.models)), strict=True)
-            )
-            model = [MODEL] if settings.shape == "long" else []
+            common, chosen = shown(COMMON_COLUMNS), shown(self._chosen_columns(self.models))
+            model_columns, model = common | chosen, [MODEL] if settings.shape == "long" else []
             columns = [*model, *keys, *common, *places, *chosen, *predictors]
         self.own = deduplicate_names(
             source.kept, taken=[name for name in columns if name != WORD_ID or source.text_column]
@@ -192,7 +190,8 @@ class SurprisalTable:
         """The names of the source's other columns: own_NAME for one of the same name as a computed one."""
         self.renamed = {name: new for name, new in zip(source.kept, self.own, strict=True) if name != new}
         columns = [name for name in columns if name not in self.own]  # a word_id of the source's own
-        self._lagged = self._columns_to_lag([*columns, *self.own], model_columns) if settings.lag else []
+        lagged = {BITS, *settings.columns} - _NOT_LAGGED if settings.lag else set()
+        self._lagged = [name for name in columns if model_columns.get(name, name) in lagged]
         lags = [f"{name}_lag{lag}" for name in self._lagged for lag in range(1, settings.lag + 1)]
         names = (*columns, *lags, *self.own, *document, *context)
         twice = [name for name, count in Counter(names).items() if count > 1]
@@ -211,19 +210,6 @@ class SurprisalTable:
         searches = any(CONVERGED in model.lm.word_columns for model in models)
         chosen = [name for name in self.settings.columns if name in known]
         return list(dict.fromkeys([CONVERGED, *chosen] if searches else chosen))
-
-    def _columns_to_lag(self, columns: Sequence[str], model_columns: Mapping[str, str]) -> list[str]:
-        """The columns of which there are lags; ``model_columns`` gives names without those of models."""
-        if not self.settings.lag_columns:
-            measures = {BITS, *self.settings.columns} - _NOT_LAGGED
-            return [name for name in columns if model_columns.get(name, name) in measures]
-        found: dict[str, None] = {}
-        for asked in self.settings.lag_columns:
-            those = [name for name in columns if asked in (name, model_columns.get(name))]
-            if not those:
-                raise InputError(f"no column {asked!r} to lag", remedy=choose_from(asked, columns))
-            found.update(dict.fromkeys(those))
-        return list(found)
 
     def frames(
         self,
@@ -292,6 +278,7 @@ class SurprisalTable:
         for one in stimuli:
             before.append(self._num_words[one.document])
             self._num_words[one.document] += len(one.sentence.words)
+        sentence, num = row_index.get_level_values(0), row_index.get_level_values(1)
         shown = [word for one in stimuli for word in one.sentence.words]
         starts, ends = zip(*(offset for one in stimuli for offset in word_offsets(one.sentence)), strict=True)
         predictors: dict[str, Callable[[], tuple[Iterable[float | None], str]]] = {
@@ -311,17 +298,15 @@ class SurprisalTable:
         series = {name: pd.Series(list(values), word_index, dtype) for name, (values, dtype) in columns.items()}
         frame = pd.DataFrame(series).reindex(row_index)
         frame[source.word] = frame[source.word].where(row_index.isin(word_index), END_OF_SENTENCE)
-        sentence = row_index.get_level_values(0)
-        of_sentences = {
-            self._document: [stimuli[k].document for k in sentence],
-            **{name: [stimuli[k].keys[n] for k in sentence] for n, name in enumerate(source.sentence)},
+        of_rows = {
+            self._document: pd.Series([stimuli[k].document for k in sentence], row_index, object),
+            **{
+                name: pd.Series([stimuli[k].keys[n] for k in sentence], row_index, object)
+                for n, name in enumerate(source.sentence)
+            },
+            WORD_ID: pd.Series(num, row_index, "Int64"),
         }
-        for name, values in of_sentences.items():
-            if name not in frame:
-                frame[name] = pd.Series(values, row_index, dtype=object)
-        if WORD_ID in frame:
-            return frame
-        return frame.assign(**{WORD_ID: pd.array(row_index.get_level_values(1), "Int64")})
+        return frame.assign(**{name: values for name, values in of_rows.items() if name not in frame})
 
     def _of_model(
         self,

@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import IO, Any
 
 from treelm.errors import InputError
 
-_ABANDONED = 7 * 24 * 3600.0  # seconds without a write to a directory that is being made
 WRITE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of the system in writing to a file that is open: a full disk, a quota, a limit, a fault of the device."""
 
@@ -107,17 +105,6 @@ def flush_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def remove_stale(place: Path) -> None:
-    """Remove what processes that were killed have left of making folders in this place, which is treelm's own.
-
-    Nothing else says on every file system that the process is gone: nobody has written to it for a week.
-    """
-    for left in place.glob(".*"):
-        with suppress(OSError):  # no folder; or it is complete now; or another process removes it, too
-            if time.time() - max(path.stat().st_mtime for path in (left, *left.iterdir())) > _ABANDONED:
-                shutil.rmtree(left)
 
 
 def _hidden(path: Path) -> Path:

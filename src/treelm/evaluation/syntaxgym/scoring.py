@@ -197,9 +197,9 @@ def score_suites(
 
     Neighbours in the dictionary's order are scored together: a search then does what they begin with once.
     ``with_end`` adds the surprisal of the sentence's end to its last token, as the released tool does for models that
-    predict an end. ``score_groups`` scores in another way than ``lm.score``, such as by several processes
-    (``inference.processes.in_groups``). ``keep`` says where each group is kept when it is scored, from which an
-    interrupted call goes on, and the hash of the model (``model_hash``).
+    predict an end. ``score_groups`` scores in another way than ``lm.score``, such as by several processes. ``keep``
+    says where each group is kept when it is scored, from which an interrupted call goes on, and the hash of the model
+    (``model_hash``).
     """
     spans = {text: list(token_spans(text, tokenisation)) for text in write_sentences(suites)}
     words = {text: tuple(text[start:end] for start, end in spans[text]) for text in spans}
