@@ -118,5 +118,5 @@ def example_sentences(data: DataConfig) -> list[Sentence]:
     read = read_sentences(path, **vars(data.read_options(format)), on_error="skip", skipped=[])
     found = [one for one in islice(read, _LOOKED_AT) if one.words]
     fitting = [one for one in found if _FEWEST_WORDS <= len(one.words) <= _MOST_WORDS][:_NUM_EXAMPLES]
-    short = (one.words[:_MOST_WORDS] for one in found[:_NUM_EXAMPLES])
-    return fitting or [replace(one, words=words, tree=None, tags=None, text=None) for one, words in zip(found, short)]
+    cut = (replace(one, words=one.words[:_MOST_WORDS], tree=None, tags=None, text=None) for one in found)
+    return fitting or list(islice(cut, _NUM_EXAMPLES))
