@@ -1,7 +1,6 @@
 """Trees put on a text that was made from the same sentences, word for word that of the text.
 
-Perplexities of the field are of texts that no treebank has as they stand: Mikolov's Penn Treebank lacks punctuation and
-rare words, WikiText has paragraphs for lines. Here a treebank, or a parser's output, gives its structure to the text.
+Mikolov's Penn Treebank lacks punctuation and rare words, WikiText has paragraphs for lines: no treebank has them so.
 """
 
 from __future__ import annotations
@@ -48,14 +47,12 @@ class _Placed(NamedTuple):
 def align(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> tuple[list[Sentence], dict[str, int]]:
     """Give each line of a text its tree, and count; the words of a line stay as they are.
 
-    A tree is used once. Order plays a part only among trees of the same words, of which the one is taken that is
-    nearest to the tree before. A line that one tree covers has that tree, without the words that the text leaves out
-    and with words of the text instead of others; one of several trees has them under ``ROOT``, with words that no
-    tree covers between them; one without is flat and labelled ``UNPARSED``; a line without words has no tree.
+    A tree is used once: of trees of the same words the one nearest to the tree before. A line that one tree covers has
+    that tree, without the words that the text leaves out; one of several trees has them under ``ROOT``, with words that
+    no tree covers between them; one without is flat and labelled ``UNPARSED``; a line without words has no tree.
 
     Trees labelled ``UNPARSED`` are none. Raises ``InputError`` for a sentence without a tree among ``trees``, for a
-    word of the text that brackets cannot hold, and if less than a tenth of the trees stands in the text, on less than a
-    tenth of its lines: any two texts share a few sentences.
+    word that brackets cannot hold, and if less than a tenth of the trees stands on less than a tenth of the lines.
     """
     trees = [one for one in trees if one.tree is None or one.tree.label != UNPARSED]
     placed = _Aligner(trees, lines).place()
@@ -223,11 +220,7 @@ class Spelling:
         return word if self._has_case else word.lower()
 
     def expected(self, word: str, tag: str | None = None) -> tuple[str, ...]:
-        """The forms of comparison that are expected of a word of a tree: none, one or several.
-
-        None of punctuation that the text leaves out; a number of Mikolov's is ``n``; where WikiText sets hyphens apart,
-        ``mid-1980s`` is three; what the text does not have is unknown.
-        """
+        """The forms of comparison of a word of a tree: none (punctuation that the text leaves out), one or several."""
         is_number = self._has_n and MIKOLOV_NUMBER.fullmatch(word) is not None
         if not self._has_punctuation and (tag in PUNCTUATION_TAGS or (tag is None and is_sign(word) and not is_number)):
             return ()

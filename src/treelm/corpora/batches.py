@@ -23,10 +23,7 @@ _Batch = TypeVar("_Batch")
 
 @configuration
 class BatchesConfig:
-    """Settings for putting sentences of similar length together in batches of whole sentences.
-
-    Length is the number of actions, or of tokens where there are no trees.
-    """
+    """Batches of whole sentences of similar length: in actions, or in tokens where there are no trees."""
 
     scheme: Literal["sort-in-groups", "sample-in-groups"] = "sort-in-groups"
     """``sort-in-groups``: every epoch draws groups at random and sorts each by length, so that a batch holds neighbours
@@ -126,11 +123,7 @@ _DEFAULT = BatchesConfig()
 
 
 class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
-    """Batches epoch by epoch, at a position that can be saved and restored.
-
-    Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
-    last batch that was handed out, and ``restore`` goes there.
-    """
+    """Batches epoch by epoch; ``state`` tells the position after the last one handed out, ``restore`` goes there."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         """Begin with the first batch of epoch 0; the cuts follow from ``settings``, of JSON values."""
@@ -187,8 +180,7 @@ class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
 class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
     """Batches of sentences of similar length, epoch by epoch; the order follows from the seed alone.
 
-    Every epoch arranges the corpus in groups by the scheme of its ``BatchesConfig``, cuts each group into batches by
-    size and actions, and shuffles the batches. A sentence of more actions is a batch by itself.
+    Every epoch arranges the corpus in groups, cuts each into batches by size and actions, and shuffles the batches.
     """
 
     def __init__(

@@ -60,10 +60,7 @@ class CorpusBuilder:
         self._document = _NO_DOCUMENT
 
     def add(self, items: Iterable[Sentence | InputError]) -> None:
-        """Append some thousand sentences, and note the errors among them.
-
-        Raises ``InputError`` for more labels or tags than a corpus can hold.
-        """
+        """Append sentences, and note the errors among them. Raises ``InputError`` for too many labels or tags."""
         sentences = list(without_errors(items, self._errors))
         actions = [[] if one.tree is None else self._actions(one.tree) for one in sentences]
         tags = [[self._tag_names[tag] for tag in one.tags] if one.tags else [-1] * len(one.words) for one in sentences]
@@ -109,10 +106,7 @@ class CorpusBuilder:
         self._append(name, ends)
 
     def finish(self) -> PreparedCorpus:
-        """The corpus, whose description is written into the directory if there is one.
-
-        Raises ``InputError`` if some sentences have trees and others have none.
-        """
+        """The corpus, described in its directory. Raises ``InputError`` if only some sentences have trees."""
         forms = Strings.of(self._forms)
         self._append("forms", forms.content)
         self._append("form_offsets", forms.offsets)

@@ -43,10 +43,7 @@ class CorpusEntry:
     """What to do to have a split that the corpus lacks."""
 
     def locate(self, split: Split, format: Format | Literal["auto"] = "auto") -> tuple[Path, Format]:
-        """The file of a split and its format (brackets before CoNLL-U before text).
-
-        Raises ``InputError`` for a split that the corpus lacks.
-        """
+        """The file of a split and its format (brackets before CoNLL-U before text). Raises ``InputError`` without."""
         formats = self.splits.get(split)
         if not formats:
             has = ", ".join(self.splits) or "nothing"
@@ -134,10 +131,7 @@ def _gum_open() -> CorpusEntry:
 
 
 def _packaged_entry(name: str, folder: Path, told: str, documents: str) -> CorpusEntry:
-    """Read a folder of which is ``told`` the description on the first line, the licence on the second, and the makers.
-
-    ``documents`` is the name of the table of documents, if there is one.
-    """
+    """A folder; ``told`` has lines of description and licence, and the makers; ``documents`` is its table."""
     description, licence, notice = told.split("\n", 2)
     table = folder / documents
     return CorpusEntry(

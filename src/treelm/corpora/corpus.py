@@ -61,10 +61,9 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedCorpus:
-    """Sentences as flat arrays, in memory or memory-mapped.
+    """Sentences as flat arrays, in memory or memory-mapped, without a vocabulary (``EncodedCorpus``).
 
-    Words are numbers of word forms, in order of first appearance; actions are top-down with one SHIFT a word, and
-    labels are those of this corpus. A vocabulary and a model's labels come in with ``EncodedCorpus``.
+    Words are numbers of word forms, in order of first appearance; actions are top-down with one SHIFT a word.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -77,10 +76,7 @@ class PreparedCorpus:
 
     @classmethod
     def open(cls, directory: str | Path) -> PreparedCorpus:
-        """Open a prepared corpus; raises InputError if a file is missing, truncated or changed.
-
-        Every array is compared with its hash, whatever its size: what is read here is trained on.
-        """
+        """Open a prepared corpus; raises ``InputError`` if a file is missing, or is not what its hash says."""
         directory = Path(directory)
         meta = _read_meta(directory)
         try:

@@ -37,10 +37,7 @@ class _Sources:
 
 @configuration
 class DataConfig(ReadOptions, _Sources):
-    """The source of sentences, a corpus by name (or directory) or files by path, and the options of reading them.
-
-    A corpus may offer the same sentences in several formats.
-    """
+    """A corpus by name (or directory) or files by path, and the options of reading them."""
 
     on_error: OnError = "raise"
     """Treatment of a sentence that cannot be read: stop, or leave it out and report it."""
@@ -68,10 +65,7 @@ class DataConfig(ReadOptions, _Sources):
 
 
 def locate_split(config: DataConfig, split: Split) -> tuple[Path, Format | Literal["auto"]]:
-    """The file of a split and the format to read it in.
-
-    Raises ``InputError`` if there are no data for it.
-    """
+    """The file of a split and the format to read it in. Raises ``InputError`` if there are no data for it."""
     if config.corpus is not None:
         return corpus_entry(config.corpus).locate(split, config.format)
     path = config._path(split)
@@ -94,10 +88,7 @@ def prepared_split(config: DataConfig, split: Split, *, on_block: Callable[[], N
 
 
 def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
-    """The same data; for a corpus whose trees of a split nobody has made here, the text that they are the trees of.
-
-    For what needs words alone, such as counts.
-    """
+    """The same data; for a corpus whose trees nobody has made here, the text of its words, to count them."""
     package = None if config.corpus is None else package_of(config.corpus)
     text = None if package is None else package.made_corpora.get(str(config.corpus))
     if text is None or (config.corpus in corpus_names() and config.has_split(split)):

@@ -1,7 +1,6 @@
 """Files as numbered lines of bytes, and lines cut into stretches of one sentence each.
 
-Cutting a file into stretches is cheap and happens in one process; what a stretch says is found out by itself, in any
-process. So a bad sentence cannot harm its neighbours, and the result does not depend on who read what.
+What a stretch says is found out by itself, in any process: a bad sentence cannot harm its neighbours.
 """
 
 from __future__ import annotations
@@ -82,12 +81,10 @@ def stretches(
     """Cut a file into stretches of one sentence each; blank lines between sentences are left out.
 
     Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. Where trees have numbers,
-    and with ``blank_lines``, which makes each a stretch, all is one document. A file must not begin like one of another
-    format, unless somebody has said (no ``is_guess``) that it is text. Contents are UTF-8, whatever the ``encoding`` of
-    the file ("" is UTF-8). ``treebank`` is the name of one, or ``auto``: the one of which the first lines have signs.
-    ``left_out`` counts lines of markup. Raises ``InputError`` for a file of another format, for a table that nobody has
-    called text, for a line of 64 MiB or more, and for damaged packed data, unless there is a list for their error,
-    ``damage``.
+    and with ``blank_lines``, which makes each a stretch, all is one document. Contents are UTF-8, whatever the
+    ``encoding`` of the file. ``treebank`` is the name of one, or ``auto``: by signs in the first lines. ``left_out``
+    counts lines of markup. Raises ``InputError`` for a file of another format, for a table unless somebody has called
+    it text (no ``is_guess``), for a line of 64 MiB or more, and for damaged packed data, unless ``damage`` collects it.
     """
     lines, known = _numbered_lines(stream, name, damage, encoding), PENN
     if format != "text" or is_guess:
@@ -150,11 +147,7 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
 
 
 def _check_format(expected: Format, lines: _Lines, name: str) -> None:
-    """Refuse lines whose first one that is neither blank nor a comment is that of trees, or CoNLL-U, in another format.
-
-    Of text, their brackets and columns would be taken for words. Trees whose labels are not in capitals are not known
-    as such.
-    """
+    """Refuse a first line (of neither blanks nor a comment) that is one of trees, or CoNLL-U, in another format."""
     contents = ((number, line.strip()) for number, line in lines)
     number, content = next((one for one in contents if one[1] and not one[1].startswith(b"#")), (0, b""))
     for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
@@ -165,10 +158,7 @@ def _check_format(expected: Format, lines: _Lines, name: str) -> None:
 
 
 def _check_no_table(lines: _Lines, name: str) -> None:
-    """Refuse lines of which the first ones have equally many tabs: a table, whose cells would be taken for words.
-
-    Looks no further than to the first line that is no row.
-    """
+    """Refuse lines of which the first ones have equally many tabs: cells of a table would be taken for words."""
     rows: list[tuple[int, int]] = []
     for number, line in lines:
         if content := line.strip():

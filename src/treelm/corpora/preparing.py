@@ -52,9 +52,9 @@ def prepare(
 ) -> PreparedCorpus:
     """Read files, or their first ``max_sentences``, into a new directory of flat arrays and open it.
 
-    One pass with bounded memory; the directory appears when it is complete. ``on_block`` is called for each thousand
-    sentences. Raises InputError for the first bad sentence; with ``on_error="skip"`` bad sentences are left out and
-    ``skipped`` lists them. Raises InputError for a source without sentences, and for one that changes while it is read.
+    One pass with bounded memory; ``on_block`` is called for each thousand sentences. Raises ``InputError`` for the
+    first bad sentence (with ``on_error="skip"`` it is left out, and in ``skipped``), for a source without sentences,
+    and for one that changes while it is read.
     """
     directory = Path(directory)
     if directory.exists():
@@ -129,11 +129,10 @@ def _status(source: str | Path) -> tuple[int, ...] | None:
 def split_text8(file: Path, folder: Path, parts: Text8Parts = "90-5-5") -> dict[str, int]:
     """Write ``train.txt``, ``dev.txt`` and so on with so many percent of the characters each; returns how many.
 
-    text8 is 100 million characters of Wikipedia on one line, of the letters a to z and blanks (Mahoney 2006).
-    Lines end between words and mean nothing: train with ``sentence_ends = false``. A word on the border of two parts
-    is cut in two. With a character vocabulary, a word's end mark is the blank after it, so a part of n characters is n
-    tokens (one more where it begins within a word, one less where it begins with a blank). Raises ``InputError`` for
-    other characters than the 27 of text8, and for a folder that has a part of a split into more parts.
+    text8 is 100 million characters of Wikipedia on one line (Mahoney 2006). Lines end between words and mean nothing:
+    train with ``sentence_ends = false``. A word on the border of two parts is cut in two. With a character vocabulary a
+    word's end mark is the blank after it. Raises ``InputError`` for other characters than a to z and blanks, and for a
+    folder that has a part of a split into more parts.
     """
     others = (
         folder / f"{name}.txt" for split in TEXT8_PARTS.values() for name in split if name not in TEXT8_PARTS[parts]

@@ -64,11 +64,10 @@ def read_sentences(
 ) -> Iterator[Sentence]:
     """Read the sentences of a file, of ``-`` (standard input) or of a binary stream, one at a time.
 
-    ``options`` are those of ``ReadOptions``. Words are UTF-8, split on whitespace as ``corpora.tokens`` says. A byte
-    order mark, CRLF and gzip are accepted. A bad sentence raises InputError with ``file:line``; with
-    ``on_error="skip"`` it is left out and its error is in ``skipped``, and no other sentence suffers. A file without
-    sentences raises InputError, and so does one that nobody has said to be text (``is_guess``, or a name such as x.txt
-    with ``format="auto"``) and that begins like trees.
+    ``options`` are those of ``ReadOptions``. A byte order mark, CRLF and gzip are accepted. A bad sentence raises
+    ``InputError`` with ``file:line``; with ``on_error="skip"`` it is left out and its error is in ``skipped``. A file
+    without sentences raises ``InputError``, and so does one that nobody has said to be text (``is_guess``, or
+    ``format="auto"``) and that begins like trees.
     """
     check_on_error(on_error, skipped)
     errors = skipped if on_error == "skip" else None
@@ -79,11 +78,7 @@ def read_sentences(
 def read_items(
     source: str | Path | IO[bytes], options: ReadOptions, *, is_guess: bool = False, keep_errors: bool = False
 ) -> Iterator[Sentence | InputError]:
-    """The sentences of a source, with an error in place of each bad one.
-
-    Where errors are kept, the rest of a damaged gzip file is one too. Raises ``InputError`` as ``read_sentences`` does
-    for what is wrong with the whole.
-    """
+    """The sentences of a source, with an error in place of each bad one and, if these are kept, of damage."""
     name = name_of(source)
     format = options.format_for(str(source) if isinstance(source, str | Path) else name)
     damage, errors, number, left_out = list[InputError](), list[InputError](), 0, Counter[str]()
@@ -171,10 +166,7 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
 def read_stretch(
     stretch: Stretch, name: str, format: Format, options: ReadOptions, left_out: Counter[str] | None = None
 ) -> Iterator[Sentence | InputError]:
-    """The sentences of a stretch of the source ``name``, with an error in place of each bad one.
-
-    What a stretch gives does not depend on those before. ``left_out`` counts annotation by its kind.
-    """
+    """The sentences of a stretch of ``name``, errors in place of bad ones; ``left_out`` counts annotation."""
 
     def sentence(line: int = stretch.line, identifier: str | None = None, **parts: Any) -> Sentence:
         own = identifier or str(line)

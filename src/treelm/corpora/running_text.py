@@ -1,7 +1,6 @@
 """Running text as training text was treated: marks normalised, sentences found, words cut.
 
-A model that has read only straight quotation marks takes curly ones for rare words, and one that has read sentences
-takes a paragraph for a very long one. So what is to be scored goes through the same functions as what was trained on.
+A model that has read only straight quotation marks takes curly ones for rare words.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ def normalise(paragraph: str) -> str:
 def _british_marks(text: str) -> str:
     """Outer single marks as double ones, inner double marks as single ones.
 
-    A closing single mark, which is the apostrophe too, stands neither before nor right behind a letter, and closes a
-    quotation that is open.
+    A closing single mark, which is the apostrophe too, closes an open quotation, and stands beside no letter.
     """
     written, num_open = [], 0
     for place, character in enumerate(text):
@@ -113,8 +111,7 @@ def _pysbd(language: str) -> Any:
 def sentence_ends(words: Sequence[str], language: str = ENGLISH) -> list[int]:
     """Count the words up to the end of each sentence of a text, the last of which ends with the words.
 
-    Words are what stands between blanks; they are normalised to find the sentences, and stay as they are. Raises
-    ``InputError`` as ``normalise`` and ``split_sentences`` do.
+    Words are normalised to find the sentences. Raises ``InputError`` as ``normalise`` and ``split_sentences`` do.
     """
     written = [(normalise(word) or word).encode(errors="replace").decode() for word in words]  # half a character is one
     sentences = iter(split_sentences(" ".join(written), language))
@@ -141,9 +138,8 @@ def paragraphs_of(text: str) -> Iterator[str]:
 
 
 def sentences_of(text: str, language: str = ENGLISH) -> Iterator[tuple[str, ...]]:
-    """Give the words of every sentence of a running text, whose paragraphs are divided by blank lines.
+    """The words of every sentence, as treebanks cut them, of a text whose paragraphs blank lines divide.
 
-    Paragraphs are normalised, split into sentences, and these cut into words as treebanks do (``corpora.tokens``).
     Raises ``InputError`` as ``normalise`` and ``split_sentences`` do.
     """
     for paragraph in paragraphs_of(text):

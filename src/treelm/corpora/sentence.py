@@ -50,13 +50,10 @@ def preprocess(sentence: Sentence, how: Preprocessing) -> Sentence | None:
     """The sentence with fewer words, in fewer forms; None when no word is left. The tree loses what this empties.
 
     ``prpn`` is how PRPN's experiments on parsing read it (Shen et al. 2018): punctuation and currency signs are left
-    out, words are in lower case, each stretch of digits is ``N``. Rare words are the vocabulary's business
-    (``min_count = 3`` there).
-
-    ``mikolov`` is Mikolov's text of the Penn Treebank (Mikolov et al. 2010): punctuation is left out, words are in
-    lower case, a number and ``%`` are ``N``; ``$``, ``#`` and ``10-year`` stay. Rare words are the vocabulary's
-    business here too (``max_size = 9998`` there). The text lacks a few sentences, which have 100 tokens or more,
-    punctuation counted, as far as can be seen: such are left out.
+    out, words are in lower case, each stretch of digits is ``N``. ``mikolov`` is Mikolov's text of the Penn Treebank
+    (Mikolov et al. 2010): punctuation is left out, words are in lower case, a number and ``%`` are ``N``; ``$``, ``#``
+    and ``10-year`` stay; sentences of 100 tokens or more, which the text seems to lack, are left out. Rare words are
+    the vocabulary's business (``min_count = 3`` and ``max_size = 9998`` there).
 
     Raises ``InputError`` for a sentence without part-of-speech tags.
     """

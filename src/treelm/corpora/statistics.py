@@ -36,8 +36,7 @@ Statistic = int | Distribution | tuple[int, int] | None
 def corpus_statistics(corpus: PreparedCorpus) -> dict[str, Statistic]:
     """Counts and distributions by name: those of trees are None for plain text, types are case-sensitive.
 
-    Depth is that of nested nonterminals, actions are those of a top-down derivation; of the last two rows the first
-    number is top-down, the second in-order.
+    Depth is that of nested nonterminals; of the last two rows the first number is top-down, the second in-order.
     """
     orders = [corpus.bounds("top-down"), corpus.bounds("in-order")]
     starts = range(0, len(corpus.actions), _CHUNK)

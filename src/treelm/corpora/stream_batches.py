@@ -59,10 +59,7 @@ class StreamBatch:
 
 
 class TokenStream:
-    """All sentences of a corpus in a row, each followed by the end token (unless ``sentence_ends`` was off).
-
-    Memory: one byte a token for small vocabularies, two or four for others.
-    """
+    """All sentences of a corpus in a row, each followed by the end token (unless ``sentence_ends`` was off)."""
 
     def __init__(
         self,
@@ -137,10 +134,7 @@ class TokenStream:
         )
 
     def _constituents(self, positions: NDArray[np.int64], num_steps: int) -> NDArray[np.int64] | None:
-        """Find ``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
-
-        The input of a step stands one place before its target, and what ends just before it two places.
-        """
+        """Find ``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,)."""
         if self.spans is None:
             return None
         ends, lengths = self.spans
@@ -151,7 +145,7 @@ class TokenStream:
 
 
 class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
-    """Segments of a stream, epoch by epoch.
+    """Segments of a stream, epoch by epoch; all that is drawn follows from seed and epoch alone.
 
     The stream is cut into ``batch_size`` rows of equal length, read side by side; what does not fill a row is left out
     (``keep_rest=False``, training) or makes the last rows shorter, their missing places masked (evaluation). Every
@@ -159,10 +153,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
 
     A segment has ``bptt`` steps. With ``random_length`` (Merity et al. 2018, section 5) a base of ``bptt``, or with
     probability 0.05 half of it, is drawn, then the length from N(base, 5), at least 5; ``learning_rate_scale`` is the
-    length over ``bptt``. Lengths follow from seed and epoch alone. A segment that begins an epoch does not continue.
-
-    With ``shuffle_documents`` the documents stand in the stream in another order in every epoch, which follows from
-    seed and epoch alone too; the sentences of a document stay together and in their order.
+    length over ``bptt``. With ``shuffle_documents`` the documents stand in another order in every epoch.
     """
 
     def __init__(
@@ -209,10 +200,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         self._row_length = -(-len(self.stream) // batch_size) if keep_rest else len(self.stream) // batch_size
 
     def _cut_epoch(self) -> Sequence[tuple[int, int]]:
-        """The steps, of every row, at which the segments of the current epoch begin and end.
-
-        Where documents are shuffled, the stream of the epoch is put together here.
-        """
+        """The steps, of every row, at which segments of the epoch begin and end; shuffles documents first."""
         if self._shuffle_documents:
             self.stream = self._as_of(order=self._shuffled())
         num_steps = self._row_length
@@ -247,10 +235,9 @@ class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
     """Batches of packed rows, epoch by epoch; every token of the corpus is a target once an epoch.
 
     A row holds as many whole sentences of one document, in their order, as go into ``bptt`` tokens with their ends; a
-    longer sentence is cut into rows of ``bptt``. The first input of a row is the end token before it, so that its first
-    sentence is read as it is when it stands alone. With ``shuffle`` (training) the first row of every document has
-    room for a drawn number of tokens, from 1 to ``bptt``: each epoch packs other sentences together. Rows of similar
-    length share a batch, and batches come in an order that follows from seed and epoch alone.
+    longer sentence is cut into rows of ``bptt``. The first input of a row is the end token before it. With ``shuffle``
+    (training) the first row of every document has room for a drawn number of tokens, from 1 to ``bptt``. Rows of
+    similar length share a batch; the order of batches follows from seed and epoch alone.
     """
 
     def __init__(
@@ -309,11 +296,10 @@ class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
 
 
 def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Find sentence, first token and the token after the last, (n, 3), of constituents of two words or more.
+    """Sentence, first token and the token after the last, (n, 3), of constituents of two words or more but not of all.
 
-    Tokens are counted from the start of their sentence. The whole sentence is left out; a span that several
-    constituents share is there once. ``ends_word`` (V,) tells tokens that end words. Raises ``InputError`` for a batch
-    without trees.
+    A span that several constituents share is there once. ``ends_word`` (V,) tells tokens that end words. Raises
+    ``InputError`` for a batch without trees.
     """
     if batch.actions is None or batch.action_offsets is None:
         where = batch.names[0] if batch.names else None

@@ -23,13 +23,11 @@ _NO_TEXT = "ÿ"  # how it writes byte 255, which no text holds: here a blank wit
 class TokenizerVocabulary(Vocabulary):
     """The tokens of another tokenizer; each word is segmented by itself, as it is within a text.
 
-    Tokenizers that mark where a word *begins* leave it to the token after a word to tell that it has ended, so no model
-    could say how probable a word is without that token. Here the tokens of a word are read last first (``dogs`` is
-    ``s``, ``Ġdog``): the marked token comes last and ends the word, as in every other vocabulary. The segmentation is
-    the tokenizer's, and the probability of a word is the product over its tokens.
-
-    Its tokens of control have no ids here, except the unknown one; the others keep their order. A word that it does not
-    write completely, as one word, is unknown; byte-level tokenizers write every word.
+    Where tokens mark the *beginning* of a word, only the token after it tells that it has ended. Here the tokens of a
+    word are read last first (``dogs`` is ``s``, ``Ġdog``), so that the marked token ends the word, as in every other
+    vocabulary. The segmentation is the tokenizer's, and the probability of a word is the product over its tokens.
+    Tokens of control have no ids, except the unknown one. A word that is not written completely is unknown; byte-level
+    tokenizers write every word.
     """
 
     kind: ClassVar[str] = "tokenizer"

@@ -2,8 +2,7 @@
 
 A class is ``UNK`` with features joined by ``-``: the case of the word (``CAPS``, ``INITC`` for the capital that starts
 a sentence, ``KNOWNLC`` when its lower-case form is known, ``LC``), ``NUM``, ``DASH`` and one suffix. With the English
-suffixes these are the signatures of the Berkeley parser's lexicon (Petrov et al. 2006), which RNNG has used since Dyer
-et al. 2016. Nothing else in them is English: scripts without case have no features of case.
+suffixes these are the signatures of the Berkeley parser's lexicon (Petrov et al. 2006), as in Dyer et al. 2016.
 """
 
 from __future__ import annotations
@@ -133,12 +132,9 @@ def learned_suffixes(forms: Iterable[str]) -> list[str]:
 
 
 def trained_classes(tokens: Counter[str], *, learned: bool) -> list[str]:
-    """Classes with an id beside the plain one, from counts of tokens: by frequency.
+    """Classes with an id beside the plain one, by frequency; those by ``learned`` suffixes have ten tokens at least.
 
-    Classes by ``learned`` suffixes, which may be many, have ten tokens at least.
-
-    Where nothing is plain, the rarest of the classes that back off to the plain one is given up, so that the plain
-    class has a token of its own.
+    Where nothing is plain, the rarest class that backs off to the plain one is given up, so that this has a token.
     """
     frequent = [name for name in tokens if name != PLAIN and tokens[name] >= (FEWEST if learned else 1)]
     classes = sorted(frequent, key=lambda name: (-tokens[name], name))

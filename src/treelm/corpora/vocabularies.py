@@ -67,10 +67,7 @@ class VocabularyConfig:
 
 
 def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary:
-    """Build the vocabulary of a corpus (``PreparedCorpus.form_counts()`` of the training split).
-
-    Raises ``InputError`` if there are no words.
-    """
+    """Build the vocabulary of the training split by its counts. Raises ``InputError`` if there are no words."""
     if not len(counts.forms):
         raise InputError("a vocabulary from no words at all", remedy="give training data with words")
     limits: dict[str, Any] = {"min_count": config.min_count, "max_size": config.max_size}

@@ -48,8 +48,7 @@ class FormCounts:
 class Vocabulary(ABC):
     """A finite set of tokens that every word form can be written in.
 
-    Tokens are end-marked: whether a token ends a word is a property of the token, so a model that has read a prefix
-    knows whether the word may go on.
+    Tokens are end-marked: whether one ends a word is its property, so a model knows whether the word may go on.
     """
 
     kind: ClassVar[str]  # its name in configurations and files
@@ -81,9 +80,7 @@ class Vocabulary(ABC):
         return "".join(map(self.token, tokens))
 
     def shown(self, index: int) -> str:
-        """A token as people write it: ``and``, ``un…`` where its word goes on, ``␣`` where it only ends; bytes by
-        their names.
-        """
+        """A token as people write it: ``and``, ``un…`` where its word goes on, ``␣`` where it ends; bytes by name."""
         text = self.spell([index]) or "␣"
         if "\N{REPLACEMENT CHARACTER}" in text:
             return self.token(index)

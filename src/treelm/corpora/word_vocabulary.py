@@ -38,10 +38,7 @@ class WordVocabulary(Vocabulary):
         classes: Iterable[str] = (),
         suffixes: Iterable[str] = (),
     ) -> None:
-        """Keep known forms in the order of their ids, and ``classes`` beside the plain one, unless unknown is "single".
-
-        ``suffixes`` are the learned ones, for ``unknown = "suffixes"``.
-        """
+        """Keep known forms in the order of ids, unknown ``classes`` beside the plain one, learned ``suffixes``."""
         check_choice("unknown", unknown, get_args(Unknown))
         self.unknown: Unknown = unknown
         self.suffixes = tuple(suffixes)
@@ -59,10 +56,7 @@ class WordVocabulary(Vocabulary):
     def build(
         cls, counts: FormCounts, *, min_count: int = 1, max_size: int | None = None, unknown: Unknown = "single"
     ) -> WordVocabulary:
-        """Keep the ``max_size`` most frequent forms (unknown tokens come on top) that occur ``min_count`` times.
-
-        Equally frequent forms keep the order of their first appearance.
-        """
+        """Keep the ``max_size`` most frequent forms that occur ``min_count`` times, ties by first appearance."""
         by_frequency = np.argsort(-counts.counts, kind="stable")
         frequent = by_frequency[counts.counts[by_frequency] >= min_count][:max_size]
         forms = [counts.forms[index] for index in frequent]
@@ -176,10 +170,8 @@ def _count_classes(counts: FormCounts, unknown: NDArray[np.int64], class_of: Cal
 class AffixVocabulary(Vocabulary):
     """Nine hashed tokens that describe a form, then the form itself, or the token of all unknown ones.
 
-    A parser that does not predict words need not spell them: it is enough that a word never seen looks like those that
-    it resembles. Descriptions are hashed into few tokens, so two of them may share one.
-
-    Ids: the unknown token is 0, then known forms, then ``num_rows`` tokens of descriptions.
+    A parser that does not predict words need not spell them: an unknown word looks like those that it resembles. Ids:
+    the unknown token is 0, then known forms, then ``num_rows`` tokens of descriptions.
     """
 
     kind: ClassVar[str] = "affixes"

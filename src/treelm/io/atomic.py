@@ -19,10 +19,7 @@ WRITE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def check_output_path(path: Path | str, *, instead: str = "", to_come: Path | None = None) -> None:
-    """Raise ``InputError`` for a file to write that has no folder, or is one: before any work is done for it.
-
-    ``instead`` is what else may be done; the folder ``to_come`` is one that will be made before the file is.
-    """
+    """Raise ``InputError`` for a file without a folder (unless ``to_come``), or a folder, before any work."""
     folder = Path(path).parent
     is_to_come = to_come is not None and folder.resolve() == to_come.resolve()
     if not is_to_come and not folder.is_dir():
@@ -33,11 +30,7 @@ def check_output_path(path: Path | str, *, instead: str = "", to_come: Path | No
 
 @contextmanager
 def open_atomic(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
-    """A new file, opened with mode and options, that takes the place of ``path`` if the block ends without an error.
-
-    Until then it has a hidden name, and is never a file or link that was there before, so what is written goes nowhere
-    else.
-    """
+    """A new file, under a hidden name, that takes the place of ``path`` if the block ends without an error."""
     new = _hidden(path)
     with _path_instead_of(path, new):
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
@@ -51,10 +44,7 @@ def open_atomic(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """A new folder to fill, which is called ``path`` when the block has ended without an error, and else goes.
-
-    It goes, too, if another process has been faster and has made the same.
-    """
+    """A new folder to fill, called ``path`` when the block ends without an error, unless another was faster."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = _hidden(path)
     with _path_instead_of(path, new):
@@ -71,10 +61,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file: write beside it, flush to disk, rename. A crash leaves the old file or the new one.
-
-    A device or a pipe is written to: a file in its place would end it.
-    """
+    """Replace a file: write beside it, flush to disk, rename. A device or a pipe is written to."""
     if path.exists() and not path.is_file() and not path.is_dir():
         with path_in_errors(path):
             path.write_bytes(content)

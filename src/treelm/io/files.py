@@ -82,10 +82,7 @@ def unpacked_name(name: str) -> str:
 
 @contextmanager
 def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open a file, ``-`` for standard input, or a binary stream; unpacks gzip and xz, known by their first bytes.
-
-    Raises ``InputError`` if it cannot be opened, and for standard input that is closed.
-    """
+    """Open a file, ``-`` or a binary stream; unpacks gzip and xz. Raises ``InputError`` if it cannot be opened."""
     if not isinstance(source, str | Path):
         yield source if isinstance(source, gzip.GzipFile | lzma.LZMAFile) else _unpacked(source)
     elif str(source) == STDIN:
@@ -165,10 +162,7 @@ def check_unpacked(size: int, packed: int, *, name: str) -> None:
 
 
 def unpacked(content: bytes, *, name: str) -> bytes:
-    """The content of a file that is read whole, unpacked if it is gzip or xz; ``name`` is for messages.
-
-    Raises ``InputError`` for packed data that are damaged or would fill the memory.
-    """
+    """The content of a file, unpacked if it is gzip or xz. Raises ``InputError`` for damage, and too much of it."""
     opener = _opener_of(content)
     if opener is None:
         return content
@@ -180,10 +174,7 @@ def unpacked(content: bytes, *, name: str) -> bytes:
 
 
 def in_utf8(content: bytes, encoding: str, *, name: str) -> bytes:
-    """Text of another encoding in UTF-8; bytes that are not of that encoding become what ``decoded`` refuses.
-
-    Raises ``InputError`` for an unknown encoding.
-    """
+    """Text of another encoding in UTF-8, what is not of it as ``decoded`` refuses. Raises ``InputError``."""
     try:
         text = io.TextIOWrapper(io.BytesIO(content), encoding, "surrogateescape", newline="").read()
         return text.encode(errors="surrogatepass")
@@ -219,10 +210,7 @@ def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = Fals
 
 
 def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False, most: float = MOST_SETTINGS) -> bytes:
-    """A file's content. One that may be no pipe is of settings, and has at most so many bytes.
-
-    Raises ``InputError`` with the remedy when it cannot be read, is a pipe and may not be one, or is too large.
-    """
+    """A file of so many bytes at most; ``InputError`` when it cannot be read, or is a pipe and may not be."""
     if not may_be_pipe:
         require_regular(path, remedy=remedy)
     with _explained(str(path), remedy):
@@ -256,10 +244,7 @@ def file_hash(path: Path, *, remedy: str) -> str:
 
 
 def require_regular(path: Path, *, remedy: str) -> None:
-    """Raise ``InputError`` for a pipe or a device: one may never end or never begin, the other may fill the memory.
-
-    What a shell has opened for this process is no danger. Folders and missing files are reported where they are opened.
-    """
+    """Raise ``InputError`` for a pipe or a device, unless a shell has opened it for this process."""
     if str(path).startswith(_DESCRIPTORS) or not os.path.exists(path) or path.is_dir():
         return
     if not path.is_file():

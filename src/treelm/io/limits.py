@@ -1,7 +1,4 @@
-"""Limits of input: the most that a file of somebody else may cost (docs/exit-codes.md).
-
-A file may be as large as it likes; what a small one may become is bounded, and so is what must be read whole.
-"""
+"""Limits of input: the most that a small file of somebody else may cost (docs/exit-codes.md)."""
 
 from __future__ import annotations
 

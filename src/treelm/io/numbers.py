@@ -1,7 +1,4 @@
-"""Numbers as files and options write them: ASCII digits, a point, an exponent.
-
-Python reads more: ``1_000``, and the digits of all scripts, of which no other program knows.
-"""
+"""Numbers in ASCII digits, as files and options write them; Python reads more: ``1_000``, and digits of all scripts."""
 
 from __future__ import annotations
 

@@ -104,18 +104,12 @@ class TableRows(NamedTuple):
 
 
 def read_table(path: str | Path) -> TableRows:
-    """Read a table from a file: text as ``read_rows`` does, of a workbook of Excel the first visible sheet.
-
-    Raises ``InputError`` as ``read_rows`` does, and for a file that cannot be read.
-    """
+    """Read a table from a file as ``read_rows`` does, of a workbook the first visible sheet; raises alike."""
     return read_rows(table_text(path), str(path))
 
 
 def table_text(path: str | Path, encoding: str | None = None) -> str:
-    """The text of a file with a table; of a workbook, that of its first visible sheet with tabs between cells.
-
-    ``encoding`` is that of ``read_text``.
-    """
+    """The text of a file with a table; of a workbook, that of its first visible sheet with tabs between cells."""
     return _sheet_text(Path(path)) if Path(path).suffix.lower() == _EXCEL else read_text(path, encoding=encoding)
 
 

@@ -22,11 +22,7 @@ _has_bar = False  # in the terminal, beside which there is no other
 
 @contextmanager
 def suppress_hangup() -> Iterator[None]:
-    """Let nothing come of writing to people who have left: what is under way is not to be lost with them.
-
-    Their terminal may be closed, of a pipe the reader (a viewer of logs, ``tee``, ``head``) may have ended, and the
-    disk of a log may be full.
-    """
+    """Let nothing come of writing to people who have left, or to a full disk: work under way is not lost with them."""
     try:
         yield
     except OSError as error:
@@ -41,10 +37,7 @@ def log(message: str) -> None:
 
 
 def stdout_console(width: int | None = None) -> Console:
-    """A console on standard output that raises ``BrokenPipeError`` when its reader has gone, as every stream does.
-
-    Rich would end the program by itself, with an exit code of its own.
-    """
+    """A console on standard output that raises ``BrokenPipeError``, where rich would end the program by itself."""
     from rich.console import Console  # here because commands that print plain lines need no rich
 
     class StdoutConsole(Console):

@@ -1,7 +1,6 @@
-"""A function of many tasks in worker processes (loky): results in task order.
+"""A function of many tasks in worker processes (loky): results in task order, memory bounded.
 
-Workers are fresh interpreters that do not import the user's main script, which would fail in notebooks
-and for scripts without ``if __name__ == "__main__"``. Memory is bounded: tasks are read as results are taken.
+Workers are fresh interpreters that do not import the user's main script, which would fail in notebooks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""CoNLL-U in, and dependency trees as constituency trees (section 4.2 and Fig. 4, Shen et al. 2021).
-
-A small reader of its own instead of a library's, because errors must name the line and one bad sentence must not lose
-the others.
-"""
+"""CoNLL-U in, and dependency trees as constituency trees (section 4.2 and Fig. 4, Shen et al. 2021)."""
 
 from __future__ import annotations
 

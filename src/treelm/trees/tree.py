@@ -27,10 +27,9 @@ class Span(NamedTuple):
 
 @final
 class Tree:
-    """An immutable constituent. Its children are trees and words, at least one.
+    """An immutable constituent; its children are trees and words, at least one. Part-of-speech tags stand elsewhere.
 
-    In memory, words are direct children of constituents: part-of-speech tags are dropped when a file is read. No method
-    recurses, so depth is bounded by memory alone.
+    No method recurses, so depth is bounded by memory alone.
     """
 
     __slots__ = ("children", "label")
@@ -202,10 +201,7 @@ def bracketed(tree: Tree, write_label: Callable[[str], str], write_word: Callabl
 
 
 def fold(tree: Tree, combine: Callable[[str, list[Node | str]], Node]) -> Node:
-    """Rebuild a tree from the words up: ``combine(label, children)`` makes a node of what its children became.
-
-    Words stay themselves. Children come before parents, right to left.
-    """
+    """A tree from its words up, right to left: ``combine(label, children)`` makes a node of its children."""
     done: list[Node | str] = []
     for node in reversed(list(tree.preorder())):
         if isinstance(node, str):
