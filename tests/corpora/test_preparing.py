@@ -280,18 +280,6 @@ def test_max_sentences_gives_the_corpus_of_the_first_ones(tmp_path: Path) -> Non
     assert same(first, corpus_of(expected))
 
 
-def test_what_a_killed_process_has_left_in_the_cache_goes_a_week_later(tmp_path: Path) -> None:
-    """Not what another process makes there now, which may be one of another machine."""
-    cache = tmp_path / "cache"
-    for name in ("left", "made"):
-        (cache / f".{name}.12345678").mkdir(parents=True)
-        (cache / f".{name}.12345678" / "forms.npy").touch()
-    for path in (cache / ".left.12345678" / "forms.npy", cache / ".left.12345678", cache / ".made.12345678"):
-        os.utime(path, (0, 0))
-    kept = prepared([write(tmp_path / "a.ptb", GOOD)], cache=cache).directory
-    assert set(cache.iterdir()) == {kept, cache / ".made.12345678"}
-
-
 def test_skipped_sentences_are_reported_from_the_cache_too(tmp_path: Path) -> None:
     path = write(tmp_path / "a.ptb", GOOD + BAD)
     for _ in range(2):

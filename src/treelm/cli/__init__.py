@@ -103,18 +103,13 @@ def _signals() -> Iterator[int]:
 
 
 class _Ended(KeyboardInterrupt):
-    """What a signal raises, not ``KeyboardInterrupt`` itself.
-
-    Where that leaves code that ``exec`` runs, as of dataclasses in the making, ``python -m`` ends the process by a
-    SIGINT of its own, whatever is made of it afterwards.
-    """
+    """What a signal raises: after ``KeyboardInterrupt`` itself, ``python -m`` might end the process by a SIGINT."""
 
 
 def _unwind_on_signals() -> None:
     """Let signals that end a process come as an exception from now on, so that nothing half written stays.
 
-    The first is remembered: libraries that catch whatever goes wrong while they load may swallow it. SIGTERM and SIGHUP
-    that come again, as many programs send them to a process and to its group, do not disturb the cleaning up.
+    The first is remembered, as libraries may swallow it. SIGTERM and SIGHUP again do not disturb the cleaning up.
     """
 
     def unwind(number: int, frame: FrameType | None) -> None:

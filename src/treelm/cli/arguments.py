@@ -46,10 +46,7 @@ class Positional:
 
 
 def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Arguments:
-    """Read the arguments of a program, or of a subcommand such as "treelm parse"; prints help and exits by itself.
-
-    Raises ``InputError`` for arguments that cannot be read, and for options without effect (``refuse``).
-    """
+    """Read the arguments of a program. Raises ``InputError`` for those that cannot be, or have no effect."""
     _asked[:] = [kind]
     given, unknown = parser_of(kind, program).parse_known_intermixed_args(arguments)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(given).items()}
@@ -71,11 +68,7 @@ def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Argu
 
 
 def refuse(options: Any, names: Iterable[str], why: str) -> None:
-    """Raise ``InputError`` for the first of these fields that is given, as it would have no effect.
-
-    ``why`` follows the option in the message: "without --data", "with --gold". ``parse`` calls this for what the class
-    defines in ``needs`` and ``excludes``.
-    """
+    """Raise ``InputError`` for the first of these fields that is given; ``why`` ends it, such as "with --gold"."""
     for name in names:
         if is_given(options, name):
             missing = why.removeprefix("without ")
@@ -91,10 +84,7 @@ def in_options(error: InputError) -> InputError:
 
 
 def as_typed(text: str) -> str:
-    """The text with settings as they are typed in the present call: of ``on_error = "skip"``, ``--on-error skip``.
-
-    Messages name settings as in Python and in recipes.
-    """
+    """The text with settings as they are typed in this call: of ``on_error = "skip"``, ``--on-error skip``."""
     if not _asked:
         return text
     options = [one for one in arguments_of(_asked[0]) if not one[2]]
@@ -163,10 +153,7 @@ def _in_recipe(name: str) -> str:
 
 
 def is_given(options: Any, name: str) -> bool:
-    """Tell whether a field has another value than its default.
-
-    An option that is given with its default value counts as not given.
-    """
+    """Tell whether a field has another value than its default."""
     return bool(getattr(options, name) != type(options).__dataclass_fields__[name].default)
 
 
@@ -235,10 +222,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def arguments_of(kind: type[Any]) -> Iterator[tuple[Field[Any], Any, Positional | None, list[str]]]:
-    """Every field with its type, its ``Positional`` if it has one, and the names of its option.
-
-    A string in the annotation is another name of the option, such as "-o".
-    """
+    """Every field with its type, its ``Positional`` if any, and its option: own name, and others such as "-o"."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         hint = hints[field.name]

@@ -113,10 +113,9 @@ def main(options: Arguments) -> int:
 def write_page(
     comparison: Comparison, path: Path, command: Sequence[str], sentences: Sequence[Sentence] = ()
 ) -> Comparison:
-    """Write the report and, beside it, the comparison with what it shows of sentences; the latter is given back.
+    """Write the report and, beside it, the comparison with what it shows of sentences, which is given back.
 
-    ``command`` are the arguments of the program, which the page tells beside date, releases and machine, unless this is
-    a kept comparison that knows its own.
+    ``command`` are the arguments of the program, for the foot of the page.
     """
     from treelm import __version__
     from treelm.figures.report.analyse import examples_of, kept_sentences, with_sentences

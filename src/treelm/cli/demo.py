@@ -120,10 +120,7 @@ def main(options: Arguments) -> int:
 
 
 def _read(folder: Path) -> Path:
-    """Have trained models read a garden path, and show it: the file of a comparison with a row for each of them.
-
-    What stands in the file is not read again.
-    """
+    """Have trained models read a garden path, and show it: the file of a comparison, where what stands is kept."""
     from treelm.evaluation.comparison.metrics import Comparison, GardenPathMetrics, RunMetrics
     from treelm.evaluation.human import sap
     from treelm.evaluation.human.garden_paths import measure_effects

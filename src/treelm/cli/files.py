@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_output(path: str) -> Iterator[IO[str]]:
-    """Standard output for ``-``; else a file that appears under its name only when it is complete.
-
-    Raises ``InputError`` if standard output is closed, and for a place or a name that cannot be written.
-    """
+    """Standard output for ``-``, else a file that appears when complete. Raises ``InputError`` if it cannot be."""
     if path == "-":
         if sys.stdout is None:
             raise InputError("standard output is closed", remedy="open it, or give --output FILE")
@@ -82,10 +79,7 @@ def write_table(path: str, table: pd.DataFrame) -> None:
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Raise ``InputError`` if a file to write is one to read, under whatever name or link; ``-`` may be a file as well.
-
-    To be called before any work: an output takes the place of what is there.
-    """
+    """Raise ``InputError`` if a file to write is one to read, under whatever name or link, before any work."""
     read = [status for path in inputs if (status := _file_status(path, sys.stdin)) is not None]
     for path in outputs:
         status = _file_status(path, sys.stdout)

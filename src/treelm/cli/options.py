@@ -69,10 +69,7 @@ class ModelOptions(SearchOptions, DeviceSettings):
     """Options of loading a run. Systems that score without a search have no widths, and a note says so."""
 
     def load(self, run: str, *, predicts_words: bool = False) -> LanguageModel:
-        """The model of a run, which searches as its recipe says and these options change it.
-
-        Raises ``InputError`` that names the run, also for one that gives words no probabilities if it has to.
-        """
+        """The model of a run, with the search of its recipe as these options change it; ``InputError`` names it."""
         from treelm.inference.loading import load
         from treelm.models.search.config import SearchConfig  # here, as help needs no checks of a config
 
@@ -133,10 +130,9 @@ class ModelNames:
     """Names of the models, one a run; without it, those of their folders."""
 
     def names_of(self, runs: Sequence[str], *, in_columns: bool = False) -> list[str]:
-        """Return the names of the models of runs: those given, else those of the folders.
+        """The names of the models of runs: those given, else of the folders, ``in_columns`` as R and pandas take them.
 
-        Where they are to end the names of columns (``in_columns``), they are written as R and pandas take them. Raises
-        ``InputError`` for too many or too few names, and for two models of one name.
+        Raises ``InputError`` for too many or too few names, and for two models of one name.
         """
         if self.names and len(self.names) != len(runs):
             raise InputError(f"{len(self.names)} names for {len(runs)} runs", remedy="give one name a run")
@@ -165,10 +161,7 @@ class ScoringOptions(WorkerOptions, ModelNames, TableOptions):
 
 
 def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[str, ...], str]:
-    """Return the runs that are named, and last the file; standard input where a single run may stand alone.
-
-    Raises ``InputError`` if the file is missing.
-    """
+    """The runs that are named, and last the file, or standard input. Raises ``InputError`` if it is missing."""
     from treelm.models.persistence.shipped import is_shipped_name
 
     *runs, file = inputs
@@ -181,10 +174,7 @@ def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[s
 
 
 def reference_names(given: Sequence[str], published: Iterable[str], usual: Sequence[str]) -> list[str]:
-    """The published models of a --references that is names, all, or none; without it, the usual ones.
-
-    Raises ``InputError`` for a name that is none of them.
-    """
+    """The published models of --references: names, all, none, or the usual ones. Raises ``InputError`` for others."""
     known = list(published)
     if given in (("all",), ("none",)) or not given:
         return {"all": known, "none": []}[given[0]] if given else list(usual)

@@ -26,10 +26,9 @@ def run_side_by_side(
 ) -> dict[str, int]:
     """Run ``treelm`` with each name's arguments, ``jobs`` at a time, begun in order; exit codes by name.
 
-    Lines on their standard error are printed on ours behind the name; their standard output is dropped. An interrupt
-    (Ctrl-C, SIGTERM), and the end of a given number of ``seconds``, ask all of them to stop, which training does after
-    saving, and nothing more is begun; another interrupt kills them. They end with this process, if it is killed.
-    ``after`` names for some of them one without whose success they are not begun: they have its exit code.
+    Lines on their standard error are printed on ours behind the name; their standard output is dropped. An interrupt,
+    and the end of ``seconds``, ask all of them to stop, which training does after saving; another interrupt kills them,
+    as does the end of this process. ``after`` names one without whose success one is not begun: it has its exit code.
     """
     is_over, running, codes = Event(), set[subprocess.Popen[str]](), dict[str, Future[int]]()
 

@@ -48,11 +48,7 @@ class SourceOptions(WorkerOptions, TableOptions):
         usual: Sequence[str],
         context: Context = "sentence",
     ) -> list[tuple[str, Callable[[], Surprisals]]]:
-        """Names, and what gives their surprisals: published models that are asked for, and all instead of runs.
-
-        A folder goes before a file, a published model before one of the package. Raises ``InputError`` for a name that
-        is nothing.
-        """
+        """Names, and what gives their surprisals: folders before files, published models before our own."""
         from treelm.evaluation.human.material import read_surprisals, table_name
         from treelm.inference.loading import model_hash
         from treelm.inference.surprisal import BITS
@@ -83,10 +79,7 @@ class SourceOptions(WorkerOptions, TableOptions):
         search: SearchConfig | None = None,
         columns: Sequence[str] = (),
     ) -> Surprisals:
-        """Score a material by a run, and say what was unknown, impossible or not converged.
-
-        ``search`` takes the place of the search that these options name; ``columns`` are kept if the system has them.
-        """
+        """Score a material by a run, by ``search`` if given, and say what was unknown, impossible or not converged."""
         from treelm.corpora.running_text import normalise
         from treelm.evaluation.human.material import score_material
         from treelm.inference.stimulus_advice import listed

@@ -81,10 +81,7 @@ def main(options: Arguments) -> int:
 
 
 def _runs(options: Arguments) -> list[Arguments]:
-    """The options of each run: with seeds, one for each of them, which goes on if it was begun.
-
-    Raises ``InputError`` for seeds without a folder, the same ones twice, or a system that has none.
-    """
+    """The options of each run: with seeds, one for each. Raises ``InputError`` for seeds that cannot be."""
     from treelm.training.recipe import load_recipe
 
     if not options.seeds:

@@ -29,10 +29,7 @@ AutoTokenizer.register(TreelmConfig, slow_tokenizer_class=TreelmTokenizer, exist
 
 
 def export_model(lm: LanguageModel, folder: Path) -> None:
-    """Write a model as a folder of transformers, with its tokenizer; it is there when it is complete.
-
-    Raises ``InputError`` for a system that does not read step by step, or whose words need trees or a search.
-    """
+    """Write a model as a folder of transformers. Raises ``InputError`` for one that does not read step by step."""
     network, tokenizer = TreelmForCausalLM.of(lm), TreelmTokenizer.of(lm.vocabulary)
     path = Path(folder)
     with nullcontext(path) if path.is_dir() else atomic_directory(path) as new:

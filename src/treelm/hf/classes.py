@@ -102,9 +102,9 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
     ) -> CausalLMOutput:
-        """Logits (B, T, V + 1) of what follows each token (B, T); a text begins with the end of sentence.
+        """Logits (B, T, V + 1) of what follows each token (B, T), after the end of sentence; padding on either side.
 
-        Padding may stand on either side. With ``labels`` the loss is the mean over those that are not -100, in nats.
+        With ``labels`` the loss is the mean over those that are not -100, in nats.
         """
         shift = None
         if attention_mask is not None and not bool(attention_mask[:, 0].all()):

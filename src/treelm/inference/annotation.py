@@ -1,8 +1,8 @@
 """Silver trees for raw text: streamed, in parallel, and continued after any interruption.
 
-Work in progress is a folder beside the output with one file of JSON lines, one for each block of sentences: its trees
-and errors, and how much of the input is done. A line has a checksum and is on disk before the next block is written. A
-last line that is not whole is cut off; when all is done, the output is written from the lines.
+Work in progress is a folder beside the output with a file of JSON lines, one for each block of sentences: its trees and
+errors, and how much of the input is done. Each has a checksum; a last line that is not whole is cut off. When all is
+done, the output is written from the lines.
 """
 
 from __future__ import annotations
@@ -147,10 +147,9 @@ def annotate(
     """Parse a file (``-``: standard input) into ``target``, one tree a line in input order; ``.gz`` is packed.
 
     Work in progress stands in ``TARGET.annotating``; the same call continues from there after any interruption, with
-    any number of processes, and the result is the same bytes. Memory
-    does not grow with the input. When all is done, ``on_error`` gets every sentence that was not parsed, with its
-    place, and ``on_done`` is called before the target is there. Raises ``InputError`` for an output that exists, for
-    other settings or another input than it was begun with, and as ``settings.on_error`` says.
+    any number of processes, to the same bytes. When all is done, ``on_error`` gets every sentence that was not parsed,
+    with its place, and ``on_done`` is called before the target is there. Raises ``InputError`` for an output that
+    exists, for other settings or another input than it was begun with, and as ``settings.on_error`` says.
     """
     folder, table = target.with_name(f"{target.name}.annotating"), table_of(target)
     if target.name == STDIN:
@@ -191,10 +190,7 @@ def annotate(
 
 
 def begun_with(source: str, parser: ParserSettings, settings: AnnotationSettings) -> dict[str, Any]:
-    """What trees are made with, as the folder of work in progress keeps it.
-
-    Raises ``InputError`` for a format that cannot be known or split, and a parser that is not there.
-    """
+    """What trees are made with, as work in progress keeps it. Raises ``InputError`` for what cannot be read so."""
     format = _format(source, settings)
     if settings.tokenise and format != "text":
         raise InputError(f"tokenise with {format}", remedy="remove this option: these sentences have words")
@@ -288,10 +284,7 @@ class SentenceBlock(NamedTuple):
 def read_blocks(
     stream: Any, source: str, settings: AnnotationSettings, progress: Progress, size: int = BLOCK
 ) -> Iterator[SentenceBlock]:
-    """The rest of the input in blocks of ``size`` sentences.
-
-    Raises ``InputError`` if what comes before is not what it was.
-    """
+    """The rest of the input in blocks of sentences. Raises ``InputError`` if what comes before has changed."""
     name, format = name_of(source), _format(source, settings)
     options = ReadOptions(format=format)
     digest, document, items = hashlib.sha256(), 0, list[InputSentence]()

@@ -53,11 +53,9 @@ def in_batches(
     """Pair every sentence with its result, in input order.
 
     The same words, as of many readers, are computed once, unless ``_REMEMBERED`` other sentences came since. Up to
-    ``window`` batches are read ahead (more, if other processes compute) and sorted by length, so that batch-mates
-    are alike; the first results come after one batch, and then the number of batches read ahead doubles. An
-    ``InputError`` about a batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected
-    and paired with None, without it the error is raised, naming the sentence. An error, also one of ``sentences``, is
-    raised in its place: after all results before it, however batches are cut and whoever computes them.
+    ``window`` batches are read ahead and sorted by length; the first results come after one batch, and then the number
+    read ahead doubles. An ``InputError`` about a batch is narrowed down to its sentences: with ``skipped`` these are
+    collected and paired with None, without it the error is raised, naming the sentence, after all results before it.
     """
     check_positive(batch_size=batch_size)
     groups: deque[tuple[list[Sentence], list[tuple[Words, ...]], list[Words]]] = deque()  # batches, what is forgotten

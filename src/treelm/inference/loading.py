@@ -24,11 +24,9 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
     """The model of a run folder (or of any folder that ``save_pretrained`` wrote), in evaluation mode.
 
     Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name; or
-    any causal language model of the Hugging Face ecosystem, ``hf:NAME_OR_FOLDER`` (docs/other-models.md).
-
-    It searches as its recipe asks (``run_search``), by an adaptive beam unless that names a width. With ``device``
-    "cuda" or "auto" it computes on a GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is
-    missing, incomplete, damaged, or made by a newer version, and when there is no GPU.
+    any causal language model of Hugging Face, ``hf:NAME_OR_FOLDER``. It searches as its recipe asks (``run_search``).
+    With ``device`` "cuda" or "auto" it computes on a GPU, unless it has no weights (n-grams). Raises ``InputError``
+    when the folder is missing, incomplete, damaged, or made by a newer version, and when there is no GPU.
 
     >>> [tree] = load("rnng-gum-open").parse([["The", "dog", "barks", "."]])
     >>> str(tree)
@@ -47,10 +45,7 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
 
 
 def model_hash(run: str | Path) -> str:
-    """Return a hash of a run's weights and of how it reads, which tells its model from another of the same name.
-
-    Raises ``InputError`` for a run that is not there.
-    """
+    """A hash of a run's weights and of how it reads. Raises ``InputError`` for a run that is not there."""
     from treelm.io.json import json_hash
     from treelm.models.persistence.storage import read_overrides, weight_files
 
@@ -64,10 +59,7 @@ def model_hash(run: str | Path) -> str:
 
 
 def run_search(run: str | Path) -> SearchConfig:
-    """The search that a run's recipe names; the usual one of a folder without a recipe.
-
-    Raises ``InputError`` for a recipe that cannot be read.
-    """
+    """The search that a run's recipe names, else the usual one. Raises ``InputError`` for a broken recipe."""
     path = find_run(run) / "recipe.toml"
     if not path.exists():
         return SearchConfig()

@@ -1,7 +1,6 @@
 """Predictors of reading times that no model gives: length, frequency and position of words.
 
-A word is taken as it was shown, ``"dog,"``; its length and frequency are those of what is left without the marks around
-it, ``dog``. ``None`` is a missing value.
+Length and frequency are those of a word without the marks around it; ``None`` is a missing value.
 """
 
 from __future__ import annotations
@@ -75,10 +74,7 @@ class Frequencies:
 
     @classmethod
     def of_wordfreq(cls, language: str) -> Frequencies:
-        """Frequencies of the library wordfreq (Speer 2022); 0 for a word that it does not have.
-
-        Raises ``InputError`` if the library is missing, or has no such language.
-        """
+        """Frequencies of the library wordfreq (Speer 2022), 0 for other words. Raises ``InputError`` without it."""
         wordfreq = import_extra("wordfreq", "wordfreq")
         known = sorted(wordfreq.available_languages())
         if language not in known:
@@ -88,10 +84,7 @@ class Frequencies:
 
     @classmethod
     def of_counts(cls, counts: Mapping[str, int]) -> Frequencies:
-        """Frequencies from counts of words, of which one more is assumed, so that unseen words have one, too.
-
-        log10((count + 1) / (tokens + types)) + 9, as van Heuven et al. (2014) smooth. Case does not count.
-        """
+        """Frequencies log10((count + 1) / (tokens + types)) + 9 (van Heuven et al. 2014); case does not count."""
         folded = Counter[str]()
         for word, count in counts.items():
             folded[normalize("NFC", word).casefold()] += count
@@ -100,10 +93,7 @@ class Frequencies:
 
 
 def read_counts(path: str) -> dict[str, int]:
-    """Read a table of words and their counts: CSV or TSV with the columns word and count, in any case.
-
-    Raises ``InputError`` with file and line.
-    """
+    """A table with the columns word and count, in any case. Raises ``InputError`` with file and line."""
     names, rows, _ = read_table(path)
     columns = {name.casefold(): name for name in names}
     for name in ("word", "count"):

@@ -1,7 +1,4 @@
-"""One model in several processes: batches go out, results come back in order.
-
-Every process loads the run for itself. Results do not depend on batch-mates, so they are the same as in one process.
-"""
+"""One model in several processes, each of which loads the run: batches go out, results come back in order."""
 
 from __future__ import annotations
 
@@ -61,11 +58,7 @@ def in_process(compute: Callable[[Sentences], Sequence[Result]]) -> Compute[Resu
 def model_workers(
     task: Task[Result], lm: LanguageModel, *, run: str, processes: int = 1, device: DeviceName | None = None
 ) -> Iterator[Compute[Result]]:
-    """Give how to do a task with a run's model: by ``lm`` itself, or by other processes.
-
-    Their models get the present ``runtime_settings`` of ``lm`` and, without ``device``, its device. Raises
-    ``InputError`` for less than one process.
-    """
+    """Give how to do a task with a run's model: by ``lm`` itself, or by other processes, which load its like."""
     if processes == 1:
         yield in_process(partial(task, lm))
         return

@@ -1,9 +1,8 @@
 """Rows of a table as sentences, for every command and call that reads one word a row.
 
-Rows with equal values in the named columns must form one sentence. Where a column is missing among them (an item has
-two conditions, a trial has three readers), the rows show it: a word number occurs twice, the words are repeated, the
-condition changes within the sentence, or its rows are not adjacent. Then the sentence is refused, and the columns that
-separate its parts are found by trying which of them leave no such sign.
+Rows with equal values in the named columns must form one sentence. Where a column is missing among them, the rows show
+it: a word number occurs twice, the words are repeated, the condition changes within the sentence, or its rows are not
+adjacent. Then the sentence is refused with the columns that separate its parts: those that leave no such sign.
 """
 
 from __future__ import annotations
@@ -101,10 +100,7 @@ class SentenceRows(NamedTuple):
 def check_columns(
     columns: Columns, names: Sequence[str], rows: Sequence[Row], source: str, numbered: Sequence[str] = ()
 ) -> None:
-    """Raise ``InputError`` for a column that the table lacks, with its first row as it was read.
-
-    A sentence may be named by ``numbered``, which has the number of the row.
-    """
+    """Raise ``InputError`` for a column that the table lacks; ``numbered`` ones have the number of the row."""
     needed = [("word", columns.word), *(("sentence", name) for name in columns.sentence)]
     if columns.text_column:
         needed[0] = ("text_column", columns.text_column)
@@ -136,11 +132,10 @@ def sentence_rows(
     """The rows of each sentence, whose words are texts then, as a workbook gives them; and what is to be said of them.
 
     With ``fill_down`` an empty cell that names a sentence or a document is that of the row above. Of texts
-    (``are_texts``), which are split later, numbers of words may begin again. ``unreadable`` grows while rows are read:
-    the sentences beside such a row are as bad as it. ``remedy`` adds to what to do about rows of several sentences.
-
-    Raises ``InputError`` for a column that is missing, and for the first sentence with an empty word, an empty name, or
-    rows that are not one sentence; ``skipped`` collects these instead, unless no sentence is left.
+    (``are_texts``), which are split later, numbers of words may begin again. The sentences beside an ``unreadable`` row
+    are as bad as it. ``remedy`` adds to what to do about rows of several sentences. Raises ``InputError`` for a column
+    that is missing, and for the first sentence with an empty word, an empty name, or rows that are not one sentence;
+    ``skipped`` collects these instead, unless no sentence is left.
     """
     given = list(rows)
     check_columns(columns, names, given, source)
@@ -207,7 +202,7 @@ def ends_inside(words: Sequence[str]) -> bool:
 def _without_name(names: Iterable[Name]) -> list[Name]:
     """The names with an empty cell, unless it says something: fillers have an item, but may have no condition.
 
-    That is so where another column names the sentence, and the same name never has a cell there that is not empty.
+    Then another column names the sentence, and no name that is the same elsewhere has a cell there.
     """
     cells = [(name, name[:place] + name[place + 1 :], place) for name in names for place in range(len(name))]
     filled = {(rest, place) for name, rest, place in cells if name[place]}
@@ -326,8 +321,7 @@ class _Table:
     def _remedy(self, places: Sequence[int]) -> str:
         """Say which columns tell the sentences of these rows apart, or that none does.
 
-        The fewest that leave no sign in these rows, none if it is enough to sort them; of several, those that leave
-        rows together, and make the fewest sentences.
+        The fewest that leave no sign; of several, those that leave rows together, and make the fewest sentences.
         """
         keys = {self.names[place] for place in places}
         has_signs = bool(self._numbers) or any(self._sign(self.places[name]) for name in keys)

@@ -79,10 +79,7 @@ def stimulus(
 
 
 def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> Iterator[Stimulus]:
-    """Stimuli from text or trees; an empty sentence ends a document.
-
-    Warns at the end of what every sentence of text has (``EverySentence``).
-    """
+    """Stimuli from text or trees; an empty sentence ends a document. Warns of what every sentence of text has."""
     document, is_new, first, habits = 1, False, "", EverySentence()
     for sentence in sentences:
         if not sentence.words:
@@ -117,11 +114,7 @@ def read_table(
     skipped: list[InputError] | None = None,
     **how: Any,
 ) -> StimulusTable:
-    """Read a CSV or TSV file with a header, quoted as R and pandas do, the header says which; or a sheet of Excel.
-
-    ``skipped`` collects the errors of rows and sentences, which are left out. Raises ``InputError`` as
-    ``sentence_rows`` and ``read_rows`` do.
-    """
+    """Read CSV or TSV with a header, or a sheet of Excel; ``skipped`` and errors as of ``table_stimuli``."""
     text = table_text(path, encoding)
     if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
@@ -152,9 +145,7 @@ def table_stimuli(
 
     Rows of a sentence that follow each other with the same cell in ``columns.sum_by`` become one region. Texts in
     ``language`` are split into sentences. A column ``line_name`` is added, of the line where a word or region begins.
-
-    Raises ``InputError`` as they do, for a cell of ``columns.sum_by`` that comes again after others, and for sums of
-    what ``punctuation`` sets apart.
+    Raises ``InputError`` as they do, and for a region that comes again after others.
     """
     if columns.sum_by and punctuation == "apart":
         raise InputError("punctuation = apart with sum_by", remedy="give punctuation = summed, or remove one of them")
@@ -238,11 +229,7 @@ SENTENCE_NUMBER = "sentence_number"
 
 
 def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = False) -> Iterator[Stimulus]:
-    """Split stimuli into sentences: each gets one key more, the number of the sentence in what was given as one.
-
-    That may be a document itself. Words stay whole and as they are: only to find the sentences are marks written as
-    ``normalise`` does.
-    """
+    """Split stimuli, or documents, into sentences, each with its number as one key more. Words stay as they are."""
     for one in stimuli:
         ends = sentence_ends(one.sentence.words, language)
         for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True), start=1):

@@ -48,9 +48,8 @@ def score_stimuli(
 ) -> Iterator[tuple[Stimulus, SentenceScore | None]]:
     """Score stimuli in their order; None and an error in ``skipped`` is for those that cannot be (``in_batches``).
 
-    With ``context="document"`` a model that keeps its context reads the sentences of a document in a row; any other
-    begins every sentence from nothing. ``measures`` add a column each. ``compute`` (see ``model_workers``, with
-    ``score_with_measures``) scores sentences in other processes.
+    With ``context="document"`` a model that keeps its context reads the sentences of a document in a row. ``measures``
+    add a column each. ``compute`` (``model_workers`` of ``score_with_measures``) scores in other processes.
     """
     if context_of(lm, context) == "document":
         for _, group in groupby(stimuli, key=lambda one: one.document):
@@ -75,8 +74,8 @@ def word_frame(
 ) -> pd.DataFrame:
     """A row for each word of scored stimuli: surprisal, how the word was read, and ``columns`` of the scores.
 
-    A word that was read as several tokens has the sum of their bits, and a value in each column as ``word_columns`` and
-    measures say. Only tokens that count (``Stimulus.counts``) are looked at. A column that the model lacks is missing.
+    A word of several tokens has the sum of their bits, and in each column what its aggregation says of those that count
+    (``Stimulus.counts``). A column that the model lacks is missing.
     """
     import pandas as pd
 

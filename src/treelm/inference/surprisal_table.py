@@ -1,7 +1,6 @@
 """Surprisal tables: a row for each word of the stimuli, with what one model or several say of it, and predictors.
 
-Stimuli are scored in a stream and become data frames in chunks of sentences, so that memory does not grow with the
-input. The same frames are written by the command line and given back by ``surprisal_table``.
+Data frames of some sentences each, for the command line and ``surprisal_table``: memory does not grow with the input.
 """
 
 from __future__ import annotations
@@ -142,10 +141,7 @@ class SurprisalTable:
         source: Columns | None = None,
         frequencies: Frequencies | None = None,
     ) -> None:
-        """Lay out the columns. Raises ``InputError`` for columns that cannot be had.
-
-        ``frequencies`` replace those that the settings name.
-        """
+        """Lay out the columns; ``frequencies`` replace the named ones. Raises ``InputError`` for others."""
         check_columns({one.name: one.lm for one in models}, settings.columns)
         self.models, self.settings, self.source = models, settings, source or Columns()
         self._frequencies = frequencies or (Frequencies.named(settings.frequencies) if settings.frequencies else None)
@@ -220,7 +216,7 @@ class SurprisalTable:
         """Yield the rows of ``_CHUNK`` sentences at a time; ``skipped`` collects what cannot be scored.
 
         Where a model cannot score a sentence, its cells are missing (one row a word) or it has no rows (a row for each
-        model). A sentence that no model can score has no rows. An error comes after all rows before it.
+        model). An error comes after all rows before it.
         """
         settings = self.settings
         streams = [
@@ -347,10 +343,9 @@ class SurprisalTable:
         return found.assign(**{MODEL: model.name}) if self.settings.shape == "long" else found
 
     def _reduction(self, after: pd.Series, place: int) -> pd.Series:
-        """Entropy before each word minus entropy after it, in bits: positive if the word reduces uncertainty.
+        """Entropy before each word minus entropy after it, in bits, not cut off at 0 as in Hale (2006).
 
-        It is not cut off at 0 as in Hale (2006). Missing for the first word in a document context, where the
-        next-word entropy before it is unknown.
+        Missing for the first word in a document context, where the next-word entropy before it is unknown.
         """
         before, is_first = after.shift(1), after.index.get_level_values(1) == 1
         if after.name != ENTROPY:
@@ -394,13 +389,11 @@ def surprisal_table(
     """Return a data frame of words or sentences, the rows of one together, with surprisals in bits beside it.
 
     Sentences, which are texts or lists of words, stand for the frame of their words, with sentence_id and word_id.
-
     ``models`` is one model, or several by the names that their columns get: NAME_MODEL each (``shape="wide"``), or a
-    row for each model (``"long"``, with the column model). In these shapes one model without a name goes by its
-    system's. ``sentence`` names the column, or columns, that say which rows are one sentence, ``document`` the one that
-    says which sentences are one document; with ``fill_down`` an empty cell there is that of the row above. Numbers and
-    truth values are words as a workbook writes them. ``unigrams`` counts the training corpus. The other arguments are
-    those of ``treelm surprisal`` (``TableSettings``). If the frame has a column of the same name as a computed one, it
+    row for each model (``"long"``, with the column model); one without a name goes by its system's. ``sentence`` names
+    the column, or columns, that say which rows are one sentence, ``document`` the one that says which sentences are one
+    document; with ``fill_down`` an empty cell there is that of the row above. ``unigrams`` counts the training corpus.
+    The other arguments are those of ``treelm surprisal`` (``TableSettings``). A column of the name of a computed one
     becomes own_NAME. Where rows are not those of the frame (``text_column`` without a target, ``sum_by``, ``end``,
     punctuation apart), the table is the one that ``treelm surprisal`` writes.
 

@@ -94,13 +94,11 @@ def text_rows(
 ) -> tuple[list[SentenceRows], tuple[str, ...]]:
     """The regions of each row's sentence, as ``sentence_rows`` gives the words of one; its arguments are these.
 
-    Without a target column the texts themselves say what the regions are: if there are separators, what they cut; if
-    there are asterisks, the target between them; else words. All texts must have them then. Beside a target no other
-    region has a row. A row is named by its cells in the columns of sentences, or its number where there is none.
-
-    Raises ``InputError`` for a column that is missing, and for the first row whose sentence or target cannot be read;
-    ``skipped`` collects these instead, unless no row is left. Raises it, too, where every sentence is cut by
-    another mark, or has a part between other marks, such as brackets.
+    Without a target column the texts themselves say what the regions are: what separators cut, if there are any; the
+    target between asterisks; else words. Beside a target no other region has a row. A row is named by its cells in the
+    columns of sentences, else its number. Raises ``InputError`` for a column that is missing, for the first row whose
+    sentence or target cannot be read (``skipped`` collects these instead, unless no row is left), and where another
+    mark cuts every sentence, or stands around a part of it.
     """
     numbered = [name for name in Columns().sentence if name not in names]
     given = list(rows)

@@ -56,10 +56,7 @@ def open_parser(settings: ParserSettings) -> LineParser:
 
 
 def parser_version(name: str) -> str:
-    """Version of a parser, to tell it from others of its name: the hash of a run's weights, or a package's version.
-
-    Raises ``InputError`` for a run that is not there.
-    """
+    """The hash of a run's weights, or a package's version. Raises ``InputError`` for a run that is not there."""
     if name in EXTERNAL:
         try:
             return version(name)
@@ -69,10 +66,7 @@ def parser_version(name: str) -> str:
 
 
 def parser_class(name: str) -> type[LanguageModel] | None:
-    """The system of a run, of which nothing is loaded; None for parsers that are installed apart.
-
-    Raises ``InputError`` for a run that is not there.
-    """
+    """The system of a run, or None for other parsers. Raises ``InputError`` for a run that is not there."""
     return None if name in EXTERNAL else read_system(find_run(name))
 
 
@@ -110,8 +104,7 @@ EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _benepar}
 def _lines(name: str, parse: Callable[[Sentences], list[Tree]], sentences: Sentences) -> list[ParsedLine]:
     """The trees of another parser, which have a tag over each word, written over our own words: parsers escape some.
 
-    Its errors become ``InputError``, so that the sentence is reported. An exhausted memory stays what it is: nothing is
-    wrong with the sentence, which is not to be skipped for it.
+    Its errors become ``InputError``, so that the sentence is reported, but for an exhausted memory.
     """
     try:
         trees = parse(sentences)

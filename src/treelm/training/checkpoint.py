@@ -49,10 +49,7 @@ def checkpoint_paths(run: Path) -> list[Path]:
 
 
 def save_checkpoint(run: Path, checkpoint: Checkpoint, *, keep: int) -> None:
-    """Write a checkpoint, and remove all but the ``keep`` newest; a crash leaves those before it as they were.
-
-    What was written of one that fails, such as on a full disk, is removed.
-    """
+    """Write a checkpoint, and remove all but the ``keep`` newest; a crash leaves those before it as they were."""
     directory = run / FOLDER
     directory.mkdir(parents=True, exist_ok=True)
     for left in directory.glob(".*"):
@@ -74,10 +71,7 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint, *, keep: int) -> None:
 
 
 def newest_checkpoint(run: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; damaged ones are reported and put aside. None if there never was one.
-
-    Raises ``InputError`` if all are damaged.
-    """
+    """The newest whole checkpoint, or None; damaged ones are put aside. Raises ``InputError`` if all are damaged."""
     paths = checkpoint_paths(run)
     for path in reversed(paths):
         try:

@@ -21,10 +21,7 @@ Threads = Annotated[int, Field(ge=1, le=1024)]
 
 @configuration
 class TrainingConfig:
-    """Training ends at whichever of ``epochs``, ``max_steps``, the two limits of time and early stopping comes first.
-
-    One step is one batch and one update of the weights. Raises ``InputError`` for values that make no sense.
-    """
+    """Training ends at the first of ``epochs``, ``max_steps``, limits of time, early stopping; a step is a batch."""
 
     # How long. These four may grow when a run is resumed; not the first two under a schedule in shares of the run.
     epochs: Size | None = 18

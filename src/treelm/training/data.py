@@ -34,10 +34,7 @@ class Batches(Protocol):
 
 
 def read_epoch(batches: Batches) -> Iterator[tuple[Batch, dict[str, Any], Batch | None]]:
-    """The rest of an epoch: each batch, the position behind it, and the next batch; None where the epoch ends.
-
-    Raises ``InputError`` if there is none.
-    """
+    """The rest of an epoch: each batch, the position behind it, the next batch or None. ``InputError`` without any."""
     iterator = iter(batches)
     batch = next(iterator, None)
     if batch is None:

@@ -45,11 +45,7 @@ class ProcessGroup:
     """Gloo's connection for messages, beside the one for gradients, which may be NCCL's."""
 
     def __init__(self, config: TrainingConfig) -> None:
-        """Find the other processes and wait for them.
-
-        Raises ``InputError`` if the config asks for processes that nobody has started, or for a GPU that is not there,
-        and if they cannot connect.
-        """
+        """Find the other processes and wait for them. Raises ``InputError`` where they or a GPU are not there."""
         device = find_device(config.device, where="[training]")
         self.rank, self.size, local_rank = rank_and_size()
         self._timeout_minutes = config.timeout_minutes
@@ -132,8 +128,8 @@ class ProcessGroup:
     def sum_gradients(self, model: nn.Module) -> None:
         """Add up the gradients of all at once. A parameter that somebody used has a gradient everywhere then.
 
-        Not torch's ``DistributedDataParallel``: it counts on every process using every parameter in every step, which a
-        network whose graph follows a tree does not.
+        torch's ``DistributedDataParallel`` counts on the same parameters in every process and step, which trees do not
+        give.
         """
         if self.size == 1:
             return

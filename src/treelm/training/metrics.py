@@ -1,5 +1,4 @@
-"""Losses added up, and ``metrics.jsonl``, which holds them: one JSON object a line, cut back on resume so that no step
-stands there twice."""
+"""Losses added up, and ``metrics.jsonl`` with them, one JSON object a line, cut back on resume."""
 
 from __future__ import annotations
 
@@ -84,10 +83,7 @@ class MetricsLog:
     """Appends lines to ``metrics.jsonl``; between lines the file is closed."""
 
     def __init__(self, path: Path, *, offset: int = 0) -> None:
-        """Drop what stands behind ``offset`` (bytes): it belongs to steps that are made again.
-
-        A missing log is begun again, with a warning; one that is shorter is another run's, and an ``InputError``.
-        """
+        """Drop what stands behind ``offset`` (bytes): steps that are made again. A shorter log is an ``InputError``."""
         self._path = path
         if offset and not path.exists():
             _logger.warning("%s is gone: a new log begins, without the steps so far", path)
@@ -113,10 +109,7 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl``; raises ``InputError`` with file and line for one that is not a JSON object.
-
-    A last line that was not written to its end is left out: the program was stopped there, or is writing it now.
-    """
+    """The lines of ``metrics.jsonl`` but a half one at the end. Raises ``InputError`` with ``file:line`` for others."""
     found = []
     lines = read_bytes(path, remedy="give a run folder", most=math.inf).split(b"\n")
     for number, line in enumerate(lines, start=1):

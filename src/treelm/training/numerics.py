@@ -68,10 +68,7 @@ def seed_everything(seed: int) -> None:
 
 
 def seed_shard(seed: int, step: int, shard: int, device: torch.device) -> torch.Generator:
-    """Seed torch for one part of one step's batch, whichever process computes it.
-
-    Returns the generator for what the parts of the step have in common, which they all get in the same state.
-    """
+    """Seed torch for one part of a step's batch; the generator returned is for what all parts have in common."""
     own, common = (
         np.random.SeedSequence(entropy).generate_state(1, np.uint64)
         for entropy in ([seed, step, shard + 1], [seed, step, 0])

@@ -114,10 +114,7 @@ def read_dev_trees(corpus: PreparedCorpus) -> list[Tree]:
 
 
 def _encode(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe, *, trains: bool) -> EncodedCorpus:
-    """A corpus by the model's vocabulary; of dev without the trees that the model cannot build, and a warning says so.
-
-    Raises ``InputError`` if the model cannot be trained or evaluated on it.
-    """
+    """A corpus by the vocabulary; of dev without trees that the model cannot build. Raises ``InputError`` if unfit."""
     config, others = model.config, sorted(set(corpus.labels) - set(model.labels))
     encoded = EncodedCorpus(
         corpus,

@@ -22,8 +22,8 @@ def progress(
 ) -> Iterator[Callable[[Step], None]]:
     """A function that shows a step on ``stream`` (standard error): a bar in a terminal, and one line an evaluation.
 
-    In a file or a pipe there is no bar, only the lines, and how far it is where they are far apart. Without dev
-    (``evaluates``) the end of each epoch has one.
+    Without dev (``evaluates``) the end of each epoch has a line. In a file or a pipe there is no bar, but a line now
+    and then.
     """
     console = stderr_console(stream)
     bar = Progress(

@@ -40,10 +40,7 @@ SECTIONS = ("data", "vocabulary", "batches", "model", "training", "search", "eva
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A system with its own config.
-
-    In TOML the fields of ``config`` stand directly in ``[model]``.
-    """
+    """A system with its own config, whose fields stand directly in ``[model]`` in TOML."""
 
     system: str
     """Name in ``treelm.models.SYSTEMS``."""
@@ -219,10 +216,7 @@ def _by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()) -> Recipe:
-    """A recipe from plain values, section by section; paths are relative to ``folder``.
-
-    Raises ``InputError`` for a section, a field or a value that cannot be.
-    """
+    """A recipe from plain values by section, paths relative to ``folder``. Raises ``InputError`` for what cannot be."""
     parts: dict[str, Any] = {}
     for section, content in values.items():
         if section not in SECTIONS or not isinstance(content, dict):
@@ -307,10 +301,7 @@ _PATHS = {"data": ("corpus", "train", "dev", "test"), "vocabulary": ("file",), "
 
 
 def _absolute(section: str, name: str, value: Any, folder: Path) -> Any:
-    """The value of a field: a path relative to a folder is made absolute, so that the run's own recipe finds it.
-
-    Names of corpora and models stay, but for a model a folder of that name comes first.
-    """
+    """The value of a field; relative paths are made absolute. A folder goes before a model of its name."""
     if name not in _PATHS.get(section, ()) or not isinstance(value, str) or value in ("", _NONE) or "\0" in value:
         return value  # what is not a path is refused with its field
     is_name = name == "corpus" and is_corpus_name(value)

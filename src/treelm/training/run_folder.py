@@ -55,10 +55,7 @@ def check_run(folder: Path) -> None:
 
 
 def check_resumable(folder: Path, recipe: Recipe) -> None:
-    """Raise ``InputError`` for a folder without a run, a model without checkpoints, and a recipe with other data.
-
-    Model and training are compared when the checkpoint is read (``check_same_run``).
-    """
+    """Raise ``InputError`` for a folder without a run, a model without checkpoints, a recipe with other data."""
     check_run(folder)
     if not recipe.model.is_estimated and (folder / WEIGHTS).exists() and not checkpoint_paths(folder):
         remedy = f"restore them, or begin a new run from this model: training.start_from={folder}"
@@ -79,8 +76,7 @@ def is_estimated(run_directory: Path | str, recipe: Recipe) -> bool:
 def load_run_recipe(run_directory: Path | str, settings: Settings = ()) -> Recipe:
     """The recipe of a run (a folder, or a model that ships with the package), for evaluating or resuming it.
 
-    Raises ``InputError`` when the folder holds no run, and for a setting by which its data or vocabulary would have
-    been others.
+    Raises ``InputError`` without a run, and for a setting by which its data or vocabulary would have been others.
     """
     path = find_run(run_directory) / FILE_NAME
     if not path.exists():
@@ -99,10 +95,7 @@ def _check_same_data(recipe: Recipe, kept: Path) -> None:
 
 
 def recipe_of_model(run: Path | str) -> Recipe:
-    """The recipe of a run, for evaluating it; that of a model which was not trained here has nothing but defaults.
-
-    Such a one has no data of its own: files must be given.
-    """
+    """The recipe of a run, for evaluating it; of a model that was not trained here, one without data."""
     folder = find_run(run)
     if (folder / FILE_NAME).exists() or not weight_files(folder):
         return load_run_recipe(run)

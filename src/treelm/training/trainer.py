@@ -69,14 +69,13 @@ def train(
 ) -> LanguageModel:
     """Train by a recipe and return the best model, as it was saved in the run folder ``output``.
 
-    The recipe is the name of a packaged one, a path, or a dictionary of its sections; ``settings`` change it, section
-    by section: ``training={"epochs": 2}`` is ``--set training.epochs=2`` of the command line. ``resume`` goes on with
-    the run in this folder, by the recipe that is kept there (True: with that in ``output``, by the recipe that is
-    given), ``resume_if_present`` with the run in ``output`` if there is one. Unless ``quiet``, progress is shown on
-    standard error; else only warnings are logged, one of them when a limit of time ends training. Of several processes
-    the first one prepares data and vocabulary, writes and shows, on a file system shared by all.
-
-    Raises ``InputError`` for a recipe or a folder that cannot be, and what ``fit`` raises.
+    The recipe is the name of a packaged one, a path, or a dictionary of its sections; ``settings`` change it:
+    ``training={"epochs": 2}`` is ``--set training.epochs=2`` of the command line. ``resume`` goes on with the run in
+    this folder, by the recipe that is kept there (True: with that in ``output``, by the recipe that is given),
+    ``resume_if_present`` with the run in ``output`` if there is one. Unless ``quiet``, progress is shown on standard
+    error; else warnings are logged, also when a limit of time ends training. Of several processes the first one
+    prepares data, writes and shows, on a file system shared by all. Raises ``InputError`` for a recipe or a folder that
+    cannot be, and what ``fit`` raises.
     """
     recipe, run = _recipe_and_folder(recipe, output, resume, settings)
     if resume_if_present and is_estimated(run, recipe):
@@ -288,10 +287,7 @@ def fit(
 
 @dataclass
 class Trainer:
-    """A run in progress: model, optimizer, counters, log and checkpoints, in a folder that the caller has locked.
-
-    ``steps`` sets ``state``, ``optimizer`` and ``log``.
-    """
+    """A run in progress in a locked folder; ``steps`` sets ``state``, ``optimizer`` and ``log``."""
 
     model: LanguageModel
     batches: Batches
@@ -538,10 +534,9 @@ class Trainer:
 
 @contextmanager
 def stop_signals() -> Iterator[list[str]]:
-    """The names of the signals that have come while the block runs.
+    """The names of the signals that have come while the block runs, in the main thread.
 
-    Signals that were ignored before (``nohup``) stay ignored. A second SIGINT has its earlier effect. Outside the main
-    thread Python allows no handlers: nothing is watched.
+    Signals that were ignored before (``nohup``) stay ignored. A second SIGINT has its earlier effect.
     """
     received: list[str] = []
     is_main = threading.current_thread() is threading.main_thread()

@@ -63,11 +63,10 @@ def update_weights(
 ) -> Update:
     """Change the weights by the gradient of one batch.
 
-    The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches; of a segment of a
-    stream, divided by its targets. Of several processes each computes some shards of the batch. Nothing is read back
-    from the device before the end, when losses and norm come at once, and ``next_batch`` is planned meanwhile; so the
-    optimiser, which must be a fused one, learns on the device to leave the weights alone. Raises ``NonFiniteError``,
-    the weights unchanged, when loss or gradient is not finite.
+    The loss is the sum over the batch divided by its words or sentences, of a stream by its targets. Of several
+    processes each computes some shards. Nothing is read back from the device before the end, and ``next_batch`` is
+    planned meanwhile; so the optimiser, which must be a fused one, learns on the device to leave the weights alone.
+    Raises ``NonFiniteError``, the weights unchanged, when loss or gradient is not finite.
     """
     if isinstance(batch, StreamBatch):
         divisor = batch.num_targets
@@ -127,10 +126,9 @@ def losses_in_parts(
 ) -> tuple[list[tuple[Losses, tuple[str, ...]]], ShardStates]:
     """The losses of the rows of a batch that ``shards`` names, by part, with the parts' names; and hidden states.
 
-    Each shard is computed within its random ``draws``, and ``backward`` gets the losses of each part. What is returned
-    has no gradient, and the hidden states are those of a stream after the batch. When memory is
-    exhausted, all is done again in parts of half the size. Raises ``InputError`` for a single row that does not fit
-    into memory, and for a batch that does not and cannot be split.
+    Each shard is computed within its random ``draws``; ``backward`` gets the losses of each part, those returned have
+    no gradient. When memory is exhausted, all is done again in parts of half the size. Raises ``InputError`` for a
+    single row that does not fit into memory, and for a batch that does not and cannot be split.
     """
     size, device = config.micro_batch_size if backward else None, device_of(model)
     while True:
@@ -203,8 +201,7 @@ def _warn_of_memory(size: int, half: int) -> None:
 def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingConfig, group: ProcessGroup) -> LossSum:
     """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
 
-    Of several processes each scores some of the batches, or of the rows of a stream; batches are added up in their
-    order, so the sum does not depend on who scored them. The model is in training mode again afterwards.
+    Of several processes each scores some of it; batches are added up in their order, whoever scored them.
     """
     model.eval()
     own: list[tuple[int, LossSum]] = []
@@ -225,10 +222,7 @@ def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingCon
 
 @torch.no_grad()
 def dev_f1(model: LanguageModel, trees: list[Tree], group: ProcessGroup) -> float:
-    """Unlabelled F1 of the model's trees of dev, the mean over sentences (``inner_f1``), 0..100.
-
-    Of several processes each parses some. The model is in training mode afterwards.
-    """
+    """Unlabelled F1 of the model's trees of dev, the mean over sentences (``inner_f1``), 0..100."""
     model.eval()
     own: dict[int, list[float]] = {}
     with group.raise_together():
