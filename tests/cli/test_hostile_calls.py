@@ -183,10 +183,6 @@ gardenpath nowhere                                           | , or a published 
 gardenpath nowhere.tsv:bits                                  | nowhere.tsv:bits: no such table; check the path
 gardenpath run ./run                                         | two models named run
 gardenpath gpt2 --items nowhere/items.csv                    | no folder nowhere
-gardenpath --beam-sweep 1                                    | a sweep without runs
-gardenpath rnng-gum-open --beam-sweep 1 --items a.csv        | --items with --beam-sweep
-gardenpath rnng-gum-open --beam-sweep 0                      | of a beam below 1
-gardenpath lstm-gum-open --beam-sweep 1                      | scores without a search
 reading lstm-gum-open --corpus nothing.csv                   | no corpus 'nothing.csv'
 reading --corpus natural-story                               | did you mean natural-stories? name natural-stories or ucl
 reading --corpus ucl --class-column pos                      | --class-column with ucl

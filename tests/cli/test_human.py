@@ -84,27 +84,3 @@ def test_items_are_written_with_bits_beside_milliseconds(treelm: Treelm, tmp_pat
                 pairs = [(float(row["bits"]), float(row["people_ms"])) for row in own]
                 assert np.corrcoef(np.transpose(pairs))[0, 1] == pytest.approx(effect["correlation"], abs=1e-4)
             assert all(float(row["people_ms_low"]) < float(row["people_ms_high"]) for row in own)
-
-
-def test_a_sweep_gives_the_effects_of_each_beam_and_what_it_lost(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    run, subset = project / "run", ("--subsets", "agreement")
-    done = treelm("gardenpath", run, *subset, "--beam-sweep", 1, 20, "--json")
-    assert done.code == 0, done.err
-    (swept,) = json.loads(done.out)["models"]
-    narrow, wide = swept["beams"]
-    assert swept["name"] == str(run)
-    assert (narrow["widths"], wide["widths"]) == ([1, 1, 1], [20, 2, 1])
-    stimuli, bits = tmp_path / "stimuli.csv", tmp_path / "bits.tsv"
-    stimuli.write_text(treelm("gardenpath", "--stimuli", *subset).out)
-    widths = ("--action-beam", 20, "--word-beam", 2, "--fast-track", 1, "--columns", "beam_loss_bits")
-    table = ("--layout", "table", "--punctuation", "summed")
-    assert treelm("surprisal", run, stimuli, *table, *widths, "--output", bits).code == 0
-    alone = json.loads(treelm("gardenpath", bits, "--references", "none", "--json", *subset).out)["models"][0]
-    for one, other in zip(wide["effects"]["effects"], alone["effects"], strict=True):
-        assert one["bits"] == pytest.approx(other["bits"], abs=1e-5)
-    rows = list(csv.DictReader(io.StringIO(bits.read_text()), delimiter="\t"))
-    lost = sum(float(row["beam_loss_bits"]) for row in rows if row["condition"] == "UNAGREE") / 18
-    up_to_there = wide["effects"]["effects"][2]["lost_bits"][0]
-    assert 0 < up_to_there < lost
-    shown = treelm("gardenpath", run, *subset, "--beam-sweep", 2).out
-    assert "lost: the sum over words of what each word's search dropped" in " ".join(shown.split())

@@ -1,13 +1,10 @@
-import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from treelm.errors import InputError, without_errors
 from treelm.evaluation.evalb_files import bracketing_of
-from treelm.evaluation.evaluate import count_unknown_labels, evaluate_parses
-from treelm.models.base import SentenceScore
+from treelm.evaluation.evaluate import count_unknown_labels, score_parses
 from treelm.trees.brackets import read_trees
 from treelm.trees.tree import Tree
 
@@ -20,58 +17,36 @@ GOLD = [bracketing_of(read.tree, tags=read.tags, where=f"g.ptb:{read.line}") for
 TREES = [read.tree for read in READ]
 
 
-def score(num_words: int) -> SentenceScore:
-    log_probs = np.full(num_words + 1, -math.log(4))
-    return SentenceScore(log_probs=log_probs, word_of_token=np.arange(num_words), is_lower_bound=False)
-
-
-def test_gold_parses_score_100_and_perplexity_is_per_word() -> None:
-    result = evaluate_parses(
-        GOLD, TREES, system="toy", split="dev", scores=[score(3), score(5)], labels=["S", "NP", "VP", "FRAG"]
-    )
-    assert result.bracketing[0].total.f1 == 100.0
-    assert [spans.corpus_f1 for spans in result.spans] == [100.0] * 3
-    assert result.perplexities[0].value == pytest.approx(4)
-    assert (result.num_words, result.unknown_labels) == (8, {})
+def test_gold_parses_score_100() -> None:
+    result = score_parses(GOLD, TREES, labels=["S", "NP", "VP", "FRAG"])
+    assert result["bracketing"][0].total.f1 == 100.0
+    assert [spans.corpus_f1 for spans in result["spans"]] == [100.0] * 3
+    assert result["unknown_labels"] == {}
 
 
 def test_sentences_without_a_gold_tree_are_in_no_f1() -> None:
-    """Aligning and annotating write them as (UNPARSED (X word) ...); their words count all the same."""
+    """Aligning and annotating write them as (UNPARSED (X word) ...)."""
     none = bracketing_of(Tree("UNPARSED", ["a", "b", "c"]), where="g.ptb:3")
-    found: dict[str, Any] = {
-        "scores": [score(3), score(3), score(5)],
-        "labels": ["S", "NP", "VP", "FRAG"],
-        "num_seeds": 1,
-    }
+    found: dict[str, Any] = {"labels": ["S", "NP", "VP", "FRAG"], "num_seeds": 1}
     trees = [TREES[0], Tree.parse("(S (NP a) (VP b c))"), TREES[1]]
-    result = evaluate_parses([GOLD[0], none, GOLD[1]], trees, system="toy", split="dev", **found)
-    without = evaluate_parses(
-        GOLD, TREES, system="toy", split="dev", scores=[score(3), score(5)], labels=found["labels"], num_seeds=1
-    )
-    assert (result.bracketing, result.spans, result.baselines) == (
-        without.bracketing,
-        without.spans,
-        without.baselines,
-    )
-    assert (result.num_sentences, result.num_words, result.unknown_labels) == (3, 11, {})
-    assert result.notes == ("sentences without a gold tree (UNPARSED), in no F1: 1",)
+    result, without = score_parses([GOLD[0], none, GOLD[1]], trees, **found), score_parses(GOLD, TREES, **found)
+    assert result == {**without, "notes": ["sentences without a gold tree (UNPARSED), in no F1: 1"]}
     with pytest.raises(InputError, match=r"g.ptb:3: no sentence has a gold tree"):
-        evaluate_parses([none], trees[1:2], system="toy", split="dev")
+        score_parses([none], trees[1:2])
 
 
 @pytest.mark.parametrize("tree", ["(X dogs (X bark .))", "(X dogs bark .)", "(X (X dogs (X bark .)))"])
 def test_what_binary_trees_can_reach_stands_beside_binary_trees_alone(tree: str) -> None:
-    result = evaluate_parses(GOLD[:1], [Tree.parse(tree)], system="toy", split="dev")
-    names = {one.name for one in result.baselines}
+    names = {one.name for one in score_parses(GOLD[:1], [Tree.parse(tree)])["baselines"]}
     assert ("binary upper bound" in names, "right-branching" in names) == (tree == "(X dogs (X bark .))", True)
 
 
 def test_one_label_is_no_label() -> None:
     """A labelled F1 of a model that says X of everything would be that of its spans under another name."""
-    result = evaluate_parses(GOLD, TREES, system="toy", split="dev", labels=["X"], protocols=())
-    assert result.bracketing[0].protocol == "evalb (collins, unlabelled)"
-    assert result.bracketing[0].total.f1 == 100.0
-    assert result.unknown_labels == {}
+    result = score_parses(GOLD, TREES, labels=["X"], protocols=())
+    assert result["bracketing"][0].protocol == "evalb (collins, unlabelled)"
+    assert result["bracketing"][0].total.f1 == 100.0
+    assert result["unknown_labels"] == {}
 
 
 def test_labels_that_the_model_lacks_are_counted() -> None:

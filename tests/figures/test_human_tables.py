@@ -1,4 +1,4 @@
-"""What tables of reading times, garden paths and sweeps of the beam say."""
+"""What tables of reading times and garden paths say."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ def rows(part: Printed) -> dict[str, list[str]]:
 def effects(name: str, number: int) -> GardenPaths:
     """What GPT-2 has, by figures that no other number has."""
     found = measure_effects(sap.published(("agreement",))["gpt2"], ("agreement",))
-    apart = [
-        replace(one, bits=number + one.region / 10, correlation=-number / 100, lost_bits=(number, 7))
-        for one in found.effects
-    ]
+    apart = [replace(one, bits=number + one.region / 10, correlation=-number / 100) for one in found.effects]
     return replace(found, name=name, effects=tuple(apart))
 
 

@@ -14,11 +14,10 @@ from treelm.inference.settings import Context
 from treelm.io.files import unpacked_name
 from treelm.io.tables import TABLES
 from treelm.io.terminal import log, progress_bar
-from treelm.models.capabilities import DocumentContext, Searching, has, require, why_not
+from treelm.models.capabilities import DocumentContext, has, why_not
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.material import Material, Surprisals
-    from treelm.models.search.config import SearchConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,25 +69,13 @@ class SourceOptions(WorkerOptions, TableOptions):
                 others.append((Path(source).name or source, partial(self.score, source, material, context)))
         return [*((name, partial(published.__getitem__, name)) for name in names), *others]
 
-    def score(
-        self,
-        run: str,
-        material: Material,
-        context: Context = "sentence",
-        *,
-        search: SearchConfig | None = None,
-        columns: Sequence[str] = (),
-    ) -> Surprisals:
-        """Score a material by a run, by ``search`` if given, and say what was unknown, impossible or not converged."""
+    def score(self, run: str, material: Material, context: Context = "sentence") -> Surprisals:
+        """Score a material by a run, and say what was unknown, impossible or not converged."""
         from treelm.corpora.running_text import normalise
         from treelm.evaluation.human.material import score_material
         from treelm.inference.stimulus_advice import listed
-        from treelm.models.scores import CONVERGED
 
         lm = self.load(run, predicts_words=True)
-        if search is not None:
-            require(lm, Searching).search = search
-        kept = tuple(name for name in (CONVERGED, *columns) if name in lm.word_columns)
         bar = progress_bar(f"{run}: scoring {material.name}", len(set(material.sentences)))
         with self.compute(type(lm).score, lm, run) as compute, bar as advance:
             found = score_material(
@@ -98,7 +85,6 @@ class SourceOptions(WorkerOptions, TableOptions):
                 punctuation=self.punctuation,
                 context=context,
                 normalise=str if self.as_written else normalise,
-                columns=kept,
                 batch_size=self.batch_size,
                 compute=compute,
                 on_sentence=advance,
@@ -107,7 +93,7 @@ class SourceOptions(WorkerOptions, TableOptions):
             "of several words in one cell": sum(len(word.split()) > 1 for word in material.words),
             "unknown": int(found.is_unknown.sum()),
             "impossible": int((~found.is_there).sum()),
-            "not converged": int((found.columns[CONVERGED] == 0).sum()) if CONVERGED in kept else 0,
+            "not converged": found.num_unconverged,
         }
         words = set(material.words if self.as_written else map(normalise, material.words))
         spelled = {character for word in words for character in lm.vocabulary.spelled(word)}

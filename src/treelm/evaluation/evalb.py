@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, compress
 from typing import Literal, Self
 
@@ -25,7 +24,7 @@ def percentage(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class BracketCounts:
-    """Brackets and words after deletion, of one sentence or of many; everything in percent follows from them."""
+    """Brackets and words after deletion, of one sentence or of many, and what follows from them in percent."""
 
     matched: int = 0
     gold_brackets: int = 0
@@ -33,26 +32,18 @@ class BracketCounts:
     crossing: int = 0  # predicted brackets that cross a gold bracket
     words: int = 0
     correct_tags: int = 0  # words with the tag that gold has
+    recall: float = field(init=False)
+    precision: float = field(init=False)
+    f1: float = field(init=False)  # of many sentences at corpus level: what EVALB prints and papers report
+    tagging_accuracy: float = field(init=False)
 
-    @property
-    def recall(self) -> float:
-        """Share of gold brackets that are matched, in percent."""
-        return percentage(self.matched, self.gold_brackets)
-
-    @property
-    def precision(self) -> float:
-        """Share of predicted brackets that are matched, in percent."""
-        return percentage(self.matched, self.predicted_brackets)
-
-    @property
-    def f1(self) -> float:
-        """F1 of the brackets, of many sentences at corpus level: what EVALB prints and papers report."""
-        return harmonic_mean(self.precision, self.recall)
-
-    @property
-    def tagging_accuracy(self) -> float:
-        """Share of words with the tag that gold has, in percent."""
-        return percentage(self.correct_tags, self.words)
+    def __post_init__(self) -> None:
+        """Divide."""
+        recall = percentage(self.matched, self.gold_brackets)
+        precision = percentage(self.matched, self.predicted_brackets)
+        accuracy = percentage(self.correct_tags, self.words)
+        found = {"recall": recall, "precision": precision, "f1": harmonic_mean(precision, recall)}
+        vars(self).update(found, tagging_accuracy=accuracy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,61 +56,37 @@ class SentenceRow(BracketCounts):
     problem: str | None = None
     length: int  # words of the gold tree, without those that do not count for length
 
-    @property
-    def is_complete(self) -> bool:
-        """Tell whether every bracket is matched on both sides (also when there is none)."""
-        return self.matched == self.gold_brackets == self.predicted_brackets
-
 
 @dataclass(frozen=True, kw_only=True)
 class Total(BracketCounts):
     """Sums over sentences; every metric is over the valid ones, in percent unless it is a count."""
 
     rows: tuple[SentenceRow, ...]
+    sentence_f1: float  # mean of the sentences' F1 (not a metric of EVALB)
+    complete_match: float  # sentences whose brackets all match, also those without any
+    average_crossing: float  # crossing brackets a sentence
+    no_crossing: float  # sentences without a crossing bracket
+    two_or_less_crossing: float
 
     @classmethod
     def of(cls, rows: Sequence[SentenceRow]) -> Self:
         """Add up the valid sentences."""
-        total = cls(rows=tuple(rows))
-        names = [field.name for field in fields(BracketCounts)]
-        return replace(total, **{name: sum(getattr(row, name) for row in total.valid) for name in names})
-
-    @cached_property
-    def valid(self) -> list[SentenceRow]:
-        """The sentences that are scored."""
-        return [row for row in self.rows if row.status == "valid"]
+        valid = [row for row in rows if row.status == "valid"]
+        complete = [row.matched == row.gold_brackets == row.predicted_brackets for row in valid]
+        crossing = [row.crossing for row in valid]
+        return cls(
+            rows=tuple(rows),
+            sentence_f1=percentage(sum(row.f1 for row in valid), 100 * len(valid)),
+            complete_match=percentage(sum(complete), len(valid)),
+            average_crossing=sum(crossing) / max(len(valid), 1),
+            no_crossing=percentage(crossing.count(0), len(valid)),
+            two_or_less_crossing=percentage(sum(number <= 2 for number in crossing), len(valid)),
+            **{one.name: sum(getattr(row, one.name) for row in valid) for one in fields(BracketCounts) if one.init},
+        )
 
     def count(self, status: Status) -> int:
         """Number of sentences with this status."""
         return sum(row.status == status for row in self.rows)
-
-    @property
-    def sentence_f1(self) -> float:
-        """Mean of the sentences' F1 (not a metric of EVALB)."""
-        return percentage(sum(row.f1 for row in self.valid), 100 * len(self.valid))
-
-    @property
-    def complete_match(self) -> float:
-        """Share of sentences whose brackets all match, in percent."""
-        return self._share(row.is_complete for row in self.valid)
-
-    @property
-    def average_crossing(self) -> float:
-        """Crossing brackets a sentence (a count, not in percent)."""
-        return self.crossing / len(self.valid) if self.valid else 0.0
-
-    @property
-    def no_crossing(self) -> float:
-        """Share of sentences without a crossing bracket, in percent."""
-        return self._share(row.crossing == 0 for row in self.valid)
-
-    @property
-    def two_or_less_crossing(self) -> float:
-        """Share of sentences with at most two crossing brackets, in percent."""
-        return self._share(row.crossing <= 2 for row in self.valid)
-
-    def _share(self, hits: Iterable[bool]) -> float:
-        return percentage(sum(hits), len(self.valid))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,6 @@ from treelm.inference.processes import Compute, in_process, model_workers, parse
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Parser, Searching, TreeConditioned, has, score_with_trees, set_search, why_not
 from treelm.models.perplexity import Coverage, perplexity
-from treelm.models.scores import SentenceScore
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run_folder import recipe_of_model
 from treelm.trees.brackets import strip_function
@@ -86,9 +85,9 @@ def evaluate_sentences(
     """Compute perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
     ``skipped`` collects sentences that cannot be read or scored (see ``in_batches``); ``on_sentence`` is called after
-    each one, for progress. ``protocols`` are as in ``evaluate_parses``; ``baselines``: trivial trees
-    are scored by them too. ``compute`` (see ``model_workers``) analyses in other processes instead of ``lm``. Raises
-    ``InputError`` when some sentences have trees and others have none, and when nothing is left to evaluate.
+    each one, for progress. ``protocols`` and ``baselines`` are as in ``score_parses``. ``compute`` (see
+    ``model_workers``) analyses in other processes instead of ``lm``. Raises ``InputError`` when some sentences have
+    trees and others have none, and when nothing is left to evaluate.
     """
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
@@ -107,100 +106,69 @@ def evaluate_sentences(
         on_sentence()
     if not kept:
         raise InputError("no sentence to evaluate", remedy="give a file with at least one good sentence")
-    evaluated = tuple(sentence for sentence, _ in kept)
-    analyses = tuple(analysis for _, analysis in kept)
+    evaluated, analyses = zip(*kept, strict=True)
     scores = [analysis.score for analysis in analyses if analysis.score is not None]
     trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
-    num_skipped = len(skipped or ()) - num_skipped_before
-    if scores and (not trees or evaluated[0].tree is None or all(map(is_unparsed, map(gold_bracketing, evaluated)))):
-        result = EvaluationResult(
-            system=lm.system,
-            split=split,
-            num_sentences=len(evaluated),
-            num_words=sum(len(sentence.words) for sentence in evaluated),
-            num_skipped=num_skipped,
-            perplexities=(perplexity(scores),),
-            notes=(*notes, NO_GOLD) if trees else tuple(notes),
-        )
-    else:
-        result = evaluate_parses(
-            [gold_bracketing(sentence) for sentence in evaluated],
-            trees,
-            system=lm.system,
-            split=split,
-            scores=scores or None,
-            labels=lm.labels if has(lm, Parser) and lm.predicts_labels else (),
-            num_skipped=num_skipped,
-            notes=notes,
-            protocols=protocols,
-            baselines=baselines,
-            own=lm.own_metrics(evaluated),
-        )
     counts = Counter(word for sentence in evaluated for word in sentence.words)
-    result = replace(result, coverage=Coverage.of(lm.vocabulary, counts, scores))
+    result = EvaluationResult(
+        system=lm.system,
+        split=split,
+        num_sentences=len(evaluated),
+        num_words=counts.total(),
+        num_skipped=len(skipped or ()) - num_skipped_before,
+        perplexities=(perplexity(scores),) if scores else (),
+        coverage=Coverage.of(lm.vocabulary, counts, scores),
+        notes=tuple(notes),
+    )
+    if scores and (not trees or evaluated[0].tree is None or all(map(is_unparsed, map(gold_bracketing, evaluated)))):
+        result = replace(result, notes=(*notes, NO_GOLD)) if trees else result
+    else:
+        gold, labels = [*map(gold_bracketing, evaluated)], lm.labels if has(lm, Parser) and lm.predicts_labels else ()
+        found = score_parses(gold, trees, labels=labels, protocols=protocols, baselines=baselines)
+        found["notes"] = (*notes, *found["notes"])
+        result = replace(result, **found, own=lm.own_metrics(evaluated))
     return Evaluation(result=result, sentences=evaluated, analyses=analyses)
 
 
-def evaluate_parses(
+def score_parses(
     gold: Sequence[Bracketing],
     predicted: Sequence[Tree],
     *,
-    system: str,
-    split: str,
-    scores: Sequence[SentenceScore] | None = None,
     labels: Collection[str] = (),
     protocols: Sequence[SpanProtocol] | None = None,
     baselines: bool = True,
     num_seeds: int = 5,
-    num_skipped: int = 0,
-    notes: Sequence[str] = (),
-    own: Mapping[str, float] | None = None,
-) -> EvaluationResult:
-    """Compute all metrics of a model's parses (their words have no tags) and, if given, of its scores of the sentences.
+) -> dict[str, Any]:
+    """Compute the metrics of a model's parses, whose words have no tags, by their names in ``EvaluationResult``.
 
-    Sentences without a gold tree, which is written as (UNPARSED word ...), are left out where trees are compared.
-    ``labels`` are those that the model knows. If they do not distinguish constituents (one does no more than none),
-    matching ignores them, and the result says so in its protocol. ``protocols`` are those by which such trees are
-    evaluated in the literature if not given. ``baselines``: trivial trees are scored by the same ones, those at random
-    with ``num_seeds`` seeds; beside binary trees also the highest F1 that these can have. Raises ``InputError`` when
-    there are not as many trees as gold trees, and when no sentence has one.
+    Sentences without a gold tree, which is written as (UNPARSED word ...), are left out. ``labels`` are those that the
+    model knows. If they do not distinguish constituents (one does no more than none), matching ignores them, and the
+    protocol says so. ``protocols`` are those by which such trees are evaluated in the literature if not given.
+    ``baselines``: trivial trees are scored by the same ones, those at random with ``num_seeds`` seeds; beside binary
+    trees also the highest F1 that these can have. Raises ``InputError`` when there are not as many trees as gold trees,
+    and when no sentence has one.
     """
     is_labeled = len(labels) > 1
     if protocols is None:
         protocols = (WSJ10, WSJ40, PLAIN, *(() if is_labeled else (NO_PUNCTUATION, BINARISED)))
-    words = [sentence.words for sentence in gold]
-    trees = [bracketing_of(tree) for tree in predicted]
+    trees, notes = [bracketing_of(tree) for tree in predicted], list[str]()
     num_unparsed = sum(map(is_unparsed, gold))
     if gold and num_unparsed == len(gold):
         raise InputError("no sentence has a gold tree", where=gold[0].where, remedy="evaluate on brackets or CoNLL-U")
     if num_unparsed and len(gold) == len(trees):
-        pairs = [pair for pair in zip(gold, trees, strict=True) if not is_unparsed(pair[0])]
-        gold, trees = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        notes = (*notes, f"sentences without a gold tree ({UNPARSED}), in no F1: {num_unparsed}")
-    return EvaluationResult(
-        system=system,
-        split=split,
-        num_sentences=len(words),
-        num_words=sum(map(len, words)),
-        num_skipped=num_skipped,
-        unknown_labels=count_unknown_labels(gold, labels) if is_labeled else {},
-        perplexities=() if scores is None else (perplexity(scores),),
-        bracketing=(score_bracketings(gold, trees, COLLINS if is_labeled else COLLINS.unlabeled()),),
-        spans=tuple(score_spans(gold, trees, protocol) for protocol in protocols),
-        baselines=tuple(
-            row
-            for protocol in (protocols if baselines else ())
-            for row in trivial_baselines(
-                gold,
-                protocol,
-                num_seeds=num_seeds,
-                random_distances=not is_labeled,
-                upper_bound=all(map(is_binary, predicted)),
-            )
-        ),
-        own=own or {},
-        notes=tuple(notes),
-    )
+        gold, trees = zip(
+            *((one, tree) for one, tree in zip(gold, trees, strict=True) if not is_unparsed(one)), strict=True
+        )
+        notes = [f"sentences without a gold tree ({UNPARSED}), in no F1: {num_unparsed}"]
+    options = {"random_distances": not is_labeled, "upper_bound": all(map(is_binary, predicted))}
+    trivial = (trivial_baselines(gold, one, num_seeds=num_seeds, **options) for one in (protocols if baselines else ()))
+    return {
+        "unknown_labels": count_unknown_labels(gold, labels) if is_labeled else {},
+        "bracketing": (score_bracketings(gold, trees, COLLINS if is_labeled else COLLINS.unlabeled()),),
+        "spans": tuple(score_spans(gold, trees, protocol) for protocol in protocols),
+        "baselines": tuple(chain.from_iterable(trivial)),
+        "notes": notes,
+    }
 
 
 def count_unknown_labels(gold: Iterable[Bracketing], labels: Collection[str]) -> dict[str, int]:
@@ -278,17 +246,17 @@ def evaluate_run(
                 result = stream if evaluation is None else evaluation.result.with_stream(stream)
                 evaluation = replace(evaluation or Evaluation(result=stream, sentences=(), analyses=()), result=result)
             assert evaluation is not None
-            searched = str(lm.search) if isinstance(lm, Searching) else ""
             read: Iterable[Sentence] = evaluation.sentences
             if config.stream == "only":
-                how: dict[str, Any] = {"options": options, "max_sentences": config.max_sentences}
-                read = prepared([path], on_error="skip", **how).sentences()
-            words = [one.words for one in read]
-            learned = training_note(lm, trained_on, path, options, words)
+                read = prepared(
+                    [path], options=options, on_error="skip", max_sentences=config.max_sentences
+                ).sentences()
+            learned = training_note(lm, trained_on, path, options, [one.words for one in read])
             for note in learned:
                 _logger.warning("%s: %s", name, note)
-            all_notes = (*learned, *evaluation.result.notes)
-            found.append(replace(evaluation, result=replace(evaluation.result, search=searched, notes=all_notes)))
+            searched = str(lm.search) if isinstance(lm, Searching) else ""
+            result = replace(evaluation.result, search=searched, notes=(*learned, *evaluation.result.notes))
+            found.append(replace(evaluation, result=result))
     return found
 
 

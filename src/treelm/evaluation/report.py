@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treelm.evaluation.evalb import BracketingResult, SentenceRow, Status, Total, percentage
+from treelm.evaluation.evalb import BracketingResult, SentenceRow, Status, Total
 from treelm.evaluation.span_protocols import SpanResult
 from treelm.evaluation.tables import Table
 from treelm.evaluation.trivial_baselines import Baseline
@@ -171,7 +171,7 @@ def _evalb_row(row: SentenceRow) -> str:
     return (
         f"{row.number:4d}  {row.length:3d}    {_STATUS_NUMBER[row.status]}  {row.recall:6.2f} {row.precision:6.2f}   "
         f"{row.matched:3d}    {row.gold_brackets:3d}  {row.predicted_brackets:3d}    {row.crossing:3d}   "
-        f"{row.words:4d}  {row.correct_tags:4d}   {percentage(row.correct_tags, row.words):6.2f}"
+        f"{row.words:4d}  {row.correct_tags:4d}   {row.tagging_accuracy:6.2f}"
     )
 
 
@@ -183,25 +183,23 @@ def _evalb_total(total: Total) -> str:
     )
 
 
+_STATUSES: dict[str, Status] = {"Error": "error", "Skip ": "skipped", "Valid": "valid"}
+_METRICS = {
+    "Bracketing Recall": "recall",
+    "Bracketing Precision": "precision",
+    "Bracketing FMeasure": "f1",
+    "Complete match": "complete_match",
+    "Average crossing": "average_crossing",
+    "No crossing": "no_crossing",
+    "2 or less crossing": "two_or_less_crossing",
+    "Tagging accuracy": "tagging_accuracy",
+}
+
+
 def _evalb_summary(total: Total) -> Iterator[str]:
-    counts = {
-        "Number of sentence": len(total.rows),
-        "Number of Error sentence": total.count("error"),
-        "Number of Skip  sentence": total.count("skipped"),
-        "Number of Valid sentence": len(total.valid),
-    }
-    yield from (f"{name:25s} = {count:6d}" for name, count in counts.items())
-    metrics = {
-        "Bracketing Recall": total.recall,
-        "Bracketing Precision": total.precision,
-        "Bracketing FMeasure": total.f1,
-        "Complete match": total.complete_match,
-        "Average crossing": total.average_crossing,
-        "No crossing": total.no_crossing,
-        "2 or less crossing": total.two_or_less_crossing,
-        "Tagging accuracy": total.tagging_accuracy,
-    }
-    yield from (f"{name:25s} = {value:6.2f}" for name, value in metrics.items())
+    yield f"{'Number of sentence':25s} = {len(total.rows):6d}"
+    yield from (f"{f'Number of {name} sentence':25s} = {total.count(of):6d}" for name, of in _STATUSES.items())
+    yield from (f"{name:25s} = {getattr(total, field):6.2f}" for name, field in _METRICS.items())
 
 
 def evalb_json(result: BracketingResult, *, sentences: bool = True) -> dict[str, Any]:
@@ -232,11 +230,10 @@ def _values(one: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _total_json(total: Total) -> dict[str, Any]:
+    counts: dict[str, Status] = {"num_errors": "error", "num_skipped": "skipped", "num_valid": "valid"}
     return {
         "num_sentences": len(total.rows),
-        "num_errors": total.count("error"),
-        "num_skipped": total.count("skipped"),
-        "num_valid": len(total.valid),
+        **{name: total.count(of) for name, of in counts.items()},
         **_values(total, _OF_TOTALS),
     }
 

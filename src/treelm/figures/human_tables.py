@@ -1,4 +1,4 @@
-"""Tables of what human data say: reading times, garden paths, sweeps of the beam."""
+"""Tables of what human data say: reading times and garden paths."""
 
 from __future__ import annotations
 
@@ -166,24 +166,6 @@ def effect_tables(results: Sequence[GardenPaths]) -> list[Printed]:
         "people: posterior mean of the difference in self-paced reading and its 95 % interval (Huang et al. 2024)",
         REGIONS_IN_WORDS,
     ]
-
-
-def sweep_tables(found: Mapping[str, Mapping[int, GardenPaths]]) -> list[Printed]:
-    """Effects of each run by size of the beam, and what the search lost up to the word in hard and easy sentences."""
-    parts: list[Printed] = []
-    for run, sizes in found.items():
-        models = {f"beam {size}": own.effects for size, own in sizes.items()}
-        parts.append(effects_table(models, f"{run}: {_IN_BITS}"))
-        parts.append(effects_table(models, f"{run}: bits lost by pruning up to the word, hard / easy", _lost))
-    return [
-        *parts,
-        "beam SIZE: SIZE analyses between actions, SIZE/10 between words, SIZE/100 on the fast track",
-        "lost: the sum over words of what each word's search dropped, an estimate (beam_loss_bits)",
-    ]
-
-
-def _lost(one: EffectInBits) -> str | None:
-    return None if one.lost_bits is None else "{:.2f} / {:.2f}".format(*one.lost_bits)
 
 
 def pair_tables(effect: Effect, item: Item, rows: Sequence[RunMetrics]) -> list[Printed]:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.evaluation.human.published import SAP
 from treelm.evaluation.human import sap
-from treelm.evaluation.human.garden_paths import LOST, measure_effects
+from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import Surprisals
 
 
@@ -22,7 +22,7 @@ def test_published_effects_come_out(place: tuple[str, int]) -> None:
         assert found.num_missing == 0
 
 
-def of_places(values: dict[tuple[str, str, str], float], lost: float = 0.0) -> Surprisals:
+def of_places(values: dict[tuple[str, str, str], float]) -> Surprisals:
     """Bits of the critical word by subset, item and condition; of all other words 1."""
     material = sap.material()
     bits = np.ones(len(material))
@@ -30,8 +30,7 @@ def of_places(values: dict[tuple[str, str, str], float], lost: float = 0.0) -> S
     for item in sap.items():
         bits[start + item.places[0]] = values.get((item.subset, item.number, item.condition), 1.0)
         start += len(item.words)
-    columns = {LOST: np.full(len(material), lost)}
-    return Surprisals(name="own", kind="run", bits=bits, is_unknown=np.zeros(len(bits), dtype=bool), columns=columns)
+    return Surprisals(name="own", kind="run", bits=bits, is_unknown=np.zeros(len(bits), dtype=bool))
 
 
 def test_effects_are_hard_less_easy_over_items() -> None:

@@ -231,7 +231,7 @@ class Measurement:
                     protocol=one.protocol,
                     corpus_f1=one.total.f1,
                     sentence_f1=one.total.sentence_f1,
-                    num_sentences=len(one.total.valid),
+                    num_sentences=one.total.count("valid"),
                 )
                 for one in result.bracketing
                 if one.parameters.labeled

@@ -29,7 +29,7 @@ from treelm.training.run_folder import check_name
 from treelm.training.state import TrainingState
 
 FILE_NAME = "comparison.json"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _REMEDY = "make it again with `treelm compare`"
 
 TRIVIAL = ("left-branching", "right-branching", "balanced", "random", "random, uniform over trees")

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ITEM_COLUMNS = ("effect", "region", "item", "bits", "people_ms", "people_ms_low", "people_ms_high")
-LOST = "beam_loss_bits"
-"""Column of systems that search: an estimate of what the search for a word dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +30,6 @@ class EffectInBits:
     by_item: Mapping[str, float]
     num_missing: int  # items left out: no surprisal of one of the two words, or an infinite one
     num_unknown: int  # items, among those that count, with an unknown word in one of the two sentences up to there
-    lost_bits: tuple[float, float] | None = None  # of hard and easy sentences, up to there; of a search that prunes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +85,7 @@ def _measure(
     }
     values = np.array(list(differences.values()))
     times = np.array([human_effects()[effect, region, number].ms for number in differences])
-    kept, lost = [pairs[number] for number in differences], surprisals.columns.get(LOST)
+    kept = [pairs[number] for number in differences]
     has_spread = len(values) > 2 and values.std() and times.std()
     return EffectInBits(
         effect=effect,
@@ -99,10 +96,4 @@ def _measure(
         by_item=differences,
         num_missing=len(pairs) - len(differences),
         num_unknown=sum(any(surprisals.is_unknown[words].any() for words in pair) for pair in kept),
-        lost_bits=None
-        if lost is None or not kept
-        else (
-            float(np.mean([lost[words].sum() for words, _ in kept])),
-            float(np.mean([lost[words].sum() for _, words in kept])),
-        ),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,7 +22,7 @@ from treelm.inference.surprisal import BITS, score_stimuli, word_frame
 from treelm.io.numbers import number
 from treelm.io.tables import DECIMAL_COMMA, read_rows, table_text, with_point
 from treelm.models.base import LanguageModel
-from treelm.models.scores import SentenceScore
+from treelm.models.scores import CONVERGED, SentenceScore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ class Surprisals:
     kind: Literal["run", "table", "published"]
     bits: Floats  # NaN: none is known; inf: the model holds the word impossible
     is_unknown: Bools  # whether the model read the word, or a token of it, as an unknown one
-    columns: Mapping[str, Floats] = field(default_factory=dict)  # further values of each word
+    num_unconverged: int = 0  # words whose search has not converged
     says_unknown: bool = True  # False: where it comes from says nothing of unknown words
 
     @property
@@ -87,24 +87,24 @@ def score_material(
     punctuation: Punctuation = "summed",
     context: Context = "sentence",
     normalise: Callable[[str], str] = str,
-    columns: Sequence[str] = (),
     batch_size: int = 16,
     compute: Compute[SentenceScore] | None = None,
     on_sentence: Callable[[], None] = lambda: None,
 ) -> Surprisals:
-    """Score a material by a model, sentence by sentence or document by document; ``columns`` of its scores are kept."""
+    """Score a material by a model, sentence by sentence or document by document."""
     stimuli, scores = list(material.stimuli(punctuation, normalise)), list[SentenceScore]()
     for _, score in score_stimuli(lm, stimuli, context=context, batch_size=batch_size, compute=compute):
         assert score is not None, "errors are raised"
         scores.append(score)
         on_sentence()
+    columns = [CONVERGED] if CONVERGED in lm.word_columns else []
     words = word_frame(lm, stimuli, scores, columns)
     return Surprisals(
         name=name,
         kind="run",
         bits=words[BITS].to_numpy(),
         is_unknown=words["is_unk"].to_numpy(bool),
-        columns={column: words[column].to_numpy(float) for column in columns},
+        num_unconverged=int((words[columns] == 0).to_numpy().sum()),
     )
 
 
