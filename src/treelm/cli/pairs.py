@@ -65,7 +65,7 @@ def main(options: Arguments) -> int:
         if found := results[name].num_impossible:
             number = f"{found} of {results[name].overall.total} pairs"
             log(f"{run}: {impossible(lm, f'{number} have sentences of inf bits')}")
-    write_items(options.items, {name: result.to_frame() for name, result in results.items()})
+    write_items(options.items, {name: result.items for name, result in results.items()})
     values = {name: result.to_json() for name, result in results.items()}
     title = f"{runs[0]}: {file}" if len(runs) == 1 else file
     options.show({"models": values} if len(runs) > 1 else values.popitem()[1], pair_table(results, title=title))

@@ -70,7 +70,7 @@ def main(options: Arguments) -> int:
     published = references()
     beside = [published[name] for name in reference_names(options.references, published, USUAL_REFERENCES)]
     results, titles = _of_table(options, suites) if options.surprisals else _of_runs(options, suites)
-    write_items(options.items, {name: pd.concat(one.to_frame() for one in own) for name, own in results.items()})
+    write_items(options.items, {name: pd.concat(one.regions for one in own) for name, own in results.items()})
     values = {name: {"title": titles[name], **as_json(own, beside)} for name, own in results.items()}
     title = next(iter(titles.values())) if len(titles) == 1 else "accuracy in percent"
     names = {suite.name for suite in suites}

@@ -156,9 +156,8 @@ def score_parses(
     if gold and num_unparsed == len(gold):
         raise InputError("no sentence has a gold tree", where=gold[0].where, remedy="evaluate on brackets or CoNLL-U")
     if num_unparsed and len(gold) == len(trees):
-        gold, trees = zip(
-            *((one, tree) for one, tree in zip(gold, trees, strict=True) if not is_unparsed(one)), strict=True
-        )
+        pairs = [pair for pair in zip(gold, trees, strict=True) if not is_unparsed(pair[0])]
+        gold, trees = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         notes = [f"sentences without a gold tree ({UNPARSED}), in no F1: {num_unparsed}"]
     options = {"random_distances": not is_labeled, "upper_bound": all(map(is_binary, predicted))}
     trivial = (trivial_baselines(gold, one, num_seeds=num_seeds, **options) for one in (protocols if baselines else ()))

@@ -36,18 +36,6 @@ if TYPE_CHECKING:
 TIE = 1e-6  # nats: the probabilities of a pair are called equal if they are as near as that, relatively
 BLIMP_GROUPS = ("UID", "linguistics_term", "field")
 MARVIN_LINZEN = ("grammatical", "ungrammatical")
-PAIR_COLUMNS = (
-    "pair",
-    "good",
-    "bad",
-    "good_surprisal_bits",
-    "bad_surprisal_bits",
-    "difference_bits",
-    "is_correct",
-    "is_tie",
-    "has_unk",
-)
-"""Columns of the table of pairs; those of groups stand after the first one."""
 _MOST_SHOWN = 8  # rows in a message
 _MARK = re.compile(r"\s*([*?#%]+(?=\s*\w)|\||\(\d+[a-z]?['.]*\)|\d+[a-z]?[.)]+(?=\s))")
 """What linguists write before an example, and no sentence has: its judgement, its number, a bar."""
@@ -64,28 +52,35 @@ class MinimalPair:
     where: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PairCounts:
-    """Pairs of a group. A tie is not correct."""
+    """Pairs of a group, rows of ``MinimalPairResult.items``. A tie is not correct."""
 
-    correct: int
-    ties: int
-    total: int
-
-    @classmethod
-    def of(cls, items: pd.DataFrame) -> PairCounts:
-        """Count rows of ``MinimalPairResult.items``."""
-        return cls(correct=int(items["is_correct"].sum()), ties=int(items["is_tie"].sum()), total=len(items))
+    items: pd.DataFrame
 
     @property
-    def accuracy(self) -> float:
-        """Share of pairs whose grammatical sentence is the more probable one."""
-        return self.correct / self.total
+    def correct(self) -> int:
+        """Pairs whose grammatical sentence is the more probable one."""
+        return int(self.items["is_correct"].sum())
+
+    @property
+    def ties(self) -> int:
+        """Pairs of equal probabilities."""
+        return int(self.items["is_tie"].sum())
+
+    @property
+    def total(self) -> int:
+        """All pairs."""
+        return len(self.items)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of pairs that are correct; None of no pairs."""
+        return self.correct / self.total if self.total else None
 
     def to_json(self) -> dict[str, Any]:
-        """The counts and the accuracy, null of no pairs."""
-        accuracy = self.accuracy if self.total else None
-        return {"accuracy": accuracy, "correct": self.correct, "ties": self.ties, "pairs": self.total}
+        """The counts and the accuracy."""
+        return {"accuracy": self.accuracy, "correct": self.correct, "ties": self.ties, "pairs": self.total}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +88,7 @@ class MinimalPairResult:
     """Counts over all pairs and by every grouping (such as UID: the paradigms of BLiMP)."""
 
     items: pd.DataFrame
-    """A row a pair: its number, its groups, both sentences, their surprisals in bits and what follows (PAIR_COLUMNS)"""
+    """A row a pair: its number, its groups, both sentences, their surprisals in bits, and what follows from them."""
     groupings: Mapping[str, str]  # the column of each grouping
     is_lower_bound: bool  # whether log probabilities are lower bounds, by a search that prunes
     notes: tuple[str, ...] = ()
@@ -101,12 +96,12 @@ class MinimalPairResult:
     @property
     def overall(self) -> PairCounts:
         """All pairs."""
-        return PairCounts.of(self.items)
+        return PairCounts(self.items)
 
     @property
     def without_unknown(self) -> PairCounts:
         """The pairs without unknown words in the sentences."""
-        return PairCounts.of(self.items[self.items["has_unk"] == 0])
+        return PairCounts(self.items[self.items["has_unk"] == 0])
 
     @property
     def num_with_unknown(self) -> int:
@@ -117,7 +112,7 @@ class MinimalPairResult:
     def groups(self) -> dict[str, dict[str, PairCounts]]:
         """The pairs of each group, by grouping."""
         return {
-            grouping: {str(group): PairCounts.of(own) for group, own in self.items.groupby(column, sort=False)}
+            grouping: {str(group): PairCounts(own) for group, own in self.items.groupby(column, sort=False)}
             for grouping, column in self.groupings.items()
         }
 
@@ -125,10 +120,6 @@ class MinimalPairResult:
     def num_impossible(self) -> int:
         """Number of pairs with a sentence of probability 0, by the model or because its search kept nothing."""
         return int(np.isinf(self.items[["good_surprisal_bits", "bad_surprisal_bits"]]).any(axis=1).sum())
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row a pair, as ``items``."""
-        return self.items
 
     def to_json(self) -> dict[str, Any]:
         """All metrics as JSON values."""
@@ -175,19 +166,28 @@ def read_pairs(
     is_json = text.lstrip().startswith("{")
     usual = ("sentence_good", "sentence_bad") if is_json else MARVIN_LINZEN
     sides = (good or usual[0], bad or usual[1])
+    usual_groups = BLIMP_GROUPS if is_json else ()
     rows = _json_rows(text, str(path)) if is_json else _table_rows(text, str(path), sides, skipped)
-    return without_errors((_pair(row, sides, group_by) for row in rows), skipped)
+    return without_errors((_pair(*row, sides, group_by, usual_groups) for row in rows), skipped)
 
 
-def _pair(row: _Row | InputError, sides: Sequence[str], group_by: Sequence[str]) -> MinimalPair | InputError:
+def _pair(
+    where: str,
+    cells: Mapping[str, Any] | InputError,
+    sides: Sequence[str],
+    group_by: Sequence[str],
+    usual: Sequence[str],
+) -> MinimalPair | InputError:
     """The pair of a row, or what is wrong with it."""
-    if isinstance(row, InputError):
-        return row
-    where, cells, usual_groups = row
-    names = group_by or usual_groups
+    if isinstance(cells, InputError):
+        return cells
+    if _TEST_CASE in cells:
+        cells, usual = {**cells, "construction": cells[_TEST_CASE].partition("--")[0]}, ("construction",)
+    names = group_by or [name for name in usual if name in cells]
     try:
-        if missing := [name for name in (*sides, *names) if name not in cells]:
-            raise _no_column(missing[0], cells, where)
+        for name in (*sides, *names):
+            if name not in cells:
+                raise _no_column(name, cells, where)
         for name in sides:
             if not isinstance(cells[name], str):
                 raise InputError(f"{name!r} is not text", where=where, remedy="correct this pair")
@@ -200,33 +200,31 @@ def _pair(row: _Row | InputError, sides: Sequence[str], group_by: Sequence[str])
                 raise InputError(f"{name!r} holds half a character", where=where, remedy="write it in UTF-8")
     except InputError as error:
         return error
-    of = {name: str(cells[name]) for name in names}
-    return MinimalPair(good=cells[sides[0]], bad=cells[sides[1]], groups=of, where=where)
+    groups = {name: str(cells[name]) for name in names}
+    return MinimalPair(good=cells[sides[0]], bad=cells[sides[1]], groups=groups, where=where)
 
 
-_Row = tuple[str, Mapping[str, Any], Sequence[str]]
-"""Where it stands, its values, and what it is grouped by unless other columns are named."""
+_Row = tuple[str, "Mapping[str, Any] | InputError"]
+"""Where it stands, and its values, or why there are none."""
 
 
-def _json_rows(text: str, source: str) -> Iterator[_Row | InputError]:
+def _json_rows(text: str, source: str) -> Iterator[_Row]:
     for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
         where = f"{source}:{number}"
         try:
-            values = json.loads(line)
+            values = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError) as error:  # ValueError covers numbers without end
             reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-            yield InputError(f"not JSON ({reason})", where=where, remedy="correct this line")
+            yield where, InputError(f"not JSON ({reason})", where=where, remedy="correct this line")
             continue
         if isinstance(values, dict):
-            yield where, values, [name for name in BLIMP_GROUPS if name in values]
-        else:
-            yield InputError("not a JSON object", where=where, remedy="give one object a line")
+            yield where, values
+        elif line.strip():
+            yield where, InputError("not a JSON object", where=where, remedy="give one object a line")
 
 
 def _table_rows(text: str, source: str, sides: Sequence[str], unreadable: list[InputError] | None) -> Iterator[_Row]:
-    """The rows of a table; those of Marvin & Linzen's with the construction of their test case."""
+    """The rows of a table."""
     names, found, _ = read_rows(text, source, unreadable)
     for name in sides:
         if name not in names:  # before a first row, which there need not be
@@ -238,11 +236,7 @@ def _table_rows(text: str, source: str, sides: Sequence[str], unreadable: list[I
                 shown = ", ".join(f"{row[name]} {row[sides[0]]}" for _, row in rows[:_MOST_SHOWN])
                 remedy = f"write each sentence in one cell, a pair a row; rename {name} if it does not number words"
                 raise InputError(f"a word in each row, numbered by {name}: {shown}", where=rows[0][0], remedy=remedy)
-    for where, row in rows:
-        if _TEST_CASE in row:
-            yield where, {**row, "construction": row[_TEST_CASE].partition("--")[0]}, ["construction"]
-        else:
-            yield where, row, []
+    yield from rows
 
 
 def _no_column(name: str, known: Collection[str], where: str) -> InputError:
@@ -291,39 +285,34 @@ def score_pairs(
         source, _, line = where.rpartition(":")
         words = words_of(text, tokenisation)
         sentences.append(Sentence(words=words, text=text, identifier=line, source=source, line=int(line)))
-    log_probs: dict[str | None, float] = {}
-    has_unknown: dict[str | None, bool] = {}
+    found: dict[str | None, tuple[float, bool]] = {}  # log p of each text, and whether a word is unknown
     is_lower_bound, flags = False, list[bool]()
     compute = compute or in_process(lm.score)
     for sentence, score in in_batches(sentences, compute, batch_size=batch_size, skipped=skipped):
-        if score is None:
-            continue
-        log_probs[sentence.text] = float(score.log_probs.sum())
-        is_lower_bound |= score.is_lower_bound
-        flags += score.converged.tolist()
-        known = (lm.vocabulary.unknown_class(w, sentence_initial=i == 0) for i, w in enumerate(sentence.words))
-        has_unknown[sentence.text] = any(one is not None for one in known)
-        on_sentence()
-    numbers = [n for n, pair in enumerate(pairs, 1) if pair.good in log_probs and pair.bad in log_probs]
-    if not numbers:
+        if score is not None:
+            classes = (lm.vocabulary.unknown_class(w, sentence_initial=i == 0) for i, w in enumerate(sentence.words))
+            found[sentence.text] = float(score.log_probs.sum()), any(one is not None for one in classes)
+            is_lower_bound |= score.is_lower_bound
+            flags += score.converged.tolist()
+            on_sentence()
+    kept = {number: pair for number, pair in enumerate(pairs, 1) if pair.good in found and pair.bad in found}
+    if not kept:
         raise InputError("no pair of which both sentences can be scored", remedy="give pairs that the model can read")
-    pairs = [pairs[number - 1] for number in numbers]
-    good, bad = (np.array([log_probs[getattr(pair, side)] for pair in pairs]) for side in ("good", "bad"))
-    groups = list(dict.fromkeys(name for pair in pairs for name in pair.groups))
-    columns = dict(zip(groups, deduplicate_names(groups, taken=("model", *PAIR_COLUMNS)), strict=True))
+    good, bad = (np.array([found[getattr(pair, side)][0] for pair in kept.values()]) for side in ("good", "bad"))
     with np.errstate(invalid="ignore"):
         difference = (good - bad) / NATS_PER_BIT
-    found = {
-        "pair": numbers,
-        **{column: [pair.groups.get(name) for pair in pairs] for name, column in columns.items()},
-        "good": [pair.good for pair in pairs],
-        "bad": [pair.bad for pair in pairs],
+    columns = {
+        "good": [pair.good for pair in kept.values()],
+        "bad": [pair.bad for pair in kept.values()],
         "good_surprisal_bits": -good / NATS_PER_BIT,
         "bad_surprisal_bits": -bad / NATS_PER_BIT,
         "difference_bits": difference,
         **{name: values.astype(int) for name, values in compare_log_probs(good, bad).items()},
-        "has_unk": [int(has_unknown[pair.good] or has_unknown[pair.bad]) for pair in pairs],
+        "has_unk": [int(found[pair.good][1] or found[pair.bad][1]) for pair in kept.values()],
     }
-    items = pd.DataFrame(found)
-    notes_of_all = (*notes, *unconverged_note(flags))
-    return MinimalPairResult(items=items, groupings=columns, is_lower_bound=is_lower_bound, notes=notes_of_all)
+    names = list(dict.fromkeys(name for pair in kept.values() for name in pair.groups))
+    groupings = dict(zip(names, deduplicate_names(names, taken=("model", "pair", *columns)), strict=True))
+    groups = {column: [pair.groups.get(name) for pair in kept.values()] for name, column in groupings.items()}
+    items = pd.DataFrame({"pair": list(kept), **groups, **columns})
+    notes = (*notes, *unconverged_note(flags))
+    return MinimalPairResult(items=items, groupings=groupings, is_lower_bound=is_lower_bound, notes=notes)

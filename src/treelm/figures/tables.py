@@ -111,7 +111,7 @@ def pair_table(results: Mapping[str, MinimalPairResult], *, title: str = "") -> 
 
     def row(label: str, counts: Sequence[PairCounts]) -> Row:
         totals = {str(one.total) for one in counts}
-        shares = [_percent(one.accuracy) if one.total else None for one in counts]
+        shares = [_percent(one.accuracy) for one in counts]
         own = (
             zip(results, shares, strict=True)
             if len(results) > 1

@@ -210,7 +210,7 @@ def test_every_region_is_a_row(tmp_path: Path) -> None:
     (suite,) = load(tmp_path, suite_values())
     good, bad = write_sentences([suite])
     result = evaluate_suite(suite, {good: words(good, [1, 2, 3]), bad: words(bad, [4, 5, 6], {bad.split()[0]})})
-    frame = result.to_frame()
+    frame = result.regions
     assert frame["surprisal_bits"].sum() == 21
     assert len(frame) == sum(len(condition.regions) for condition in suite.conditions())
     assert set(frame["is_correct"]) == {int(result.accuracy() == 1)}

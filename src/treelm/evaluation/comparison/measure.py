@@ -353,16 +353,15 @@ def unit_sums(evaluated: Evaluation) -> UnitSums:
 
 
 def _pair_metrics(file: str, result: MinimalPairResult) -> PairMetrics:
-    without = result.without_unknown
     return PairMetrics(
         file=file,
-        accuracy=result.overall.accuracy,
+        accuracy=result.overall.correct / result.overall.total,
         num_pairs=result.overall.total,
         num_ties=result.overall.ties,
         num_with_unknown=result.num_with_unknown,
-        accuracy_without_unknown=without.accuracy if without.total else None,
+        accuracy_without_unknown=result.without_unknown.accuracy,
         groups={
-            grouping: {group: counts.accuracy for group, counts in members.items()}
+            grouping: {group: counts.correct / counts.total for group, counts in members.items()}
             for grouping, members in result.groups.items()
         },
     )

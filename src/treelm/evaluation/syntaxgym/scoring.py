@@ -108,10 +108,6 @@ class SuiteResult:
     suite's metric, of an empty region 0 or not a number; ``is_correct`` is of the item, by the first prediction."""
     converged: Sequence[bool] = ()  # ``SentenceScore.converged`` of its sentences
 
-    def to_frame(self) -> pd.DataFrame:
-        """A row a region, as ``regions``."""
-        return self.regions
-
     def of(self, prediction: int) -> pd.DataFrame:
         """The outcomes of a prediction."""
         return self.outcomes[self.outcomes["prediction"] == prediction]

@@ -97,4 +97,4 @@ class MinimalPairs(SearchOptions, Measure):
             pairs = first_of_groups(pairs, self.max_pairs_per_group)
         found = score_pairs(subject.model(self), pairs)
         notes = (f"{found.num_with_unknown} of {len(pairs)} pairs have a word that is unknown",)
-        return Measured(values={"accuracy": 100 * found.overall.accuracy}, notes=notes)
+        return Measured(values={"accuracy": 100 * found.overall.correct / found.overall.total}, notes=notes)
