@@ -156,7 +156,7 @@ PAIRS = [
 
 def test_totals_leave_out_errors_and_skips_and_count_them() -> None:
     total = corpus(PAIRS).total
-    assert (len(total.rows), len(total.valid), total.count("error"), total.count("skipped")) == (5, 3, 1, 1)
+    assert (len(total.rows), total.count("valid"), total.count("error"), total.count("skipped")) == (5, 3, 1, 1)
     assert (total.matched, total.gold_brackets, total.predicted_brackets) == (8, 9, 10)
     assert total.recall == pytest.approx(100 * 8 / 9)
     assert total.precision == 80.0
@@ -199,7 +199,7 @@ def test_a_counted_outer_bracket_is_noted() -> None:
 
 def test_more_errors_than_evalb_allows_are_noted() -> None:
     result = corpus([(GOLD, "(S (NN x))")] * 11 + [(GOLD, GOLD)])
-    assert len(result.total.valid) == 1
+    assert result.total.count("valid") == 1
     assert "MAX_ERROR" in result.notes[0]
 
 

@@ -182,7 +182,7 @@ def _pair(
     if isinstance(cells, InputError):
         return cells
     if _TEST_CASE in cells:
-        cells, usual = {**cells, "construction": cells[_TEST_CASE].partition("--")[0]}, ("construction",)
+        cells, usual = {**cells, "construction": str(cells[_TEST_CASE]).partition("--")[0]}, ("construction",)
     names = group_by or [name for name in usual if name in cells]
     try:
         for name in (*sides, *names):
