@@ -8,9 +8,9 @@ import numpy as np
 
 from tests.evaluation.human.worlds import made_up, surprisals
 from treelm.evaluation.human import sap
-from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import GardenPaths, measure_effects
 from treelm.evaluation.human.reading import measure_reading
+from treelm.evaluation.human.ucl import BabyLMScore
 from treelm.evaluation.tables import Table
 from treelm.figures.human_tables import effect_tables, reading_tables
 from treelm.figures.tables import Printed

@@ -50,7 +50,6 @@ def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.configs import to_plain
     from treelm.evaluation.human import ucl
-    from treelm.evaluation.human.babylm import reading_score
     from treelm.evaluation.human.reading import Regression, check_names, measure_reading
     from treelm.evaluation.human.regression import require_library
     from treelm.figures.human_tables import reading_tables
@@ -76,7 +75,7 @@ def main(options: Arguments) -> int:
     if result.baseline_log_likelihood < result.constant_log_likelihood:
         lost = "the baseline predicts held-out times worse than their mean does: gains over it mean little"
         log(f"{corpus.name}: {lost}")
-    scores = [reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
+    scores = [ucl.reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
     if options.export:
         write_table(options.export, Regression(corpus, options, models).to_frame())
         log(f"wrote {options.export}")

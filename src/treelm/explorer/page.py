@@ -12,12 +12,12 @@ import treelm
 from treelm.explorer.reading import Look, Reader, Step
 from treelm.explorer.sentences import Limits, Words
 from treelm.figures import svg
+from treelm.figures.charts import WordBars, surprisal_drawing
 from treelm.figures.report.sentences import drawn_analyses
 from treelm.figures.report.templates import render, share_text
 from treelm.figures.structures import PICTURES
 from treelm.figures.svg import below, heading
 from treelm.figures.trees import tree_drawing
-from treelm.figures.words import WordBars, surprisal_drawing
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Parser, Searching, has
 from treelm.trees.tree import MAX_SVG_HEIGHT

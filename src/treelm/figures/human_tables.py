@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from treelm.evaluation.comparison.compare import display_names
 from treelm.evaluation.comparison.metrics import RunMetrics, SentenceAnalysis
-from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import EffectInBits, GardenPaths
 from treelm.evaluation.human.reading import ReadingResult
 from treelm.evaluation.human.regression import Delta
 from treelm.evaluation.human.sap import EFFECTS, REGIONS, REGIONS_IN_WORDS, Effect, Item, ceilings, human_effects
+from treelm.evaluation.human.ucl import BabyLMScore
 from treelm.evaluation.tables import MISSING, Bold, Row, Table
 from treelm.figures.tables import Printed
 from treelm.figures.terminal import draw_tree

@@ -23,9 +23,9 @@ from treelm.evaluation.comparison.metrics import (
     SyntaxGymMetrics,
     WordBits,
 )
-from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.sap import published
+from treelm.evaluation.human.ucl import BabyLMScore
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.models.perplexity import Perplexity
 

@@ -17,7 +17,6 @@ from treelm.evaluation.comparison.compare import compare
 from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import FEWEST_UNITS, Comparison, RunMetrics, UnitSums
 from treelm.evaluation.comparison.settings import Settings
-from treelm.evaluation.comparison.uncertainty import differences
 from treelm.figures.report.page import report_page
 from treelm.figures.tables import comparison_tables
 from treelm.training.recipe import load_recipe
@@ -95,7 +94,7 @@ def test_differences_from_the_first_model_stand_in_every_form_with_their_interva
 )
 def test_bounds_are_subtracted_where_the_order_is_certain_alone(first: str, second: str, sign: str | None) -> None:
     rows = [with_units(row, [float(row.name.strip("≤ ")), 3.0] * 5) for row in values(first, second)]
-    found = [*differences(ComparisonFrame.of(Comparison(runs=tuple(rows))))]
+    found = ComparisonFrame.of(Comparison(runs=tuple(rows))).with_uncertainty().differences
     assert [one.sign for one in found] == ([] if sign is None else [sign])
 
 

@@ -11,12 +11,12 @@ from tests.evaluation.human.published import NATURAL_STORIES, NEIGHBOURS, UCL, T
 from tests.trees.shared_data import FOLDER
 from treelm.errors import InputError
 from treelm.evaluation.human import natural_stories, ucl
-from treelm.evaluation.human.babylm import reading_score
 from treelm.evaluation.human.columns import Design
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.natural_stories import Alignment, _corpus, _from_clone, _published
 from treelm.evaluation.human.reading import Regression
 from treelm.evaluation.human.regression import held_out_log_likelihood, slopes
+from treelm.evaluation.human.ucl import reading_score
 
 PLAIN = ("length", "freq")
 DESIGNS = {  # as the tables say what is in the baseline, what is predicted, and which words are compared

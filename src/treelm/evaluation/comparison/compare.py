@@ -14,7 +14,6 @@ from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.measure import FOLDER, Measurement, ShowProgress, check_data
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.comparison.settings import Settings
-from treelm.evaluation.comparison.uncertainty import differences, seed_means
 from treelm.io.terminal import doing
 from treelm.models import system_of_file
 from treelm.models.persistence import shipped
@@ -68,8 +67,7 @@ def compare(
         rows[number] = replace(row, name=name)
     made = kept_ones[sources[0]].made if len(sources) == len(kept_ones) == 1 else {}
     found = Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)), made=made)
-    frame = ComparisonFrame.of(found)
-    return replace(found, seeds=tuple(seed_means(frame)), differences=tuple(differences(frame)))
+    return ComparisonFrame.of(found).with_uncertainty()
 
 
 def _is_comparison(source: Path) -> bool:

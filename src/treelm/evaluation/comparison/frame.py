@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.errors import InputError, choose_from
-from treelm.evaluation.comparison.metrics import BOUND, FILE_NAME, TRIVIAL, Comparison, RunMetrics
+from treelm.evaluation.comparison.metrics import BOUND, FILE_NAME, TRIVIAL, Comparison, Difference, RunMetrics, SeedMean
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
-from treelm.evaluation.intervals import interval
+from treelm.evaluation.intervals import interval, paired_interval
 from treelm.evaluation.syntaxgym.results import circuits
 from treelm.evaluation.tables import MISSING, Bold, Table
 from treelm.io.atomic import write_atomically
@@ -131,7 +131,7 @@ def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
         )
         yield Column(number, _get("pairs", "num_pairs", file=file), group=HIDDEN)
     yield from _human(rows)
-    for name in ("vocabulary", "text", "needs_trees", "units"):
+    for name in ("vocabulary", "text", "needs_trees"):
         yield Column(name, _get(name), group=HIDDEN)
 
 
@@ -244,20 +244,9 @@ def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
     return numbers
 
 
-class Standing(NamedTuple):
-    """A model's place by a metric."""
-
-    name: str  # of the run; of several seeds, that of their system
-    rows: Sequence[int]  # numbers of its rows: its seeds
-    runs: tuple[str, ...]  # their names
-    mean: float
-    deviation: float | None  # standard deviation over seeds; None for one seed
-    spread: float | None  # half the width of the 95% t interval of the mean over seeds; None for one seed
-    is_bound: bool  # whether the value is an upper bound, which says nothing of how much lower the model may be
-
-    def is_before(self, other: Standing, better: str | None) -> bool:
-        """Tell whether this model is better for certain: a bound may be, but not better than another bound."""
-        return not other.is_bound and (self.mean > other.mean if better == "higher" else self.mean < other.mean)
+def _is_before(one: SeedMean, other: SeedMean, better: str | None) -> bool:
+    """Tell whether a model is better for certain: a bound may be, but not better than another bound."""
+    return not other.is_bound and (one.mean > other.mean if better == "higher" else one.mean < other.mean)
 
 
 @dataclass(frozen=True)
@@ -377,28 +366,23 @@ class ComparisonFrame:
     def _cells(self, column: Column, several: Sequence[int]) -> list[str]:
         """The cells of runs, and of the means of models of several seeds: empty if the column is not a metric."""
         groups = self.standings(column) if column.better else []
-        best = [one.rows for group in groups if len(group) > 1 for one in self.leaders(column, group)]
-        cells = [self.text(column, row) for row in range(len(self.data))]
-        cells = [Bold(cell) if [row] in best else cell for row, cell in enumerate(cells)]
-        means = {one.rows[0]: one for group in groups for one in group}
+        best = [one.runs for group in groups if len(group) > 1 for one in _leaders(column, group)]
+        means = {one.runs[0]: one for group in groups for one in group}
+        runs = [(run,) for run in self.data["run"]]
+        cells = [_text(column, value, self._is_bound(column, row)) for row, value in enumerate(self.data[column.name])]
         for model in several:
-            text = self.in_words(column, means[model]) if model in means else ""
-            cells.append(Bold(text) if text and means[model].rows in best else text)
-        return cells
-
-    def text(self, column: Column, row: int, value: float | None = None) -> str:
-        """Format the value of a row, or another of the same kind; ``≤`` marks an upper bound."""
-        value = self.data[column.name][row] if value is None else value
-        if value is None:
-            return MISSING
-        return f"{'≤ ' if self._is_bound(column, row) else ''}{column.text(value)}"
+            one = means.get(self.data["run"][model])
+            deviation = f" ± {column.text(one.deviation)}" if one and one.deviation is not None else ""
+            runs.append(one.runs if one else ())
+            cells.append(f"{_text(column, one.mean, one.is_bound)}{deviation}" if one else "")
+        return [Bold(cell) if of in best else cell for of, cell in zip(runs, cells, strict=True)]
 
     def _is_bound(self, column: Column, row: int) -> bool:
         return bool(column.upper_bound_flag in self.data and self.data[column.upper_bound_flag][row])
 
-    def standings(self, column: Column) -> list[list[Standing]]:
+    def standings(self, column: Column) -> list[list[SeedMean]]:
         """Models by a metric, the best first, in groups whose values compare; without models that lack it."""
-        groups: dict[Hashable, list[Standing]] = {}
+        groups: dict[Hashable, list[SeedMean]] = {}
         for model in dict.fromkeys(self.seeds):
             rows = [row for row, seed in enumerate(self.seeds) if seed == model]
             values = [value for row in rows if (value := self.data[column.name][row]) is not None]
@@ -406,26 +390,71 @@ class ComparisonFrame:
                 key = tuple(
                     self.data[name][model] if name in self.data else None for name in column.comparable_if_equal
                 )
-                is_bound = any(self._is_bound(column, row) for row in rows)
                 varied = values if math.isfinite(sum(values)) else values[:1]  # of infinite ones there is no deviation
-                deviation = stdev(varied) if len(varied) > 1 else None
-                name, runs = self.data["run" if len(rows) == 1 else "system"][model], (*self.data["run"][rows],)
-                standing = Standing(name, rows, runs, fmean(values), deviation, interval(varied), is_bound)
+                standing = SeedMean(
+                    model=self.data["run" if len(rows) == 1 else "system"][model],
+                    runs=(*self.data["run"][rows],),
+                    metric=column.name,
+                    mean=fmean(values),
+                    deviation=stdev(varied) if len(varied) > 1 else None,
+                    half_interval=interval(varied),
+                    is_bound=any(self._is_bound(column, row) for row in rows),
+                )
                 groups.setdefault(key, []).append(standing)
         is_high = column.better == "higher"
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]
 
-    @staticmethod
-    def leaders(column: Column, group: Sequence[Standing]) -> list[Standing]:
-        """The best of models that compare, several if they are equal; none if bounds leave it open which it is."""
-        first = [one for one in group if not any(other.is_before(one, column.better) for other in group)]
-        return first if len(first) == 1 or not any(one.is_bound for one in first) else []
+    def with_uncertainty(self) -> Comparison:
+        """The comparison with means over seeds, and differences of all models from the first one, metric by metric,
+        where they compare and a bound is certain.
+        """
+        seeds, found = list[SeedMean](), list[Difference | None]()
+        order = list(self.data["run"])
+        for column in self.shown():
+            for group in self.standings(column) if column.better else ():
+                seeds += [one for one in group if one.deviation is not None]
+                first = [one for one in group if order[0] in one.runs]
+                others = sorted((one for one in group if one not in first), key=lambda one: order.index(one.runs[0]))
+                found += [self._difference(column, one, *first) for one in others if first]
+        differences = tuple(one for one in found if one is not None)
+        return replace(self.comparison, seeds=tuple(seeds), differences=differences)
 
-    def in_words(self, column: Column, one: Standing) -> str:
-        """The value of a model, or the mean and the standard deviation over its seeds."""
-        bound = next((row for row in one.rows if self._is_bound(column, row)), one.rows[0])
-        deviation = "" if one.deviation is None else f" ± {column.text(one.deviation)}"
-        return f"{self.text(column, bound, one.mean)}{deviation}"
+    def _difference(self, column: Column, one: SeedMean, other: SeedMean) -> Difference | None:
+        """A model less another one, with its interval; None where bounds leave the order open, or sums are not known.
+
+        A model of several seeds has the mean of their metrics.
+        """
+        for bound, rival in ((one, other), (other, one)):
+            if bound.is_bound and not _is_before(bound, rival, column.better):
+                return None
+        units = [[row.units for row in self.comparison.runs if row.name in each.runs] for each in (one, other)]
+        sums = [[of for each in own if each and (of := each.of(column.name)) is not None] for own in units]
+        if [*map(len, sums)] != [*map(len, units)] or len({of.shape for each in sums for of in each}) > 1:
+            return None
+        low, high = paired_interval(*sums)
+        return Difference(
+            model=one.model,
+            runs=one.runs,
+            other=other.model,
+            metric=column.name,
+            sign="≤" if one.is_bound else "≥" if other.is_bound else "",
+            difference=one.mean - other.mean,
+            low=low,
+            high=high,
+            unit=units[0][0].unit,  # type: ignore[union-attr]
+            num_units=len(sums[0][0]),
+        )
+
+
+def _leaders(column: Column, group: Sequence[SeedMean]) -> list[SeedMean]:
+    """The best of models that compare, several if they are equal; none if bounds leave it open which it is."""
+    first = [one for one in group if not any(_is_before(other, one, column.better) for other in group)]
+    return first if len(first) == 1 or not any(one.is_bound for one in first) else []
+
+
+def _text(column: Column, value: Any, is_bound: bool) -> str:
+    """A value as it is displayed; ``≤`` marks an upper bound."""
+    return MISSING if value is None else f"{'≤ ' * is_bound}{column.text(value)}"
 
 
 def _named(name: str, columns: Sequence[Column]) -> Column:

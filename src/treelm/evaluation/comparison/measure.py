@@ -45,7 +45,6 @@ from treelm.evaluation.comparison.settings import Settings
 from treelm.evaluation.evalb_files import gold_bracketing
 from treelm.evaluation.evaluate import Evaluation, evaluate_run, is_unparsed
 from treelm.evaluation.human import sap, ucl
-from treelm.evaluation.human.babylm import reading_score
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
@@ -306,7 +305,7 @@ class Measurement:
                 ms_per_bit=tuple(slope.ms_per_bit for slope in found.slopes),
                 gain=_reading_gain(found),
                 published=tuple(map(_reading_gain, others)),
-                babylm=reading_score(corpus, own) if corpus.name == ucl.NAME else None,
+                babylm=ucl.reading_score(corpus, own) if corpus.name == ucl.NAME else None,
             )
 
         what, data = corpus.name, corpus.content_hash()

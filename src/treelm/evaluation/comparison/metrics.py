@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from treelm.configs import InfFloat, from_plain, to_plain
 from treelm.errors import InputError
-from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import EffectInBits
+from treelm.evaluation.human.ucl import BabyLMScore
 from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import UPPER_BOUND, Baseline
 from treelm.io.atomic import write_atomically
@@ -276,14 +276,15 @@ class RunMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedMean:
-    """A metric of a model of which there are several seeds."""
+    """A metric of a model: of a run, or the mean over seeds."""
 
-    model: str
+    model: str  # name of the run; of several seeds, that of their system
     runs: tuple[str, ...]
     metric: str  # name of its column
     mean: InfFloat
-    deviation: InfFloat  # standard deviation over seeds
-    half_interval: InfFloat  # half the width of the 95 % interval of the mean (Student's t)
+    deviation: float | None  # standard deviation over seeds; None for one seed
+    half_interval: float | None  # half the width of the 95 % interval of the mean (Student's t)
+    is_bound: bool  # whether the value is an upper bound, which says nothing of how much lower the model may be
 
 
 @dataclass(frozen=True, kw_only=True)

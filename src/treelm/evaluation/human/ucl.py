@@ -1,15 +1,23 @@
-"""The UCL corpus (Frank et al. 2013) as de Varda et al. (2023) published it.
+"""The UCL corpus (Frank et al. 2013) as de Varda et al. (2023) published it, and BabyLM's reading score on it.
 
-205 sentences, self-paced reading and eye movements. It has no licence, so it is never shipped.
+205 sentences, self-paced reading and eye movements. It has no licence, so it is never shipped. The score (the
+challenge's evaluation pipeline of 2025) is the per cent of the variance of a time that is left by length, frequency,
+place and their products, and that surprisal explains, on all words and without folds. Of eye movements the mean over
+four measures; of self-paced reading, length and surprisal of the word before are in the baseline, too.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from treelm.evaluation.human.corpora import ReadingCorpus, find_folder, published_surprisals
+from treelm.evaluation.human.material import Floats, Surprisals
+from treelm.evaluation.human.regression import fit
 
 NAME = "ucl"
 FILE, _SHA256 = "all_measures.csv", "db3ccd106220e1e3d7d64871b5f7c05a9d159ef4cb639f985b792d559686f7f6"
@@ -63,3 +71,39 @@ def load(folder: str = "") -> ReadingCorpus:
         references=_REFERENCES,
         notes=("first and last words of sentences are left out",),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BabyLMScore:
+    """Both scores in per cent, and the number of words that each stands on."""
+
+    name: str
+    eye_tracking: float
+    self_paced_reading: float
+    num_words: tuple[int, int]
+
+
+def reading_score(corpus: ReadingCorpus, model: Surprisals) -> BabyLMScore:
+    """Compute the scores of a model on the UCL corpus (``ucl.load``).
+
+    The pipeline leaves out nothing but words without a value; first words, which the corpus lacks, have no word before.
+    """
+    own = [*corpus.predictors.values(), *corpus.controls.values()]
+    before = [corpus.shifted(corpus.predictors["length"], 1), corpus.shifted(model.bits, 1)]
+    eyes = [_gain(corpus.responses[name], own, model.bits) for name in sorted(RESPONSES[1:])]
+    reading = _gain(corpus.responses[RESPONSES[0]], [*own, *before], model.bits)
+    return BabyLMScore(
+        name=model.name,
+        eye_tracking=float(np.mean([gain for gain, _ in eyes])),
+        self_paced_reading=reading[0],
+        num_words=(eyes[0][1], reading[1]),
+    )
+
+
+def _gain(times: Floats, predictors: Sequence[Floats], bits: Floats) -> tuple[float, int]:
+    """Per cent of what the baseline leaves that surprisal explains, and the number of words."""
+    base = np.column_stack([*predictors, *(one * other for one, other in combinations(predictors, 2))])
+    there = np.isfinite(np.column_stack([times, base, bits])).all(axis=1)
+    before = float(fit(times[there], base[there]).rsquared)
+    after = float(fit(times[there], np.column_stack([base, bits])[there]).rsquared)
+    return 100 * (after - before) / (1 - before), int(there.sum())

@@ -18,12 +18,11 @@ from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
 from treelm.evaluation.tables import Table
 from treelm.figures import svg
-from treelm.figures.charts import Axes, Point, for_both_widths, line_chart
+from treelm.figures.charts import Axes, Point, for_both_widths, line_chart, surprisal_drawing
 from treelm.figures.report.scores import garden_path_section, pairs_section, reading_section, syntaxgym_section
 from treelm.figures.report.sentences import sentence_bars, sentence_sections
 from treelm.figures.report.templates import Section, looks_of, render, section
 from treelm.figures.svg import Drawing
-from treelm.figures.words import surprisal_drawing
 from treelm.io.atomic import check_output_path, write_atomically
 
 Curve = tuple[RunMetrics, int, list[LossPoint]]

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from treelm.evaluation.comparison.metrics import Comparison, SentenceAnalysis, WordBits
+from treelm.figures.charts import WordBars
 from treelm.figures.report.templates import Section, looks_of, section, share_text
 from treelm.figures.structures import PICTURES, StructurePicture
 from treelm.figures.svg import Drawing
 from treelm.figures.trees import TreeColumns, draw_tree
-from treelm.figures.words import WordBars
 from treelm.models.scores import PartialAnalysis
 from treelm.trees.tree import MAX_SVG_HEIGHT, Tree
 

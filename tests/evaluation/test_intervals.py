@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treelm.evaluation.bootstrap import RESAMPLES, metric, paired_interval, resampled
+from treelm.evaluation.intervals import RESAMPLES, metric, paired_interval, resampled
 
 
 def test_resampled_sums_are_those_of_units_drawn_with_replacement() -> None:
