@@ -16,8 +16,8 @@ from treelm.papers.data import DataRoot, data_sets
 from treelm.papers.declaration import Table
 from treelm.papers.metrics import AGREEMENT, Subject
 from treelm.papers.metrics.trees import Evaluate, Structure
-from treelm.papers.plan import make_plan
-from treelm.papers.results import Value, gather
+from treelm.papers.plan import Cell, make_plan
+from treelm.papers.results import gather
 from treelm.papers.work import FOLDER, do_job
 from treelm.trees.tree import Tree
 
@@ -85,19 +85,19 @@ def test_agreement_of_finished_seeds(table: Table, root: DataRoot, tmp_path: Pat
     changed = replace(table, measures=measures, columns=columns, rows=rows)
     plan = make_plan([changed], root, small=True, seeds=3)
 
-    def values() -> dict[tuple[str, str], Value]:
+    def values() -> dict[tuple[str, str], Cell]:
         result = gather(plan.tables[0], tmp_path, {})
-        return {(value.row, value.cell.column.name): value for value in result.values}
+        return {(one.row.name, one.column.name): one for one in result.cells}
 
     done = 0
     for job in plan.jobs.values():
         assert do_job(job, tmp_path, root, lambda arguments: 1) == 0
         done += bool(job.recipe)
         if done == 1:
-            assert values()["whole", "UF1"].why == "fewer than two seeds are done"
+            assert values()["whole", "UF1"].missing == "fewer than two seeds are done"
     found = values()
     assert len(found["whole", "f1"].ours) == 3
-    runs = [tmp_path / FOLDER / job.name for job in found["whole", "f1"].cell.jobs]
+    runs = [tmp_path / FOLDER / job.name for job in found["whole", "f1"].jobs]
     measure = changed.measure("trees", rows[0], None)
     assert isinstance(measure, Structure)
     assert found["whole", "UF1"].ours == {0: measure.agreement(runs)}

@@ -13,9 +13,9 @@ from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Table
 from treelm.papers.metrics import Measured, Training
 from treelm.papers.metrics.base import Measure
-from treelm.papers.output import TSV, as_latex, as_tsv
-from treelm.papers.plan import PlannedTable, make_plan
-from treelm.papers.results import KeptTable, Result, Value, gather
+from treelm.papers.output import TSV, as_tsv
+from treelm.papers.plan import Cell, KeptTable, PlannedTable, make_plan
+from treelm.papers.results import gather
 from treelm.papers.work import FOLDER, KEPT, origin_of
 
 SETTING = "tiny, 4 units, 3 seeds"
@@ -65,32 +65,6 @@ NOTES = """\
 # the gold trees are a parser's
 # without attention: a note on the row
 """
-LATEX = r"""% \usepackage{booktabs}
-% Table 1, Nobody 2000: Two systems
-\begin{tabular}{llrr}
-\toprule
- &  & test ppl & UF1 \\
-\midrule
-whole & printed & 61.98 & 50 \\
- & ours & 200.00 $\pm$ 248.43 & 40 \\
-without attention & ours & 268.00 $\pm$ 514.98 & - \\
- & ours, stand-in & - & 39$\pm$2 \\
-right-branching & printed & - & 40.7 \\
- & ours & - & 41.0 \\
-another system & printed & 57.3 & - \\
-\bottomrule
-\end{tabular}
-% difference from whole, seed by seed
-\begin{tabular}{llrr}
-\toprule
- &  & difference & pairs \\
-\midrule
-without attention & test ppl & +2.00 $\pm$ 12.71 & 2 \\
-\bottomrule
-\end{tabular}
-"""
-
-
 PRINTED = ["61.98", "50", "", "", "40.7", "57.3"]
 COMMANDS = {
     "whole": "treelm train FOLDER/small.toml --set training.epochs=1",
@@ -119,7 +93,7 @@ def keep_seeds(planned: PlannedTable, row: str, values: Mapping[int, float], out
             keep(out, job.name, cell.measure, Measured(values={cell.metric: values[job.seed]}))
 
 
-def gathered(table: Table, root: DataRoot, out: Path) -> Result:
+def gathered(table: Table, root: DataRoot, out: Path) -> PlannedTable:
     """The table when three seeds of each row are done, two of them the same."""
     planned = planned_table(table, root)
     keep_seeds(planned, "whole", WHOLE, out)
@@ -127,16 +101,16 @@ def gathered(table: Table, root: DataRoot, out: Path) -> Result:
     return gather(planned, out, {})
 
 
-def cells(result: Result) -> dict[tuple[str, str], Value]:
-    return {(value.row, value.cell.column.name): value for value in result.values}
+def cells(result: PlannedTable) -> dict[tuple[str, str], Cell]:
+    return {(one.row.name, one.column.name): one for one in result.cells}
 
 
 @pytest.fixture
-def result(table: Table, root: DataRoot, tmp_path: Path) -> Result:
+def result(table: Table, root: DataRoot, tmp_path: Path) -> PlannedTable:
     """Besides, its first row is known, and a run of the second one has failed."""
     found = cells(gathered(replace(table, paired_with="whole"), root, tmp_path))
     words, trees, branching = (
-        found[name].cell for name in (("whole", "test ppl"), ("whole", "UF1"), ("right-branching", "UF1"))
+        found[name] for name in (("whole", "test ppl"), ("whole", "UF1"), ("right-branching", "UF1"))
     )
     assert trees.measure is not None
     for job in words.jobs:
@@ -144,12 +118,12 @@ def result(table: Table, root: DataRoot, tmp_path: Path) -> Result:
     notes = ("the gold trees are a parser's",)
     keep(tmp_path, trees.jobs[0].name, trees.measure, Measured(values={UF1: 40.0}, notes=notes))
     keep(tmp_path, branching.jobs[0].name, trees.measure, Measured(baselines={"right-branching": {UF1: (41.0,)}}))
-    failed = {job.name: 2 for job in found["without attention", "test ppl"].cell.jobs}
+    failed = {job.name: 2 for job in found["without attention", "test ppl"].jobs}
     return gather(planned_table(replace(table, paired_with="whole"), root), tmp_path, failed, results=RESULTS)
 
 
-def test_a_table_as_tsv(result: Result) -> None:
-    text = as_tsv(result).removesuffix(NOTES).replace(result.planned.table.folder, "FOLDER")
+def test_a_table_as_tsv(result: PlannedTable) -> None:
+    text = as_tsv(result).removesuffix(NOTES).replace(result.table.folder, "FOLDER")
     heading, *lines = text.splitlines()
     assert heading.split("\t") == [*TSV]
     for line, own, printed in zip(lines, ROWS, PRINTED, strict=True):
@@ -159,18 +133,12 @@ def test_a_table_as_tsv(result: Result) -> None:
         assert found == [pytest.approx(own, rel=1e-5) if isinstance(own, float | int) else own for own in row]
 
 
-def test_a_table_as_latex(result: Result) -> None:
-    assert as_latex(result).startswith(LATEX)
-    assert "% whole, UF1: not run yet" in as_latex(result)
-    assert "% a note on the table" in as_latex(result)
-
-
 def test_rows_without_common_seeds_have_no_difference(
-    result: Result, table: Table, root: DataRoot, tmp_path: Path
+    result: PlannedTable, table: Table, root: DataRoot, tmp_path: Path
 ) -> None:
     """The row itself, baselines, what is not done yet, and rows without runs."""
-    assert [(one.row, one.other) for one in result.values if one.paired] == [("without attention", "whole")]
-    assert not any(one.paired for one in gathered(table, root, tmp_path).values)  # nothing is to be paired
+    assert [(one.row.name, one.other) for one in result.cells if one.paired] == [("without attention", "whole")]
+    assert not any(one.paired for one in gathered(table, root, tmp_path).cells)  # nothing is to be paired
 
 
 def test_the_interval_of_a_mean_is_students() -> None:

@@ -25,7 +25,7 @@ class Arguments:
     """The tables and figures of a paper: what is missing is trained and measured, and shown beside what was published.
 
     Each run has its own folder in OUTPUT/runs, and tables share runs; what was done before is not done again, and what
-    was interrupted goes on. Tables are printed and written as TSV and LaTeX into OUTPUT/PAPER, or OUTPUT/PAPER-small.
+    was interrupted goes on. Tables are printed and written as TSV into OUTPUT/PAPER, or OUTPUT/PAPER-small.
     Rows whose data are not at hand say which, and where they come from.
 
     Example: treelm reproduce prpn --small --data /corpora
@@ -125,7 +125,7 @@ def _show(plan: Plan, options: Arguments, failed: dict[str, int], not_yet: str, 
     """Print all tables and write their files."""
     from treelm.io.terminal import stdout_console
     from treelm.papers.data import paper_file
-    from treelm.papers.output import LEGEND, as_text, missing_data, write_files
+    from treelm.papers.output import LEGEND, as_text, missing_data, write_file
     from treelm.papers.results import gather, load_kept
 
     console, paper, output = stdout_console(), paper_file(options.paper), Path(options.output)
@@ -135,7 +135,7 @@ def _show(plan: Plan, options: Arguments, failed: dict[str, int], not_yet: str, 
     for planned in plan.tables:
         result = gather(planned, output, failed, not_yet=not_yet, results=kept.get(planned.table.name))
         console.print(as_text(result), markup=False, highlight=False)
-        write_files(result, folder)
+        write_file(result, folder)
     for line in (LEGEND, "", *missing_data(plan, root.sets)):
         console.print(line, markup=False, highlight=False)
-    log(f"wrote TSV and LaTeX of {len(plan.tables)} tables and figures into {folder}")
+    log(f"wrote TSV of {len(plan.tables)} tables and figures into {folder}")

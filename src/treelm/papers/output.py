@@ -1,4 +1,4 @@
-"""A table of a paper for the terminal, as TSV and as LaTeX."""
+"""A table of a paper for the terminal and as TSV."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from treelm.evaluation.intervals import CONFIDENCE, spread_text
-from treelm.evaluation.tables import Row, Table, latex_text
+from treelm.evaluation.tables import Row, Table
 from treelm.io.atomic import write_atomically
 from treelm.papers.data import DataSet
 from treelm.papers.declaration import Column
-from treelm.papers.plan import PAPER, RECIPE, Plan
-from treelm.papers.results import Result, Sample, Value
+from treelm.papers.plan import PAPER, RECIPE, Cell, Plan, PlannedTable, Sample
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,33 +32,32 @@ PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT = "printed", "elsewhere", "ours", "di
 _WIDEST = 28  # cells of a row's name
 
 
-def write_files(result: Result, folder: Path) -> None:
-    """Write a table into a folder, as TSV and as LaTeX."""
+def write_file(result: PlannedTable, folder: Path) -> None:
+    """Write a table into a folder, as TSV."""
     folder.mkdir(parents=True, exist_ok=True)
-    for form, text in {"tsv": as_tsv(result), "tex": as_latex(result)}.items():
-        write_atomically(folder / f"{result.planned.table.stem}.{form}", text.encode())
+    write_atomically(folder / f"{result.table.stem}.tsv", as_tsv(result).encode())
 
 
-def as_tsv(result: Result) -> str:
+def as_tsv(result: PlannedTable) -> str:
     """One line for each row and column, unrounded; notes in lines that begin with ``#``."""
     lines: list[Sequence[object]] = [TSV]
-    for one in result.values:
+    for one in result.cells:
         ours, paired = one.ours, one.paired
-        cells: list[object] = [one.row, one.cell.column.name, one.cell.label, ours.mean if ours else None]
+        cells: list[object] = [one.row.name, one.column.name, one.label, ours.mean if ours else None]
         published = one.number.value if one.number else one.printed
         cells += [ours.interval, ours.deviation, len(ours), published, one.difference, _listed(ours)]
-        cells += [*result.seconds.get(one.row, (None, None)), one.why]
+        cells += [*result.seconds.get(one.row.name, (None, None)), one.missing]
         cells += (
             [None] * 5 if paired is None else [one.other, paired.mean, paired.interval, len(paired), _listed(paired)]
         )
         cells += [
             one.kept,
             result.kept.setting if one.kept and result.kept else None,
-            int(one.cell.row.added or one.cell.column.added),
+            int(one.row.added or one.column.added),
         ]
-        cells += [one.cell.recipe, *(("", one.printed) if one.is_elsewhere else (one.printed, ""))]
+        cells += [one.recipe, *(("", one.printed) if one.is_elsewhere else (one.printed, ""))]
         lines.append(cells)
-    notes = (f"# {note}\n" for note in (result.planned.table.source, *result.notes))
+    notes = (f"# {note}\n" for note in (result.table.source, *result.notes))
     return "".join(["\t".join("" if cell is None else str(cell) for cell in line) + "\n" for line in lines] + [*notes])
 
 
@@ -67,41 +65,29 @@ def _listed(values: Sample) -> str:
     return " ".join(f"{value:.6g}" for value in values.values())
 
 
-def as_latex(result: Result) -> str:
-    """Tabulars with the rules of booktabs: the paper's rows and columns, what is beside them, differences."""
-    table = result.planned.table
-    reasons = [f"{one.row}, {one.cell.column.name}: {one.why}" for one in result.values if one.why]
-    head = f"% \\usepackage{{booktabs}}\n% {latex_text(table.source)}: {latex_text(table.title)}\n"
-    tables = [*_tables(result), *_differences(result.values)]
-    parts = (f"% {part.title}\n{part.to_latex()}" if part.title else part.to_latex() for part in tables)
-    return (
-        head + "".join(parts) + "".join(f"% {line}\n" for line in (*_settings(result), *reasons, LEGEND, *result.notes))
-    )
-
-
-def shown(value: Value) -> dict[str, str]:
+def shown(value: Cell) -> dict[str, str]:
     """What is known of a cell, as text by kind."""
     kinds = {ELSEWHERE if value.is_elsewhere else PRINTED: value.printed}
     if value.ours:
         has_deviation = value.number is not None and value.number.spread is not None
         kinds[OURS] = _rounded(value, value.ours.mean, value.ours.deviation if has_deviation else value.ours.interval)
-    if value.difference is not None and value.cell.label.startswith(PAPER):  # of stand-ins it says nothing
+    if value.difference is not None and value.label.startswith(PAPER):  # of stand-ins it says nothing
         kinds[DIFFERENCE] = _rounded(value, value.difference, None, sign="+")
     return kinds | {KEPT: value.kept if not value.ours else ""}
 
 
-def _rounded(value: Value, mean: float, spread: float | None, *, sign: str = "") -> str:
+def _rounded(value: Cell, mean: float, spread: float | None, *, sign: str = "") -> str:
     """A number with the digits that are printed in its place, else in its column, and in the unit of that."""
-    digits, unit = value.number.digits if value.number else value.cell.column.digits or 0, value.cell.column.unit
+    digits, unit = value.number.digits if value.number else value.column.digits or 0, value.column.unit
     scale = 1e6 if unit else 1.0
     return f"{mean / scale:{sign}.{digits}f}{unit}{spread_text(None if spread is None else spread / scale, digits)}"
 
 
-def _tables(result: Result) -> Iterator[Table]:
+def _tables(result: PlannedTable) -> Iterator[Table]:
     """The paper's rows and columns, all of them, then the rows and the columns that are ours, where they have values: a
     line for each kind of value of a row.
     """
-    table, is_first = result.planned.table, True
+    table, is_first = result.table, True
     for title, of_rows, is_ours in (
         ("", (False,), False),
         ("added rows, not in the paper", (True,), False),
@@ -110,7 +96,7 @@ def _tables(result: Result) -> Iterator[Table]:
         columns = [column.name for column in table.columns if column.added == is_ours]
         rows = []
         for row in (row for row in table.rows if row.added in of_rows):
-            cells = [one for one in result.values if one.cell.row == row and one.cell.column.name in columns]
+            cells = [one for one in result.cells if one.row == row and one.column.name in columns]
             if row.heading and not is_ours:
                 rows.append((row.heading, "", dict.fromkeys(columns, "")))
             stays = {PRINTED if row.absent else OURS: dict[str, str]()} if is_first and not row.added else {}
@@ -124,62 +110,62 @@ def _tables(result: Result) -> Iterator[Table]:
             yield Table.of(_first_named(lines), title=title, num_labels=2)
 
 
-def _kinds(cells: Iterable[Value]) -> dict[str, dict[str, str]]:
+def _kinds(cells: Iterable[Cell]) -> dict[str, dict[str, str]]:
     """What is known of a row: by kind, in order, the texts of its columns."""
     texts: dict[str, dict[str, str]] = {kind: {} for kind in (PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT)}
     for cell in cells:
         for kind, text in shown(cell).items():
-            texts[kind] |= {cell.cell.column.name: text} if text else {}
+            texts[kind] |= {cell.column.name: text} if text else {}
     return {kind: found for kind, found in texts.items() if found}
 
 
-def _settings(result: Result) -> Iterator[str]:
+def _settings(result: PlannedTable) -> Iterator[str]:
     """What the values of ours and the kept ones were made with."""
     labels: dict[str, dict[str, None]] = {}
-    for one in result.values:
-        if one.ours and one.cell.label:
-            labels.setdefault(one.cell.label, {})[one.row] = None
+    for one in result.cells:
+        if one.ours and one.label:
+            labels.setdefault(one.label, {})[one.row.name] = None
     for label, rows in labels.items():
         yield f"{OURS}: {label}" if len(labels) == 1 else f"{OURS} of {'; '.join(rows)}: {label}"
-    if result.kept and any(shown(one)[KEPT] for one in result.values):
+    if result.kept and any(shown(one)[KEPT] for one in result.cells):
         yield f"{KEPT} data: {result.kept.setting} ({result.kept.made})"
 
 
-def _recipes(result: Result) -> Iterator[str]:
+def _recipes(result: PlannedTable) -> Iterator[str]:
     """How the rows are trained: those that are trained alike, and the command."""
     rows: dict[str, dict[str, None]] = {}
-    for one in result.values:
-        cell, name = one.cell, one.row
-        command, has_several = cell.recipe, "{column}" in cell.row.train and bool(cell.measure)
-        if has_several and cell.label.startswith((PAPER, RECIPE)):
-            command = result.planned.table.command(cell.row, None, Column(name="{column}"))
+    for one in result.cells:
+        name, command = one.row.name, one.recipe
+        has_several = "{column}" in one.row.train and bool(one.measure)
+        if has_several and one.label.startswith((PAPER, RECIPE)):
+            command = result.table.command(one.row, None, Column(name="{column}"))
         elif has_several:
-            name = f"{name}, {cell.column.name}"
-        if cell.row.train and command:
+            name = f"{name}, {one.column.name}"
+        if one.row.train and command:
             rows.setdefault(command, {})[name] = None
     return (f"{'; '.join(names)}: {command}" for command, names in rows.items())
 
 
-def as_text(result: Result) -> RenderableType:
+def as_text(result: PlannedTable) -> RenderableType:
     """The table as the paper has it, each row with what is printed and what we have; then what is missing."""
     from rich.console import Group
     from rich.text import Text
 
-    table = result.planned.table
+    table = result.table
     reasons: dict[str, dict[str, None]] = {}
-    for one in result.values:
-        if one.why and not one.cell.lacks:
-            reasons.setdefault(one.why, {})[one.row] = None
+    for one in result.cells:
+        if one.missing and not one.lacks:
+            reasons.setdefault(one.missing, {})[one.row.name] = None
     lines = [*_settings(result), *_recipes(result)]
     lines += [f"{'; '.join(rows)}: {why}" for why, rows in reasons.items()]
-    have = {one.row for one in result.values if one.ours or one.kept}
+    have = {one.row.name for one in result.cells if one.ours or one.kept}
     if idle := [row.name for row in table.rows if row.train and row.name not in have]:
         lines.append(f"no values of ours yet: {'; '.join(idle)}")
     if result.seconds:
         times = (f"{row} {cpu:.0f} / {wall:.0f}" for row, (cpu, wall) in result.seconds.items())
         lines.append(f"training, mean CPU seconds / wall seconds of a run: {'; '.join(times)}")
     lines += [f"note: {note}" for note in result.notes]
-    tables = [part for one in (*_tables(result), *_differences(result.values)) for part in (_narrowed(one), Text())]
+    tables = [part for one in (*_tables(result), *_differences(result.cells)) for part in (_narrowed(one), Text())]
     name = table.name if table.source.startswith(f"{table.name}, ") else table.source  # the paper is named once, above
     return Group(Text(f"{name}: {table.title}", style="bold"), *tables, *map(Text, lines), Text())
 
@@ -204,13 +190,13 @@ def _first_named(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _differences(values: Iterable[Value]) -> Iterator[Table]:
+def _differences(values: Iterable[Cell]) -> Iterator[Table]:
     """A table for each row from which others differ."""
     groups: dict[str, list[Row]] = {}
     for value in values:
         if value.paired is not None:
             difference = _rounded(value, value.paired.mean, value.paired.interval, sign="+")
-            row = [("", value.row), ("", value.cell.column.name)]
+            row = [("", value.row.name), ("", value.column.name)]
             row += [("difference", difference), ("pairs", str(len(value.paired)))]
             groups.setdefault(value.other, []).append(row)
     for other, rows in groups.items():

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from treelm.configs import to_plain
 from treelm.corpora.catalog import SPLITS
+from treelm.evaluation.intervals import interval
 from treelm.io.json import json_hash
 from treelm.papers.data import DataRoot
-from treelm.papers.declaration import Column, Row, StandIn, Table, split_arguments
+from treelm.papers.declaration import Column, Number, Row, StandIn, Table, split_arguments
 from treelm.papers.metrics import Measure, Setting, Training, describe
 from treelm.training.recipe import Recipe, load_recipe
 
@@ -41,9 +43,28 @@ class Job:
             self.measures.append(measure)
 
 
+class Sample(dict[int, float]):
+    """Values by seed, or by draw."""
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds, of which there is one at least."""
+        return fmean(self.values())
+
+    @property
+    def interval(self) -> float | None:
+        """Half the width of the confidence interval of the mean; None of fewer than two."""
+        return interval([*self.values()])
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation over seeds; None of fewer than two."""
+        return stdev(self.values()) if len(self) > 1 else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A value to be had: from which jobs, and why from none."""
+    """A value to be had: from which jobs, and why from none; and what is known of it (``results.gather``)."""
 
     row: Row
     column: Column
@@ -52,18 +73,51 @@ class Cell:
     metric: str = ""
     jobs: Sequence[Job] = ()
     given: float | None = None  # the value, where it is known without a run
-    missing: str = ""
+    missing: str = ""  # why there is nothing of ours, or not of all seeds
     lacks: Sequence[str] = ()  # names of the data that are missing for it
     recipe: str = ""  # the command that trains its runs, without data and seed
+    ours: Sample = field(default_factory=Sample)
+    printed: str = ""  # as the paper has it, or another source (``is_elsewhere``)
+    is_elsewhere: bool = False
+    kept: str = ""  # what an earlier run gave, from the repository
+    other: str = ""  # the row whose values ``paired`` are less
+    paired: Sample | None = None  # ours less another row's, seed by seed, if they are paired and both measure the same
+
+    @property
+    def number(self) -> Number | None:
+        """The printed value as a number."""
+        return Number.parse(self.printed)
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the printed value."""
+        return self.ours.mean - self.number.value if self.ours and self.number else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTable:
+    """What an earlier run of a table gave: values as they are shown, one for each column in order, by row."""
+
+    setting: str
+    rows: dict[str, str]
+    made: str = ""  # when, and on which machine
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTable:
-    """A table with its cells, row by row: all that are measured or printed, one at least of each row."""
+    """A table with its cells, row by row: all that are measured or printed, one at least of each row.
+
+    What is kept, seconds and notes are there when its values have been gathered.
+    """
 
     table: Table
     cells: Sequence[Cell]
     runs: Mapping[str, Sequence[Job]]  # those of each row, with the runs that they go on from
+    kept: KeptTable | None = None
+    seconds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Mean seconds of training a run, of the processor and of the clock, by row."""
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,79 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 from treelm.configs import from_plain
-from treelm.evaluation.intervals import interval
 from treelm.io.files import read_text
-from treelm.papers.declaration import Number, Table
 from treelm.papers.metrics import AGREEMENT, Structure, Training
-from treelm.papers.plan import Cell, PlannedTable
+from treelm.papers.plan import Cell, KeptTable, PlannedTable, Sample
 from treelm.papers.work import FOLDER, kept
 from treelm.training.recipe import parse_toml
 
 KEPT = "kept"  # folder of results beside declarations, a file a paper
-
-
-class Sample(dict[int, float]):
-    """Values by seed, or by draw."""
-
-    @property
-    def mean(self) -> float:
-        """Mean over seeds, of which there is one at least."""
-        return fmean(self.values())
-
-    @property
-    def interval(self) -> float | None:
-        """Half the width of the confidence interval of the mean; None of fewer than two."""
-        return interval([*self.values()])
-
-    @property
-    def deviation(self) -> float | None:
-        """Standard deviation over seeds; None of fewer than two."""
-        return stdev(self.values()) if len(self) > 1 else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Value:
-    """What is known of a cell."""
-
-    cell: Cell
-    ours: Sample
-    why: str  # why there is nothing of ours, or not of all seeds
-    printed: str = ""  # as the paper has it, or another source (``is_elsewhere``)
-    is_elsewhere: bool = False
-    kept: str = ""  # what an earlier run gave, from the repository
-    other: str = ""  # the row whose values ``paired`` are less
-    paired: Sample | None = None  # ours less another row's, seed by seed, if they are paired and both measure the same
-
-    @property
-    def row(self) -> str:
-        """Name of the row."""
-        return self.cell.row.name
-
-    @property
-    def number(self) -> Number | None:
-        """The printed value as a number."""
-        return Number.parse(self.printed)
-
-    @property
-    def difference(self) -> float | None:
-        """Ours less the printed value."""
-        return self.ours.mean - self.number.value if self.ours and self.number else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeptTable:
-    """What an earlier run of a table gave: values as they are shown, one for each column in order, by row."""
-
-    setting: str
-    rows: dict[str, str]
-    made: str = ""  # when, and on which machine
-    notes: tuple[str, ...] = ()
 
 
 def load_kept(paper: Path) -> dict[str, KeptTable]:
@@ -90,17 +30,6 @@ def load_kept(paper: Path) -> dict[str, KeptTable]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """A table with what is known of it."""
-
-    planned: PlannedTable
-    values: Sequence[Value]
-    kept: KeptTable | None
-    seconds: dict[str, tuple[float, float]]  # mean seconds of training a run, of the processor and of the clock, by row
-    notes: Sequence[str]
-
-
 def gather(
     planned: PlannedTable,
     out: Path,
@@ -108,43 +37,45 @@ def gather(
     *,
     not_yet: str = "not run yet",
     results: KeptTable | None = None,
-) -> Result:
-    """Gather what the runs in ``out`` gave, beside ``results`` of the repository.
+) -> PlannedTable:
+    """The table with what the runs in ``out`` gave, beside ``results`` of the repository.
 
     ``codes`` are exit codes of jobs that failed now, by name; of others, ``not_yet`` says why there is nothing.
     """
-    notes = dict.fromkeys((*planned.table.notes, *(results.notes if results else ())))
+    table, rows = planned.table, results.rows if results else {}
+    notes = dict.fromkeys((*table.notes, *(results.notes if results else ())))
+    cells: dict[tuple[str, str], Cell] = {}
     for cell in planned.cells:
         for job in cell.jobs:
             found = kept(out / FOLDER / job.name, cell.measure) if cell.measure else None
             notes |= dict.fromkeys(found.notes if found else ())
+        name, elsewhere = cell.column.name, table.elsewhere(cell.row)
+        cells[cell.row.name, name] = replace(
+            _measured(cell, out, codes, not_yet),
+            printed=table.printed(cell.row).get(name) or elsewhere.get(name, ""),
+            is_elsewhere=name in elsewhere,
+            kept=table.texts(rows.get(cell.row.name, "")).get(name, ""),
+        )
     seconds = {}
-    for name, jobs in planned.runs.items():
+    for row, jobs in planned.runs.items():
         logs = [found.values for job in jobs if (found := kept(out / FOLDER / job.name, Training()))]
         logs = [log for log in logs if "cpu_seconds" in log]
         if logs:
-            seconds[name] = (fmean(log["cpu_seconds"] for log in logs), fmean(log["wall_seconds"] for log in logs))
-    values = [_value(cell, out, codes, not_yet) for cell in planned.cells]
-    table, rows = planned.table, results.rows if results else {}
-    for number, value in enumerate(values):
-        name, row = value.cell.column.name, value.cell.row
-        values[number] = replace(
-            value,
-            printed=table.printed(row).get(name) or table.elsewhere(row).get(name, ""),
-            is_elsewhere=name in table.elsewhere(row),
-            kept=table.texts(rows.get(row.name, "")).get(name, ""),
-        )
-        if row.note and (not row.added or values[number].ours or values[number].kept):
-            notes[f"{row.name}: {row.note}"] = None
-    return Result(planned=planned, values=_paired(table, values), kept=results, seconds=seconds, notes=[*notes])
+            seconds[row] = (fmean(log["cpu_seconds"] for log in logs), fmean(log["wall_seconds"] for log in logs))
+    for (name, column), cell in cells.items():
+        if cell.row.note and (not cell.row.added or cell.ours or cell.kept):
+            notes[f"{name}: {cell.row.note}"] = None
+        other = cells.get((table.reference(cell.row), column))
+        if other and other.metric == cell.metric and (seeds := sorted(cell.ours.keys() & other.ours.keys())):
+            paired = Sample({seed: cell.ours[seed] - other.ours[seed] for seed in seeds})
+            cells[name, column] = replace(cell, other=other.row.name, paired=paired)
+    return replace(planned, cells=[*cells.values()], kept=results, seconds=seconds, notes=[*notes])
 
 
-def _value(cell: Cell, out: Path, codes: Mapping[str, int], not_yet: str) -> Value:
-    """The values of a cell's jobs that are done, and why there are not all."""
+def _measured(cell: Cell, out: Path, codes: Mapping[str, int], not_yet: str) -> Cell:
+    """The cell with the values of its jobs that are done, and why there are not all."""
     ours, why, done = Sample({} if cell.given is None else {0: cell.given}), cell.missing, list[Path]()
-    if cell.measure is None:
-        return Value(cell=cell, ours=ours, why=why)
-    for job in cell.jobs:
+    for job in cell.jobs if cell.measure else ():
         folder = out / FOLDER / job.name
         found = kept(folder, cell.measure)
         if found is None:
@@ -157,23 +88,8 @@ def _value(cell: Cell, out: Path, codes: Mapping[str, int], not_yet: str) -> Val
             ours[job.seed] = found.values[cell.metric]
     if isinstance(cell.measure, Structure) and cell.metric == AGREEMENT and not cell.row.baseline:
         mean = cell.measure.agreement(done)  # one value, since pairs of runs are not independent
-        ours, why = (
-            (Sample(), cell.missing or "fewer than two seeds are done") if mean is None else (Sample({0: mean}), "")
-        )
+        ours = Sample() if mean is None else Sample({0: mean})
+        why = "" if ours else cell.missing or "fewer than two seeds are done"
     elif done and not ours:
         why = f"not measured of this system: {cell.metric}"
-    return Value(cell=cell, ours=ours, why=why)
-
-
-def _paired(table: Table, values: Sequence[Value]) -> list[Value]:
-    """The values with the differences between rows whose seeds are paired and which measure the same."""
-    known = {(value.row, value.cell.column.name): value for value in values}
-    found = []
-    for value in values:
-        other = known.get((table.reference(value.cell.row), value.cell.column.name))
-        if other and other.cell.metric == value.cell.metric:
-            seeds = sorted(value.ours.keys() & other.ours.keys())
-            paired = Sample({seed: value.ours[seed] - other.ours[seed] for seed in seeds})
-            value = replace(value, other=other.row, paired=paired) if paired else value
-        found.append(value)
-    return found
+    return replace(cell, ours=ours, missing=why)

@@ -368,7 +368,7 @@ class ComparisonFrame:
         groups = self.standings(column) if column.better else []
         best = [one.runs for group in groups if len(group) > 1 for one in _leaders(column, group)]
         means = {one.runs[0]: one for group in groups for one in group}
-        runs = [(run,) for run in self.data["run"]]
+        runs: list[tuple[str, ...]] = [(run,) for run in self.data["run"]]
         cells = [_text(column, value, self._is_bound(column, row)) for row, value in enumerate(self.data[column.name])]
         for model in several:
             one = means.get(self.data["run"][model])

@@ -40,12 +40,6 @@ from treelm.training.recipe import EvaluationConfig
 _STREAM = ", in a stream"
 _CACHE = ("cache_weight", "cache_theta", "cache_window")
 _EVALUATION = ("stream", "stream_rows", *_CACHE, "max_sentences", "tree_builder", "hard_gates")
-_LIKELIHOODS = (
-    "perplexity_per_word_with_end",
-    "perplexity_per_symbol_with_end",
-    "perplexity_per_character_with_end",
-    "bits_per_character_with_end",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
