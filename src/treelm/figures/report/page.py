@@ -16,7 +16,6 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained
 from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
-from treelm.evaluation.tables import Table
 from treelm.figures import svg
 from treelm.figures.charts import Axes, Point, for_both_widths, line_chart, surprisal_drawing
 from treelm.figures.report.scores import garden_path_section, pairs_section, reading_section, syntaxgym_section
@@ -112,13 +111,13 @@ def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
 
 
 def training_section(comparison: Comparison) -> Section | None:
-    """Two charts and their numbers; None if no run was evaluated on dev while it was trained."""
+    """Two charts; None if no run was evaluated on dev while it was trained."""
     looks = looks_of(comparison.runs)
     curves = [(row, looks[row.name], points) for row in comparison.runs if (points := dev_points(row))]
     if not curves:
         return None
     words, joint = [one for one in curves if not _is_joint(one)], [one for one in curves if _is_joint(one)]
-    parts: dict[str, Any] = {"words": _figure(words), "joint": _figure(joint), "last_values": _last_values(curves)}
+    parts: dict[str, Any] = {"words": _figure(words), "joint": _figure(joint)}
     return section("training", "Learning curves", **parts)
 
 
@@ -157,20 +156,3 @@ def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], floa
     lines = [(look, [point(row, one) for one in points]) for row, look, points in curves]
     axes = Axes(title=f"perplexity on dev by {unit}", x=unit, y="perplexity on dev")
     return for_both_widths(lambda width: line_chart(lines, axes, width, logarithmic=True))
-
-
-def _last_values(curves: Sequence[Curve]) -> Table:
-    rows = []
-    for row, _, points in curves:
-        last, best = points[-1], min(points, key=perplexity)
-        rows.append(
-            [
-                ("run", row.name),
-                ("epochs", f"{last.epoch:g}"),
-                ("steps", f"{last.step:,}"),
-                ("minutes", f"{last.seconds / 60:.1f}"),
-                ("perplexity at last", f"{perplexity(last):.1f}"),
-                ("lowest", f"{perplexity(best):.1f}"),
-            ]
-        )
-    return Table.of(rows, title="On dev")

@@ -7,11 +7,9 @@ from typing import Any
 
 from treelm.evaluation.comparison.metrics import Comparison, ReadingGain, RunMetrics
 from treelm.evaluation.human.garden_paths import EffectInBits, measure_effects
-from treelm.evaluation.human.sap import EFFECTS, REGIONS_IN_WORDS, human_effects, published
+from treelm.evaluation.human.sap import EFFECTS, human_effects, published
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, circuits, overall_score, references
-from treelm.evaluation.tables import Row, Table
 from treelm.figures.charts import ALONE, Axes, Point, for_both_widths, scatter_chart
-from treelm.figures.human_tables import effects_table, interval_text, milli
 from treelm.figures.report.templates import Bars, Looks, Section, looks_of, section
 
 _GARDEN_PATHS = ("GPE_MVRR", "GPE_NPS", "GPE_NPZ")
@@ -40,7 +38,6 @@ def syntaxgym_section(comparison: Comparison) -> Section | None:
             "names": {looks[name]: name for name in found},
             "num_published": len(published),
             "num_without": sum(one.perplexity is None for one in published),
-            "published": _published_table(published),
         }
     if parts["has_circuits"]:
         others = [circuit_accuracies(one.accuracies) for one in published]
@@ -67,21 +64,6 @@ def _points(rows: Sequence[RunMetrics], looks: Looks, published: Sequence[Refere
             tip = f"{row.name}: SG score {score:.1f}, perplexity {bound}{row.perplexity.value:.1f}"
             points.append(Point(row.perplexity.value, score, tip, look=looks[row.name]))
     return points
-
-
-def _published_table(published: Sequence[Reference]) -> Table:
-    rows = []
-    for one in sorted(published, key=lambda one: overall_score(one.accuracies) or 0.0, reverse=True):
-        score, by_circuit = overall_score(one.accuracies) or 0.0, circuit_accuracies(one.accuracies)
-        rows.append(
-            [
-                ("model/training data", one.name),
-                ("perplexity", None if one.perplexity is None else f"{one.perplexity:.1f}"),
-                ("SG score", f"{100 * score:.1f}"),
-                *((name, f"{100 * by_circuit[name]:.1f}" if name in by_circuit else None) for name in circuits()),
-            ]
-        )
-    return Table.of(rows, title="Models of Hu et al. (2020)")
 
 
 def pairs_section(comparison: Comparison) -> Section | None:
@@ -121,13 +103,11 @@ def _reading(comparison: Comparison, corpus: str) -> dict[str, Any]:
     points = [_gain(one) for one in others.values()] + [_gain(one.gain, looks[name]) for name, one in found.items()]
     axes = Axes(title=f"delta log likelihood of {corpus}", x="perplexity on its words", y="10^-3 nats a word")
     sizes = " or ".join(f"{size:,}" for size in sorted({reading.num_words for reading in found.values()}))
-    rows = [_reading_row(one) for one in others.values()]
-    rows += [_reading_row(one.gain, one.ms_per_bit, one.num_unknown) for one in found.values()]
     return {
         "scatter": for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
         "names": {look: name for name, look in looks.items() if name in found},
         "sizes": sizes,
-        "table": Table.of(rows, title=corpus),
+        "name": corpus,
     }
 
 
@@ -135,17 +115,6 @@ def _gain(gain: ReadingGain, look: int | None = None) -> Point:
     value = 1000 * gain.delta_nats_per_word
     tip = f"{gain.name}: {value:+.2f}, perplexity {gain.perplexity:.0f}"
     return Point(gain.perplexity, value, tip, look=look)
-
-
-def _reading_row(gain: ReadingGain, ms_per_bit: Sequence[float] = (), num_unknown: int | None = None) -> Row:
-    return [
-        ("model", gain.name),
-        ("delta, 10^-3", milli(gain.delta_nats_per_word)),
-        ("95 % interval", interval_text(gain.low, gain.high)),
-        ("perplexity", f"{gain.perplexity:.1f}"),
-        ("ms a bit, by lag", ", ".join(f"{value:+.2f}" for value in ms_per_bit) or None),
-        ("unknown words", None if num_unknown is None else f"{num_unknown:,}"),
-    ]
 
 
 def garden_path_section(comparison: Comparison) -> Section | None:
@@ -164,7 +133,6 @@ def garden_path_section(comparison: Comparison) -> Section | None:
         scatter=for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
         names={looks[name]: name for name in found},
         published=list(others),
-        table=effects_table({**others, **found}, f"Bits (standard error); {REGIONS_IN_WORDS}"),
     )
 
 
