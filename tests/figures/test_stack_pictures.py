@@ -60,7 +60,7 @@ def test_a_grammar_is_drawn_as_what_its_tree_sees() -> None:
     lm.search = SearchConfig(action_beam=5, word_beam=3, fast_track=1)
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
     assert figure_of(lm, tree) == structure_figure(found, tree)
-    assert analyses_of(lm, [SENTENCE])[0].sight == found
+    assert analyses_of(lm, [SENTENCE])[0].structures == (found,)
     assert replace(found, weights=()) == attention_of_tree(tree, lm.config)
 
 
@@ -94,5 +94,5 @@ def test_a_pushdown_model_is_drawn_as_its_stack() -> None:
     lm.search = SearchConfig(action_beam=5, word_beam=3, fast_track=1)
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
     assert figure_of(lm, tree) == structure_figure(found, tree)
-    assert analyses_of(lm, [SENTENCE])[0].tape == found
+    assert analyses_of(lm, [SENTENCE])[0].structures == (found,)
     assert found.stacks[-1] == ((0, len(WORDS)),)

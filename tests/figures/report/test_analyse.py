@@ -19,6 +19,7 @@ from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.figures.report import analyse
 from treelm.figures.report.analyse import MOST_ANALYSES, analyses_of, with_sentences
 from treelm.models.base import LanguageModel
+from treelm.models.structures import Distances, SpanWeights
 from treelm.trees.tree import Tree
 
 WORDS = ("1", "2", "3")
@@ -50,16 +51,15 @@ def test_trees_and_bits_are_those_of_the_system(make: Callable[[], LanguageModel
 
 def test_distances_weights_and_slots_are_the_system_s() -> None:
     first, second, third = prpn().eval(), palm().eval(), som().eval()
-    distances = analyses_of(first, [sentence()])[0].distances
-    assert distances is not None
+    (distances,) = analyses_of(first, [sentence()])[0].structures
+    assert isinstance(distances, Distances)
     assert distances.values == pytest.approx(first.distances([list(WORDS)])[0], abs=1e-4)
-    attention = analyses_of(second, [sentence()])[0].attention
-    assert attention is not None
-    weights = second.structure(WORDS).weights
+    (attention,) = analyses_of(second, [sentence()])[0].structures
+    assert isinstance(attention, SpanWeights)
     assert [len(row) for row in attention.weights] == [0, 1, 2, 3, 4]
     assert attention.reach == tuple(min(row, second.config.max_span) for row in range(5))
-    np.testing.assert_allclose(attention.weights[3], weights[3], atol=1e-4)
-    assert analyses_of(third, [sentence()])[0].memory == third.structure(WORDS)
+    assert attention == second.structure(WORDS)
+    assert analyses_of(third, [sentence()])[0].structures == (third.structure(WORDS),)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -103,4 +103,4 @@ def test_a_system_that_needs_trees_has_bits_of_the_sentences_with_a_tree() -> No
         -network.score_given([sentence()])[0].log_probs.sum(), 1e-3
     )
     assert without.bits is None
-    assert with_tree.attention is without.attention is None
+    assert with_tree.structures == without.structures == ()

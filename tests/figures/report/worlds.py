@@ -141,11 +141,11 @@ def analysis(words: tuple[str, ...] = WORDS, shift: float = 0.0) -> SentenceAnal
             is_unk=tuple(word == "<unk>" for word in words),
             is_upper_bound=shift == 0.0,
         ),
-        distances=Distances(
-            tokens=words, values=tuple(float(position % 3) for position in range(count)), begins_word=(True,) * count
+        structures=(
+            Distances(tokens=words, values=tuple(float(one % 3) for one in range(count)), begins_word=(True,) * count),
+            SpanWeights(tokens=("<s>", *words, "<s>"), weights=weights, reach=(3,) * (count + 2)),
+            memory,
         ),
-        attention=SpanWeights(tokens=("<s>", *words, "<s>"), weights=weights, reach=(3,) * (count + 2)),
-        memory=memory,
     )
 
 

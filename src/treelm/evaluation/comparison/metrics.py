@@ -21,7 +21,7 @@ from treelm.evaluation.trivial_baselines import UPPER_BOUND, Baseline
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, read_json
 from treelm.models.perplexity import Coverage, Perplexity
-from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape
+from treelm.models.structures import Structure
 from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.metrics import read_metrics
@@ -209,11 +209,7 @@ class SentenceAnalysis:
     gold: str | None = None  # the tree of the file that the sentence is from, in brackets without tags
     tree: str | None = None  # the system's, in the same form
     bits: WordBits | None = None
-    distances: Distances | None = None
-    attention: SpanWeights | None = None
-    memory: SlotSpans | None = None
-    sight: StackAttention | None = None
-    tape: StackTape | None = None
+    structures: tuple[Structure, ...] = ()  # what its tree follows from, of systems that have some
     beam: tuple[tuple[PartialTree, ...], ...] = ()  # after each word, the most probable analyses that a search held
 
 

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from treelm.corpora.data_config import example_sentences
 from treelm.corpora.sentence import Sentence
@@ -19,7 +16,6 @@ from treelm.inference.loading import load, model_hash
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import Searching, TreeConditioned, has, score_with_trees, structure_of
 from treelm.models.scores import SentenceScore, sentence_surprisal
-from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackAttention, StackTape
 from treelm.training.run_folder import recipe_of_model
 from treelm.trees.tree import Tree
 
@@ -89,7 +85,7 @@ def analyses_of(lm: LanguageModel, sentences: Sequence[Sentence]) -> tuple[Sente
             tree=None if analysis.tree is None else str(analysis.tree),
             bits=None if analysis.score is None else _bits(lm, sentence.words, analysis.score),
             beam=() if has(lm, TreeConditioned) else _beam(lm, sentence.words),
-            **_structure(lm, sentence.words),
+            structures=tuple(filter(None, [structure_of(lm, sentence.words)])),
         )
         for sentence, analysis in zip(sentences, found, strict=True)
     )
@@ -115,17 +111,3 @@ def _bits(lm: LanguageModel, words: Sequence[str], score: SentenceScore) -> Word
         is_unk=tuple(word.is_unk for word in surprisal.words),
         is_upper_bound=score.is_lower_bound,
     )
-
-
-def _structure(lm: LanguageModel, words: Sequence[str]) -> dict[str, Any]:
-    """The structure of a sentence under the name of its field, rounded."""
-    match structure_of(lm, words):
-        case None:
-            return {}
-        case Distances() as found:
-            return {"distances": replace(found, values=tuple(round(value, DECIMALS) for value in found.values))}
-        case SpanWeights() as found:
-            weights = tuple(tuple(np.asarray(row).round(DECIMALS).tolist()) for row in found.weights)
-            return {"attention": replace(found, weights=weights)}
-        case found:
-            return {{SlotSpans: "memory", StackAttention: "sight", StackTape: "tape"}[type(found)]: found}

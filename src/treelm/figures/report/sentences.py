@@ -120,7 +120,5 @@ def _steps(name: str, analysis: SentenceAnalysis) -> list[tuple[str, list[DrawnA
 def _drawn(picture: StructurePicture, shown: Sequence[Shown]) -> Iterator[tuple[str, int, Drawing]]:
     """The pictures of one kind, which only some systems have."""
     for name, look, one in shown:
-        kept = (one.distances, one.attention, one.memory, one.sight, one.tape)
-        structure = picture.of(each for each in kept if each is not None)
-        if structure is not None:
+        if (structure := picture.of(one.structures)) is not None:
             yield name, look, picture.draw(structure)
