@@ -41,7 +41,7 @@ PRESENT = {
     [
         ('["Table 1"]', '[Tabel]\n["Table 1"]', "[Tabel]: unknown field 'Tabel'"),
         ('words = { kind = "evaluate"', 'words = { kind = "guess"', "[Table 1]: unknown kind 'guess'"),
-        ('["plain"]', '["simple"]', "measures.trees: unknown protocol 'simple'"),
+        ('["plain"]', '["simple"]', "measures.trees: protocols.0 = 'simple'; give 'wsj10'"),
         ('train = "small.toml" }', 'train = "none.toml" }', "no such recipe"),
         ("read_attention=false", "reading=false", "unknown field 'reading'"),
         ("61.98 50", "61.98", "rows.whole: printed has 1 values, not 2"),

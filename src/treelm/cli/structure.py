@@ -61,7 +61,7 @@ class Arguments(ModelOptions, TableOptions):
 def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.evaluation.comparison.compare import row_names
-    from treelm.evaluation.span_protocols import find_protocol
+    from treelm.evaluation.span_protocols import PROTOCOLS
     from treelm.evaluation.structure import analyse_structure
     from treelm.evaluation.trivial_baselines import NUM_TRIVIAL
     from treelm.figures.tables import rules_table, structure_tables
@@ -80,7 +80,7 @@ def main(options: Arguments) -> int:
     num_rows = len(options.protocol) * (len(systems) + NUM_TRIVIAL)
     with progress_bar("comparing trees", num_rows, unit="rows") as advance:
         results = [
-            analyse_structure(sentences, systems, find_protocol(name), num_draws=options.draws, on_row=advance)
+            analyse_structure(sentences, systems, PROTOCOLS[name], num_draws=options.draws, on_row=advance)
             for name in options.protocol
         ]
     tables = [table for result in results for table in structure_tables(result)]

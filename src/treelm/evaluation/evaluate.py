@@ -26,10 +26,10 @@ from treelm.evaluation.span_protocols import (
     BINARISED,
     NO_PUNCTUATION,
     PLAIN,
+    PROTOCOLS,
     WSJ10,
     WSJ40,
     SpanProtocol,
-    find_protocol,
     score_spans,
 )
 from treelm.evaluation.streams import evaluate_stream, require_context
@@ -208,7 +208,7 @@ def evaluate_run(
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
     if protocols is None and settings.protocol:
-        protocols = [find_protocol(one) for one in settings.protocol]
+        protocols = [PROTOCOLS[one] for one in settings.protocol]
     trained_on = recipe_of_model(run).data  # those of ``recipe`` may be read with other options
     found = []
     with model_workers(

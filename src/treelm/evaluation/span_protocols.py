@@ -92,13 +92,6 @@ BINARISED = SpanProtocol(
 PROTOCOLS = {protocol.name: protocol for protocol in (WSJ10, KLEIN, WSJ40, PLAIN, NO_PUNCTUATION, BINARISED)}
 
 
-def find_protocol(name: str) -> SpanProtocol:
-    """A protocol by its name; raises ``InputError`` that lists the names."""
-    if name not in PROTOCOLS:
-        raise InputError(f"unknown protocol {name!r}", remedy=f"use one of {', '.join(PROTOCOLS)}")
-    return PROTOCOLS[name]
-
-
 @dataclass(frozen=True, kw_only=True)
 class SpanResult:
     """Unlabelled F1 under one protocol, at corpus level and as the mean of sentences, 0..100; 0 without sentences."""

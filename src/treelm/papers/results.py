@@ -75,7 +75,9 @@ def gather(
 def _measured(cell: Cell, out: Path, codes: Mapping[str, int], not_yet: str) -> Cell:
     """The cell with the values of its jobs that are done, and why there are not all."""
     ours, why, done = Sample({} if cell.given is None else {0: cell.given}), cell.missing, list[Path]()
-    for job in cell.jobs if cell.measure else ():
+    if cell.measure is None:
+        return replace(cell, ours=ours)
+    for job in cell.jobs:
         folder = out / FOLDER / job.name
         found = kept(folder, cell.measure)
         if found is None:

@@ -51,7 +51,7 @@ from treelm.evaluation.human.material import score_material
 from treelm.evaluation.human.reading import ModelResult, measure_reading
 from treelm.evaluation.minimal_pairs import MinimalPairResult, first_of_groups, score_pairs
 from treelm.evaluation.settings import EvaluationSettings
-from treelm.evaluation.span_protocols import find_protocol
+from treelm.evaluation.span_protocols import PROTOCOLS
 from treelm.evaluation.syntaxgym.results import (
     accuracies,
     accuracies_without_unknown,
@@ -202,7 +202,7 @@ class Measurement:
                 format=self._settings.data_format,
                 device=self._settings.device,
             ),
-            protocols=[find_protocol(one) for one in self._settings.protocol],
+            protocols=[PROTOCOLS[one] for one in self._settings.protocol],
             on_sentence=advance,
         )
         lm, result = self._lm, evaluated.result

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treelm.errors import InputError
+from treelm.errors import InputError, choose_from
 from treelm.evaluation.human.columns import Design
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.material import Bools, Floats, Surprisals
@@ -106,7 +106,7 @@ def check_names(names: Sequence[str], over: Sequence[str] | None = None) -> None
 def _check(kind: str, names: Sequence[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
-            raise InputError(f"no {kind} {name!r}", remedy=f"choose from: {', '.join(known) or 'none'}")
+            raise InputError(f"no {kind} {name!r}", remedy=choose_from(name, known))
 
 
 class Regression:

@@ -16,11 +16,12 @@ import torch
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
+from treelm.evaluation.comparison.settings import ProtocolName
 from treelm.evaluation.evalb_files import gold_bracketing
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.settings import EvaluationSettings
-from treelm.evaluation.span_protocols import find_protocol
+from treelm.evaluation.span_protocols import PROTOCOLS
 from treelm.evaluation.structure import (
     KeptSpans,
     Spread,
@@ -49,7 +50,7 @@ class Evaluate(SearchOptions, OnTreebank):
     Without ``perplexity``, F1 by ``protocols`` alone: systems that need not predict words for their trees are faster.
     """
 
-    protocols: tuple[str, ...] = ()
+    protocols: tuple[ProtocolName, ...] = ()
     perplexity: bool = True
     tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
     hard_gates: bool = False
@@ -60,10 +61,8 @@ class Evaluate(SearchOptions, OnTreebank):
     cache_window: int = 500
 
     def __post_init__(self) -> None:
-        """Check sizes and protocols."""
+        """Check sizes, and that something is measured."""
         super().__post_init__()
-        for name in self.protocols:
-            find_protocol(name)
         if not self.perplexity and (self.stream != "no" or not self.protocols):
             remedy = "remove stream, and name protocols"
             raise InputError("perplexity = false, and not trees alone by protocols", remedy=remedy)
@@ -80,7 +79,7 @@ class Evaluate(SearchOptions, OnTreebank):
                 subject.run,
                 replace(recipe, data=config, search=self.changed(recipe.search), evaluation=evaluation),
                 EvaluationSettings(data=(str(_joined(files, Path(scratch))),), format=config.format, device="auto"),
-                protocols=[find_protocol(name) for name in self.protocols],
+                protocols=[PROTOCOLS[name] for name in self.protocols],
                 scores=self.perplexity,
                 baselines=False,  # rows of the table's own, from ``of_data``: once, not for each run
             )
@@ -92,7 +91,7 @@ class Evaluate(SearchOptions, OnTreebank):
         gold = [gold_bracketing(one) for one in self.sentences(config)]
         found: Baselines = {}
         for protocol in self.protocols:
-            for row in trivial_baselines(gold, find_protocol(protocol), random_distances=True):
+            for row in trivial_baselines(gold, PROTOCOLS[protocol], random_distances=True):
                 values = found.setdefault(row.name, {})
                 values[f"unlabeled_f1_corpus, {protocol}"] = (row.corpus_f1,)
                 values[f"unlabeled_f1_sentence, {protocol}"] = (row.sentence_f1,)
@@ -146,15 +145,10 @@ class Structure(OnTreebank):
     trees are drawn ``draws`` times each.
     """
 
-    protocol: str = "wsj40"
+    protocol: ProtocolName = "wsj40"
     tree_builder: TreeBuilder = "biased"
     labels: tuple[str, ...] = ("NP", "VP", "PP", "S", "SBAR", "ADJP", "ADVP")
     draws: int = 5
-
-    def __post_init__(self) -> None:
-        """Check sizes and the protocol."""
-        super().__post_init__()
-        find_protocol(self.protocol)
 
     def of_run(self, subject: Subject) -> Measured:
         """Analyse the trees of the run, and keep their spans in its folder."""
@@ -162,7 +156,7 @@ class Structure(OnTreebank):
         sentences = self.sentences(config)
         found = list(learned_trees(subject.model(SearchOptions()), [one.words for one in sentences]))
         trees = found[BUILDERS.index(self.tree_builder)] if len(found) > 1 else found[0]
-        protocol = find_protocol(self.protocol)
+        protocol = PROTOCOLS[self.protocol]
         (analysis,) = analyse_structure(sentences, [trees], protocol, num_draws=0).rows
         (spans,) = kept_spans(sentences, trees, protocol)
         write_atomically(self._file(subject.run), json.dumps(spans).encode())
@@ -171,7 +165,7 @@ class Structure(OnTreebank):
 
     def of_treebank(self, config: DataConfig) -> Baselines:
         """Analyse trivial trees, and the binary upper bound."""
-        rows = analyse_structure(self.sentences(config), [], find_protocol(self.protocol), num_draws=self.draws).rows
+        rows = analyse_structure(self.sentences(config), [], PROTOCOLS[self.protocol], num_draws=self.draws).rows
         return {row.name: {name: (value,) for name, value in self._values(row)} for row in rows}
 
     def agreement(self, runs: Sequence[Path]) -> float | None:
