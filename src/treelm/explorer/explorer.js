@@ -24,8 +24,8 @@ function request() {
   return { text: get("text").value, runs, at: chosen };
 }
 
-async function post(where, body, signal) {
-  const answer = await fetch(where, {
+async function post(body, signal) {
+  const answer = await fetch("read", {
     method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" }, signal,
   });
   if (!answer.ok) throw new Error((await answer.text()) || `the server said ${answer.status}`);
@@ -74,7 +74,7 @@ async function ask() {
   showRuns(body.runs);
   get("surprisal").setAttribute("aria-busy", "true");
   try {
-    for await (const line of lines(await post("read", body, own.signal))) {
+    for await (const line of lines(await post(body, own.signal))) {
       if (own.signal.aborted) return;
       const event = JSON.parse(line);
       answers[event.event](event);
@@ -302,19 +302,25 @@ for (const example of document.querySelectorAll(".example")) {
 
 get("form").addEventListener("submit", (event) => event.preventDefault());
 
-/* The picture as a file. */
+/* The drawings of all cards as one file, each below its title. */
 
-get("save").addEventListener("click", async () => {
-  try {
-    const answer = await post("svg", request());
-    const lacking = answer.headers.get("lacking");
-    if (lacking) say(`Missing in the file: ${decodeURIComponent(lacking)}`);
-    const link = make("a", "", { href: URL.createObjectURL(await answer.blob()), download: "read-along.svg" });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-  } catch (error) {
-    say(error.message);
-  }
+get("save").addEventListener("click", () => {
+  let [width, height] = [0, 0];
+  const parts = [...document.querySelectorAll("[data-panel] svg[width]")].map((drawing) => {
+    const [title, copy] = [document.createElementNS(drawing.namespaceURI, "text"), drawing.cloneNode(true)];
+    title.textContent = drawing.querySelector("title").textContent;
+    for (const [name, value] of Object.entries({ x: 12, y: height + 20 })) title.setAttribute(name, value);
+    copy.setAttribute("y", height + 28);
+    width = Math.max(width, drawing.width.baseVal.value);
+    height += drawing.height.baseVal.value + 36;
+    return [title, copy].map((one) => new XMLSerializer().serializeToString(one)).join("");
+  });
+  if (!parts.length) return say("Nothing to save: these models draw nothing of this sentence.");
+  const style = `<style>${get("style").innerHTML}</style><rect class="background" width="100%" height="100%"/>`;
+  const file = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}">${style}${parts.join("")}</svg>`;
+  const url = URL.createObjectURL(new Blob([file], { type: "image/svg+xml" }));
+  make("a", "", { href: url, download: "read-along.svg" }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 });
 
 addEventListener("hashchange", () => {

@@ -1,22 +1,19 @@
-"""The page: its frame, which the script fills as answers come; cards of what models make of the words; a picture."""
+"""The page: its frame, which the script fills as answers come, and cards of what models make of the words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import treelm
-from treelm.explorer.reading import Look, Reader, Step
+from treelm.explorer.reading import Look, Reader
 from treelm.explorer.sentences import Limits, Words
 from treelm.figures import svg
-from treelm.figures.charts import WordBars, surprisal_drawing
 from treelm.figures.report.sentences import drawn_analyses
-from treelm.figures.report.templates import render, share_text
+from treelm.figures.report.templates import render
 from treelm.figures.structures import PICTURES
-from treelm.figures.svg import below, heading
 from treelm.figures.trees import tree_drawing
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Parser, Searching, has
@@ -100,47 +97,11 @@ def cards_of(look: Look, name: str, number: int, words: Words) -> dict[str, str]
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What one model has made of a sentence."""
-
-    name: str
-    number: int  # of its look
-    steps: Sequence[Step] = ()  # one for each word of the sentence in view
-    look: Look | None = None  # at the words that have been read
-    refused: str = ""  # why there is none of these
-
-
-def picture(words: Words, num_read: int, readings: Sequence[Reading]) -> str:
-    """The surprisals of a sentence by all models, and what each makes of its first ``num_read`` words, as SVG."""
-    parts = [heading(f"{one.name}: {one.refused}") for one in readings if one.refused]
-    scored = [
-        WordBars(one.name, one.number, bits, [step.unknown_class is not None for step in one.steps])
-        for one in readings
-        if (bits := [step.surprisal_bits for step in one.steps if step.surprisal_bits is not None])
-        and len(bits) == len(words)
-    ]
-    if scored:
-        parts.append(surprisal_drawing(words, scored))
-    looks = [(one.name, one.look) for one in readings if one.look is not None]
-    if num_read and looks:
-        parts.append(heading(f"After {' '.join(words[:num_read])}"))
-    for name, look in looks if num_read else ():
-        for panel, content in _contents(look, name, words[:num_read]):
-            drawings = [(panel.title.lower(), content["drawing"])] if "drawing" in content else []
-            for rank, each in enumerate(content.get("analyses", ()), 1):
-                drawings.append((f"analysis {rank}, {share_text(each.share)}", each.drawing))
-            for title, drawing in drawings:
-                title = f"{name}: {title}"
-                parts.append(below(title, [heading(title, "soft"), drawing], gap=4))
-    return below(f"word by word: {' '.join(words)}", parts, gap=18).file()
-
-
 def page(readers: Sequence[Reader], limits: Limits) -> str:
     """The page as text."""
     shown = [{"name": reader.name, "notes": _notes(reader.lm), "is_on": reader.is_on} for reader in readers]
     values = {"readers": shown, "notes": NOTES, "limits": limits, "panels": PANELS, "examples": EXAMPLES}
-    return str(render("explorer/page.html.j2", version=treelm.__version__, **values))
+    return str(render("explorer/page.html.j2", version=treelm.__version__, style=svg.file_style(), **values))
 
 
 @cache

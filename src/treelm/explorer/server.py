@@ -8,9 +8,8 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import h11
 import uvicorn
@@ -22,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from treelm.errors import InputError
-from treelm.explorer.page import Reading, cards_of, page, picture, script, style
+from treelm.explorer.page import cards_of, page, script, style
 from treelm.explorer.reading import Reader
 from treelm.explorer.sentences import Limits, Words, sentences_of
 from treelm.failures import explain
@@ -155,31 +154,6 @@ class Explorer:
         """Answer with the stream of events."""
         return StreamingResponse(self.events(await self.asked(request)), media_type="application/x-ndjson")
 
-    async def svg(self, request: Request) -> Response:
-        """Answer with the picture. Raises ``InputError`` if there is nothing to draw."""
-        asked = await self.asked(request)
-        if not asked.words:
-            raise InputError("nothing to draw", remedy="type a sentence first")
-        readings = await self.readings(asked)
-        drawn = await asyncio.to_thread(picture, asked.words, asked.num_read, readings)
-        lacking = "; ".join(f"{one.name}: {one.refused}" for one in readings if one.refused)
-        headers = {"lacking": quote(lacking)} if lacking else {}  # which models are missing, and why
-        return Response(drawn, media_type="image/svg+xml", headers=headers)
-
-    async def readings(self, asked: Asked) -> list[Reading]:
-        """What the models make of the sentence in view; of those that cannot read it, why."""
-        found, words = [], asked.words
-        for number, reader in asked.readers:
-            reading = Reading(name=reader.name, number=number)
-            try:
-                async with self._explaining():
-                    steps = [await reader.step(words[: place + 1]) for place in range(len(words))]
-                    reading = replace(reading, steps=steps, look=await reader.look(words[: asked.num_read]))
-            except InputError as error:
-                reading = replace(reading, refused=str(error))
-            found.append(reading)
-        return found
-
 
 def _line(event: Event) -> bytes:
     """An event as a line; what is infinite, which JSON has no number for, is null."""
@@ -196,7 +170,6 @@ def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIAp
         Route("/explorer.css", lambda _: Response(style(), media_type="text/css")),
         Route("/explorer.js", lambda _: Response(script(), media_type="text/javascript")),
         Route("/read", explorer.read, methods=["POST"]),
-        Route("/svg", explorer.svg, methods=["POST"]),
     ]
     handlers: dict[Any, Callable[[Request, Exception], Response]] = {
         InputError: lambda _, error: PlainTextResponse(str(error), status_code=400),

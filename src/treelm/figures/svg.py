@@ -127,7 +127,7 @@ def file_of(picture: str) -> str:
     background = element("rect", class_="background", width="100%", height="100%")
     start, end = str(picture).split("</title>", 1)  # markup would escape what it is given
     start = start.replace(">", ' xmlns="http://www.w3.org/2000/svg">', 1)
-    return f"{start}</title>{element('style', Markup(_picture_style()))}{background}{end}\n"
+    return f"{start}</title>{element('style', Markup(file_style()))}{background}{end}\n"
 
 
 def heading(title: str, kind: str = "title") -> Drawing:
@@ -165,8 +165,8 @@ def style() -> str:
 
 
 @cache
-def _picture_style() -> str:
-    """The style of a file: the rules for pictures in the light colours, since many programs know no variables."""
+def file_style() -> str:
+    """The style of a file of pictures: their rules in the light colours, since many programs know no variables."""
     whole = style()
     colours = dict(re.findall(r"--([\w-]+): ([^;]+);", whole[: whole.index("@media")]))
     rules = whole[whole.index("/* pictures */") :]
