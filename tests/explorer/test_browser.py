@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -161,6 +163,16 @@ def test_a_link_brings_the_view_back(page: Any, browser: Any, address: str) -> N
     assert other.locator("#status").inner_text() == "Read: 2 words by 1 model. Not here: mine."
     assert after(other) == {"after “The”"}
     other.context.close()
+
+
+def test_all_drawings_are_saved_as_one_picture(page: Any, tmp_path: Path) -> None:
+    read(page, GARDEN_PATH)
+    with page.expect_download() as found:
+        page.get_by_role("button", name="Save SVG").click()
+    found.value.save_as(tmp_path / "saved.svg")
+    picture = ElementTree.parse(tmp_path / "saved.svg").getroot()
+    assert len(picture.findall("{*}svg")) == page.locator("[data-panel] svg[width]").count() > len(RUNS)
+    assert any((one.text or "").startswith("analysis 1 of rnng") for one in picture.findall("{*}text"))
 
 
 def test_nothing_comes_from_elsewhere(browser: Any, address: str) -> None:
