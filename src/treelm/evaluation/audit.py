@@ -60,9 +60,7 @@ class AuditReport:
         return all(check.outcome != "failed" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values; ``figure`` is null when its check was skipped or it is infinite, a
-        tolerance when anything is allowed.
-        """
+        """The report as JSON values; null for what is infinite or was skipped."""
         values: dict[str, Any] = finite(asdict(self) | {"passed": self.passed})
         return values
 
@@ -172,10 +170,7 @@ def _compare_scores(one: SentenceScore, other: SentenceScore, *, num_words: int 
 
 
 def _normalisation(model: LanguageModel, sentences: Sentences) -> Found:
-    """The probabilities of all next tokens and of the end sum to 1 after every prefix.
-
-    A search that prunes may lose probability, never invent it: for scores that are lower bounds, sums may be below 1.
-    """
+    """The probabilities of all next tokens and of the end sum to 1, or less where a search that prunes loses some."""
     pruned = model.score([sentences[0]])[0].is_lower_bound
     changes, smallest = [], 1.0
     for number, words in enumerate(sentences, start=1):
@@ -220,11 +215,7 @@ def _batch_invariance(model: LanguageModel, sentences: Sentences, seed: int) -> 
 
 
 def _incremental(model: LanguageModel, sentences: Sentences) -> Found:
-    """Reading word by word gives the log probabilities that scoring whole sentences gives.
-
-    Words are compared by ``extend_scored``, all their tokens together, and the end by ``next_word_log_probs``: not of a
-    search, which looks at the word that it scores, so that ``_search`` measures how far the two differ.
-    """
+    """Word by word, log probabilities of words and, without a search, of the end are those of whole sentences."""
     changes = []
     for number, (words, score) in enumerate(zip(sentences, model.score(sentences), strict=True), start=1):
         state = model.start()
@@ -242,11 +233,7 @@ def _incremental(model: LanguageModel, sentences: Sentences) -> Found:
 
 
 def _search(model: LanguageModel, sentences: Sentences) -> Found:
-    """How far ``score`` and ``next_word_log_probs`` of a search that prunes differ, and how many words converged.
-
-    Compared are the first token of each word, and the end. Both are lower bounds of the same probability by different
-    searches, so no difference fails. Other systems have no such check: ``_incremental`` holds them to equality.
-    """
+    """How far ``score`` and ``next_word_log_probs`` of a search differ: both are lower bounds, so none fails."""
     scores = model.score(sentences)
     explanation = "a search that looks at the next word and one that does not find different parts of its probability"
     if not any(score.is_lower_bound for score in scores):

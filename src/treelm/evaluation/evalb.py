@@ -237,10 +237,7 @@ def _mend_quotes(gold: _KeptWords, predicted: _KeptWords) -> None:
 
 
 def _num_matched(gold: Sequence[Span], predicted: Sequence[Span], parameters: Parameters) -> int:
-    """Gold brackets that find a predicted one with equal span and label; each predicted one is used once.
-
-    Equal brackets (unary chains) match as often as both sides have them. Candidates are taken in opening order.
-    """
+    """Gold brackets that find a predicted one with equal span and label, in opening order, each of them used once."""
     free: dict[tuple[int, int], list[str]] = {}
     for span in predicted:
         free.setdefault((span.start, span.end), []).append(span.label)

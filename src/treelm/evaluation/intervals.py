@@ -42,10 +42,7 @@ def _quantile(freedom: int) -> float:
 
 
 def resampled(sums: Floats) -> Floats:
-    """Totals of texts of as many units drawn with replacement: of sums by unit (U, K), (RESAMPLES, K).
-
-    Whichever sums are given, the draws are the same ones.
-    """
+    """Totals of texts of as many units drawn with replacement, always the same: of sums (U, K), (RESAMPLES, K)."""
     generator, num_units = np.random.default_rng(0), len(sums)
     draws = (generator.integers(num_units, size=num_units) for _ in range(RESAMPLES))
     return np.stack([np.bincount(drawn, minlength=num_units) @ sums for drawn in draws])

@@ -1,7 +1,4 @@
-"""Metrics of one model: as one table, as a row beside those of other data, as JSON, and the columns that EVALB prints.
-
-Every metric carries its protocol's name.
-"""
+"""Metrics of one model, each with its protocol's name: as a table, as a row, as JSON, and as EVALB prints them."""
 
 from __future__ import annotations
 

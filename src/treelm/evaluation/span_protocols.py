@@ -1,7 +1,4 @@
-"""Unlabelled F1 by named protocols, which differ in what they remove before spans are compared.
-
-Published unlabelled F1 scores differ by more than systems do because protocols differ; every result names its own.
-"""
+"""Unlabelled F1 by named protocols, which differ in what they remove before spans are compared."""
 
 from __future__ import annotations
 
@@ -125,10 +122,7 @@ class SpanResult:
 
 
 def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Removal:
-    """Choose how punctuation is recognised in this corpus: by tags if it has any, else by word list.
-
-    By word list too where commas and full stops have tags, and no tag of the corpus is known as one of punctuation.
-    """
+    """How punctuation is recognised in a corpus: by tags if it has any and signs are tagged so, else by word list."""
     if not protocol.remove_punctuation:
         return "nothing"
     tagged = [sentence for sentence in gold if sentence.has_tags]
@@ -186,10 +180,7 @@ def score_spans(gold: Sequence[Bracketing], predicted: Sequence[Bracketing], pro
 def compare_spans(
     gold: Sequence[Bracketing], predicted: Sequence[Bracketing], protocol: SpanProtocol
 ) -> list[ComparedSpans | str | None]:
-    """The spans of each sentence, what is wrong with it, or None when the protocol leaves it out.
-
-    Raises ``InputError`` when the numbers of sentences differ.
-    """
+    """Spans of each sentence, what is wrong with it, or None; ``InputError`` where numbers of sentences differ."""
     if len(gold) != len(predicted):
         raise InputError(
             f"{len(gold)} gold trees but {len(predicted)} predicted ones",
@@ -250,10 +241,7 @@ def labelled_spans(
 
 
 def left_binarised(spans: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Binarise nested spans from the left: the spans of each one's first two, three, ... children, all of them last.
-
-    The longest span holds all others; those of single words are none.
-    """
+    """Nested spans made binary from the left: of each one's first two, three, ... children; none of single words."""
     chains = [(start, end, ["X"]) for start, end in set(spans) if end - start > 1]
     if not chains:
         return set()

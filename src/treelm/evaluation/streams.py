@@ -1,10 +1,4 @@
-"""Perplexity of a text in a row, hidden states kept from sentence to sentence: the metric of the field's tables.
-
-Systems that read sentences given their document, rather than streams, read each document in a row.
-
-A continuous cache pointer may stand beside the model: words of the recent past become likelier (Grave, Joulin & Usunier
-2016).
-"""
+"""Perplexity of a text or of each document in a row, with a continuous cache if asked (Grave et al. 2016)."""
 
 from __future__ import annotations
 
@@ -137,10 +131,7 @@ def num_characters(corpus: PreparedCorpus) -> int:
 
 
 def document_perplexity(lm: LanguageModel, corpus: PreparedCorpus) -> Perplexity:
-    """Compute perplexity per word, ends included, each sentence read given its document so far (``score_document``).
-
-    Raises ``InputError`` for a model that does not keep its context.
-    """
+    """Perplexity per word, ends included, each sentence read given its document so far (``score_document``)."""
     reader = require(lm, DocumentContext)
 
     def scores() -> Iterator[SentenceScore]:

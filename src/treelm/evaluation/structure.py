@@ -323,10 +323,7 @@ class _Analyser:
         return add_up(counts).f1
 
     def _against_heights(self, seed: Sequence[Distances]) -> tuple[list[float], dict[str, float]]:
-        """Each sentence's correlation of distances with heights, and the mean distance by height.
-
-        Sentences whose gold tree has one height only say nothing and are left out; constant distances correlate by 0.
-        """
+        """Each sentence's correlation of distances with heights, if these differ, and the mean distance by height."""
         correlations = []
         by_height: dict[str, list[float]] = {}
         for labels, distances, heights in zip(self.labels, seed, self._heights, strict=True):

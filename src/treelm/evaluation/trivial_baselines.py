@@ -99,10 +99,7 @@ def trivial_trees(
     seed: int = 1,
     random_distances: bool = False,
 ) -> Iterator[tuple[str, list[list[Bracketing]]]]:
-    """The name of each row of ``trivial_baselines``, and for each of its seeds the trees over the words that are kept.
-
-    A sentence of which no word is kept has an empty bracketing.
-    """
+    """Rows of ``trivial_baselines`` by name: for each seed, trees over the words that are kept, empty without any."""
     removal = choose_removal(gold, protocol)
     kept = [_kept_tree(sentence, kept_words(sentence, removal)) for sentence in gold]
 

@@ -135,10 +135,7 @@ class Explorer:
 
     @asynccontextmanager
     async def _explaining(self) -> AsyncIterator[None]:
-        """Let one model compute for as long as it may; what ends it, a fault too, becomes an ``InputError``.
-
-        So it is reported, and the others read on.
-        """
+        """Let a model compute for as long as it may; what ends it, a fault too, becomes an ``InputError``."""
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 yield
@@ -180,10 +177,7 @@ def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIAp
 
 
 def _guarded(app: ASGIApp, token: str) -> ASGIApp:
-    """Let in who knows the token and calls this machine by its own name, so that no other site's page gets in.
-
-    A page of another site says its ``Origin`` even where it has found out the address.
-    """
+    """Let in who knows the token and calls this machine by its own name, not the page of another site (``Origin``)."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -225,10 +219,7 @@ class _Impatient(H11Protocol):
 
 
 def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, ready: Callable[[str], None]) -> None:
-    """Serve the page until Ctrl-C or SIGTERM. ``ready`` is called with its address once a browser may open it.
-
-    Raises ``InputError`` for a port that is not free.
-    """
+    """Serve the page until Ctrl-C or SIGTERM; ``ready`` gets its address. ``InputError`` for a port in use."""
     config = uvicorn.Config(
         application(readers, limits, token),
         http=_Impatient,

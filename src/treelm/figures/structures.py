@@ -36,10 +36,7 @@ _LINE = 92  # characters of a caption
 
 
 def distances_drawing(found: Distances) -> Drawing:
-    """A bar for each token (Fig. 4, Shen et al. 2018): the distance between it and the token before.
-
-    Bars before words have a colour of their own where words have parts.
-    """
+    """A bar for each token: the distance to the one before (Fig. 4, Shen et al. 2018); those of words apart."""
     left, height, gap = MARGIN + 32.0, 120, 10
     base, x, parts, largest = MARGIN + height, left, [], max(found.values, default=0.0)
     for token, value, begins in zip(found.tokens, found.values, found.begins_word, strict=True):
@@ -251,9 +248,6 @@ def _key_line(kind: str, meaning: str) -> Drawing:
 
 
 def figure_of(lm: LanguageModel, tree: Tree, gold: Tree | None = None) -> Drawing:
-    """Draw what the tree that a model has found of a sentence follows from, else the tree; a notebook shows it.
-
-    Raises ``InputError`` for a tree that is too tall to be drawn.
-    """
+    """Draw what a model's tree follows from, else the tree; ``InputError`` for a tree that is too tall to be drawn."""
     found = structure_of(lm, tree.words())
     return tree_drawing(tree, "tree") if found is None else structure_figure(found, tree, gold)

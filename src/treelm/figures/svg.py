@@ -27,10 +27,7 @@ _MARKS = (  # around (0, 0)
 
 
 def element(name: str, /, *content: str, **attributes: str | float | None) -> Markup:
-    """An element; texts are escaped. In names of attributes ``_`` is a hyphen, a last one is dropped (``class_``).
-
-    None leaves an attribute out. Numbers are written with two decimals at most: coordinates need no more.
-    """
+    """An element with escaped texts; None leaves an attribute out, ``_`` is a hyphen, and a last one is dropped."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value if isinstance(value, str) else _number(value))}"'
         for key, value in attributes.items()

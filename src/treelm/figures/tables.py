@@ -86,10 +86,7 @@ def suite_table(
 
 
 def circuit_table(results: Mapping[str, Sequence[SuiteResult]], references: Sequence[Reference] = ()) -> Table:
-    """Mean accuracy of the circuits that are complete, and the SG score over all 31 suites, beside published models.
-
-    Of a single model a second column has the same over items without unknown words, where every suite has such items.
-    """
+    """Means of complete circuits and the SG score beside published models; of one model, without unknown words too."""
     by_model: list[tuple[str, Mapping[str, float]]] = [(name, accuracies(own)) for name, own in results.items()]
     if len(results) == 1:
         (own,) = results.values()

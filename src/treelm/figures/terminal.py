@@ -50,10 +50,7 @@ class _Block(NamedTuple):
 
 
 def _upright(tree: Tree, rows: Sequence[Sequence[str]], columns: list[int]) -> list[str]:
-    """A drawing with the words in one row at the bottom, ``rows``, and each constituent as low as it can be.
-
-    A constituent has two lines: its label, and the branches to its children. ``columns`` are cells that words need.
-    """
+    """A drawing with ``rows`` at the bottom, constituents as low as can be; ``columns`` are cells that words need."""
     nodes = list(zip(reversed(tree.constituents()), reversed(tree.spans()), strict=True))
     for _, (label, start, end) in nodes:  # widen columns until labels fit over them
         columns[end - 1] += max(0, cell_len(label) - sum(columns[start:end]) - GAP * (end - start - 1))

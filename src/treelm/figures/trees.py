@@ -46,10 +46,7 @@ def tree_drawing(tree: Tree, title: str) -> Drawing:
 def draw_tree(
     tree: Tree, columns: TreeColumns, title: str, gold: Tree | None = None, *, is_open: bool = False
 ) -> Drawing:
-    """Constituents as brackets over their words; those that the gold tree does not have, if it is given, are dashed.
-
-    Of an open tree, constituents that hold the last word go on to the right: what they will hold is not read yet.
-    """
+    """Constituents as brackets over words, dashed if gold lacks them; open ones go on to the right of the last word."""
     heights = heights_of(tree)
     labelled = is_open or shows_labels(tree)
     agreed = None if gold is None else {(start, end) for _, start, end in gold.spans()}

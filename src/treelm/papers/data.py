@@ -48,10 +48,7 @@ class DataSet:
 
 
 def data_sets(folder: Path = FOLDER) -> Mapping[str, DataSet]:
-    """Read what is known of all data, by name: in the package's file, and in one beside the declarations in ``folder``.
-
-    Raises ``InputError`` for an entry that is not a table.
-    """
+    """What is known of data, by name, here and beside declarations; ``InputError`` for an entry that is no table."""
     found: dict[str, DataSet] = {}
     for path in dict.fromkeys((FOLDER / FILE, folder / FILE)):
         entries = parse_toml(read_text(path), str(path)) if path.exists() else {}
@@ -99,10 +96,7 @@ def paper_names() -> list[str]:
 
 
 def paper_file(paper: str) -> Path:
-    """The file of a paper's declarations: of a name of the package, or a path.
-
-    Raises ``InputError`` for neither.
-    """
+    """The file of declarations of a paper's name, or of a path. Raises ``InputError`` for neither."""
     known = paper.lower() in paper_names()
     path = FOLDER / f"{paper.lower()}.toml" if known else Path(paper)
     if not path.is_file():

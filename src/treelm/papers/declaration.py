@@ -119,10 +119,7 @@ class Table:
         return self.name.replace(" ", "").lower()
 
     def measure(self, name: str, row: Row, stand_in: StandIn | None) -> Measure:
-        """A measure as a row has it: the table's options, the stand-in's, the row's, later ones first.
-
-        Raises ``InputError`` for an unknown kind or option.
-        """
+        """A measure with the options of table, stand-in and row, later ones first; ``InputError`` for unknown ones."""
         options = dict(self.measures[name])
         for changes in (stand_in, row):
             if changes:

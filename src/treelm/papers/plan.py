@@ -23,10 +23,7 @@ PAPER, RECIPE = "the paper's setting", "the recipe"
 
 @dataclass(kw_only=True)
 class Job:
-    """A run that is trained or drawn, or data alone, with what is measured of it.
-
-    It is named by all that it follows from: tables that need it share it.
-    """
+    """A run that is trained or drawn, or data alone, with its measures; tables share what is named alike."""
 
     name: str
     data: str
@@ -106,10 +103,7 @@ class KeptTable:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTable:
-    """A table with its cells, row by row: all that are measured or printed, one at least of each row.
-
-    What is kept, seconds and notes are there when its values have been gathered.
-    """
+    """A table with its cells, one at least of each row; kept values, seconds and notes when they are gathered."""
 
     table: Table
     cells: Sequence[Cell]

@@ -18,10 +18,7 @@ KEPT = "kept"  # folder of results beside declarations, a file a paper
 
 
 def load_kept(paper: Path) -> dict[str, KeptTable]:
-    """Read the results that are kept for a file of declarations, by table; none, where there is no such file.
-
-    Raises ``InputError`` for a file that is wrong.
-    """
+    """Results that are kept for a file of declarations, by table, if any. Raises ``InputError`` for a wrong file."""
     path = paper.parent / KEPT / paper.name
     values = parse_toml(read_text(path), str(path)) if path.is_file() else {}
     made = values.pop("made", "")

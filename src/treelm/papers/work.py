@@ -27,10 +27,7 @@ FOLDER, FINISHED, KEPT = "runs", "finished.json", "reproduced"
 
 
 def do_job(job: Job, out: Path, root: DataRoot, train: Callable[[list[str]], int]) -> int:
-    """Train what is not trained, measure what is not measured; the exit code of training, 0 if there was none to do.
-
-    ``train`` is ``treelm train`` with its arguments.
-    """
+    """Train by ``train`` (``treelm train``) and measure what is not done yet; the exit code of training, or 0."""
     folder = out / FOLDER / job.name
     if job.recipe and not (folder / FINISHED).exists():
         code = _draw(job, folder) if job.untrained else train(_arguments(job, folder, out))

@@ -90,10 +90,7 @@ def _found(source: Path) -> Path:
 
 
 def row_names(runs: Sequence[Path]) -> dict[Path, str]:
-    """Each run's folder name, with as many of the folders above it as make all names different.
-
-    Raises ``InputError`` for the same run twice.
-    """
+    """Each run's folder name, with folders above it until all differ. Raises ``InputError`` for the same run twice."""
     whole = {run: name_parts(run) for run in runs}
     if len(set(whole.values())) < len(runs):
         raise InputError("the same run twice", remedy="give each run once")

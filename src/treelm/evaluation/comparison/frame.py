@@ -75,10 +75,7 @@ class Column:
 
 
 def _get(*path: str, **having: Any) -> Value:
-    """A getter that follows ``path`` through attributes and mapping keys; None where one is missing.
-
-    Of a tuple of records it takes the first whose attributes equal ``having``.
-    """
+    """A getter along attributes and keys, of tuples the first record that is ``having``; None where one is missing."""
 
     def value(row: RunMetrics) -> Any:
         found: Any = row
@@ -226,10 +223,7 @@ def _human(rows: Sequence[RunMetrics]) -> Iterator[Column]:
 
 
 def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
-    """Group rows that differ by their seed alone: for each row, the number of the first row of its group.
-
-    Rows of other texts, searches, vocabularies or training data, and two rows of one model, are not of one group.
-    """
+    """For each row, the number of the first row that differs from it by the seed of its training alone."""
     first: dict[Hashable, int] = {}
     weights: set[Hashable] = set()
     numbers = []
@@ -285,10 +279,7 @@ class ComparisonFrame:
         return cls(data, columns, seed_numbers(rows), comparison)
 
     def public(self) -> pandas.DataFrame:
-        """All columns but hidden ones, unrounded, with means over seeds and differences; missing where there is none.
-
-        ``is_upper_bound`` is about every perplexity of the row.
-        """
+        """All columns but hidden ones, unrounded, with means over seeds and differences; missing where none is."""
         data = self.data[[column.name for column in self.columns if column.group != HIDDEN]].copy()
         extra = [(one.runs, name, one.metric, getattr(one, name)) for one in self.comparison.seeds for name in SEEDS]
         extra += [
@@ -301,11 +292,7 @@ class ComparisonFrame:
         return data
 
     def to_csv(self) -> str:
-        """``public``, empty where there is no value, ``is_upper_bound`` as 0 or 1.
-
-        A text that begins as a formula would, such as the name of a run ``=1+1``, has an apostrophe before it:
-        spreadsheets would compute it.
-        """
+        """``public``, bounds as 0 or 1; an apostrophe before what spreadsheets would compute, such as ``=1+1``."""
         data = self.public()
         text: str = data.astype(object).where(data.notna(), None).map(_plain).to_csv(index=False, lineterminator="\n")
         return text
@@ -420,10 +407,7 @@ class ComparisonFrame:
         return replace(self.comparison, seeds=tuple(seeds), differences=differences)
 
     def _difference(self, column: Column, one: SeedMean, other: SeedMean) -> Difference | None:
-        """A model less another one, with its interval; None where bounds leave the order open, or sums are not known.
-
-        A model of several seeds has the mean of their metrics.
-        """
+        """A model less another, with its interval; None where bounds leave the order open, or sums are not known."""
         for bound, rival in ((one, other), (other, one)):
             if bound.is_bound and not _is_before(bound, rival, column.better):
                 return None

@@ -377,10 +377,7 @@ def _reading_gain(result: ModelResult) -> ReadingGain:
 
 
 def _recipe_hash(recipe: Recipe) -> str:
-    """A hash of what a model was trained by: all of its recipe but the seed, and how it is evaluated.
-
-    It is empty for one that was not trained here, of which nothing is known.
-    """
+    """A hash of all of a recipe but its seed and how it is evaluated; empty for models that were not trained here."""
     if recipe.model.config is None:
         return ""
     training = replace(recipe.training, seed=0)

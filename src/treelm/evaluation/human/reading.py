@@ -190,10 +190,7 @@ class Regression:
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each word that is compared: keys, what it is, its time, predictors and surprisals at all lags.
-
-        ``NAME_1`` is that of the word before.
-        """
+        """A row a word that is compared: keys, time, predictors and surprisals at all lags (``NAME_1``: before it)."""
         import pandas as pd
 
         corpus = self.corpus

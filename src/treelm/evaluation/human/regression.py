@@ -110,10 +110,7 @@ def mean_with_interval(gains: Floats, folds: Sequence[str]) -> Delta:
 
 
 def slopes(times: Floats, predictors: Floats, surprisals: Floats) -> tuple[Slope, ...]:
-    """The coefficients of surprisals (N, lags) beside the other predictors, in the fit to all words.
-
-    Not a number where the other predictors determine these surprisals: they have no coefficient of their own.
-    """
+    """Coefficients of surprisals (N, lags) in the fit to all words; NaN where other predictors determine these."""
     base, count = with_constant(predictors), surprisals.shape[1]
     design = np.column_stack([base, surprisals])
     rank = np.linalg.matrix_rank
@@ -138,10 +135,7 @@ def compare_fits(times: Floats, fewer: Floats, more: Floats) -> NestedTest:
 
 
 def splines(surprisals: Floats, *, among: Bools | None = None) -> Floats:
-    """Natural cubic splines of each column, with knots at its quantiles: their span holds that of the columns.
-
-    ``among`` says which words have the knots; beyond these, the curves go on straight.
-    """
+    """Natural cubic splines of each column, with knots at the quantiles of the words ``among``, and straight beyond."""
     return np.column_stack([_spline(column, slice(None) if among is None else among) for column in surprisals.T])
 
 
@@ -155,10 +149,7 @@ def _spline(column: Floats, among: Bools | slice) -> Floats:
 
 
 def with_constant(predictors: Floats, *, among: Bools | None = None) -> Floats:
-    """Predictors in standard units, where numbers differ by orders of magnitude, and a constant before them.
-
-    The units are those of the words ``among``; what does not vary there is zero everywhere.
-    """
+    """A constant, and predictors in standard units of the words ``among``: zero where these do not vary."""
     own = predictors if among is None else predictors[among]
     mean, spread = own.mean(axis=0), own.std(axis=0)
     varies = spread > _NO_SPREAD * np.abs(own).max(axis=0, initial=0)

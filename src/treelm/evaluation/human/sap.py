@@ -1,7 +1,4 @@
-"""The SAP benchmark (Huang et al. 2024): sentences, effects on reading times, and its authors' surprisals.
-
-Main-verb/reduced-relative (MVRR), NP/S and NP/Z garden paths, relative clauses, subject-verb agreement and attachment.
-"""
+"""The SAP benchmark (Huang et al. 2024): sentences, effects on reading times, and its authors' surprisals."""
 
 from __future__ import annotations
 

@@ -113,10 +113,7 @@ class _Reader:
         self.regions: list[Region] = []
 
     def read(self, node: ast.expr) -> tuple[bool, _Compute]:
-        """Tell whether a node is true or false rather than a number, and give what computes it.
-
-        Raises ``SyntaxError`` for what a formula cannot hold, and ``TypeError`` for operands of the wrong kind.
-        """
+        """Whether a node is true or false, and what computes it; ``SyntaxError``, ``TypeError`` for what is wrong."""
         match node:
             case ast.Name(id=name) if name != "g":
                 return False, self._operand(self.operands[int(name[1:])])

@@ -33,19 +33,13 @@ _LONGEST_NAME = 80  # characters of the name of a picture's file
 
 
 def write_report(comparison: Comparison, path: Path) -> None:
-    """Write the page of a comparison, as a whole; only the sections that its metrics give.
-
-    Raises ``InputError`` for a name that is not a page's, and for a comparison without runs.
-    """
+    """Write the page of a comparison as a whole; ``InputError`` for a name that is no page's, and without runs."""
     check_path(path)
     write_atomically(path, report_page(comparison).encode())
 
 
 def write_figures(comparison: Comparison, folder: Path) -> int:
-    """Write each picture of the page, and the surprisals of each sentence, into an SVG file named by what it shows.
-
-    Return how many there are.
-    """
+    """Write each picture of the page, and surprisals of sentences, into SVG files; return how many there are."""
     pictures: list[str] = _PICTURE.findall(report_page(comparison))  # of a chart in two widths the wide one
     pictures += [surprisal_drawing(words, models).__html__() for words, models in sentence_bars(comparison)]
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,10 +54,7 @@ def write_figures(comparison: Comparison, folder: Path) -> int:
 
 
 def check_path(path: Path, *, to_come: Path | None = None) -> None:
-    """Raise ``InputError`` for a file that no page can be written into: before anything is measured for it.
-
-    The folder ``to_come`` is one that will be made before the page is.
-    """
+    """Raise ``InputError`` for a file that no page can be written into; the folder ``to_come`` will be made before."""
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report into {path}", remedy="end its name in .html")
     check_output_path(path, to_come=to_come)

@@ -55,10 +55,7 @@ def split_shares(trees: Iterable[Tree]) -> dict[str, float]:
 
 
 def untrained(model: ModelConfig, sentences: Iterable[Iterable[str]]) -> Callable[[int], Parser]:
-    """Give what builds the model of a recipe from a seed, with its initial weights and the words of these sentences.
-
-    That raises ``InputError`` if its trees are not of splits in two.
-    """
+    """What builds the untrained model of a recipe from a seed; ``InputError`` if its trees are not of splits in two."""
     vocabulary = WordVocabulary(sorted({word for words in sentences for word in words}))
     system: Any = system_class(model.system)
 

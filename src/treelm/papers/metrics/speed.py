@@ -97,10 +97,7 @@ def measure_search(
     at_once: int | None = None,
     device: DeviceName = "cpu",
 ) -> dict[str, float]:
-    """Score and parse sentences side by side, all or so many at once, the first to warm up, then all measured.
-
-    Memory is what comes above that of the process with the model loaded, and right only in a fresh one.
-    """
+    """Score and parse sentences, all or so many at once; memory above the loaded model's, right in a fresh process."""
     lm = load(run, device=device)
     set_search(lm, search)
     restart_peak()
@@ -130,10 +127,7 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
 def fitting_sentences(
     sentences: Iterable[Sequence[str]], number: int, *, where: str, words: tuple[int, int] = (13, 17)
 ) -> list[Sequence[str]]:
-    """Choose what searches are measured on: the first sentences of so many words, fewest and most.
-
-    Raises ``InputError`` if there is none in ``where``.
-    """
+    """The first sentences of so many words, fewest and most. Raises ``InputError`` if there is none in ``where``."""
     fewest, most = words
     fitting = list(islice((one for one in sentences if fewest <= len(one) <= most), number))
     if not fitting:

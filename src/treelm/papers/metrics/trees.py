@@ -45,10 +45,7 @@ _EVALUATION = ("stream", "stream_rows", *_CACHE, "max_sentences", "tree_builder"
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(SearchOptions, OnTreebank):
-    """What ``treelm evaluate`` measures, and trivial trees against the same gold trees.
-
-    Without ``perplexity``, F1 by ``protocols`` alone: systems that need not predict words for their trees are faster.
-    """
+    """What ``treelm evaluate`` measures; without ``perplexity``, F1 by ``protocols`` alone, which may be faster."""
 
     protocols: tuple[ProtocolName, ...] = ()
     perplexity: bool = True
