@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from syntax_figures import Record, Told, keep_pairs, keep_syntaxgym, tell_pairs, tell_syntaxgym
@@ -17,8 +17,8 @@ BESIDE = {"trigram": "trigram of 13.6 million words", "gpt2": "GPT-2"}
 class Measure(NamedTuple):
     """A subcommand with its options, what is kept of its JSON, and how a card tells it."""
 
-    command: tuple[str, ...]  # NAME stands for the model, BLIMP for the file of pairs
-    keep: Callable[[Mapping[str, Any]], Record]
+    command: tuple[str, ...]  # NAME stands for the model, BLIMP and EWT for files
+    keep: Callable[[Any], Record]
     tell: Callable[[Record], Told]
 
 
@@ -86,7 +86,43 @@ def led_up(record: Record) -> list[str]:
     return [name for name, one in record["effects"].items() if one["bits"] - (one["interval"] or 0.0) > 0]
 
 
+def _text(found: Sequence[Mapping[str, Any]]) -> Record:
+    """Perplexity of a text with the end of sentences, and how many words were spelled byte by byte."""
+    (result,) = found
+    (figure,) = result["perplexities"]
+    kept = ("perplexity", "bits_per_word", "is_upper_bound")
+    return {name: figure[name] for name in kept} | {
+        name: result[name] for name in ("num_sentences", "num_words", "num_spelled", "num_unknown")
+    }
+
+
+def _tell_text(name: str) -> Callable[[Record], Told]:
+    """How the perplexity of a text of this name is told."""
+
+    def tell(record: Record) -> Told:
+        counts = f"of {record['num_words']:,} words {record['num_spelled']:,} spelled byte by byte"
+        unknown = f", {record['num_unknown']:,} unknown" if record["num_unknown"] else ""
+        return [(f"perplexity of {name}", perplexity_text(record))], f"{name}: {counts}{unknown}"
+
+    return tell
+
+
+def perplexity_text(record: Record) -> str:
+    """A perplexity, marked if it is a bound."""
+    return f"{'≤ ' if record['is_upper_bound'] else ''}{record['perplexity']:.1f}"
+
+
+TEXTS = {
+    "modern": ("modern-english, test", "--corpus", "modern-english"),
+    "older": ("open-english, test", "--corpus", "open-english"),
+}
+"""Texts whose perplexity is measured: the name of the measure, of the text, and how ``treelm evaluate`` has it."""
 MEASURES = {
+    **{
+        name: Measure(("evaluate", "NAME", *options, "--split", "test"), _text, _tell_text(text))
+        for name, (text, *options) in TEXTS.items()
+    },
+    "web": Measure(("evaluate", "NAME", "--data", "EWT"), _text, _tell_text("English Web Treebank, test")),
     "syntaxgym": Measure(("syntaxgym", "NAME"), keep_syntaxgym, tell_syntaxgym),
     "blimp": Measure(("pairs", "NAME", "BLIMP"), keep_pairs, tell_pairs),
     "reading": Measure(("reading", "NAME", "--corpus", "natural-stories"), _reading, _tell_reading),

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import one_line
-from human_figures import MEASURES, effect_text, milli
+from human_figures import MEASURES, effect_text, milli, perplexity_text
 from model_card import FIGURES, duration, read_figures, write_figures
 from syntax_figures import pairs_text
 
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = (ROOT / "src" / "treelm" / "pretrained", *sorted(ROOT.glob("packages/*/src/*/pretrained")))
 PAGE = ROOT / "docs" / "pretrained.md"
 BEGIN, END = "<!-- figures of all models: python benchmarks/model_figures.py -->\n", "<!-- end of figures -->\n"
-BLIMP = "blimp.jsonl.gz"
+FILES = {"BLIMP": "blimp.jsonl.gz", "EWT": "en_ewt-test.conllu.gz"}
 MISSING = "-"
 
 
@@ -54,9 +54,15 @@ class Arguments:
     """Folder of Natural Stories; without it, that of treelm's cache."""
     blimp: str = ""
     """Folder of blimp.jsonl.gz (docs/research/shipped-models.md says how to make it); without it, BLiMP is left out."""
+    ewt: str = ""
+    """Folder of en_ewt-test.conllu.gz, the test part of the English Web Treebank; without it, "web" is left out."""
+    max_sentences: int | None = None
+    """Of each text, the first sentences alone, for a system that searches."""
     max_pairs_per_group: int | None = None
     """Of each paradigm of BLiMP, the first pairs alone: a system that searches reads tens of words a second."""
-    measures: tuple[Literal["syntaxgym", "blimp", "reading", "gardenpath"], ...] = tuple(MEASURES)
+    measures: tuple[Literal["modern", "older", "web", "syntaxgym", "blimp", "reading", "gardenpath"], ...] = tuple(
+        MEASURES
+    )
     """What to measure."""
     beam: tuple[int, int] | None = None
     """Analyses that ``treelm reading`` keeps between actions and between words; without it, it widens the beam until
@@ -89,15 +95,15 @@ def measure(folder: Path, options: Arguments) -> None:
     for name in options.measures:
         figures = read_figures(folder)
         measured: dict[str, Any] = figures.setdefault("measured", {})
-        if (name == "blimp" and not options.blimp) or (
-            measured.get(name, {}).get("weights") == weights and not options.again
-        ):
+        folders = {"BLIMP": options.blimp, "EWT": options.ewt}
+        lacks_file = any(part in MEASURES[name].command and not given for part, given in folders.items())
+        if lacks_file or (measured.get(name, {}).get("weights") == weights and not options.again):
             continue
         command = (*MEASURES[name].command, *_flags(name, options))
-        paths = {"NAME": str(folder), "BLIMP": str(Path(options.blimp) / BLIMP)}
+        paths = {"NAME": str(folder), **{part: str(Path(folders[part]) / file) for part, file in FILES.items()}}
         data = ["--data", options.natural_stories] if name == "reading" and options.natural_stories else []
         record = MEASURES[name].keep(_json_of([*(paths.get(part, part) for part in command), *data]))
-        called = " ".join({"NAME": folder.name, "BLIMP": BLIMP}.get(part, part) for part in command)
+        called = " ".join({"NAME": folder.name, **FILES}.get(part, part) for part in command)
         origin = {"command": f"treelm {called}", "date": f"{date.today()}", "treelm": __version__, "weights": weights}
         measured[name] = {**origin, **record}
         write_figures(folder, figures)
@@ -108,6 +114,8 @@ def _flags(name: str, options: Arguments) -> list[str]:
     flags: list[str] = []
     if options.beam and name == "reading":
         flags += ["--action-beam", str(options.beam[0]), "--word-beam", str(options.beam[1])]
+    if options.max_sentences is not None and MEASURES[name].command[0] == "evaluate":
+        flags += ["--max-sentences", str(options.max_sentences)]
     if options.max_pairs_per_group is not None and name == "blimp":
         flags += ["--max-pairs-per-group", str(options.max_pairs_per_group)]
     return flags
@@ -141,6 +149,7 @@ def tables(folders: Sequence[Path]) -> str:
     made = [_row(folder) for folder in folders]
     worth = (
         "model",
+        "perplexity, modern / older / web",
         "SG score",
         "BLiMP, % of pairs",
         "reading times, 10^-3 nats a word",
@@ -181,11 +190,16 @@ def _across(columns: Sequence[Mapping[str, str]], beginning: str) -> str:
 
 
 def _worth(measured: Mapping[str, Any]) -> tuple[str, ...]:
+    texts = [
+        perplexity_text(record) if (record := measured.get(name)) and not record["num_unknown"] else MISSING
+        for name in ("modern", "older", "web")
+    ]
     score = f"{100 * measured['syntaxgym']['sg_score']:.1f}" if "syntaxgym" in measured else MISSING
     pairs = pairs_text(measured["blimp"]) if "blimp" in measured else MISSING
     gain = milli(measured["reading"]) if "reading" in measured else MISSING
     effects = measured.get("gardenpath", {}).get("effects", {})
     return (
+        MISSING if set(texts) == {MISSING} else " / ".join(texts),
         score,
         pairs,
         gain,

@@ -57,22 +57,26 @@ def called(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 
 def test_each_figure_is_measured_once_for_the_same_weights(packages: Path, called: list[str]) -> None:
-    assert main(Arguments()) == 0
-    assert called == ["syntaxgym", "reading", "gardenpath"]  # no BLiMP here; the chart parser predicts no words
+    assert main(Arguments(max_sentences=20)) == 0
+    assert called == ["evaluate", "evaluate", "syntaxgym", "reading", "gardenpath"]  # no files of BLiMP and EWT here;
+    # the chart parser predicts no words
     card, page = (packages / "ngram-gum-open" / CARD).read_text(), model_figures.PAGE.read_text()
     measured = read_figures(packages / "ngram-gum-open")["measured"]
     for text in (
         f"mean of 31 suites | {100 * measured['syntaxgym']['sg_score']:.1f} |",
         "Natural Stories: gain in log likelihood",
         "words that it does not know | 20 of 180 |",  # "barks"
+        "perplexity of modern-english, test | ",
+        "words 0 spelled byte by byte, ",  # of a vocabulary of whole words
+        "`treelm evaluate ngram-gum-open --corpus open-english --split test --max-sentences 20`",
         "garden path NP/Z: bits at the critical word",
         "`treelm gardenpath ngram-gum-open --subsets garden-path --references none`",
     ):
         assert text in card
     assert page.startswith(f"before\n{BEGIN}\n|")
     assert page.endswith(f"|\n\n{END}after\n")
-    assert "| `chart-gum-open` | - | - | - | - | - | - |" in page
-    assert f"| `ngram-gum-open` | {100 * measured['syntaxgym']['sg_score']:.1f} | - |" in page
+    assert "| `chart-gum-open` | - | - | - | - | - | - | - |" in page
+    assert f"| `ngram-gum-open` | - | {100 * measured['syntaxgym']['sg_score']:.1f} | - |" in page
     suites = measured["syntaxgym"]["suites"]
     assert len(suites) == 34
     assert f"; by suite: center_embed {100 * suites['center_embed']:.0f}, " in card

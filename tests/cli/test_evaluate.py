@@ -164,6 +164,23 @@ def test_what_a_run_with_given_trees_cannot_do_is_refused_before_any_output(
     assert not Path("out").exists()
 
 
+def test_another_corpus_is_judged_by_its_name_or_folder(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "test.txt").write_text("the dog barks\n", encoding="utf-8")
+    found = [
+        json.loads(treelm("evaluate", runs / "lstm", "--corpus", corpus, "--split", "test", "--json", *more).out)[0]
+        for corpus, more in ((tmp_path, ()), ("gum-open", ("--max-sentences", "3")))
+    ]
+    assert [(one["split"], one["num_sentences"], one["num_words"]) for one in found] == [
+        ("test", 1, 3),
+        ("test", 3, 21),
+    ]
+    by_data = json.loads(treelm("evaluate", runs / "lstm", "--data", tmp_path / "test.txt", "--json").out)[0]
+    assert found[0]["perplexities"] == by_data["perplexities"]
+    assert "no corpus 'gumopen'" in treelm("evaluate", runs / "lstm", "--corpus", "gumopen").err
+    both = treelm("evaluate", runs / "lstm", "--corpus", "gum-open", "--data", tmp_path / "test.txt")
+    assert (both.code, both.err) == (2, "treelm evaluate: --corpus with --data; remove one of them\n")
+
+
 def test_splits_that_nobody_named_and_that_are_not_there_are_a_note(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
     """What training says to do next works, whatever the recipe has."""
     run = tmp_path / "run"

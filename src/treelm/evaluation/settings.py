@@ -24,12 +24,14 @@ class EvaluationSettings(TreebankOptions, SearchOptions, WorkerSettings):
     """Settings of evaluation, instead of those of the run's recipe."""
 
     needs: ClassVar = {"format": "data"}
-    excludes: ClassVar = {"split": "data"}
+    excludes: ClassVar = {"split": "data", "corpus": "data"}
 
     split: tuple[Literal["train", "dev", "test"], ...] = ()
-    """Splits of the run's own corpus; without it and --data, what the recipe's [evaluation] names."""
+    """Splits of the corpus; without it and --data, what the recipe's [evaluation] names."""
     data: tuple[str, ...] = ()
     """Treebank files instead of the run's own corpus."""
+    corpus: str = ""
+    """A corpus by its name (treelm data list), or its folder, instead of the run's own."""
     tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
     """Way of building trees, from distances (unbiased, biased) or by an induced grammar (mbr, viterbi); without it, as
     in the recipe."""
@@ -77,6 +79,8 @@ class EvaluationSettings(TreebankOptions, SearchOptions, WorkerSettings):
         if self.hard_gates:
             given["hard_gates"] = True
         of_data = self.of_treebank() | ({"preprocess": self.preprocess} if self.preprocess else {})
+        if self.corpus:
+            of_data |= {"corpus": self.corpus, "train": None, "dev": None, "test": None, "format": "auto"}
         evaluation = replace(recipe.evaluation, **given)
         for name in given if evaluation.stream == "no" else ():
             if name in _OF_STREAMS:
