@@ -41,10 +41,10 @@ from treelm.models.scores import NoLogProbability
 from treelm.models.search.config import SearchConfig
 from treelm.models.streams import StreamLM
 from treelm.training.checkpoint import newest_checkpoint
-from treelm.training.data import Batch, part_of
 from treelm.training.outcomes import NonFiniteError
 from treelm.training.recipe import save_recipe
 from treelm.training.trainer import fit
+from treelm.training.updates import Batch, part_of
 from treelm.trees.tree import Tree
 
 SENTENCES = [text.split() for text in ("the cat sees a dog", "a bird", "fish", "the zebra hears the fish of a bird")]

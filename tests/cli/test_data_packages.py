@@ -87,12 +87,7 @@ def test_its_corpus_is_in_the_catalogue(installed: Path) -> None:
     assert corpus_names()[:2] == ["gum-open", "open-english"]
     assert corpus_entry("open-english").locate("train") == (installed / "open-english/train.txt", "text")
     text = show("open-english")
-    for part in (
-        "small talk",
-        "licence: by document",
-        "train: 2 documents, 3 sentences, 7 tokens",
-        "talk: 1 documents",
-    ):
+    for part in ("small talk", "licence: by document"):
         assert part in text
     assert "who said it" in text
     assert str(installed / "open-english/documents.tsv.gz") in text

@@ -93,7 +93,7 @@ def test_several_runs_are_in_one_table_and_what_is_said_names_each(
     outcome = treelm("surprisal", *runs, "--lag", "1", tmp_path / "rt.csv", *columns, "-o", tmp_path / "out.tsv")
     assert outcome.code == 0
     assert "1 of 4 words (25.0%) are unknown to run, such as 'cat.'" in outcome.err
-    assert "1 of them, such as 'cat.', are known without the marks" in outcome.err
+    assert "1 words, such as 'cat.', are written together with marks" in outcome.err
     assert "words (50.0%) are unknown to lstm" in outcome.err
     found = pandas.read_csv(tmp_path / "out.tsv", sep="\t")
     assert list(found["form"]) == ["the", "cat.", "the", "dog"]

@@ -8,10 +8,9 @@ from tests.corpora.helpers import GUM_OPEN
 from treelm.corpora import catalog
 from treelm.corpora.building import corpus_of
 from treelm.corpora.catalog import corpus_entry, corpus_names, show
-from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.corpus import Distribution, PreparedCorpus, corpus_statistics
 from treelm.corpora.data_config import DataConfig, locate_split, prepared_split, with_its_words
 from treelm.corpora.readers import read_sentences
-from treelm.corpora.statistics import Distribution, corpus_statistics
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.errors import InputError
 

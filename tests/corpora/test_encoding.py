@@ -19,7 +19,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.training.data import part_of
+from treelm.training.updates import part_of
 from treelm.trees.transitions import to_actions
 
 CORPUS = corpus()

@@ -20,13 +20,13 @@ from treelm.cli import run
 from treelm.corpora import preparing
 from treelm.corpora.arrays import hash_array, offsets_of
 from treelm.corpora.building import CorpusBuilder, corpus_of, measure_bounds
-from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.preparing import Text8Parts, prepare, prepared, split_text8
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import TokenStream
+from treelm.corpora.word_vocabulary import CharacterVocabulary
 from treelm.errors import InputError
 from treelm.trees.transitions import Order, to_actions
 from treelm.trees.tree import Tree

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.corpora.helpers import counts_of
-from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.subword_vocabulary import SubwordVocabulary
 from treelm.corpora.unknown_classes import FEWEST, learned_suffixes, surface_class
 from treelm.corpora.vocabularies import (
@@ -21,7 +20,15 @@ from treelm.corpora.vocabularies import (
     vocabulary_from_json,
 )
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.corpora.word_vocabulary import PIECES, AffixVocabulary, Unknown, WordVocabulary, descriptions, fnv1a
+from treelm.corpora.word_vocabulary import (
+    PIECES,
+    AffixVocabulary,
+    CharacterVocabulary,
+    Unknown,
+    WordVocabulary,
+    descriptions,
+    fnv1a,
+)
 from treelm.errors import InputError
 
 SENTENCES = [

@@ -14,7 +14,7 @@ from tests.devices.pretended import DEVICE, Traffic, pretended_device
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.models.base import LanguageModel
 from treelm.models.layers import few_calls, fused
-from treelm.training.data import Batch
+from treelm.training.updates import Batch
 
 
 def one_lstm(inputs: Tensor, *others: Any) -> Any:

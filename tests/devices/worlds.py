@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.systems import SMALL, small_setup
 from treelm.models.base import LanguageModel
 from treelm.training.config import TrainingConfig
-from treelm.training.data import Batch
+from treelm.training.updates import Batch
 
 VARIANTS = tuple(name for name, small in SMALL.items() if not small.is_estimated)
 

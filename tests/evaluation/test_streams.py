@@ -10,9 +10,8 @@ import torch
 
 from tests.corpora.helpers import SHARED, text_corpus
 from treelm.corpora.building import corpus_of
-from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.corpora.word_vocabulary import CharacterVocabulary, WordVocabulary
 from treelm.evaluation.streams import num_characters, stream_perplexities
 from treelm.models.lstm.network import LSTM, LSTMConfig
 from treelm.training.recipe import EvaluationConfig

@@ -13,7 +13,7 @@ import torch
 from tests.models.palm.worlds import END, palm, plain
 from tests.models.prpn.worlds import prpn
 from tests.models.som import worlds
-from treelm.corpora.character_vocabulary import CharacterVocabulary
+from treelm.corpora.word_vocabulary import CharacterVocabulary
 from treelm.errors import InputError
 from treelm.figures.structures import (
     PICTURES,

@@ -244,7 +244,7 @@ def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedMode
         warnings.simplefilter("always")
         treelm.surprisal_table(models[0].lm, frame)
     said = [str(one.message) for one in caught]
-    assert any("such as 'The.', are known without the marks" in line for line in said)
+    assert any("such as 'The.', are written together with marks" in line for line in said)
     assert {one.filename for one in caught} <= {__file__, sys.modules["treelm.models.base"].__file__}
 
 

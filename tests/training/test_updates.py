@@ -17,11 +17,10 @@ from treelm.models.base import LanguageModel
 from treelm.models.layers import few_calls, graphs
 from treelm.models.layers.precision import rounds_operands
 from treelm.training.config import TrainingConfig
-from treelm.training.data import part_of, shard_rows
 from treelm.training.distributed import ProcessGroup
 from treelm.training.numerics import numerics
 from treelm.training.trainer import check_settings
-from treelm.training.updates import update_weights
+from treelm.training.updates import part_of, shard_rows, update_weights
 
 
 @pytest.mark.parametrize("num_shards", [1, 2, 3, 7, 9])

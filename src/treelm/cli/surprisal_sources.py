@@ -47,7 +47,7 @@ class SourceOptions(WorkerOptions, TableOptions):
         usual: Sequence[str],
         context: Context = "sentence",
     ) -> list[tuple[str, Callable[[], Surprisals]]]:
-        """Names, and what gives their surprisals: folders before files, published models before our own."""
+        """Names, and what gives their surprisals, folders first. Raises ``InputError`` for a name of none."""
         from treelm.evaluation.human.material import read_surprisals, table_name
         from treelm.inference.loading import model_hash
         from treelm.inference.surprisal import BITS

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import tomllib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -18,7 +16,7 @@ from treelm.configs import configuration, from_plain
 from treelm.corpora.data_packages import DATA_PACKAGES, package_of
 from treelm.corpora.lines import SUFFIXES, Format
 from treelm.errors import InputError, nearest
-from treelm.io.files import PACKED_SUFFIXES, read_bytes, read_text
+from treelm.io.files import PACKED_SUFFIXES, read_bytes
 
 CATALOG_VARIABLE = "TREELM_CATALOG"
 Split = Literal["train", "dev", "test"]
@@ -115,8 +113,6 @@ def show(name: str) -> str:
     shown = [entry.name, *([f"  {entry.description}"] if entry.description else []), f"  licence: {entry.licence}"]
     for split, formats in entry.splits.items():
         shown.append(f"  {split}: {', '.join(f'{form} {path}' for form, path in formats.items())}")
-    if entry.documents is not None:
-        shown += ["", *_count_documents(entry.documents)]
     shown += ["", entry.attribution.rstrip()]
     if entry.documents is not None:
         shown += ["", f"Every document with its licence: {entry.documents}"]
@@ -142,18 +138,6 @@ def _packaged_entry(name: str, folder: Path, told: str, documents: str) -> Corpu
         splits=_find_splits(folder),
         documents=table if table.is_file() else None,
     )
-
-
-def _count_documents(table: Path) -> list[str]:
-    """Sentences and tokens by split, documents by genre (or, where texts have none, by source) and licence."""
-    rows = list(csv.DictReader(read_text(table).split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE))
-    lines = []
-    for split in SPLITS:
-        chosen = [row for row in rows if row["split"] == split]
-        sentences, tokens = (sum(int(row[column]) for row in chosen) for column in ("sentences", "tokens"))
-        lines.append(f"  {split}: {len(chosen):,} documents, {sentences:,} sentences, {tokens:,} tokens")
-    kinds = Counter((row["genre"] if "genre" in row else row["source"], row["licence"]) for row in rows)
-    return [*lines, *(f"  {kind}: {count:,} documents, {licence}" for (kind, licence), count in kinds.most_common())]
 
 
 def _directory_entry(directory: Path) -> CorpusEntry:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treelm.configs import Size, configuration, require
-from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.subword_vocabulary import SubwordVocabulary
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fingerprint_of
-from treelm.corpora.word_vocabulary import AffixVocabulary, Unknown, WordVocabulary
+from treelm.corpora.word_vocabulary import AffixVocabulary, CharacterVocabulary, Unknown, WordVocabulary
 from treelm.errors import InputError
 from treelm.io.atomic import open_atomic
 from treelm.io.json import read_json

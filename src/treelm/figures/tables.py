@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.statistics import Distribution, Statistic, corpus_statistics
+from treelm.corpora.corpus import Distribution, PreparedCorpus, Statistic, corpus_statistics
 from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.syntaxgym.results import (

@@ -114,7 +114,7 @@ def read_table(
     skipped: list[InputError] | None = None,
     **how: Any,
 ) -> StimulusTable:
-    """Read CSV or TSV with a header, or a sheet of Excel; ``skipped`` and errors as of ``table_stimuli``."""
+    """Read CSV or TSV with a header, or a sheet of Excel. Raises ``InputError`` as ``table_stimuli`` does."""
     text = table_text(path, encoding)
     if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")

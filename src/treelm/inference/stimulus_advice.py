@@ -23,19 +23,16 @@ LONGEST_SENTENCE = 150
 
 def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{} =") -> Iterator[str]:
     """Say what a model reads otherwise than meant, and what to do; ``option`` is how the caller names one."""
-    unknown, lowered, attached, without, spelled, escaped = (Counter[str]() for _ in range(6))
-    num_known_capitals = num_alone = 0
+    unknown, attached, spelled, escaped = (Counter[str]() for _ in range(4))
+    num_alone = 0
     characters = set[str]()
 
     def knows(word: str) -> bool:
         return vocabulary.unknown_class(word, sentence_initial=False) is None
 
     for (word, is_unknown, is_cut), count in words.items():
-        cut, has_capitals, has_letters = words_of(word, "treebank"), word != word.lower(), _is_spelled(word)
+        cut, has_letters = words_of(word, "treebank"), _is_spelled(word)
         unknown[word] += count * is_unknown
-        num_known_capitals += count * (has_capitals and not is_unknown)
-        if is_unknown and has_capitals and knows(word.lower()):
-            lowered[word] += count
         if (is_unknown or is_cut) and unescape(word) != word and knows(unescape(word)):
             escaped[word] += count
         if found := vocabulary.spelled(word):
@@ -44,10 +41,7 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
         num_alone += count * (len(cut) == 1 and not has_letters)  # marks that stand alone, as treebanks have them
         if not is_cut and len(cut) > 1 and has_letters:  # marks or clitics of which the model reads none by itself
             attached[word] += count
-            if is_unknown and all(map(knows, filter(_is_spelled, cut))):
-                without[word] += count
     unknown, num_words = +unknown, words.total()
-    summed = f"{option.format('punctuation')} summed (or left-out)"
     if unknown:
         has_regions = any(len(words_of(word)) > 1 for word, _, _ in words)
         what, how = ("regions", "have words that are") if has_regions else ("words", "are")
@@ -62,11 +56,6 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
             f"{escaped.total():,} words, such as {first!r}, have brackets as treebanks escape them; write "
             f"{unescape(first)!r}, as {name} has it"
         )
-    if lowered and not num_known_capitals:  # as models of text in lower case have none
-        yield (
-            f"{lowered.total():,} of them, such as {next(iter(lowered))!r}, are known in lower case, and no word with "
-            "a capital is; give the text in lower case if the model was trained on such"
-        )
     if spelled:
         parts = {
             "' and \" for curly marks, -- for dashes, ... for dots": not _TYPOGRAPHIC.isdisjoint(characters),
@@ -79,15 +68,10 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
             f"no piece ({listed(characters)}) and which it reads byte by byte: their bits are those of spelling; "
             f"write {remedy}"
         )
-    if without:
-        yield (
-            f"{without.total():,} of them, such as {next(iter(without))!r}, are known without the marks that are "
-            f"written with them; give {summed}"
-        )
-    elif attached and not num_alone and not isinstance(vocabulary, TokenizerVocabulary):
+    if attached and not num_alone and not isinstance(vocabulary, TokenizerVocabulary):
         yield (
             f"{attached.total():,} words, such as {next(iter(attached))!r}, are written together with marks or "
-            f"clitics, which {name} has read as words of their own; give {summed}"
+            f"clitics, which {name} read as words of their own; give {option.format('punctuation')} summed (or left-out)"
         )
 
 

@@ -24,7 +24,17 @@ from typing import IO, Any, cast
 import platformdirs
 
 from treelm.errors import InputError
-from treelm.io.limits import MOST_SETTINGS, UNPACKED_BYTES, UNPACKED_RATIO
+
+MOST_SETTINGS = 1 << 25
+"""Bytes of a file of settings, such as a recipe or a vocabulary."""
+MOST_CONFIG = 1 << 21
+"""Bytes of the ``config.json`` of a model."""
+MOST_HEADER = 1 << 24
+"""Bytes of the header of a safetensors file, some hundred for each tensor."""
+MOST_ROWS = 1 << 20
+"""Rows of a sheet: as many as Excel has."""
+UNPACKED_BYTES, UNPACKED_RATIO = 1 << 20, 100
+"""Packed data may become so many bytes, and so many for each byte: ten times more than what text is packed by."""
 
 CACHE_VARIABLE = "TREELM_CACHE"
 STDIN = "-"
@@ -40,12 +50,6 @@ PACKED_SUFFIXES = (".gz", ".xz")
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
 """Errors of packed data that are truncated or damaged."""
 _BUFFER = 1 << 17  # bytes
-_PACKED = {
-    b"PK\x03\x04": "a zip archive, or a document that is one",  # also a workbook, or a document of a text program
-    b"BZh": "packed by bzip2",
-    b"\x28\xb5\x2f\xfd": "packed by zstd",
-}
-"""First bytes of what is not unpacked here."""
 _DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has opened: <(command), or a pipe
 
 
@@ -190,7 +194,7 @@ def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = Fals
     Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone. With
     ``has_option`` the user can name the encoding.
     """
-    remedy = f"convert the file to UTF-8{f', or {_ENCODING}' * has_option}"
+    remedy = f"unpack a file of another program, or convert it to UTF-8{f', or {_ENCODING}' * has_option}"
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -203,9 +207,6 @@ def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = Fals
             found, place, remedy = "a line end that is CR alone", alone.start(), "convert line ends to LF"
         else:
             return text
-    if packed := next((kind for magic, kind in _PACKED.items() if content.startswith(magic)), None):
-        remedy = "unpack it (gzip and xz are read as they are), or save what is in it as text in UTF-8"
-        raise InputError(packed, where=name, remedy=remedy)
     raise InputError(found, where=f"{name}:{line + content.count(_NEW_LINE, 0, place)}", remedy=remedy)
 
 

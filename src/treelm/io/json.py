@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from treelm.errors import InputError
-from treelm.io.files import read_bytes
-from treelm.io.limits import MOST_SETTINGS
+from treelm.io.files import MOST_SETTINGS, read_bytes
 
 _CHECKSUM = "sha256"
 

@@ -16,8 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from treelm.errors import InputError, import_extra
-from treelm.io.files import check_unpacked, read_bytes, read_text
-from treelm.io.limits import MOST_ROWS
+from treelm.io.files import MOST_ROWS, check_unpacked, read_bytes, read_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +103,7 @@ class TableRows(NamedTuple):
 
 
 def read_table(path: str | Path) -> TableRows:
-    """Read a table from a file as ``read_rows`` does, of a workbook the first visible sheet; raises alike."""
+    """Read a table from a file as ``read_rows`` does, of a workbook its first sheet. Raises ``InputError``."""
     return read_rows(table_text(path), str(path))
 
 

@@ -16,8 +16,8 @@ from treelm.errors import InputError
 from treelm.models.persistence.tensors import check_same_tensors
 from treelm.training.checkpoint import REMEDY, Checkpoint
 from treelm.training.config import TrainingConfig
-from treelm.training.data import Batch
 from treelm.training.state import TrainingState
+from treelm.training.updates import Batch
 
 _OPTIMIZER, _AVERAGES = "optimizer", "averages"  # files of a checkpoint
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam

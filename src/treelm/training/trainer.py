@@ -30,7 +30,6 @@ from treelm.models.persistence.storage import VOCABULARY, describe_model, load_m
 from treelm.models.persistence.tensors import check_same_tensors
 from treelm.training.checkpoint import Checkpoint, newest_checkpoint, save_checkpoint
 from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
-from treelm.training.data import Batch, Batches, read_epoch
 from treelm.training.distributed import ProcessGroup
 from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
 from treelm.training.numerics import describe_machine, numerics, random_state, restore_random_state, seed_everything
@@ -51,7 +50,17 @@ from treelm.training.run_folder import (
     lock_folder,
 )
 from treelm.training.state import Interval, TrainingState
-from treelm.training.updates import ShardStates, dev_f1, dev_loss, join_rows, own_shards, update_weights
+from treelm.training.updates import (
+    Batch,
+    Batches,
+    ShardStates,
+    dev_f1,
+    dev_loss,
+    join_rows,
+    own_shards,
+    read_epoch,
+    update_weights,
+)
 from treelm.trees.tree import Tree
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # Windows lacks the last two

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+from treelm.io.files import MOST_CONFIG
 from treelm.io.json import read_json
-from treelm.io.limits import MOST_CONFIG
 from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.capabilities import Attention, DocumentContext
 from treelm.models.hf.vocabulary import CausalVocabulary

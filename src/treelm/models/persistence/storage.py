@@ -21,8 +21,8 @@ from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.atomic import write_atomically
+from treelm.io.files import MOST_CONFIG
 from treelm.io.json import encode_json, finite, json_hash, read_json
-from treelm.io.limits import MOST_CONFIG
 from treelm.models import FOREIGN, config_class, system_class, system_of_file
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import find_run

@@ -20,8 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
-from treelm.io.files import read_bytes, require_regular
-from treelm.io.limits import MOST_HEADER
+from treelm.io.files import MOST_HEADER, read_bytes, require_regular
 
 NARROWED = "narrowed"
 _KEY, _HASH = "treelm", "sha256"

@@ -24,13 +24,12 @@ from treelm.models.search.config import SearchConfig
 from treelm.models.search.options import SearchOptions, SearchPrecision
 from treelm.papers.metrics.base import Measure, Measured, OnTreebank, Subject
 from treelm.training.config import TrainingConfig
-from treelm.training.data import Batch
 from treelm.training.distributed import ProcessGroup
 from treelm.training.numerics import numerics
 from treelm.training.optimizers import build_optimizer
 from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe
-from treelm.training.updates import ShardStates, Update, update_weights
+from treelm.training.updates import Batch, ShardStates, Update, update_weights
 
 WARM_UP_STEPS = 2
 Result = TypeVar("Result")
