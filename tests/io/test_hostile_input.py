@@ -107,7 +107,7 @@ CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
         catalogue,
         "catalog.toml",
         mine('train.text = {url = "https://a.org/a.txt"}'),
-        " [mine] train.text: no path: {'url': 'https://a.org/a.txt'}; write {path",
+        " [mine]: unknown field 'train.text.url'; known fields are",
     ),
 ]
 

@@ -55,15 +55,20 @@ class CorpusEntry:
 
 
 @configuration
+class _File:
+    path: str
+
+
+@configuration
 class _UserEntry:
     """A table of the user's catalogue."""
 
     licence: str
     description: str = ""
     attribution: str = ""
-    train: dict[Format, dict[str, str]] = field(default_factory=dict)
-    dev: dict[Format, dict[str, str]] = field(default_factory=dict)
-    test: dict[Format, dict[str, str]] = field(default_factory=dict)
+    train: dict[Format, _File] = field(default_factory=dict)
+    dev: dict[Format, _File] = field(default_factory=dict)
+    test: dict[Format, _File] = field(default_factory=dict)
 
 
 def corpus_names() -> list[str]:
@@ -195,17 +200,12 @@ def _parse_entry(name: str, table: Any) -> CorpusEntry:
     where = f"{user_catalog()} [{name}]"
     if not isinstance(table, dict):
         raise InputError("not a table", where=where, remedy='begin a corpus with its name: [name], licence = "..."')
-    given = from_plain(_UserEntry, table, where=where)
+    given, folder = from_plain(_UserEntry, table, where=where), user_catalog().parent
     splits: dict[Split, Mapping[Format, Path]] = {}
     for split in SPLITS:
-        tables: dict[Format, dict[str, str]] = getattr(given, split)
-        if tables:
-            splits[split] = {one: _file(tables[one], f"{where} {split}.{one}") for one in _FORMATS if one in tables}
+        named: dict[Format, _File] = getattr(given, split)
+        if named:
+            paths = {one: os.path.expanduser(named[one].path) for one in _FORMATS if one in named}
+            splits[split] = {one: folder / path for one, path in paths.items()}
     told, attribution = given.description, given.attribution
     return CorpusEntry(name=name, description=told, licence=given.licence, attribution=attribution, splits=splits)
-
-
-def _file(table: dict[str, str], where: str) -> Path:
-    if set(table) != {"path"}:
-        raise InputError(f"no path: {table!r}", where=where, remedy='write {path = "FILE"}')
-    return user_catalog().parent / os.path.expanduser(table["path"])

@@ -101,12 +101,7 @@ class TokenStream:
         return len(self.tokens)
 
     def segment(
-        self,
-        starts: NDArray[np.int64],
-        stops: NDArray[np.int64],
-        *,
-        continues: bool,
-        learning_rate_scale: float = 1.0,
+        self, starts: NDArray[np.int64], stops: NDArray[np.int64], *, continues: bool, learning_rate_scale: float = 1.0
     ) -> StreamBatch:
         """The segment whose rows have the targets from ``starts`` (B,) to before ``stops`` (B,); some may be shorter.
 

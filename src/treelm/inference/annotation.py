@@ -173,7 +173,19 @@ def annotate(
                     remedy = "remove it, or give another name for the output"
                     raise InputError("this file is there already", where=str(path), remedy=remedy)
                 at_once = system.preferred_batch_size if system and issubclass(system, Parser) else 0  # 0: no matter
-                _work(source, journal, parser, settings, processes, batch_size, at_once, on_progress)
+                waiting: deque[SentenceBlock] = deque()
+
+                def sentences(blocks: Iterator[SentenceBlock]) -> Iterator[Sentences]:
+                    for block in blocks:
+                        waiting.append(block)
+                        yield [item.words for item in block.items if item.error is None]
+
+                with worker_pool(processes, **_WORKER) as computed, open_bytes(source) as stream:
+                    blocks = read_blocks(stream, source, settings, journal.progress, at_once or BLOCK)
+                    for answers in computed(partial(parse_block, parser, at_once or batch_size), sentences(blocks)):
+                        _write(waiting.popleft(), answers, settings, journal)
+                        on_progress(journal.progress)
+                journal.append(replace(_checked(journal.progress, name_of(source)), is_done=True))
             except BaseException:
                 if not journal.progress.num_read:
                     shutil.rmtree(folder)
@@ -231,37 +243,15 @@ def parser_of(trees: Path) -> str | None:
     return parser if isinstance(parser, str) else None
 
 
-def _work(
-    source: str,
-    journal: Journal,
-    parser: ParserSettings,
-    settings: AnnotationSettings,
-    processes: int,
-    batch_size: int,
-    at_once: int,
-    on_progress: Callable[[Progress], None],
-) -> None:
-    """Annotate from where the journal is to the end of the input."""
-    waiting: deque[SentenceBlock] = deque()
-
-    def sentences(blocks: Iterator[SentenceBlock]) -> Iterator[Sentences]:
-        for block in blocks:
-            waiting.append(block)
-            yield [item.words for item in block.items if item.error is None]
-
-    with worker_pool(processes, **_WORKER) as computed, open_bytes(source) as stream:
-        blocks = read_blocks(stream, source, settings, journal.progress, at_once or BLOCK)
-        for answers in computed(partial(parse_block, parser, at_once or batch_size), sentences(blocks)):
-            _write(waiting.popleft(), answers, settings, journal)
-            on_progress(journal.progress)
-    done = journal.progress
+def _checked(done: Progress, name: str) -> Progress:
+    """What is done at the end of the input. Raises ``InputError`` if nothing has a tree."""
     if done.num_unsure and not done.num_sentences and not done.num_errors:
         found = f"the parser is sure of none of its {done.num_unsure:,} sentences"
         remedy = "lower min_confidence, and remove the folder of work in progress to begin again"
-        raise InputError(found, where=name_of(source), remedy=remedy)
+        raise InputError(found, where=name, remedy=remedy)
     if not done.num_sentences and not done.num_errors:
-        raise no_sentences(name_of(source), [])
-    journal.append(replace(done, is_done=True))
+        raise no_sentences(name, [])
+    return done
 
 
 class InputSentence(NamedTuple):

@@ -71,7 +71,7 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
     if attached and not num_alone and not isinstance(vocabulary, TokenizerVocabulary):
         yield (
             f"{attached.total():,} words, such as {next(iter(attached))!r}, are written together with marks or "
-            f"clitics, which {name} read as words of their own; give {option.format('punctuation')} summed (or left-out)"
+            f"clitics, which {name} has read as words of their own; give {option.format('punctuation')} summed"
         )
 
 

@@ -8,16 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from treelm.corpora.tokens import BLANKS, words_of
 from treelm.errors import SKIP, InputError
 from treelm.inference.predictors import bare
-from treelm.inference.sentence_rows import (
-    Columns,
-    Key,
-    Row,
-    SentenceRows,
-    check_columns,
-    ends_inside,
-    settle,
-    word_of,
-)
+from treelm.inference.sentence_rows import Columns, Key, Row, SentenceRows, check_columns, ends_inside, settle, word_of
 from treelm.io.tables import Cell
 
 MARK = "*"

@@ -194,7 +194,7 @@ def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = Fals
     Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone. With
     ``has_option`` the user can name the encoding.
     """
-    remedy = f"unpack a file of another program, or convert it to UTF-8{f', or {_ENCODING}' * has_option}"
+    remedy = f"convert the file to UTF-8, unpack it{f', or {_ENCODING}' * has_option}"
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

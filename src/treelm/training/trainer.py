@@ -283,8 +283,7 @@ def fit(
     ``TrainingInterrupted`` after SIGINT, SIGTERM, SIGHUP or SIGUSR1, when the step is finished and saved, and
     ``ProcessLost`` when another process is gone. Another SIGINT ends the process at once.
     """
-    run = Path(run_directory)
-    group = group or ProcessGroup(config)
+    run, group = Path(run_directory), group or ProcessGroup(config)
     check_settings(model, config, group, has_dev=dev is not None)
     if (config.select_by == "unlabeled_f1") != (dev_trees is not None):
         remedy = "give dev_trees exactly when it needs them"

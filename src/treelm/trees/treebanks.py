@@ -82,11 +82,7 @@ TREEBANKS: Final = {
     treebank.name: treebank
     for treebank in (
         Treebank(  # Icelandic Parsed Historical Corpus: (VBDI lá-liggja), (. .-.), (ID 1888.GRIMUR.NAR-FIC,.1)
-            name="icepahc",
-            sign=re.compile(rb"\([.,] ([^\s()])-\1\)"),
-            has_bare_traces=True,
-            metadata=_IDS,
-            lemma="-",
+            name="icepahc", sign=re.compile(rb"\([.,] ([^\s()])-\1\)"), has_bare_traces=True, metadata=_IDS, lemma="-"
         ),
         Treebank(  # Keyaki and NPCMJ: (NP;*SBJ* ...), (NP-SBJ *pro*), (ID 1_aozora_Akutagawa-1922;JP)
             name="keyaki",
@@ -107,9 +103,7 @@ TREEBANKS: Final = {
             metadata=frozenset({"CODE", "-DFL-"}),
         ),
         Treebank(  # Penn Chinese Treebank: <S ID=1> around trees, in GB 18030 or its parts up to release 5
-            name="ctb",
-            sign=re.compile(rb"^\s*<(?:DOC|DOCID|S ID=[^>]*)>", re.MULTILINE),
-            encoding="gb18030",
+            name="ctb", sign=re.compile(rb"^\s*<(?:DOC|DOCID|S ID=[^>]*)>", re.MULTILINE), encoding="gb18030"
         ),
         PENN,
     )
