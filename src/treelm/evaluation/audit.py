@@ -86,11 +86,9 @@ def audit(
 ) -> AuditReport:
     """Check causality, normalisation, batch invariance, and that word by word and all at once give the same numbers.
 
-    Each sentence is scored about ``2 + 2 * num_cuts`` times, so a handful of sentences is enough. ``enumerate_all`` is
-    what a system offers for tiny models: the total probability of everything, which must be 1. ``tolerances`` are by
-    name of the check, where they shall not be the usual ones. ``on_check`` is called after each of the ``NUM_CHECKS``.
-
-    Raises ``InputError`` without sentences or with an empty one.
+    Each sentence is scored about ``2 + 2 * num_cuts`` times. ``enumerate_all`` gives the probability of everything, for
+    tiny models; ``tolerances``, by name of the check, replace the usual ones; ``on_check`` is called after each of the
+    ``NUM_CHECKS``. Raises ``InputError`` without sentences or with an empty one.
     """
     if not sentences or not all(sentences):
         raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")

@@ -110,12 +110,11 @@ def score_bracketings(
     predicted: Sequence[Bracketing],
     parameters: Parameters = COLLINS,
 ) -> BracketingResult:
-    """Score predicted sentences against gold ones as EVALB does.
+    """Score predicted sentences against gold ones as EVALB does; those that cannot be compared are error rows.
 
-    Words are deleted by their tag, which is each side's own (EVALB). For parsers that give none, when the predicted
-    side has no tag but the unknown one and gold has, predicted words get the gold tags, and a note says it.
-
-    Raises ``InputError`` when the numbers of sentences differ. A sentence that cannot be compared is an error row.
+    Words are deleted by their tag, which is each side's own. Where the predicted side has none but the unknown one and
+    gold has, predicted words get the gold tags, and a note says it. Raises ``InputError`` for unequal numbers of
+    sentences.
     """
     if len(gold) != len(predicted):
         raise InputError(
@@ -207,10 +206,7 @@ class _KeptWords:
         return list(compress(self.bracketing.tags, self.keep))
 
     def spans(self) -> list[Span]:
-        """Constituents over the words that stay, in opening order, without the deleted and the empty ones.
-
-        Of labels, what stands before the first ``-`` or ``=``, wherever that is (EVALB cuts ``-X`` to nothing).
-        """
+        """Constituents over the words that stay, in opening order; labels end before their first ``-`` or ``=``."""
         position = [0, *accumulate(self.keep)]
         moved = (
             Span(label.partition("-")[0].partition("=")[0], position[start], position[end])

@@ -19,10 +19,9 @@ from treelm.trees.tree import Span, Tree
 
 @dataclass(frozen=True, kw_only=True)
 class Bracketing:
-    """A sentence as a scorer sees it: tagged words, and constituents in the order in which they open.
+    """A sentence as a scorer sees it: tagged words, and constituents in opening order over all of its words.
 
-    Spans count all words of the sentence, also those that a scorer deletes; a constituent without words has an empty
-    span. ``problem`` says why a line could not be read; then there are no words and no constituents.
+    ``problem`` says why a line could not be read; then there are no words and no constituents.
     """
 
     words: tuple[str, ...] = ()
@@ -86,13 +85,10 @@ def parse_bracketing(text: str, *, where: str = "") -> Bracketing:
 
 
 def read_bracketings(path: Path) -> list[Bracketing]:
-    """Read every sentence of a bracket file (``.gz`` too), for scoring.
+    """Read every sentence of a bracket file (``.gz`` too): one a line, an empty line where a parser failed (EVALB).
 
-    One sentence a line; an empty line is a sentence that a parser failed on (as in EVALB). If the first tree goes on
-    after its first line, trees stand over several lines, and empty lines mean nothing.
-
-    Raises ``InputError`` for a file that cannot be read or is empty, and for brackets over several lines that do not
-    match.
+    If the first tree goes on after its first line, trees stand over several lines, and empty lines mean nothing. Raises
+    ``InputError`` for a file that cannot be read or is empty, and for brackets over several lines that do not match.
     """
     text = read_text(path)
     if not text.strip():
@@ -128,8 +124,7 @@ def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:
 class Parameters:
     """Rules of what is left out before brackets are counted, and what counts as equal, as in EVALB's README.
 
-    A tag in ``delete_labels`` deletes the word under it from both sides; a constituent label deletes the bracket and
-    leaves its words. ``equal_labels`` and ``equal_words`` are unordered pairs, not transitive.
+    ``delete_labels``: a tag deletes the word on both sides, another label its brackets. Equal pairs are unordered.
     """
 
     name: str
@@ -190,10 +185,7 @@ def read_parameters(path: Path) -> Parameters:
 
 
 def parse_parameters(text: str, *, source: str) -> Parameters:
-    """Parse the text of a ``.prm`` file: a keyword and its value a line, ``#`` in the first column is a comment.
-
-    Raises ``InputError`` for a line that cannot be read, and a parameter that is not supported.
-    """
+    """Parse a ``.prm`` file: a keyword and its value a line. Raises ``InputError`` for what is not supported."""
     fields: dict[str, Any] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.startswith("#"):

@@ -84,10 +84,9 @@ def evaluate_sentences(
 ) -> Evaluation:
     """Compute perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
-    ``skipped`` collects sentences that cannot be read or scored (see ``in_batches``); ``on_sentence`` is called after
-    each one, for progress. ``protocols`` and ``baselines`` are as in ``score_parses``. ``compute`` (see
-    ``model_workers``) analyses in other processes instead of ``lm``. Raises ``InputError`` when some sentences have
-    trees and others have none, and when nothing is left to evaluate.
+    ``skipped`` collects bad sentences; ``on_sentence`` is called after each; ``protocols`` and ``baselines`` are as in
+    ``score_parses``; ``compute`` analyses in other processes. Raises ``InputError`` when only some sentences have a
+    tree, and when nothing is left to evaluate.
     """
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
@@ -141,12 +140,10 @@ def score_parses(
 ) -> dict[str, Any]:
     """Compute the metrics of a model's parses, whose words have no tags, by their names in ``EvaluationResult``.
 
-    Sentences without a gold tree, which is written as (UNPARSED word ...), are left out. ``labels`` are those that the
-    model knows. If they do not distinguish constituents (one does no more than none), matching ignores them, and the
-    protocol says so. ``protocols`` are those by which such trees are evaluated in the literature if not given.
-    ``baselines``: trivial trees are scored by the same ones, those at random with ``num_seeds`` seeds; beside binary
-    trees also the highest F1 that these can have. Raises ``InputError`` when there are not as many trees as gold trees,
-    and when no sentence has one.
+    Sentences without a gold tree, (UNPARSED word ...), are left out. ``labels`` are those that the model knows; one
+    alone is no label. Without ``protocols``, those of the literature on such trees. ``baselines``: trivial trees too,
+    those at random with ``num_seeds`` seeds, and beside binary trees the highest F1 of such. Raises ``InputError`` for
+    unequal numbers of trees, and when no sentence has one.
     """
     is_labeled = len(labels) > 1
     if protocols is None:
@@ -188,13 +185,11 @@ def evaluate_run(
     scores: bool = True,
     on_sentence: Callable[[], None] = lambda: None,
 ) -> list[Evaluation]:
-    """Evaluate a trained run by a recipe that settings have changed (``changed_recipe``): on its splits or their files.
+    """Evaluate a trained run by a recipe that settings have changed: on its splits or their files.
 
     ``protocols`` are those of the settings if not given. ``baselines``: trivial trees are scored too. Without
-    ``scores``, trees alone are found, which is faster where words need not be predicted for them. Several processes
-    share the sentences; a stream, and metrics that only one system has, are computed here.
-
-    Raises ``InputError`` for settings of trees and a run without any, and for data that cannot be read or evaluated.
+    ``scores``, trees alone are found, which may be faster. Raises ``InputError`` for settings of trees and a run that
+    has none, and for data that cannot be read or evaluated.
     """
     config, files = recipe.evaluation, settings.data
     lm = load(run, device=settings.device)

@@ -1,7 +1,6 @@
 """Minimal pairs: how often a model gives the grammatical sentence the higher probability.
 
-Formats: BLiMP (JSON lines), Marvin & Linzen (TSV: test case, grammatical, ungrammatical), or any TSV or CSV with two
-columns of sentences and columns to group by. gzip too.
+Formats: BLiMP (JSON lines), Marvin & Linzen (TSV), or any TSV or CSV with two columns of sentences; gzip too.
 """
 
 from __future__ import annotations
@@ -154,11 +153,10 @@ def read_pairs(
     encoding: str | None = None,
     skipped: list[InputError] | None = None,
 ) -> Iterator[MinimalPair]:
-    """Read the pairs of a file; its first line tells the format.
+    """Read the pairs of a file; its first line tells the format, ``good``, ``bad`` and ``group_by`` its columns.
 
-    For a table that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
-    those to group by. Raises ``InputError`` with file and line, also for a sentence with a judgement or the number of
-    an example before it, such as ``*The man come.``; ``skipped`` collects those of single pairs instead.
+    Raises ``InputError`` with file and line, also for a judgement or a number before a sentence (``*The man come.``);
+    ``skipped`` collects those of single pairs instead.
     """
     text = table_text(path, encoding)
     if not text.strip():
@@ -270,10 +268,8 @@ def score_pairs(
 ) -> MinimalPairResult:
     """Score both sentences of every pair, each with its end; the same sentence is scored once.
 
-    ``compute`` (see ``model_workers``) scores in other processes instead of ``lm``. ``skipped`` collects what cannot be
-    scored: pairs of such sentences are left out, and the others keep their numbers.
-
-    Raises ``InputError`` if there are no pairs.
+    ``compute`` scores in other processes. ``skipped`` collects sentences that cannot be scored, whose pairs are left
+    out; the others keep their numbers. Raises ``InputError`` if there are no pairs.
     """
     if not pairs:
         raise InputError("no pairs", remedy="give a file with at least one pair")

@@ -32,9 +32,8 @@ GIVEN_TREES = (
 class EvaluationResult:
     """The metrics of one model on one split. Empty parts were not measured.
 
-    ``num_skipped`` sentences were left out before scoring (``--on-error skip``). ``unknown_labels`` counts gold
-    constituents whose label the model does not have: it cannot find them. ``own`` are metrics that only this system
-    has, by name; one whose name ends in ``_bound`` is an upper bound.
+    ``num_skipped`` sentences were left out before scoring. ``unknown_labels`` counts gold constituents whose label the
+    model lacks. ``own`` are metrics of this system alone; ``..._bound`` is an upper bound.
     """
 
     system: str
@@ -239,11 +238,9 @@ Value = str | int | float
 
 
 def summary_row(result: EvaluationResult) -> dict[str, Value]:
-    """The main metrics of a result by column; F1 in 0..100, accuracies in 0..1. What was not measured has no column.
+    """The main metrics of a result by column, as far as measured; F1 in 0..100, accuracies and shares in 0..1.
 
-    A perplexity that is not of each sentence by itself names its context: ``..., in a stream of 10 rows``. ``notes``
-    says what else must be known to read the metrics, ``is_upper_bound`` (0 or 1) is about every perplexity, and shares
-    of words, such as that of unknown ones, are in 0..1.
+    A perplexity names its context (``..., in a stream of 10 rows``); ``is_upper_bound`` (0 or 1) is about all of them.
     """
     row: dict[str, Value] = {
         "system": result.system,

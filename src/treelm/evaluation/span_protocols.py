@@ -160,10 +160,7 @@ def count_matches(gold: Counter[tuple[int, int]], predicted: Counter[tuple[int, 
 
 
 def score_spans(gold: Sequence[Bracketing], predicted: Sequence[Bracketing], protocol: SpanProtocol) -> SpanResult:
-    """Compute unlabelled F1 of predicted trees, over all words of the gold trees or over the kept ones only.
-
-    Raises ``InputError`` when the numbers of sentences differ. A sentence whose words differ is an error, and counted.
-    """
+    """Unlabelled F1 of predicted trees, over all gold words or the kept ones; other words are a counted error."""
     compared = compare_spans(gold, predicted, protocol)
     scored = {place: one.counts for place, one in enumerate(compared) if isinstance(one, ComparedSpans)}
     errors = tuple(f"sentence {number}: {one}" for number, one in enumerate(compared, start=1) if isinstance(one, str))

@@ -75,11 +75,10 @@ class ContinuousCache:
 def stream_perplexities(
     lm: StreamLM, corpus: PreparedCorpus, config: EvaluationConfig, *, sentence_ends: bool = True
 ) -> tuple[Perplexity, ...]:
-    """Compute perplexity per word, ends included; of characters also per character (BPC) or, without ends, per token.
+    """Perplexity per word, ends included; of characters also per character (BPC) or, without ends, per token.
 
-    Each of the ``stream_rows`` begins from the zero state at its place in the text; 1 is the text as it stands. Every
-    token and every end is a target once. Computed in the precision of the model's weights; it is left as it was. Raises
-    ``InputError`` for a text without words.
+    Each of the ``stream_rows`` begins from the zero state at its place in the text; every token is a target once.
+    Raises ``InputError`` for a text without words.
     """
     encoded = EncodedCorpus(corpus, lm.vocabulary, corpus.labels)
     batches = BPTTBatches(
@@ -162,10 +161,9 @@ def evaluate_stream(
     format: Format | Literal["auto"] | None = None,
     skipped: list[InputError] | None = None,
 ) -> EvaluationResult:
-    """Compute the metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
+    """The metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
 
-    Bad sentences go to ``skipped``. A system that reads documents, not streams, reads each of them in a row. Raises
-    ``InputError`` for a text with fewer tokens than the recipe's rows.
+    Bad sentences go to ``skipped``. Raises ``InputError`` for a text with fewer tokens than the recipe's rows.
     """
     data, config, sentence_ends = recipe.data, recipe.evaluation, recipe.training.sentence_ends
     path, found = (Path(name), format) if format else locate_split(data, name)  # type: ignore[arg-type]

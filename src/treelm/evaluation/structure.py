@@ -69,8 +69,7 @@ def learned_trees(
 ) -> Iterator[LearnedTrees]:
     """The trees of one model, named by its system; if they come from distances, by both builders.
 
-    ``on_sentence`` is called for each sentence that the model has read, some at a time. Raises ``InputError`` for a
-    system without trees.
+    ``on_sentence`` is called for each. Raises ``InputError`` for a system without trees.
     """
     compute: Callable[[Sequence[Sequence[str]]], Iterable[Any]] = require(lm, Parser).parse
     if isinstance(lm, DistanceParser):
@@ -135,10 +134,7 @@ def _by_class(seeds: Iterable[Mapping[str, float]]) -> dict[str, Spread]:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeAnalysis:
-    """What the trees of a system have in common with gold trees and with each other, all percentages 0..100.
-
-    F1 is unlabelled. All but ``sentence_f1`` add up spans over the corpus. A class or label without spans is absent.
-    """
+    """What a system's trees have in common with gold trees and each other: unlabelled F1 and shares in 0..100."""
 
     name: str
     num_seeds: int
@@ -195,8 +191,7 @@ def analyse_structure(
 ) -> StructureResult:
     """Analyse the trees of each system beside trivial ones, ``num_draws`` of each kind that is random; none for 0.
 
-    ``on_row`` is called after each system, and after each kind of trivial trees (``NUM_TRIVIAL``).
-    Raises ``InputError`` for sentences without gold trees, and for trees over other words than theirs.
+    ``on_row`` is called after each. Raises ``InputError`` without gold trees, and for trees over other words.
     """
     gold = [gold_bracketing(one) for one in sentences]
     trivial = trivial_trees(gold, protocol, num_seeds=num_draws, random_distances=True) if num_draws else ()

@@ -89,10 +89,7 @@ class Table:
             yield Text(self.caption, style="table.caption")
 
     def parts(self, width: int) -> Iterator[RichTable]:
-        """Parts of the table that are at most ``width`` cells wide: labels with as many columns as fit beside them.
-
-        A label that leaves no room for a column goes over several lines, and so does a last column of text.
-        """
+        """Parts at most ``width`` cells wide: labels with as many columns as fit; long labels and texts are wrapped."""
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
 

@@ -67,12 +67,9 @@ def trivial_baselines(
 ) -> list[Baseline]:
     """Left-, right-branching, balanced and random trees, and gold trees made binary, over the words that are kept.
 
-    Random trees split each range of words anywhere with equal probability; in a row of their own, each binary tree is
-    as probable as any other (RANDOM of Klein 2005 and of Shen et al. 2018). Both rows are means over ``num_seeds``.
-    ``random_distances`` adds rows for trees that the two builders make of random distances (uniform in 0..1): what is
-    to be beaten by systems whose trees come from distances. Of the unbiased builder they are random splits again.
-    The upper bound is the gold tree itself made binary, as the protocol makes it or else from the right: what it
-    misses, no binary tree can find. Other trees can: beside those it is to be left out.
+    Random trees split anywhere, or are uniform over binary trees (RANDOM of Klein 2005 and of Shen et al. 2018): means
+    over ``num_seeds``. ``random_distances`` adds trees that the builders make of distances uniform in 0..1. The upper
+    bound is the gold tree made binary, as the protocol makes it or else from the right: no binary tree exceeds it.
     """
     rows = []
     for name, seeds in trivial_trees(gold, protocol, num_seeds=num_seeds, seed=seed, random_distances=random_distances):

@@ -169,10 +169,7 @@ def effect_tables(results: Sequence[GardenPaths]) -> list[Printed]:
 
 
 def pair_tables(effect: Effect, item: Item, rows: Sequence[RunMetrics]) -> list[Printed]:
-    """Bits of every word of a hard and an easy sentence, people's milliseconds, and what searches hold of the hard one.
-
-    ``item`` is the hard sentence. Each row has analysed both; the easy one has one token more, before that word.
-    """
+    """Bits of each word of a hard sentence (``item``) and its easy one, people's times, and trees of searches."""
     names = _by_name(rows)
     (hard, easy), place = (one.words for one in rows[0].sentences), item.places[0]
     more = next(number for number, word in enumerate(easy) if word != hard[number])

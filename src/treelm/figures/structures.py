@@ -66,10 +66,7 @@ def _grid(
 
 
 def spans_drawing(found: SpanWeights) -> Drawing:
-    """Weights of the spans that each token looks at when it is read.
-
-    Row t, column i: of the span from token i to token t - 1; longer ones than ``reach[t]`` are out of reach.
-    """
+    """Weights of spans: in row t, column i that from token i to t - 1; longer than ``reach[t]`` is out of reach."""
     cell, parts = 24, []
     for row, weights in enumerate(found.weights[1:], 1):
         for column, weight in enumerate(weights):
@@ -119,8 +116,7 @@ def _covered(found: SlotSpans, span: tuple[int, int] | None) -> str:
 def memory_drawing(found: SlotSpans) -> Drawing:
     """A memory of slots while a model reads (Fig. 2, Shen et al. 2021): a column for each word, the root on top.
 
-    A slot holds the words that its candidate covers. The slot of the decision is marked, and the one below it, where
-    the word was written; below, words and decisions.
+    A slot holds the words that its candidate covers; the slot of the decision and the one below it are marked.
     """
     slots, row = used_slots(found), 34
     names = [*(f"slot {slot}" for slot in slots), "word", "theta"]

@@ -59,8 +59,7 @@ def suite_table(
 ) -> Table:
     """One row a prediction of a suite: accuracy in percent of each model, and beside them published ones.
 
-    Of a single model also over items without unknown words where they count; with ``details`` of each, and how many
-    items there are and have such words.
+    Of a single model, or with ``details``, also without unknown words; ``details`` have numbers of items.
     """
     several = len(results) > 1
     rows: list[Row] = []

@@ -191,10 +191,7 @@ def split_arguments(text: str) -> Arguments:
 
 
 def load_paper(path: Path, sets: Mapping[str, DataSet], names: Collection[str] = ()) -> list[Table]:
-    """Read all tables and figures of a file in its order, or those that are named (``table 3``, ``figure4``, ``3``).
-
-    Raises ``InputError`` for what is not there, and with file and block for a declaration that is wrong.
-    """
+    """Read the tables and figures of a file in its order, or those named. Raises ``InputError`` for wrong ones."""
     values = paper_values(path)
     paper = str(values.pop("paper", path.stem))
     shared = {name: values.pop(name, {}) for name in SHARED[1:]}

@@ -84,9 +84,7 @@ def _rounded(value: Cell, mean: float, spread: float | None, *, sign: str = "") 
 
 
 def _tables(result: PlannedTable) -> Iterator[Table]:
-    """The paper's rows and columns, all of them, then the rows and the columns that are ours, where they have values: a
-    line for each kind of value of a row.
-    """
+    """The paper's rows and columns, then ours, if they have values: a line for each kind of value of a row."""
     table, is_first = result.table, True
     for title, of_rows, is_ours in (
         ("", (False,), False),

@@ -31,12 +31,10 @@ FEW_STEPS, FEW_SECONDS = 1000, 15.0
 def compare(
     sources: Sequence[Path], settings: Settings, show: ShowProgress, *, keep_in: Path | None = None
 ) -> Comparison:
-    """Measure a row for each run (a folder, or a model of the package by name), and take the rows of each kept
-    comparison (a JSON file), in order. A kept one alone keeps how it was made.
+    """Measure a row for each run (a folder, or a model of the package by name), and take those of kept comparisons.
 
-    What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package or in another
-    program's folder. Raises ``InputError`` for what is neither, for a source that is given twice, and for a run without
-    data of the split.
+    What takes long is kept in ``keep_in``, else in each run folder, never in the package or another program's folder.
+    Raises ``InputError`` for what is neither, for a source given twice, and for a run without data of the split.
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")

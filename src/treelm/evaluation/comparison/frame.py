@@ -173,11 +173,7 @@ def _share(name: str, value: Value, heading: str, group: str = SYNTAX, **options
 
 
 def _syntaxgym(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """SyntaxGym: the SG score and its variant without unknown words, circuits, suites.
-
-    A table shows a mean over suites only if a run lacks an SG score because some suites were not scored, or have no
-    item of known words.
-    """
+    """SyntaxGym: SG score, with and without unknown words, circuits, suites; means of suites if a score is lacking."""
     scored = [row.syntaxgym for row in rows if row.syntaxgym is not None]
     sizes = {len(one.suites) for one in scored if one.sg_score is None}
     known_sizes = {
@@ -264,10 +260,7 @@ class ComparisonFrame:
 
     @classmethod
     def of(cls, comparison: Comparison, names: Sequence[str] = ()) -> ComparisonFrame:
-        """Gather the columns that some run has a value for, or display those that are named, in this order.
-
-        Names are those of columns or their headings. Raises ``InputError`` for one that no run has a value for.
-        """
+        """Gather the columns that some run has values for, or those named, in order; ``InputError`` for others."""
         import pandas
 
         rows = comparison.runs
@@ -336,11 +329,7 @@ class ComparisonFrame:
         return [column for column in self.columns if column.group in (groups or TABLES)]
 
     def table(self, columns: Sequence[Column] | None = None, **options: Any) -> Table:
-        """A table of the runs in columns, by default all displayed ones, then the means of models of several seeds.
-
-        Runs without any value in them are left out. What is best for certain among models that compare, of two or more,
-        is bold.
-        """
+        """A table of the runs with values in the columns, then means over seeds; what is best for certain is bold."""
         columns = self.shown() if columns is None else columns
         several = [model for model in dict.fromkeys(self.seeds) if self.seeds.count(model) > 1]
         several = several if any(column.better for column in columns) else []
@@ -392,9 +381,7 @@ class ComparisonFrame:
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]
 
     def with_uncertainty(self) -> Comparison:
-        """The comparison with means over seeds, and differences of all models from the first one, metric by metric,
-        where they compare and a bound is certain.
-        """
+        """The comparison with means over seeds, and where they compare, differences of models from the first one."""
         seeds, found = list[SeedMean](), list[Difference | None]()
         order = list(self.data["run"])
         for column in self.shown():

@@ -1,7 +1,4 @@
-"""Measure one run for a comparison: its split, SyntaxGym, minimal pairs, human data, its records of training.
-
-What takes long is kept in a folder, so that a comparison that was interrupted goes on where it was.
-"""
+"""Measure one run for a comparison: its split, SyntaxGym, minimal pairs, human data, its records of training."""
 
 from __future__ import annotations
 
@@ -112,10 +109,7 @@ class Measurement:
             self._origin["device"] = "cuda"  # times are others there
 
     def metrics(self) -> RunMetrics:
-        """Measure everything; the parts that take long are kept one by one, and not measured again.
-
-        Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
-        """
+        """Measure everything that is not kept. Raises ``InputError`` for what is not finished or cannot be read."""
         seconds, words_per_second, curve, notes = training_metrics(self._run, self._recipe.training)
         evaluated = self._evaluated()
         metrics = replace(
@@ -155,10 +149,9 @@ class Measurement:
         total: int | None = None,
         **origin: Any,
     ) -> Record:
-        """A part of the metrics that follows from ``origin``: as it was kept, or measured now, and kept.
+        """A part of the metrics as it was kept of ``origin``, or measured now and kept, of ``total`` sentences.
 
-        ``total`` is the number of sentences, if it is known. Raises ``InputError`` if the model has become another one
-        while it was measured.
+        Raises ``InputError`` if the model has become another one while it was measured.
         """
         origin = {**self._origin, **origin}
         kept = None if self._cache is None else self._cache.get(part, origin)

@@ -152,10 +152,7 @@ class LossPoint:
 def training_metrics(
     run: Path, config: TrainingConfig
 ) -> tuple[float | None, float | None, tuple[LossPoint, ...], tuple[str, ...]]:
-    """Read seconds of training, words a second in updates of the weights, the curve, and notes on how training ended.
-
-    Numbers are None where none was recorded. Raises ``InputError`` for records that cannot be read.
-    """
+    """Seconds of training, words a second in updates, the curve, notes on how it ended; None where not recorded."""
     path = run / METRICS
     lines = read_metrics(path) if path.exists() else []  # a model may have been saved without them
     num_words, seconds, points = 0, 0.0, []

@@ -111,10 +111,9 @@ def score_material(
 def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Surprisals:
     """Read the surprisals of a material from a table of any program: TSV or CSV with a header, in bits.
 
-    Its rows have the key columns of the material, or are the words in order, in a column ``word``. Words that it lacks,
-    and cells that are empty or NA, have none; a row of no word of it is an error, but for more documents than it has.
-    Beside ``surprisal_bits_NAME`` stands ``is_unk_NAME``. Raises
-    ``InputError`` with file and line, also where its keys and its words name different words.
+    Its rows have the key columns of the material, or are the words in order, in a column ``word``. What it lacks has
+    none. Beside ``surprisal_bits_NAME`` stands ``is_unk_NAME``. Raises ``InputError`` with file and line, also for
+    other words than those of the material.
     """
     table = read_frame(path)
     if column not in table:
@@ -198,9 +197,7 @@ def read_frame(path: Path, encoding: str | None = None, unreadable: list[InputEr
 def numbers(table: pd.DataFrame, name: str) -> Floats:
     """The numbers in a column of a table of ``read_frame``, NaN for missing values.
 
-    Raises ``InputError`` for other text, for a column with decimal commas and decimal points: commas could be
-    between thousands; and where a mark stands before exactly three digits in all numbers from 1000 on, as 1.169
-    beside 534.
+    Raises ``InputError`` for other text, and where a mark may stand between thousands (1.169 beside 534).
     """
     cells = [(str(where), cell) for where, cell in table[name].items()]
     given = [(where, cell) for where, cell in cells if cell not in MISSING]
@@ -222,10 +219,9 @@ def numbers(table: pd.DataFrame, name: str) -> Floats:
 
 
 def surprisals_of(table: pd.DataFrame, name: str) -> Floats:
-    """The surprisals in a column of a table of ``read_frame``, in bits; warns of what may be probabilities.
+    """The surprisals in a column of a table, in bits; warns of what may be probabilities.
 
-    Raises ``InputError`` as ``numbers`` does, and where most values are negative: they are log probabilities. A few may
-    be, of a search that widens.
+    Raises ``InputError`` as ``numbers`` does, and where most are negative: log probabilities.
     """
     bits = numbers(table, name)
     given = np.flatnonzero(np.isfinite(bits) & (bits != 0))

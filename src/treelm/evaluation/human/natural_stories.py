@@ -83,9 +83,7 @@ def load(folder: str = "", *, alignment: Alignment = "corrected") -> ReadingCorp
 
 
 def _corpus(words: pd.DataFrame, published: dict[str, Surprisals], alignment: Alignment) -> ReadingCorpus:
-    """The corpus of a row a word: story, position (from 1), word, its written and its bare form, count, sentence, tag,
-    and the times of the row that names it: ``mean_rt``, ``gmean_rt``.
-    """
+    """The corpus of a row a word; ``mean_rt`` and ``gmean_rt`` are those of the published row that names it."""
     times = words[["mean_rt", "gmean_rt"]]
     corrected = times.groupby(words["story"], sort=False).shift()
     if alignment == "corrected":

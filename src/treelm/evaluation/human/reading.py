@@ -214,10 +214,7 @@ def measure_reading(
     design: Design = AS_THE_CORPUS,
     over: Sequence[str] = (),
 ) -> ReadingResult:
-    """Compare models on a corpus; each of ``over`` is also put below every other model, and above it.
-
-    Raises ``InputError`` as ``Regression`` does, and for an unknown name in ``over``.
-    """
+    """Compare models on a corpus, each of ``over`` also below and above every other. Raises as ``Regression`` does."""
     check_names([model.name for model in models], over)
     regression = Regression(corpus, design, models)
     base = regression.likelihood()

@@ -27,11 +27,9 @@ _SINGLE_READERS = "; of single readers, give mean times, one row a word"
 
 
 def load(path: Path, columns: TableColumns, skipped: list[InputError] | None = None) -> ReadingCorpus:
-    """Read a table of reading times; the rows of a sentence stand together and in order, as do those of a document.
+    """Read a table of reading times, sentences and documents in order; predictors follow from words if none is named.
 
-    Without columns of predictors: length, punctuation on the word and the end of a sentence, and, with a source,
-    frequency; without lags, and unless columns of controls are named, the word's place in what lags stay within: its
-    sentence or its document. Raises ``InputError`` with file and line; ``skipped`` collects those of sentences.
+    Raises ``InputError`` with file and line; ``skipped`` collects those of sentences.
     """
     import pandas as pd
 
@@ -88,9 +86,7 @@ def load(path: Path, columns: TableColumns, skipped: list[InputError] | None = N
 def _notes(
     words: pd.DataFrame, fold_kind: str, responses: dict[str, Floats], predictors: dict[str, Floats]
 ) -> Iterator[str]:
-    """Yield what must be said of sentences of several readers, of times that no reader has, and of words without a
-    frequency.
-    """
+    """Notes on sentences of several readers, times that no reader has, and words without a frequency."""
     times_read = words.groupby("sentence")["word"].agg(" ".join).value_counts()
     again = times_read[times_read > 1]
     if len(again) > len(times_read) / 2:

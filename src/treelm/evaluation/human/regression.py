@@ -58,11 +58,10 @@ def require_library() -> None:
 def held_out_log_likelihood(
     times: Floats, predictors: Floats, folds: Sequence[str], *, curved: Floats | None = None
 ) -> Floats:
-    """Log likelihood in nats of every time, by least squares on the words of all other folds.
+    """Log likelihood in nats of every time, by least squares on the words of all other folds, Gaussian.
 
-    Gaussian, with the mean squared residual of those words. ``predictors`` (N, P) get a constant, and ``splines`` of
-    the columns ``curved`` (N, C). Nothing of the words that are left out is in the fit: neither units nor knots, and a
-    predictor that does not vary among the other words has no part in it.
+    ``predictors`` (N, P) get a constant, and ``splines`` of the columns ``curved`` (N, C). Units, knots and what varies
+    are those of the words that are fitted.
     """
     from scipy.stats import norm
 

@@ -31,10 +31,9 @@ _LENGTH, _FREQUENCY, _PLACE = "length", "Subtlex_log10", "context_length"
 
 
 def load(folder: str = "") -> ReadingCorpus:
-    """Read the corpus from a folder with ``all_measures.csv``; the first words of sentences have no times there.
+    """Read the corpus from a folder with ``all_measures.csv``: ten folds of sentences, first words without times.
 
-    Predictors: length, log frequency in SUBTLEX; place in the sentence without lags. Ten folds of sentences. Raises
-    ``InputError`` where it is not there, or not the release that is known.
+    Raises ``InputError`` where it is not there, or not the release that is known.
     """
     import pandas as pd
 
@@ -84,10 +83,7 @@ class BabyLMScore:
 
 
 def reading_score(corpus: ReadingCorpus, model: Surprisals) -> BabyLMScore:
-    """Compute the scores of a model on the UCL corpus (``ucl.load``).
-
-    The pipeline leaves out nothing but words without a value; first words, which the corpus lacks, have no word before.
-    """
+    """The scores of a model on the UCL corpus: of all words that have a value and, if needed, a word before."""
     own = [*corpus.predictors.values(), *corpus.controls.values()]
     before = [corpus.shifted(corpus.predictors["length"], 1), corpus.shifted(model.bits, 1)]
     eyes = [_gain(corpus.responses[name], own, model.bits) for name in sorted(RESPONSES[1:])]

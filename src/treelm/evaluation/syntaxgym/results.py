@@ -73,10 +73,9 @@ def references() -> dict[str, Reference]:
 
 
 def read_surprisals(path: Path) -> dict[str, list[ScoredToken]]:
-    """Read surprisals of sentences by any program, by the text of the sentence.
+    """Read surprisals of any program by sentence: a row a token, with the columns ``NEEDED`` and perhaps is_unk.
 
-    The table has a row a token: sentence, char_start, char_end, surprisal_bits; is_unk by choice. TSV or CSV with a
-    header, quoted as R and pandas do. Raises ``InputError`` with file and line.
+    Raises ``InputError`` with file and line.
     """
     table = read_frame(path)
     for name in NEEDED:

@@ -49,11 +49,9 @@ _METRICS: dict[Metric, Callable[[list[float]], float]] = {
 
 
 def align(condition: Condition, tokens: Sequence[ScoredToken], *, where: str) -> dict[int, list[ScoredToken]]:
-    """Find the tokens of every region, by their places in the text and by nothing else.
+    """Find the tokens of every region, by their places in the text; blanks before a token belong to no region.
 
-    A token may begin with spaces (as in ``" the"``), which belong to no region. Raises ``InputError`` for a token that
-    reaches over the end of a region (its bits cannot be divided), for one outside the text, and for words of the text
-    that no token covers.
+    Raises ``InputError`` for a token over the end of a region, for one outside the text, and for words without any.
     """
     text, spans = condition.text, condition.spans
     found: dict[int, list[ScoredToken]] = {number: [] for number in spans}
@@ -92,11 +90,7 @@ OUTCOME_COLUMNS = ("item", "prediction", "holds", "has_unk")
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteResult:
-    """All outcomes of a suite.
-
-    Its accuracy is that of its first prediction: so are the published scores (``fgd_hierarchy`` and ``nn-nv-rpl`` have
-    a second one, which ``accuracy(1)`` gives).
-    """
+    """All outcomes of a suite. Its accuracy is that of its first prediction, as published scores are."""
 
     suite: str
     formulas: tuple[str, ...]
@@ -191,11 +185,8 @@ def score_suites(
 ) -> list[SuiteResult]:
     """Score every sentence once and evaluate the suites.
 
-    Neighbours in the dictionary's order are scored together: a search then does what they begin with once.
-    ``with_end`` adds the surprisal of the sentence's end to its last token, as the released tool does for models that
-    predict an end. ``score_groups`` scores in another way than ``lm.score``, such as by several processes. ``keep``
-    says where each group is kept when it is scored, from which an interrupted call goes on, and the hash of the model
-    (``model_hash``).
+    ``with_end`` adds the surprisal of the end to the last token, as the released tool does. ``score_groups`` scores
+    instead of ``lm.score``. ``keep``: where groups are kept, so that an interrupted call goes on, and ``model_hash``.
     """
     spans = {text: list(token_spans(text, tokenisation)) for text in write_sentences(suites)}
     words = {text: tuple(text[start:end] for start, end in spans[text]) for text in spans}

@@ -76,10 +76,7 @@ def packaged_suites(*, compatibility: Compatibility = None) -> Mapping[str, Suit
 
 
 def load_suites(names_or_paths: Sequence[str] = (), *, compatibility: Compatibility = None) -> list[Suite]:
-    """Load suites by their packaged names, or from JSON files (``.gz`` too) of one suite or of several by name.
-
-    Without any: all packaged ones. Raises ``InputError`` for what is neither a name nor a file.
-    """
+    """Load suites by their packaged names (none: all) or from JSON files. Raises ``InputError`` for neither."""
     packaged = packaged_suites(compatibility=compatibility)
     if not names_or_paths:
         return list(packaged.values())
@@ -150,9 +147,7 @@ def _read_condition(values: Mapping[str, Any]) -> Condition:
 
 
 def _check(item: Item, suite: Suite, where: str) -> None:
-    """Raise ``InputError`` unless an item has all that the formulas name, a sentence in every condition with the same
-    regions in order, and no number or name stands twice: one of the two would be lost.
-    """
+    """Raise ``InputError`` unless an item has, once, all that formulas name, and sentences of the same regions."""
     regions = {condition.name: condition.spans for condition in item.conditions}
     if len(regions) < len(item.conditions):
         raise InputError("two conditions of one name", where=where, remedy="rename one")

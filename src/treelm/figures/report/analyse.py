@@ -47,11 +47,9 @@ def kept_sentences(comparison: Comparison) -> list[Sentence]:
 
 
 def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: ShowProgress) -> Comparison:
-    """The comparison with every system's analyses of the sentences, which replace what was kept of others.
+    """The comparison with every system's analyses of the sentences, by its recipe's search, where not kept.
 
-    Systems that search do so as their recipes ask, whatever the row was measured with. A row whose run folder is not
-    there any more keeps its analyses if they are of these sentences. Raises ``InputError`` if they are not, if another
-    model than that of the row lies there now, and for a sentence without words.
+    Raises ``InputError`` for a run that is away or another one now, and for a sentence without words.
     """
     chosen = [one.words for one in sentences]
     if not all(chosen):

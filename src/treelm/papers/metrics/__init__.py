@@ -1,7 +1,6 @@
-"""Kinds of measures: each gives named values of a run (trained, or a network as it is drawn), or of the data alone.
+"""Kinds of measures: each gives named values of a run, or of the data alone; accuracies are in percent.
 
-Names of metrics are those of ``treelm evaluate --summary``, without the rows of a stream and how punctuation was
-recognised, which are notes here. Accuracies are in percent.
+Names of metrics are those of ``treelm evaluate --summary``, without rows of a stream and how punctuation is known.
 """
 
 from __future__ import annotations

@@ -29,10 +29,9 @@ from treelm.trees.tree import Tree
 def split_shares(trees: Iterable[Tree]) -> dict[str, float]:
     """Left and right splits of binary trees in percent of all splits, and of those of three words or more.
 
-    A split is left if its right part alone is one word, and right if its left part alone is one word. All others are
-    neither, among them those of two words, which note 19 of the paper leaves out; but its row of gold trees fits only
-    with them. Raises ``ValueError`` for a constituent of several words that
-    has other than two parts (binarise gold trees first).
+    A split is left if its right part alone is one word, and right if its left part alone is. Splits of two words are
+    neither: note 19 of the paper leaves them out, but its row of gold trees fits only with them. Raises ``ValueError``
+    for constituents of several words that have other than two parts.
     """
     num_splits = num_pairs = num_left = num_right = 0
     for tree in trees:
@@ -123,8 +122,7 @@ def slots_needed(tree: Tree) -> int:
     """Slots of a memory in which every constituent that is open at a word has one, the root's among them.
 
     A word needs one more than the first word of the smallest constituent that holds it, but not as its first word; the
-    boundary before the sentence, which is the first of the root's parts, needs none. Unary chains and labels do not
-    matter.
+    boundary before the sentence needs none. Unary chains and labels do not matter.
     """
     top = collapse_unaries(tree)
     before: dict[int, int] = {}  # first word of a child that is not the first one -> first word of its parent

@@ -57,11 +57,7 @@ def updates(model: LanguageModel, config: TrainingConfig, batches: Iterable[Batc
 
 
 def measure_training(recipe: Recipe, *, seconds: float) -> dict[str, float]:
-    """Train by a recipe for about so many seconds in this process; its memory is right only in a fresh one.
-
-    Whole updates count (forward, backward, clipping, optimizer), reading of batches included; processor time is that of
-    all threads together, memory what comes above that of the process before the first step.
-    """
+    """Train by a recipe for about so many seconds: whole updates with reading; memory is right in a fresh process."""
     with endless_updates(recipe) as made:
         restart_peak()
         before = process_peak_mb()

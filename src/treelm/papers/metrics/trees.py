@@ -136,11 +136,7 @@ AGREEMENT = "seeds agree"
 
 @dataclass(frozen=True, kw_only=True)
 class Structure(OnTreebank):
-    """What ``treelm structure`` reports about a run's trees under one protocol, and of trivial trees.
-
-    Trees from distances are built by ``tree_builder``. Recall is of the gold labels in ``labels``. Random
-    trees are drawn ``draws`` times each.
-    """
+    """What ``treelm structure`` reports of a run's trees by one protocol, and of trivial ones."""
 
     protocol: ProtocolName = "wsj40"
     tree_builder: TreeBuilder = "biased"
