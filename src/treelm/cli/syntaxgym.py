@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from treelm.cli.files import check_items, write_items
 from treelm.cli.options import Runs, ScoringOptions, described, impossible, reference_names
-from treelm.errors import InputError, without_errors
+from treelm.errors import InputError
 from treelm.io.terminal import log, progress_bar
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suit
             with_end=options.with_end,
             batch_size=options.batch_size,
             on_sentence=advance,
-            score_groups=lambda groups: (list(without_errors(one, None)) for one in compute(groups)),
+            compute=compute,
             keep=(MetricCache(cache_directory() / "syntaxgym"), model_hash(run)),
         )
     if num_impossible := sum(result.num_impossible for result in results):

@@ -14,6 +14,7 @@ from tests.evaluation.toys import Searches, ToyLM
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import Suite
+from treelm.inference.processes import in_process
 from treelm.models.perplexity import unconverged_note
 
 TEXTS = ["b+d a c", "a c", "a b+d a", "a b+d", "c"]
@@ -45,7 +46,7 @@ def test_texts_are_scored_in_dictionary_order(tmp_path: Path) -> None:
             seen.extend(" ".join(words) for words in group)
             yield lm.score(group)
 
-    (result,) = score_suites(lm, [suite_of(TEXTS, tmp_path)], tokenisation="whitespace", score_groups=score)
+    (result,) = score_suites(lm, [suite_of(TEXTS, tmp_path)], tokenisation="whitespace", compute=score)
     assert seen == sorted(TEXTS)
     for number, expected in enumerate(lm.surprisal(TEXTS)):
         regions = result.regions[result.regions["condition"] == f"c{number}"]
@@ -76,12 +77,12 @@ def test_an_interrupted_call_goes_on_with_the_same_bits(tmp_path: Path) -> None:
         return score_suites(lm, [suite], tokenisation="whitespace", batch_size=1, with_end=True, **options)[0].regions
 
     with pytest.raises(KeyboardInterrupt):
-        scored(score_groups=score, keep=keep)
+        scored(compute=score, keep=keep)
     seen.clear()
-    again = scored(score_groups=score, keep=keep)
+    again = scored(compute=score, keep=keep)
     assert seen == sorted(TEXTS)[4:]
     pandas.testing.assert_frame_equal(again, scored(), check_exact=True)
-    scored(score_groups=lambda groups: map(lm.score, [*groups]), keep=(keep[0], "others"))
+    scored(compute=in_process(lm.score), keep=(keep[0], "others"))
     assert len(list((tmp_path / "kept").iterdir())) == 4
 
 

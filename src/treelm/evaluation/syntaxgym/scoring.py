@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,11 @@ import numpy as np
 
 from treelm import __version__
 from treelm.corpora.tokens import Tokenisation, token_spans
-from treelm.errors import InputError
+from treelm.errors import InputError, without_errors
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.syntaxgym.suites import Condition, Metric, Suite
 from treelm.inference.batching import batched
+from treelm.inference.processes import Compute, in_process
 from treelm.models.capabilities import Searching
 from treelm.models.scores import sentence_surprisal
 
@@ -180,13 +181,13 @@ def score_suites(
     with_end: bool = False,
     batch_size: int = 16,
     on_sentence: Callable[[], None] = lambda: None,
-    score_groups: ScoreGroups | None = None,
+    compute: Compute[SentenceScore] | None = None,
     keep: tuple[MetricCache, str] | None = None,
 ) -> list[SuiteResult]:
     """Score every sentence once and evaluate the suites.
 
-    ``with_end`` adds the surprisal of the end to the last token, as the released tool does. ``score_groups`` scores
-    instead of ``lm.score``. ``keep``: where groups are kept, so that an interrupted call goes on, and ``model_hash``.
+    ``with_end`` adds the surprisal of the end to the last token, as the released tool does. ``compute`` scores
+    in other processes. ``keep``: where groups are kept, so that an interrupted call goes on, and ``model_hash``.
     """
     spans = {text: list(token_spans(text, tokenisation)) for text in write_sentences(suites)}
     words = {text: tuple(text[start:end] for start, end in spans[text]) for text in spans}
@@ -201,10 +202,10 @@ def score_suites(
         found |= kept or {}
     for _ in found:
         on_sentence()
-    sentences = ([words[text] for text in group] for group, _ in todo)
-    scores = score_groups(sentences) if score_groups else map(lm.score, sentences)
+    scores = (compute or in_process(lm.score))([words[text] for text in group] for group, _ in todo)
     for (texts, origin), scored in zip(todo, scores, strict=True):
-        own = {text: _plain(words[text], score, lm) for text, score in zip(texts, scored, strict=True)}
+        found_now = zip(texts, without_errors(scored, None), strict=True)
+        own = {text: _plain(words[text], score, lm) for text, score in found_now}
         if keep is not None:
             keep[0].put("sentences", origin, own)
         found |= own
@@ -236,7 +237,3 @@ def _tokens(spans: Sequence[tuple[int, int]], found: dict[str, Any], *, with_end
 def write_sentences(suites: Sequence[Suite]) -> list[str]:
     """List the different sentences of suites, in order: what another program is to score."""
     return list(dict.fromkeys(condition.text for suite in suites for condition in suite.conditions()))
-
-
-ScoreGroups = Callable[[Iterable[Sequence[Sequence[str]]]], Iterator[Sequence["SentenceScore"]]]
-"""Function that scores groups of sentences one after the other."""
