@@ -170,18 +170,12 @@ class Table:
 
     def printed(self, row: Row) -> dict[str, str]:
         """What the paper prints in a row, by column."""
-        return self._texts(row.printed, [column for column in self.columns if not column.added])
+        return self.texts(row.printed, ours=False)
 
-    def elsewhere(self, row: Row) -> dict[str, str]:
-        """What others give, by column."""
-        return self._texts(row.elsewhere, self.columns)
-
-    def texts(self, words: str) -> dict[str, str]:
-        """Words by column, ours among them."""
-        return self._texts(words, self.columns)
-
-    def _texts(self, words: str, columns: Iterable[Column]) -> dict[str, str]:
-        return {one.name: word for one, word in zip(columns, words.split(), strict=False) if word != NOTHING}
+    def texts(self, words: str, *, ours: bool = True) -> dict[str, str]:
+        """Words by column, of the paper's columns alone or of ours, too."""
+        columns = [column.name for column in self.columns if ours or not column.added]
+        return {name: word for name, word in zip(columns, words.split(), strict=False) if word != NOTHING}
 
 
 def split_arguments(text: str) -> Arguments:

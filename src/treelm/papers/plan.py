@@ -167,7 +167,7 @@ class _Planner:
     def _cells(self, table: Table, stand_in: StandIn | None, row: Row, runs: dict[str, list[Job]]) -> Iterator[Cell]:
         """The cells of a row that are measured or have a value to stand beside, one at least; adds the row's runs."""
         measured = {column.name: (measure, metric) for column, measure, metric in table.measured(row, stand_in)}
-        known = {*measured, *table.printed(row), *table.elsewhere(row)}
+        known = {*measured, *table.printed(row), *table.texts(row.elsewhere)}
         shown = [one for one in table.columns if one.name in known or (row.train and not one.metric)]
         for column in shown or table.columns[:1]:
             measure, metric = measured.get(column.name, (None, ""))

@@ -46,7 +46,7 @@ def gather(
         for job in cell.jobs:
             found = kept(out / FOLDER / job.name, cell.measure) if cell.measure else None
             notes |= dict.fromkeys(found.notes if found else ())
-        name, elsewhere = cell.column.name, table.elsewhere(cell.row)
+        name, elsewhere = cell.column.name, table.texts(cell.row.elsewhere)
         cells[cell.row.name, name] = replace(
             _measured(cell, out, codes, not_yet),
             printed=table.printed(cell.row).get(name) or elsewhere.get(name, ""),
