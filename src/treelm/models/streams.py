@@ -60,7 +60,7 @@ class StreamLM(LanguageModel, DocumentContext):
     """True if stream batches should name the constituents of gold trees, where there are trees."""
     scoring_dtype: ClassVar[torch.dtype] = torch.float64
     """Type that scores are computed in. A large network may choose float32: the last bits of its scores then depend on
-    the batch, and the audit allows for it (``Tolerances.of``)."""
+    the batch, and the audit allows for it."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers."""
