@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -75,26 +75,21 @@ def _notes(lm: LanguageModel) -> list[str]:
     return [note for note, applies in zip(NOTES, is_so, strict=True) if applies]
 
 
-def _contents(look: Look, name: str, words: Words) -> Iterator[tuple[Panel, dict[str, Any]]]:
-    """What a model has to show after some words, and the panel that it belongs to."""
-    if look.candidates:
-        yield NEXT, {"candidates": look.candidates}
-    if look.tree is not None and look.tree.height <= MAX_SVG_HEIGHT:
-        note = "" if look.has_labels else "without labels, which it does not predict"
-        yield TREES, {"drawing": tree_drawing(look.tree, f"tree of {name}"), "note": note}
-    if look.analyses:
-        yield BEAM, {"analyses": drawn_analyses(look.analyses, words, name)}
-    for panel, kind in zip(STRUCTURES, PICTURES, strict=True):
-        if look.structure is not None and kind.of([look.structure]) is not None:
-            yield panel, {"drawing": kind.draw(look.structure)}
-
-
 def cards_of(look: Look, name: str, number: int, words: Words) -> dict[str, str]:
     """The cards of a model after some words, by the panel that each belongs to. ``number`` is that of its look."""
-    return {
-        panel.identifier: str(render("explorer/card.html.j2", name=name, number=number, **content)).strip()
-        for panel, content in _contents(look, name, words)
-    }
+    found: dict[str, dict[str, Any]] = {}
+    if look.candidates:
+        found[NEXT.identifier] = {"candidates": look.candidates}
+    if look.tree is not None and look.tree.height <= MAX_SVG_HEIGHT:
+        note = "" if look.has_labels else "without labels, which it does not predict"
+        found[TREES.identifier] = {"drawing": tree_drawing(look.tree, f"tree of {name}"), "note": note}
+    if look.analyses:
+        found[BEAM.identifier] = {"analyses": drawn_analyses(look.analyses, words, name)}
+    for panel, kind in zip(STRUCTURES, PICTURES, strict=True):
+        if look.structure is not None and kind.of([look.structure]) is not None:
+            found[panel.identifier] = {"drawing": kind.draw(look.structure)}
+    cards = {one: render("explorer/card.html.j2", name=name, number=number, **values) for one, values in found.items()}
+    return {one: str(card).strip() for one, card in cards.items()}
 
 
 def page(readers: Sequence[Reader], limits: Limits) -> str:
