@@ -104,7 +104,7 @@ def score_material(
         kind="run",
         bits=words[BITS].to_numpy(),
         is_unknown=words["is_unk"].to_numpy(bool),
-        num_unconverged=int((words[columns] == 0).to_numpy().sum()),
+        num_unconverged=int((words[columns] == 0).sum().sum()),
     )
 
 
