@@ -138,7 +138,7 @@ def test_som_reads_it_in_the_boundary_s_place() -> None:
     starts = torch.stack([plain_start(model, before) for before in PRECEDING[1:4]])
     for number in range(3):
         own = reading.layout.rows == np.argsort(reading.layout.sentences)[number]
-        state = model.start_from(starts[number : number + 1].detach())
+        state = model._start(1, starts[number : number + 1].detach())
         first = model.input_norm(model.embedding[model.boundary] + starts[number])
         torch.testing.assert_close(state.candidates[0, -1], first)
         for token, found in zip([*batch.tokens_of(number).tolist(), 8], log_probs[own].tolist(), strict=True):

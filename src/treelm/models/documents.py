@@ -126,12 +126,12 @@ class DocumentReader(LanguageModel, DocumentContext):
         """(V or more, E) the vectors of the tokens."""
 
     @abstractmethod
-    def score_from(self, sentences: Sequence[Sequence[str]], starts: Tensor) -> list[SentenceScore]:
-        """``score`` of sentences that begin from ``starts`` (n, E) besides what all begin from."""
+    def _score(self, sentences: Sequence[Sequence[str]], starts: Tensor | None = None) -> list[SentenceScore]:
+        """``score`` of sentences that begin from ``starts`` (n, E), if there are any, besides what all begin from."""
 
     @abstractmethod
-    def start_from(self, starts: Tensor) -> IncrementalState:
-        """``start`` of sentences that begin from ``starts`` (n, E) besides what all begin from."""
+    def _start(self, num_sentences: int, starts: Tensor | None = None) -> IncrementalState:
+        """``start`` of sentences that begin from ``starts`` (n, E), if there are any, besides what all begin from."""
 
     def read_documents(self, config: DocumentConfig, embedding_size: int, *, dropout: float) -> None:
         """Set up what reads the tokens before a sentence, if the config wants it."""
@@ -149,7 +149,7 @@ class DocumentReader(LanguageModel, DocumentContext):
 
     def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Score sentences of one document, each given the ``context_tokens`` tokens before it."""
-        return self.score_from(sentences, self._starts_in_document(sentences)) if sentences else []
+        return self._score(sentences, self._starts_in_document(sentences)) if sentences else []
 
     def _reduce_next_log_probs(
         self,
@@ -161,7 +161,8 @@ class DocumentReader(LanguageModel, DocumentContext):
         """Reduce the distributions before each word, of sentences that stand by themselves or in a document."""
         if not in_document:
             return super()._reduce_next_log_probs(sentences, reduce, in_document=False)
-        return read_word_by_word(self, sentences, reduce, self.start_from(self._starts_in_document(sentences)))
+        starts = self._starts_in_document(sentences)
+        return read_word_by_word(self, sentences, reduce, self._start(len(starts), starts))
 
     def _starts_in_document(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """What each sentence (n, E) of a document begins from."""
@@ -171,7 +172,7 @@ class DocumentReader(LanguageModel, DocumentContext):
     def _start_after(self, sentences: Sequence[Sequence[str]]) -> IncrementalState:
         """The state before the first word of a sentence that follows these, of which the last tokens count."""
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
-        return self.start_from(self._summaries([_in_row(batch, len(self.vocabulary))[-self.num_preceding :]]))
+        return self._start(1, self._summaries([_in_row(batch, len(self.vocabulary))[-self.num_preceding :]]))
 
     @torch.no_grad()
     def _summaries(self, windows: Sequence[NDArray[np.int64]]) -> Tensor:

@@ -5,10 +5,9 @@ States are Python tuples, and a machine is a list of them. So what the search kn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -116,16 +115,36 @@ class Grammar:
         return State(open=opened, above=action, labels_since_word=state.labels_since_word + 1)
 
 
-class TableMachine(Machine):
+class TableRows(list[State]):
     """Rows are states; the head reads one-hot vectors of contexts."""
+
+    grammar: Grammar
+
+    def outputs(self, rows: Ints) -> Tensor:
+        contexts = [self.grammar.context(self[row]) for row in rows]
+        return torch.eye(3 * (self.grammar.num_labels + 1), dtype=torch.float64)[contexts]
+
+    def keep(self, tops: Ints) -> Ints:
+        kept = np.unique(tops)
+        new = np.full(len(self), -1)
+        new[kept] = np.arange(len(kept))
+        self[:] = [self[row] for row in kept]
+        return new
+
+    def copy(self) -> TableRows:
+        new = TableRows(self)
+        new.grammar = self.grammar
+        return new
+
+
+class TableMachine(Machine):
+    rows: TableRows
 
     def __init__(self, grammar: Grammar) -> None:
         top_down = grammar.order == "top-down"
         super().__init__(grammar.finish + (not top_down), ends_by_closing=top_down)
-        self.grammar, self.rows = grammar, list[State]()
-
-    def __len__(self) -> int:
-        return len(self.rows)
+        self.grammar, self.rows = grammar, TableRows()
+        self.rows.grammar = grammar
 
     def start(self, num_sentences: int) -> Analyses:
         none, zero = np.full(num_sentences, -1), np.zeros(num_sentences)
@@ -159,24 +178,8 @@ class TableMachine(Machine):
             log_probs=log_probs,
         )
 
-    def outputs(self, tops: Ints) -> Tensor:
-        contexts = [self.grammar.context(self.rows[top]) for top in tops]
-        return torch.eye(3 * (self.grammar.num_labels + 1), dtype=torch.float64)[contexts]
-
     def num_open(self, tops: Ints) -> Ints:
         return np.array([self.rows[top].num_open for top in tops], np.int64)
-
-    def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
-        kept = np.unique(np.concatenate(tops))
-        new = np.full(len(self.rows), -1)
-        new[kept] = np.arange(len(kept))
-        self.rows = [self.rows[row] for row in kept]
-        return new, self.histories.keep(np.concatenate(histories))
-
-    def copy(self) -> Self:
-        new = super().copy()
-        new.rows = [*self.rows]
-        return new
 
 
 class TableHead:

@@ -15,9 +15,7 @@ Shapes: n rows, S rows that a query sees, D units, C constituents on a stack, V 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import torch
@@ -62,6 +60,8 @@ ITSELF = 1
 class TapeMachine(Machine):
     """Rows and histories of one search. Only ``collect`` renumbers what exists."""
 
+    rows: TapeRows
+
     def __init__(self, weights: SearchWeights) -> None:
         """Begin with START alone."""
         num_closed = np.arange(weights.config.num_actions) - ITSELF  # SHIFT, attachments, FINISH
@@ -69,10 +69,6 @@ class TapeMachine(Machine):
         super().__init__(len(num_closed), ends_by_closing=False, num_closed=num_closed)
         self.weights = weights
         self.rows = TapeRows(weights)
-
-    def __len__(self) -> int:
-        """Rows that are held."""
-        return len(self.rows)
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first token."""
@@ -111,10 +107,6 @@ class TapeMachine(Machine):
         log_probs[:, -1] = np.where(may_end, functional.logsigmoid(logits).numpy(), -np.inf)
         return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
-    def outputs(self, tops: Ints) -> Tensor:
-        """Hidden states of positions with these rows, or before what has still to attach: (n, D)."""
-        return self.rows.outputs(tops)[: len(tops)]
-
     def num_open(self, tops: Ints) -> Ints:
         """Constituents on the stack, and what has still to attach: (n,)."""
         items = self.rows.items(tops)
@@ -128,16 +120,6 @@ class TapeMachine(Machine):
         mask[np.arange(len(heights)), ITSELF + heights] = True
         mask[:, -1] = True
         return mask
-
-    def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
-        """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
-        return self.rows.keep(np.concatenate(tops)), self.histories.keep(np.concatenate(histories))
-
-    def copy(self) -> Self:
-        """An independent copy."""
-        new = super().copy()
-        new.rows = self.rows.copy()
-        return new
 
 
 # Columns of a row.

@@ -169,6 +169,14 @@ class Stacks:
         """Hidden states of the highest layer, in a padded number of rows."""
         return self._hidden[-1].get(padded(rows))
 
+    def output(self, states: Tensor) -> Tensor:
+        """o = ReLU(W h + b) of hidden states of the highest layer, in a padded number."""
+        return self._weights.output(states).relu_()
+
+    def outputs(self, rows: Ints) -> Tensor:
+        """o of stacks with these tops, in a padded number."""
+        return self.output(self.top_states(rows))
+
     def layer_states(self, rows: Ints) -> list[Tensor]:
         """Hidden states of every layer, the lowest first: (n, H)."""
         return [hidden.get(rows) for hidden in self._hidden]

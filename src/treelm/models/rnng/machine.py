@@ -30,6 +30,8 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 class StackMachine(Machine):
     """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
 
+    rows: Stacks
+
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
         """Begin with the initial item alone. ``starts``: see ``Stacks``."""
         config, num_groups = weights.config, BINARY_GROUPS if weights.config.is_binary else 1
@@ -37,12 +39,8 @@ class StackMachine(Machine):
         super().__init__(weights.num_actions, ends_by_closing=not self._in_order, num_groups=num_groups)
         self.weights = weights
         self.constituents = ConstituentTable(weights)
-        self.stacks = Stacks(weights, self.constituents.nothing_open, starts)
+        self.rows = Stacks(weights, self.constituents.nothing_open, starts)
         self._composes = not isinstance(weights.composition, NoComposition)
-
-    def __len__(self) -> int:
-        """Items on all stacks."""
-        return len(self.stacks)
 
     def valid(self, sentence: Ints, items: Ints) -> Bools:
         """The mask over actions (n, A), from the integers of the tops of analyses of these sentences."""
@@ -57,14 +55,14 @@ class StackMachine(Machine):
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
-        top, zero = self.stacks.initial(num_sentences), np.zeros(num_sentences)
+        top, zero = self.rows.initial(num_sentences), np.zeros(num_sentences)
         new = Candidates(np.arange(num_sentences), zero, zero, top, np.full(num_sentences, -1))
-        return self._scored(new, self.stacks.items(top), self.stacks.top_states(top))
+        return self._scored(new, self.rows.items(top), self.rows.top_states(top))
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; scores already count it."""
         top = analyses.top
-        items = self.stacks.items(top)
+        items = self.rows.items(top)
         new = items.copy()
         new[:, at.BELOW] = top
         new[:, at.UNDER] = np.where(items[:, at.IN_WORD] == 1, items[:, at.UNDER], top)
@@ -81,13 +79,13 @@ class StackMachine(Machine):
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
         below = analyses.top[sources]
-        items = self.stacks.items(below)
+        items = self.rows.items(below)
         history = self.histories.append(analyses.history[sources], actions)
         closes = np.flatnonzero(actions == REDUCE)
         opens = np.flatnonzero(actions != REDUCE)
         new = np.empty_like(items)
         if len(opens):
-            new[opens] = self._opened(below[opens], items[opens], actions[opens] - FIRST_NT, len(self.stacks) + opens)
+            new[opens] = self._opened(below[opens], items[opens], actions[opens] - FIRST_NT, len(self.rows) + opens)
         if len(closes):
             new[closes] = self._closed(below[closes], items[closes], analyses.outputs, sources[closes])
             below = new[:, at.BELOW]
@@ -115,8 +113,8 @@ class StackMachine(Machine):
         """The partials of new nonterminals around their left corner, a constituent or the pieces of a word."""
         pieces, inside = list[Ints](), np.ones(len(labels), np.bool_)
         while self._composes and inside.any():
-            pieces.append(np.where(inside, self.stacks.column(corners, at.VECTOR), -1))
-            corners = self.stacks.column(corners, at.BELOW)
+            pieces.append(np.where(inside, self.rows.column(corners, at.VECTOR), -1))
+            corners = self.rows.column(corners, at.BELOW)
             inside &= corners != under
         partials = labels.copy()
         for vectors in reversed(pieces):
@@ -126,8 +124,8 @@ class StackMachine(Machine):
 
     def _closed(self, top: Ints, items: Ints, outputs: Tensor, sources: Ints) -> Ints:
         """The rows that REDUCE pushes."""
-        under = self.stacks.column(items[:, at.OPENED], at.UNDER)
-        new = self.stacks.items(under)
+        under = self.rows.column(items[:, at.OPENED], at.UNDER)
+        new = self.rows.items(under)
         new[:, at.BELOW] = under if self._composes else top
         new[:, at.UNDER], new[:, at.LABEL] = under, -1
         new[:, at.NUM_CONSECUTIVE] = items[:, at.NUM_CONSECUTIVE] if self._in_order else 0
@@ -147,41 +145,37 @@ class StackMachine(Machine):
 
     def _pushed(self, below: Candidates, items: Ints) -> Analyses:
         """Push an item on each of these stacks."""
-        top, states = self.stacks.push(below.top, items, self.constituents.vectors)
+        top, states = self.rows.push(below.top, items, self.constituents.vectors)
         return self._scored(replace(below, top=top), items, states)
 
     def _scored(self, new: Candidates, items: Ints, states: Tensor) -> Analyses:
-        outputs = self.weights.output(states).relu_()
+        outputs = self.rows.output(states)
         logits = self.weights.actions(outputs)[: len(new), : self.weights.num_actions].double().cpu().numpy()
         log_probs = log_softmax(logits, self.valid(new.sentence, items))
         return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
-    def outputs(self, tops: Ints) -> Tensor:
-        """o of stacks with these tops: (n, E)."""
-        return self.weights.output(self.stacks.top_states(tops)).relu_()[: len(tops)]
-
     def layer_states(self, tops: Ints) -> list[Tensor]:
         """h of every layer of the stack LSTM, at these tops: (n, H)."""
-        return self.stacks.layer_states(tops)
+        return self.rows.layer_states(tops)
 
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of stacks with these tops: (n,)."""
-        return self.stacks.column(tops, at.NUM_OPEN)
+        return self.rows.column(tops, at.NUM_OPEN)
 
     def groups(self, tops: Ints) -> Ints:
         """The group of stacks with these tops: (n,)."""
         if self.num_groups == 1:
             return super().groups(tops)
-        return groups_of_binary_trees(self.stacks.column(tops, at.NUM_NEEDED) + self.stacks.column(tops, at.IN_WORD))
+        return groups_of_binary_trees(self.rows.column(tops, at.NUM_NEEDED) + self.rows.column(tops, at.IN_WORD))
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
-        """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""
-        rows = self.stacks.keep(np.concatenate(tops))
-        self.stacks.renumber(*self.constituents.keep(*self.stacks.in_use))
-        return rows, self.histories.keep(np.concatenate(histories))
+        """Drop what these stacks and histories do not need, and vectors that are on no stack any more."""
+        new = super().collect(tops, histories)
+        self.rows.renumber(*self.constituents.keep(*self.rows.in_use))
+        return new
 
     def copy(self) -> Self:
         """An independent copy."""
         new = super().copy()
-        new.stacks, new.constituents = self.stacks.copy(), self.constituents.copy()
+        new.constituents = self.constituents.copy()
         return new

@@ -21,11 +21,30 @@ from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
+class MachineRows(Protocol):
+    """What a machine knows of its analyses, by row."""
+
+    def __len__(self) -> int:
+        """Rows that are held now."""
+
+    def outputs(self, rows: Ints) -> Tensor:
+        """Vectors that the head reads, of these rows, in a padded number."""
+
+    def keep(self, tops: Ints) -> Ints:
+        """Drop what analyses with these rows do not need; returns the new number of every old row."""
+
+    def copy(self) -> Self:
+        """An independent copy."""
+
+
 class Machine(ABC):
     """A machine that runs the analyses of one search, many at once. Only ``collect`` renumbers its rows.
 
     An analysis is a row of the machine (``top``), which stays as it is while successors are made of it.
     """
+
+    rows: MachineRows
+    """The constructor of a system sets it."""
 
     def __init__(
         self, num_actions: int, *, ends_by_closing: bool, num_closed: Ints | None = None, num_groups: int = 1
@@ -42,9 +61,9 @@ class Machine(ABC):
         self.histories = Histories()
         """The actions of all analyses; ``start``, ``apply`` and ``shift`` append to them."""
 
-    @abstractmethod
     def __len__(self) -> int:
         """Rows that are held now."""
+        return len(self.rows)
 
     @abstractmethod
     def start(self, num_sentences: int) -> Analyses:
@@ -63,9 +82,9 @@ class Machine(ABC):
         """Normalised attention entropies of the tokens that the last ``shift`` read: (n, H, 2). Here: of no heads."""
         return np.zeros((0, 0, 2))
 
-    @abstractmethod
     def outputs(self, tops: Ints) -> Tensor:
         """Vectors that the head reads, for analyses with these rows: (n, E)."""
+        return self.rows.outputs(tops)[: len(tops)]
 
     def layer_states(self, tops: Ints) -> list[Tensor]:
         """Hidden states (n, H) of each layer, the lowest first, for analyses with these rows. Here: the outputs."""
@@ -75,9 +94,9 @@ class Machine(ABC):
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of analyses with these rows, or whatever waits to be part of a constituent: (n,)."""
 
-    @abstractmethod
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
+        return self.rows.keep(np.concatenate(tops)), self.histories.keep(np.concatenate(histories))
 
     def groups(self, tops: Ints) -> Ints:
         """The group of each analysis with these rows, 0 to G - 1: (n,). In a beam, every group has all of its room.
@@ -100,7 +119,7 @@ class Machine(ABC):
     def copy(self) -> Self:
         """An independent copy; a system copies also what it holds besides."""
         new = copy.copy(self)
-        new.histories = self.histories.copy()
+        new.rows, new.histories = self.rows.copy(), self.histories.copy()
         return new
 
 

@@ -89,12 +89,8 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
             raise InputError(found, remedy="remove this option")
         self._search_config = config
 
-    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token given the tokens before it: lower bounds, by beam search."""
-        return [one.score(self.search) for one in self._search(sentences)]
-
-    def score_from(self, sentences: Sequence[Sequence[str]], starts: Tensor) -> list[SentenceScore]:
-        """``score`` of sentences that begin from ``starts`` (n, E), of systems that read documents."""
+    def _score(self, sentences: Sequence[Sequence[str]], starts: Tensor | None = None) -> list[SentenceScore]:
+        """Lower bounds, by beam search; of systems that read documents, sentences may begin from ``starts`` (n, E)."""
         return [one.score(self.search) for one in self._search(sentences, starts)]
 
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
@@ -157,15 +153,8 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         """The mass of all trees over up to two tokens and of all that needs more; None unless the model is tiny."""
         return enumerate_mass(self._checked())
 
-    def _start(self, num_sentences: int) -> BeamState:
+    def _start(self, num_sentences: int, starts: Tensor | None = None) -> BeamState:
         """The state before the first word; it keeps the parameters and the settings of now."""
-        return self._started(num_sentences, None)
-
-    def start_from(self, starts: Tensor) -> BeamState:
-        """``start`` of sentences that begin from ``starts`` (n, E), of systems that read documents."""
-        return self._started(len(starts), starts)
-
-    def _started(self, num_sentences: int, starts: Tensor | None) -> BeamState:
         search = self.search
         if search.method != "beam":
             found = f"search by {search.method!r} works on whole sentences only"

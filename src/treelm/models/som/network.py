@@ -478,20 +478,16 @@ class SOM(DocumentReader, Parser):
         """
         return self._exact.of(self)
 
-    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    def _score(self, sentences: Sequence[Sequence[str]], starts: Tensor | None = None) -> list[SentenceScore]:
         """Log probability of every token under greedy decisions.
 
         ``columns``: ``depth``, slots in use at each word, and ``attachment_slot``, where its first token was attached.
         """
-        return [analysis.score for analysis in self._analyse(sentences) if analysis.score is not None]
+        return [analysis.score for analysis in self._analyse(sentences, starts) if analysis.score is not None]
 
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The tree of the greedy decisions over each sentence; constituents have the label X."""
         return [analysis.tree for analysis in self._analyse(sentences) if analysis.tree is not None]
-
-    def score_from(self, sentences: Sequence[Sequence[str]], starts: Tensor) -> list[SentenceScore]:
-        """``score`` of sentences that begin from ``starts`` (n, D) besides ``<s>``."""
-        return [analysis.score for analysis in self._analyse(sentences, starts) if analysis.score is not None]
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
@@ -553,15 +549,8 @@ class SOM(DocumentReader, Parser):
 
     # Word by word.
 
-    def _start(self, num_sentences: int) -> SOMState:
-        return self._started(num_sentences, None)
-
-    def start_from(self, starts: Tensor) -> SOMState:
-        """``start`` of sentences that begin from ``starts`` (n, D) besides ``<s>``."""
-        return self._started(len(starts), starts)
-
     @torch.no_grad()
-    def _started(self, num_sentences: int, starts: Tensor | None) -> SOMState:
+    def _start(self, num_sentences: int, starts: Tensor | None = None) -> SOMState:
         exact, num_slots = self.exact(), self.config.num_slots
         token = torch.full((num_sentences,), self.boundary, device=self.embedding.device)
         inputs = exact.embed(token, starts)

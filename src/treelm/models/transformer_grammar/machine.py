@@ -7,9 +7,6 @@ may follow it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
-
 import numpy as np
 from torch import Tensor
 
@@ -36,38 +33,20 @@ class KeyValueMachine(Machine):
     """Stacks and histories of one search. Only ``collect`` renumbers what exists."""
 
     weights: SearchWeights
-    stacks: KeyValueStacks
-
-    def __len__(self) -> int:
-        """Rows on all stacks."""
-        return len(self.stacks)
+    rows: KeyValueStacks
 
     @property
     def attention(self) -> Floats:
         """Normalised attention entropies of the tokens that the last ``shift`` read: (n, H, 2)."""
-        return self.stacks.attention
-
-    def outputs(self, tops: Ints) -> Tensor:
-        """Hidden states of stacks with these tops: (n, D)."""
-        return self.stacks.outputs(tops)[: len(tops)]
+        return self.rows.attention
 
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of stacks with these tops, bottom-up words and constituents: (n,)."""
-        return self.stacks.items(tops)[:, at.NUM_OPEN]
-
-    def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
-        """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""
-        return self.stacks.keep(np.concatenate(tops)), self.histories.keep(np.concatenate(histories))
-
-    def copy(self) -> Self:
-        """An independent copy."""
-        new = super().copy()
-        new.stacks = self.stacks.copy()
-        return new
+        return self.rows.items(tops)[:, at.NUM_OPEN]
 
     def _started(self, num_sentences: int) -> Candidates:
         """One analysis a sentence, before the first action."""
-        top, zero = self.stacks.starts(num_sentences), np.zeros(num_sentences)
+        top, zero = self.rows.starts(num_sentences), np.zeros(num_sentences)
         return Candidates(np.arange(num_sentences), zero, zero, top, np.full(num_sentences, -1))
 
     @staticmethod
@@ -83,7 +62,7 @@ class KeyValueMachine(Machine):
         """Push rows of these integers, which are tokens."""
         new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = 0, WORD
         new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
-        top = self.stacks.push_tokens(new, self._rows_of(self.weights.tokens, tokens))
+        top = self.rows.push_tokens(new, self._rows_of(self.weights.tokens, tokens))
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
         return Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history)
 
@@ -93,7 +72,7 @@ class KeyValueMachine(Machine):
 
     def _put_on(self, new: Ints, below: Ints) -> Ints:
         """Put constituents on these rows, instead of their parts; gives the integers of these rows."""
-        outer = self.stacks.items(below)
+        outer = self.rows.items(below)
         if self.weights.config.composes:
             new[:, at.BELOW], new[:, at.HEIGHT] = below, outer[:, at.HEIGHT] + 1
         if self.weights.config.hides:
@@ -112,7 +91,7 @@ class TopDownMachine(KeyValueMachine):
         """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
         num_groups = BINARY_GROUPS if weights.config.rule.is_binary else 1
         super().__init__(FIRST_NT + weights.num_labels, ends_by_closing=True, num_groups=num_groups)
-        self.weights, self.stacks = weights, KeyValueStacks(weights, starts)
+        self.weights, self.rows = weights, KeyValueStacks(weights, starts)
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
@@ -120,7 +99,7 @@ class TopDownMachine(KeyValueMachine):
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; scores already count it."""
-        new = self._pushed_on(analyses.top, self.stacks.items(analyses.top))
+        new = self._pushed_on(analyses.top, self.rows.items(analyses.top))
         new[:, at.NUM_CHILDREN] += self.weights.ends_word[tokens]
         new[:, at.NUM_NEEDED] -= new[:, at.IN_WORD] == 0
         return self._scored(self._shifted(analyses, new, tokens))
@@ -128,10 +107,10 @@ class TopDownMachine(KeyValueMachine):
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
         top = analyses.top[sources]
-        old = self.stacks.items(top)
+        old = self.rows.items(top)
         new = self._pushed_on(top, old)
         opens, closes = np.flatnonzero(actions != REDUCE), np.flatnonzero(actions == REDUCE)
-        new[opens, at.OPENED], new[opens, at.LABEL] = len(self.stacks) + opens, actions[opens] - FIRST_NT
+        new[opens, at.OPENED], new[opens, at.LABEL] = len(self.rows) + opens, actions[opens] - FIRST_NT
         new[opens, at.NUM_OPEN] += 1
         new[opens, at.NUM_CONSECUTIVE] += 1
         new[opens, at.TOP], new[opens, at.NUM_CHILDREN] = OPEN, 0
@@ -144,9 +123,9 @@ class TopDownMachine(KeyValueMachine):
         taking = self._composing(closes, top[closes], old[closes])
         if self.weights.composer is not None:
             index = to_device(closes, vectors.device)
-            composed = self.stacks.composed(taking.tops, taking.num_parts - 1, vectors.index_select(0, index))
+            composed = self.rows.composed(taking.tops, taking.num_parts - 1, vectors.index_select(0, index))
             vectors, taking = vectors.index_copy(0, index, composed), NOTHING
-        new_top = self.stacks.push(new, vectors, taking)
+        new_top = self.rows.push(new, vectors, taking)
         history = self.histories.append(analyses.history[sources], actions)
         sentence, deficit = analyses.sentence[sources], analyses.deficit[sources]
         return self._scored(Candidates(sentence, score, deficit, new_top, history))
@@ -155,7 +134,7 @@ class TopDownMachine(KeyValueMachine):
         """REDUCEs, which take all down to the open nonterminal off these stacks, if any are composed."""
         if not self.weights.config.composes:
             return NOTHING
-        opened = self.stacks.items(old[:, at.OPENED])
+        opened = self.rows.items(old[:, at.OPENED])
         return Composing(closes, tops, old[:, at.HEIGHT] - opened[:, at.HEIGHT] + 1)
 
     @staticmethod
@@ -167,7 +146,7 @@ class TopDownMachine(KeyValueMachine):
 
     def _closed(self, old: Ints, new: Ints) -> Ints:
         """The rows that REDUCE pushes, from those on top and what ``_pushed_on`` makes of them."""
-        outer = self._put_on(new, self.stacks.items(old[:, at.OPENED])[:, at.BELOW])
+        outer = self._put_on(new, self.rows.items(old[:, at.OPENED])[:, at.BELOW])
         new[:, at.OPENED], new[:, at.LABEL] = outer[:, at.OPENED], outer[:, at.LABEL]
         new[:, at.NUM_OPEN], new[:, at.DEPTH] = old[:, at.NUM_OPEN] - 1, old[:, at.NUM_OPEN]
         new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = 0, CONSTITUENT
@@ -176,7 +155,7 @@ class TopDownMachine(KeyValueMachine):
 
     def _scored(self, new: Candidates) -> Analyses:
         """Analyses with what may come next."""
-        items, outputs = self.stacks.items(new.top), self.stacks.outputs(new.top)
+        items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         configuration = Configuration(
             num_open=items[:, at.NUM_OPEN],
             num_consecutive=items[:, at.NUM_CONSECUTIVE],
@@ -192,7 +171,7 @@ class TopDownMachine(KeyValueMachine):
         """The group of stacks with these tops: (n,)."""
         if self.num_groups == 1:
             return super().groups(tops)
-        items = self.stacks.items(tops)
+        items = self.rows.items(tops)
         return groups_of_binary_trees(items[:, at.NUM_NEEDED] + items[:, at.IN_WORD])
 
 
@@ -214,7 +193,7 @@ class BottomUpMachine(KeyValueMachine):
         num_closed = np.zeros(num_actions, np.int64)
         num_closed[self._first_reach if config.has_reach else FIRST_REDUCE : -1] = 1  # what makes a constituent
         super().__init__(num_actions, ends_by_closing=False, num_closed=num_closed)
-        self.weights, self.stacks = weights, KeyValueStacks(weights, starts)
+        self.weights, self.rows = weights, KeyValueStacks(weights, starts)
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
@@ -222,7 +201,7 @@ class BottomUpMachine(KeyValueMachine):
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; scores already count it."""
-        old, own = self.stacks.items(analyses.top), len(self.stacks) + np.arange(len(analyses))
+        old, own = self.rows.items(analyses.top), len(self.rows) + np.arange(len(analyses))
         new, goes_on = self._pushed_on(analyses.top, old), old[:, at.IN_WORD] == 1
         new[:, FIRST] = np.where(goes_on, old[:, FIRST], own)
         new[:, NUM_ITEMS] += ~goes_on
@@ -236,7 +215,7 @@ class BottomUpMachine(KeyValueMachine):
         if self.weights.config.has_reach:
             made, reach = np.flatnonzero(~is_reduce), actions - self._first_reach + 1
         else:
-            made, reach = np.arange(len(actions)), np.minimum(self.stacks.items(top)[:, NUM_ITEMS], 2)
+            made, reach = np.arange(len(actions)), np.minimum(self.rows.items(top)[:, NUM_ITEMS], 2)
         top = top.copy()
         if len(made):
             top[made] = self._compose(top[made], label[made], reach[made])
@@ -247,33 +226,33 @@ class BottomUpMachine(KeyValueMachine):
 
     def _compose(self, top: Ints, label: Ints, reach: Ints) -> Ints:
         """The rows of constituents of so many items each."""
-        old = self.stacks.items(top)
-        first = self.stacks.items(self._items_of(top, int(reach.max()))[np.arange(len(top)), reach - 1])[:, FIRST]
-        begins = self.stacks.items(first)
+        old = self.rows.items(top)
+        first = self.rows.items(self._items_of(top, int(reach.max()))[np.arange(len(top)), reach - 1])[:, FIRST]
+        begins = self.rows.items(first)
         new = self._pushed_on(top, old)
         self._put_on(new, begins[:, at.BELOW])
-        new[:, FIRST] = len(self.stacks) + np.arange(len(top))
+        new[:, FIRST] = len(self.rows) + np.arange(len(top))
         new[:, NUM_ITEMS] -= reach - 1
         new[:, NUM_UNARY] = np.where(reach == 1, old[:, NUM_UNARY] + 1, 0)
         new[:, at.TOP] = CONSTITUENT
         vectors = self._rows_of(self.weights.marks, 1 + label)
         num_parts = old[:, at.HEIGHT] - begins[:, at.HEIGHT] + 1
         if self.weights.composer is not None:
-            return self.stacks.push(new, self.stacks.composed(top, num_parts, vectors))
-        return self.stacks.push(new, vectors, Composing(np.arange(len(top)), top, num_parts))
+            return self.rows.push(new, self.rows.composed(top, num_parts, vectors))
+        return self.rows.push(new, vectors, Composing(np.arange(len(top)), top, num_parts))
 
     def _items_of(self, top: Ints, most: int) -> Ints:
         """The rows in which the topmost items of stacks end, the first one on top; below the last one START: (n, S)."""
         lists = np.zeros((len(top), most), np.int64)
         for place in range(most):
             lists[:, place] = top
-            first = np.maximum(self.stacks.items(top)[:, FIRST], 0)  # START has none
-            top = np.maximum(self.stacks.items(first)[:, at.BELOW], 0)
+            first = np.maximum(self.rows.items(top)[:, FIRST], 0)  # START has none
+            top = np.maximum(self.rows.items(first)[:, at.BELOW], 0)
         return lists
 
     def _scored(self, new: Candidates, label: Ints) -> Analyses:
         """Analyses with what may come next; those with a ``label`` have still to reach."""
-        items, outputs = self.stacks.items(new.top), self.stacks.outputs(new.top)
+        items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         stack = Stack(items[:, NUM_ITEMS], items[:, at.TOP], items[:, NUM_UNARY], items[:, at.IN_WORD] == 1)
         log_probs, waits = np.full((len(new), self.num_actions), -np.inf), np.flatnonzero(label != NONE)
         valid = valid_bottom_up(self.weights.config, stack, self.weights.num_labels)
@@ -290,12 +269,12 @@ class BottomUpMachine(KeyValueMachine):
         """log p of each number of items, for these stacks: (n, max_stack)."""
         pointer, most = self.weights.pointer, self.weights.config.max_stack
         assert pointer is not None
-        outputs = self.stacks.outputs(top)
+        outputs = self.rows.outputs(top)
         queries = pointer.queries(outputs, to_device(padded(label), outputs.device))[: len(top)]
         lists = self._items_of(top, int(stack.num_items.max()))
         logits = queries.new_zeros(len(top), most)  # as wide for all, so that sums are batch-invariant
         for block in blocks(len(top), _ROWS):
-            logits[block, : lists.shape[1]] = (self.stacks.keys(lists[block]) * queries[block, None]).sum(2)
+            logits[block, : lists.shape[1]] = (self.rows.keys(lists[block]) * queries[block, None]).sum(2)
         reach = np.arange(1, most + 1)
         valid = (reach <= stack.num_items[:, None]) & ((reach > 1) | may_be_unary(self.weights.config, stack)[:, None])
         return log_softmax(logits.double().cpu().numpy(), valid)
