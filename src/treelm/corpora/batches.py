@@ -118,6 +118,13 @@ class SentenceBatch:
         """The tokens of one sentence."""
         return self.tokens[self.token_offsets[index] : self.token_offsets[index + 1]]
 
+    def trees(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """``actions`` and ``action_offsets``. Raises ``InputError`` for a batch without trees."""
+        if self.actions is None or self.action_offsets is None:
+            where = self.names[0] if self.names else None
+            raise InputError("a sentence without a tree", where=where, remedy="give brackets or CoNLL-U")
+        return self.actions, self.action_offsets
+
 
 _DEFAULT = BatchesConfig()
 

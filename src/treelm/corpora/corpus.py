@@ -149,6 +149,11 @@ class PreparedCorpus:
         """Tell whether the sentences have trees: all of them do, or none."""
         return len(self.actions) > 0
 
+    def check_has_trees(self) -> None:
+        """Raise ``InputError`` for a corpus without trees."""
+        if not self.has_trees:
+            raise InputError("a sentence without a tree", where=self.where(0), remedy="give brackets or CoNLL-U")
+
     @cached_property
     def forms(self) -> Strings:
         """The distinct word forms, in order of first appearance."""

@@ -296,13 +296,11 @@ def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDA
     A span that several constituents share is there once. ``ends_word`` (V,) tells tokens that end words. Raises
     ``InputError`` for a batch without trees.
     """
-    if batch.actions is None or batch.action_offsets is None:
-        where = batch.names[0] if batch.names else None
-        raise InputError("a sentence without a tree", where=where, remedy="give brackets or CoNLL-U")
-    opens = np.flatnonzero(batch.actions >= FIRST_NT)
-    closes = partners(batch.actions, np.unique(batch.action_offsets))[opens]  # blank lines have no actions
-    shifts = np.concatenate(([0], np.cumsum(batch.actions == SHIFT)))
-    sentences = np.searchsorted(batch.action_offsets, opens, side="right") - 1
+    actions, offsets = batch.trees()
+    opens = np.flatnonzero(actions >= FIRST_NT)
+    closes = partners(actions, np.unique(offsets))[opens]  # blank lines have no actions
+    shifts = np.concatenate(([0], np.cumsum(actions == SHIFT)))
+    sentences = np.searchsorted(offsets, opens, side="right") - 1
     start, stop = shifts[opens], shifts[closes]
     words = np.concatenate(([0], np.cumsum(ends_word[batch.tokens])))
     num_words = words[stop] - words[start]

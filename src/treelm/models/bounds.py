@@ -61,9 +61,7 @@ class BoundedConfig(ABC):
 
     def check_trees(self, corpus: EncodedCorpus) -> None:
         """Raise ``InputError`` at the first tree that the model cannot build: better now than while training."""
-        if not corpus.prepared.has_trees:
-            remedy = "train this system on brackets or CoNLL-U"
-            raise InputError("a sentence without a tree", where=corpus.prepared.where(0), remedy=remedy)
+        corpus.prepared.check_has_trees()
         self.check_bounds(corpus)
 
     def check_bounds(self, corpus: EncodedCorpus) -> None:

@@ -48,6 +48,11 @@ class TextState(IncrementalState):
     words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their tokens
     tokens: tuple[tuple[int, ...], ...]
 
+    @classmethod
+    def begin(cls, num_sentences: int, **fields: Any) -> Self:
+        """The state of sentences of which nothing was read, with the fields that systems add."""
+        return cls(words=((),) * num_sentences, tokens=((),) * num_sentences, **fields)
+
     @property
     def num_sentences(self) -> int:
         """Sentences that are read side by side."""

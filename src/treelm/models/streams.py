@@ -320,8 +320,7 @@ class StreamLM(LanguageModel, DocumentContext):
         exact = self.exact()
         inputs = torch.full((1, num_sentences), self.end, device=self.decoder_weight.device)
         output = exact.forward(inputs, exact.init_state(num_sentences))
-        empty: tuple[tuple[()], ...] = ((),) * num_sentences
-        return StreamState(words=empty, tokens=empty, carried=output.carried, hidden=output.outputs[0])
+        return StreamState.begin(num_sentences, carried=output.carried, hidden=output.outputs[0])
 
     @torch.no_grad()
     def _start_after(self, sentences: Sequence[Sequence[str]]) -> StreamState:
@@ -331,7 +330,7 @@ class StreamLM(LanguageModel, DocumentContext):
         for inputs in torch.split(tokens.to(self.decoder_weight.device)[:, None], _STEPS):
             output = exact.forward(inputs, carried)
             carried = output.carried
-        return StreamState(words=((),), tokens=((),), carried=carried, hidden=output.outputs[-1])
+        return StreamState.begin(1, carried=carried, hidden=output.outputs[-1])
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from treelm.configs import Dropout, Size, Weight, configuration, require
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.errors import InputError
 from treelm.models.bounds import InventoryConfig
 from treelm.models.chart.plan import chains_of
 
@@ -49,9 +48,7 @@ class ChartConfig(InventoryConfig):
 
     def taken_from(self, corpus: PreparedCorpus) -> Self:
         """The config with the chains and tags that training data have. Raises ``InputError`` for data without trees."""
-        if not corpus.has_trees:
-            remedy = "train this system on brackets or CoNLL-U"
-            raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
+        corpus.check_has_trees()
         chains, tags = self.chains, self.tags
         if not chains:
             found = Counter(chains_of(corpus.actions, corpus.action_offsets))

@@ -18,7 +18,6 @@ from torch.nn import functional
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
 from treelm.models.base import LanguageModel, Loss, Losses
 from treelm.models.capabilities import ConfidentParser
 from treelm.models.chart.config import ChartConfig
@@ -128,13 +127,9 @@ class ChartParser(LanguageModel, ConfidentParser):
         return Losses.of(batch, {**terms, "tag": tags}, trees + self.config.tag_weight * tags.sum)
 
     def _losses(self, batch: SentenceBatch, *, temperature: float) -> tuple[Tensor, Loss | None]:
-        if batch.actions is None or batch.action_offsets is None:
-            remedy = "train on a treebank (brackets or CoNLL-U)"
-            raise InputError("sentence without a tree", where=batch.names[0], remedy=remedy)
-        ends_word = self.vocabulary.ends_word[batch.tokens]
-        found = constituents_of(batch.actions, batch.action_offsets, ends_word)
-        labels = np.arange(max(1, len(self.labels)))
-        numbers = chain_numbers(found, batch.actions, self._chain_numbers, labels)
+        actions, offsets = batch.trees()
+        found = constituents_of(actions, offsets, self.vocabulary.ends_word[batch.tokens])
+        numbers = chain_numbers(found, actions, self._chain_numbers, np.arange(max(1, len(self.labels))))
         lengths = list(by_length(batch))
         groups = [same_length(batch, rows, num_words, self.vocabulary.ends_word) for rows, num_words in lengths]
         gold = [gold_spans(label_table(found, numbers, rows, num_words)) for rows, num_words in lengths]

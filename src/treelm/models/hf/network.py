@@ -337,8 +337,7 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
 
     def _start(self, num_sentences: int) -> CausalState:
         """The state before the first word, after the beginning of sequence."""
-        empty: tuple[tuple[()], ...] = ((),) * num_sentences
-        return CausalState(words=empty, tokens=empty, rows=(self._reread(()),) * num_sentences)
+        return CausalState.begin(num_sentences, rows=(self._reread(()),) * num_sentences)
 
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> CausalState:
         before = CausalState.own(state)

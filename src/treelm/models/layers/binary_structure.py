@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.errors import InputError
 from treelm.models.layers.levels import starts
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 from treelm.trees.tree import Tree, from_spans
@@ -32,10 +31,7 @@ def first_siblings(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> IntArr
     and unary chains collapse by themselves; a word of several tokens (``ends_word`` (V,) says where words end) is a
     constituent. Raises ``InputError`` for a batch without trees.
     """
-    if batch.actions is None or batch.action_offsets is None:
-        remedy = 'train on a treebank (brackets or CoNLL-U), or, a SOM, with oracle = "left-branching"'
-        raise InputError("sentence without a tree", where=batch.names[0], remedy=remedy)
-    siblings = _word_level(batch.actions, batch.action_offsets)
+    siblings = _word_level(*batch.trees())
     token = np.arange(len(batch.tokens)) - np.repeat(batch.token_offsets[:-1], np.diff(batch.token_offsets))
     starts_word = np.ones(len(batch.tokens), bool)
     starts_word[1:] = ends_word[batch.tokens[:-1]]

@@ -77,12 +77,8 @@ def without_unparsed(batch: SentenceBatch, labels: Sequence[str]) -> SentenceBat
 
 def trees_of(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> list[tuple[Ints, NDArray[np.bool_]]]:
     """The actions of each sentence's tree, none without one, and which of its tokens end words, of all (V,) tokens."""
-    assert batch.actions is not None, "the batch has trees"
-    assert batch.action_offsets is not None, "the batch has trees"
-    return [
-        (batch.actions[batch.action_offsets[row] : batch.action_offsets[row + 1]], ends_word[batch.tokens_of(row)])
-        for row in range(len(batch))
-    ]
+    actions, offsets = batch.trees()
+    return [(actions[offsets[row] : offsets[row + 1]], ends_word[batch.tokens_of(row)]) for row in range(len(batch))]
 
 
 @dataclass(frozen=True, kw_only=True)

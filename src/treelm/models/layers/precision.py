@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import cache
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -307,37 +307,50 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor, *, whole: bool = False)
     return out
 
 
-class ExactCopy(nn.Module, Generic[Network]):
-    """Keeps a copy of a network while that stays in evaluation mode and its weights do not change.
+class UntilChanged(nn.Module, Generic[Value]):
+    """Keeps what was made of a network while that stays in evaluation mode and its weights do not change.
 
-    In float32 the last bits of a result depend on the shape of a batch, and could even tip a decision.
-
-    A part of the network, so that ``network.train()`` and ``network.eval()`` reach it: both drop the copy, since
+    A part of the network, so that ``network.train()`` and ``network.eval()`` reach it: both drop what is kept, since
     torch's fused optimisers change weights without counting a version.
     """
 
-    def __init__(self, dtype: torch.dtype = torch.float64) -> None:
-        """Nothing is copied yet; copies will have weights of this type."""
+    def __init__(self) -> None:
+        """Nothing is made yet."""
         super().__init__()
-        self._dtype = dtype
-        self._kept: tuple[tuple[tuple[int, int], ...], Network] | None = None
+        self._kept: tuple[tuple[tuple[int, int], ...], Value] | None = None
 
     def __deepcopy__(self, memo: object) -> Self:
-        """A copy of a network has nothing copied yet."""
-        return type(self)(self._dtype)
+        """A copy of a network has nothing made yet."""
+        new = copy(self)
+        new._kept = None
+        return new
 
     def train(self, mode: bool = True) -> Self:
-        """Drops the copy."""
+        """Drops what is kept."""
         self._kept = None
         return super().train(mode)
 
-    def of(self, network: Network) -> Network:
-        """The copy, in evaluation mode; it shares the network's vocabulary."""
+    def made_of(self, network: nn.Module, make: Callable[[], Value]) -> Value:
+        """What ``make`` gives, now or before."""
         tensors = [*network.parameters(), *network.buffers()]
         versions = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
         if self._kept is not None and self._kept[0] == versions:
             return self._kept[1]
+        made = make()
+        self._kept = None if network.training else (versions, made)
+        return made
+
+
+class ExactCopy(UntilChanged[Network]):
+    """Keeps a copy of a network: in float32 the last bits of a result depend on the shape of a batch."""
+
+    def __init__(self, dtype: torch.dtype = torch.float64) -> None:
+        """Copies will have weights of this type."""
+        super().__init__()
+        self._dtype = dtype
+
+    def of(self, network: Network) -> Network:
+        """The copy, in evaluation mode; it shares the network's vocabulary."""
         vocabulary = getattr(network, "vocabulary", None)
-        copy = deepcopy(network, {id(vocabulary): vocabulary}).to(self._dtype).eval().requires_grad_(False)
-        self._kept = None if network.training else (versions, copy)
-        return copy
+        memo = {id(vocabulary): vocabulary}
+        return self.made_of(network, lambda: deepcopy(network, memo).to(self._dtype).eval().requires_grad_(False))

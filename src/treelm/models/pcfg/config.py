@@ -9,7 +9,6 @@ from pydantic import Field
 
 from treelm.configs import Number, Size, configuration, require
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.errors import InputError
 from treelm.models.bounds import InventoryConfig
 from treelm.trees.brackets import UNKNOWN_TAG
 
@@ -77,9 +76,7 @@ class TreebankPCFGConfig(InventoryConfig):
     def taken_from(self, corpus: PreparedCorpus) -> Self:
         """The config with the tags that training data have. Raises ``InputError`` for sizes, and data without trees."""
         require(self, "sizes", not self.sizes, "none: estimation sets it")
-        if not corpus.has_trees:
-            remedy = "train this system on brackets or CoNLL-U"
-            raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
+        corpus.check_has_trees()
         if self.tags:
             return self
         has_none = bool((corpus.tags == 0).any())

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import Analysis, IncrementalState, LanguageModel
+from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.capabilities import Enumerable, Parser
-from treelm.models.layers.precision import DECIMALS, one_thread
-from treelm.models.pcfg.reading import MixedReading, by_span
+from treelm.models.layers.precision import DECIMALS, UntilChanged, one_thread
+from treelm.models.pcfg.reading import MixedReading
 from treelm.models.pcfg.rules import Array, Rules
-from treelm.models.scores import ProbabilityMass, SentenceScore
+from treelm.models.scores import ProbabilityMass
 from treelm.models.states import TextState
 from treelm.trees.tree import Tree
 
@@ -47,15 +46,11 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
         if not vocabulary.ends_word.all():
             found = "a vocabulary with parts of words, which would be leaves of the trees"
             raise InputError(found, where="[vocabulary]", remedy='take kind = "word"')
-        self._kept: tuple[tuple[tuple[int, int], ...], tuple[tuple[AnyRules, float], ...]] | None = None
+        self._kept = UntilChanged[tuple[tuple[AnyRules, float], ...]]()
 
     @abstractmethod
     def make_grammars(self) -> Sequence[AnyRules]:
         """The grammars that a sentence may be of, all equally probable, as the weights are now."""
-
-    def columns_of(self, tokens: Sequence[int], reading: MixedReading) -> dict[str, Array]:
-        """The ``word_columns`` of words that were read. Here: none."""
-        return {}
 
     @abstractmethod
     def decode(self, words: Sequence[str], expected: Array) -> Tree:
@@ -70,49 +65,8 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
         return [log_mass for _, log_mass in self._mended()]
 
     def _mended(self) -> tuple[tuple[AnyRules, float], ...]:
-        tensors = [*self.parameters(), *self.buffers()]
-        versions = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
-        if self.training or self._kept is None or self._kept[0] != versions:
-            with torch.no_grad():
-                made = self.make_grammars()
-            self._kept = versions, tuple(one.consistent() for one in made)
-        return self._kept[1]
-
-    def train(self, mode: bool = True) -> Any:
-        """Drop the grammars: torch's fused optimisers change weights without counting a version."""
-        self._kept = None
-        return super().train(mode)
-
-    # Whole sentences.
-
-    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every word and of the end. Raises ``InputError`` for a sentence without words."""
-        return [analysis.score for analysis in self._analyses(sentences, trees=False) if analysis.score is not None]
-
-    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """The tree of each sentence that is expected to have the most right constituents."""
-        return [analysis.tree for analysis in self._analyses(sentences, trees=True) if analysis.tree is not None]
-
-    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        """Scores and trees of one reading."""
-        return list(self._analyses(sentences, trees=True))
-
-    def _analyses(self, sentences: Sequence[Sequence[str]], *, trees: bool) -> Iterator[Analysis]:
-        if not sentences:
-            return
-        batch, grammars = encode_words(sentences, self.vocabulary, needs_words=True), self.grammars()
-        for row, words in enumerate(sentences):
-            with one_thread():
-                tokens = batch.tokens_of(row).tolist()
-                log_probs, reading = read_tokens(grammars, tokens)
-                score = SentenceScore(
-                    log_probs=log_probs,
-                    word_of_token=np.arange(len(words)),
-                    is_lower_bound=False,
-                    columns=self.columns_of(tokens, reading),
-                )
-                tree = self.decode(words, by_span(reading.constituents(ended=True))) if trees else None
-            yield Analysis(score=score, tree=tree)
+        with torch.no_grad():
+            return self._kept.made_of(self, lambda: tuple(one.consistent() for one in self.make_grammars()))
 
     def probability_mass(self) -> ProbabilityMass | None:
         """All sentences up to a length, enumerated; unfinished is what finite trees have beyond. None for many words.
@@ -139,10 +93,7 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
     # Word by word.
 
     def _start(self, num_sentences: int) -> GrammarState:
-        begin = MixedReading.begin(self.grammars())
-        return GrammarState(
-            words=((),) * num_sentences, tokens=((),) * num_sentences, readings=(begin,) * num_sentences
-        )
+        return GrammarState.begin(num_sentences, readings=(MixedReading.begin(self.grammars()),) * num_sentences)
 
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> GrammarState:
         before = GrammarState.own(state)
@@ -163,7 +114,7 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
         own = GrammarState.own(state)
         own.check_begun()
         return [
-            self.decode(words, by_span(reading.constituents(ended=False)))
+            self.decode(words, reading.constituents(ended=False))
             for words, reading in zip(own.words, own.readings, strict=True)
         ]
 

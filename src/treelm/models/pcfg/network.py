@@ -30,7 +30,7 @@ from treelm.models.pcfg.kernels import cells_of, log_probs, prefix_log_probs
 from treelm.models.pcfg.products import Grammar, ProductRules, rules_of, viterbi
 from treelm.models.pcfg.reading import choose_spans
 from treelm.models.pcfg.rules import Array
-from treelm.models.scores import Analysis, Loss, Losses, SentenceScore
+from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.structures import UsedRule
 from treelm.trees.tree import Tree, from_spans
 
@@ -349,10 +349,6 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar):
         number = symbol - rules.num_nonterminals
         words = rules.words[number].argsort()[::-1][:_NUM_WORDS].tolist()
         return f"T{number + 1} ({', '.join(map(self.vocabulary.shown, words))})"
-
-    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        pairs = zip(self._score(sentences), self._parse(sentences), strict=True)
-        return [Analysis(score=score, tree=tree) for score, tree in pairs]
 
     def decode(self, words: Sequence[str], expected: Array) -> Tree:
         """The binary tree with the largest sum of expected spans, each labelled by its most probable nonterminal."""

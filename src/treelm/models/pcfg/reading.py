@@ -83,8 +83,8 @@ class Reading:
             end=float(rules.root @ cells[0]),
         )
 
-    def constituents(self, *, ended: bool) -> list[Array]:
-        """The expected number of every symbol over every span, given the words: by end j = 1 .. n, each (j, S).
+    def constituents(self, *, ended: bool) -> Array:
+        """The expected number of every symbol over every span, given the words: (n + 1, n + 1, S).
 
         With ``ended`` the words are the sentence; else anything may follow, and what counts are constituents that are
         closed. It is the derivative of log p by the cells, one pass back through ``extend``.
@@ -94,7 +94,7 @@ class Reading:
         whole = rules.root / self.end if ended else rules.root
         if not ended:
             self._back_from_prefix(of_lefts)
-        found = [np.zeros_like(column.cells) for column in self.columns]
+        found = np.zeros((n + 1, n + 1, rules.num_symbols))
         for j in range(n, 0, -1):
             column = self.columns[j - 1]
             of_sums = np.zeros((j, column.lefts.shape[1]))
@@ -106,7 +106,7 @@ class Reading:
                 if (i, j) == (0, n):
                     of_cell += whole
                 symbols, of_sums[i] = rules.head_back(of_cell)
-                found[j - 1][i] = symbols * column.cells[i]
+                found[i, j] = symbols * column.cells[i]
             for k in range(1, j):
                 of_lefts[k - 1] += of_sums[:k] * rules.right(column.cells[k])
         return found
@@ -156,14 +156,14 @@ class MixedReading:
         weights = self.weights * of_each / probability if probability else self.weights
         return type(self)(tuple(one.extend(word) for one in self.readings), weights), probability
 
-    def constituents(self, *, ended: bool) -> list[Array]:
-        """The expected number of every symbol over every span, by its end: see ``Reading.constituents``."""
+    def constituents(self, *, ended: bool) -> Array:
+        """The expected number of every symbol over every span: see ``Reading.constituents``."""
         weights = self.weights
         if ended:
             weights = weights * np.array([one.end for one in self.readings])
             weights = weights / weights.sum()
-        found = [one.constituents(ended=ended) for one in self.readings]
-        return [np.einsum("k,kis->is", weights, np.stack(columns)) for columns in zip(*found, strict=True)]
+        found: Array = np.tensordot(weights, np.stack([one.constituents(ended=ended) for one in self.readings]), 1)
+        return found
 
 
 def choose_spans(gains: Array) -> list[tuple[int, int]]:
@@ -174,12 +174,3 @@ def choose_spans(gains: Array) -> list[tuple[int, int]]:
     lengths = torch.tensor([len(gains) - 1])
     chosen = chart.best_trees(torch.from_numpy(gains)[None], lengths)[0]
     return [(i, j) for i, j in chosen.nonzero().tolist() if j - i > 1 or gains[i, j] > 0]
-
-
-def by_span(of_columns: Sequence[Array]) -> Array:
-    """Values by the end of a span, each (j, ...), as one array (n + 1, n + 1, ...)."""
-    n = len(of_columns)
-    found = np.zeros((n + 1, n + 1, *of_columns[-1].shape[1:]))
-    for j, values in enumerate(of_columns, start=1):
-        found[:j, j] = values
-    return found

@@ -23,16 +23,16 @@ import numpy as np
 import torch
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.capabilities import Counted
-from treelm.models.layers.precision import DECIMALS
+from treelm.models.layers.precision import DECIMALS, one_thread
 from treelm.models.pcfg.config import TreebankPCFGConfig, TreebankSizes
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
 from treelm.models.pcfg.reading import MixedReading, choose_spans
 from treelm.models.pcfg.rules import Array, Ints, MarkovRules
-from treelm.models.scores import Loss, Losses, SubwordAggregation
+from treelm.models.scores import Analysis, Loss, Losses, SentenceScore, SubwordAggregation
 from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 from treelm.trees.tree import Tree, from_spans
@@ -311,7 +311,7 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted):
         """The two parts of a word's surprisal, if the treebank has tags."""
         return dict.fromkeys(TAG_COLUMNS, "sum") if {*self.tags} - {UNKNOWN_TAG} else {}
 
-    def columns_of(self, tokens: Sequence[int], reading: MixedReading) -> dict[str, Array]:
+    def _columns_of(self, tokens: Sequence[int], reading: MixedReading) -> dict[str, Array]:
         """Surprisal of each word's tag, and of the word given it, in bits.
 
         Both are expected values under p(tag | words so far, this one too), which is exact: words do not say which tag
@@ -337,7 +337,9 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted):
             batch = corpus.batch(np.arange(start, min(start + _SENTENCES, len(corpus))))
             tags = self._tags_of(batch)
             np.add.at(words, (tags, batch.tokens), 1)
-            trees += self._trees_of(batch, tags)
+            actions, offsets = batch.trees()
+            pairs = np.split(actions, offsets[1:-1]), np.split(tags, batch.token_offsets[1:-1])
+            trees += zip(*pairs, strict=True)
         config = self.config
         counts = count(
             trees, top=len(self.labels), history=config.history, min_parent_count=config.min_parent_count or None
@@ -368,13 +370,6 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted):
         remedy = f"correct it, or add {UNKNOWN_TAG!r} to tags in [model], or leave tags out"
         raise InputError("a word with a tag that is not in tags", where=batch.names[row], remedy=remedy)
 
-    def _trees_of(self, batch: SentenceBatch, tags: Ints) -> list[tuple[Ints, Ints]]:
-        if batch.actions is None or batch.action_offsets is None:
-            remedy = "train this system on brackets or CoNLL-U"
-            raise InputError("a sentence without a tree", where=batch.names[0], remedy=remedy)
-        actions = np.split(batch.actions, batch.action_offsets[1:-1])
-        return list(zip(actions, np.split(tags, batch.token_offsets[1:-1]), strict=True))
-
     def make_grammars(self) -> list[MarkovRules]:
         """The one grammar, as it was counted."""
         return [MarkovRules(**{name: self.get_buffer(name).cpu().numpy() for name in _RULES})]
@@ -391,7 +386,32 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted):
             nats = nats - read_tokens(self.grammars(), batch.tokens_of(row).tolist())[0].sum()
         return Losses.of(batch, {"word": Loss(sum=torch.as_tensor(nats), count=len(batch.tokens) + len(batch))})
 
-    # Trees.
+    # Whole sentences.
+
+    def _read(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[SentenceScore, MixedReading]]:
+        """The score of each sentence, and what is known at its end."""
+        if not sentences:
+            return
+        batch, grammars = encode_words(sentences, self.vocabulary, needs_words=True), self.grammars()
+        for row, words in enumerate(sentences):
+            tokens = batch.tokens_of(row).tolist()
+            with one_thread():
+                log_probs, reading = read_tokens(grammars, tokens)
+            columns, places = self._columns_of(tokens, reading), np.arange(len(words))
+            score = SentenceScore(log_probs=log_probs, word_of_token=places, is_lower_bound=False, columns=columns)
+            yield score, reading
+
+    def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        return [score for score, _ in self._read(sentences)]
+
+    def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        return [analysis.tree for analysis in self._analyse(sentences) if analysis.tree is not None]
+
+    def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+        with one_thread():
+            pairs = zip(sentences, self._read(sentences), strict=True)
+            expected = ((words, score, reading.constituents(ended=True)) for words, (score, reading) in pairs)
+            return [Analysis(score=score, tree=self.decode(words, found)) for words, score, found in expected]
 
     def decode(self, words: Sequence[str], expected: Array) -> Tree:
         """Choose the constituents with the largest sum of max(0, p - threshold) that nest; the sentence is always one.

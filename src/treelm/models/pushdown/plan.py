@@ -99,8 +99,6 @@ def attachments_of(batch: SentenceBatch, ends_word: Bools, max_stack: int) -> At
 
     ``ends_word`` (V,) says which tokens end words.
     """
-    if batch.actions is None:
-        raise InputError("sentence without a tree", where=batch.names[0], remedy="train this system on bracketed trees")
     lengths = np.diff(batch.token_offsets)
     num_rows, num_positions = len(lengths), int(lengths.max(initial=0)) + 1
     row, first, last, split = _nodes(batch, ends_word).T

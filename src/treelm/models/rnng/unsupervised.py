@@ -19,7 +19,6 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
 from treelm.models.capabilities import LatentTrees, StepScheduled
 from treelm.models.layers import chart
 from treelm.models.layers.devices import plan_to_device
@@ -144,10 +143,7 @@ def gold_trees(batch: SentenceBatch, rows: IntArray, num_words: int, ends_word: 
     constituents, the chart takes the one with the first of equal splits. Labels and unary chains are lost. Raises
     ``InputError`` for a batch without trees.
     """
-    if batch.actions is None or batch.action_offsets is None:
-        remedy = 'train on a treebank (brackets or CoNLL-U), or set objective = "unsupervised"'
-        raise InputError("sentence without a tree", where=batch.names[0], remedy=remedy)
-    found = constituents_of(batch.actions, batch.action_offsets, ends_word[batch.tokens])
+    found = constituents_of(*batch.trees(), ends_word[batch.tokens])
     own = np.isin(found.sentence, rows)
     spans = torch.zeros(len(rows), num_words + 1, num_words + 1)
     spans[np.searchsorted(rows, found.sentence[own]), found.start[own], found.end[own]] = 1.0

@@ -72,9 +72,8 @@ class Derivations:
 
 def derive(bounds: Bounds, batch: SentenceBatch, ends_word: BoolArray, num_labels: int) -> Derivations:
     """Put a batch's trees in the model's order. Raises ``InputError`` for a tree that the model cannot build."""
-    if batch.actions is None or batch.action_offsets is None:
-        raise InputError("sentence without a tree", where=batch.names[0], remedy="train this system on bracketed trees")
-    top_down, lengths = batch.actions, np.diff(batch.action_offsets)
+    top_down, offsets = batch.trees()
+    lengths = np.diff(offsets)
     local_trees = find_local_trees(top_down)
     position = np.arange(len(top_down))
     actions = top_down

@@ -164,9 +164,8 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         head, nothing = model.head(search.heavy_words), ((),) * num_sentences
         with torch.inference_mode(), arithmetic(search.matmul, head.device):
             beam = Beam(model.new_machine(starts), head, search, num_sentences)
-        return BeamState(
-            words=nothing,
-            tokens=nothing,
+        return BeamState.begin(
+            num_sentences,
             ends_word=np.asarray(self.vocabulary.ends_word),
             beam=beam,
             log_mass=np.zeros(num_sentences),

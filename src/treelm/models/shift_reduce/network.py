@@ -334,7 +334,7 @@ class ShiftReduce(LanguageModel, Parser):
         inputs = exact.embed(torch.full((num_sentences,), self.boundary, device=self.embedding.device))
         bank = Bank.empty(inputs, self.config.num_layers)
         exact._read(stacks, bank, inputs, np.arange(num_sentences + 1))
-        return ParserState(words=((),) * num_sentences, tokens=((),) * num_sentences, stacks=stacks, bank=bank)
+        return ParserState.begin(num_sentences, stacks=stacks, bank=bank)
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> ParserState:

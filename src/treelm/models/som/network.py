@@ -559,9 +559,8 @@ class SOM(DocumentReader, Parser):
         candidates[:, -1] = hidden = inputs
         if exact.prediction_cell is not None:
             hidden = exact.prediction_cell.weights().apply(torch.zeros_like(inputs), inputs)
-        return SOMState(
-            words=((),) * num_sentences,
-            tokens=((),) * num_sentences,
+        return SOMState.begin(
+            num_sentences,
             decisions=((num_slots,),) * num_sentences,
             memory=prefixes[:, 1:],
             candidates=candidates,

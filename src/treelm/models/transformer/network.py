@@ -283,8 +283,7 @@ class Transformer(StreamLM, Parser, Attention):
         """The state of n sentences after these tokens (T, n), in a memory that has room for no others."""
         exact, num_rows = self.exact(), inputs.shape[1]
         reading = exact.forward(inputs, exact._memory(num_rows, self.config.sink_tokens + len(inputs)))
-        empty: tuple[tuple[()], ...] = ((),) * num_rows
-        return StreamState(words=empty, tokens=empty, carried=reading.carried, hidden=reading.outputs[-1])
+        return StreamState.begin(num_rows, carried=reading.carried, hidden=reading.outputs[-1])
 
     @torch.no_grad()
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:
