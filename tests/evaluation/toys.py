@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,17 +46,8 @@ class ToyVocabulary(Vocabulary):
         return {"kind": "toy"}
 
 
-@dataclass(frozen=True)
 class ToyState(IncrementalState):
-    tokens: tuple[tuple[int, ...], ...]
-
-    @property
-    def num_sentences(self) -> int:
-        return len(self.tokens)
-
-    @property
-    def num_tokens_read(self) -> list[int]:
-        return [len(one) for one in self.tokens]
+    pass
 
 
 class ToyLM(LanguageModel, Parser):
@@ -87,12 +78,12 @@ class ToyLM(LanguageModel, Parser):
         return SentenceScore(log_probs=log_probs, word_of_token=owner.astype(np.int64), is_lower_bound=False)
 
     def _start(self, num_sentences: int) -> ToyState:
-        return ToyState(((),) * num_sentences)
+        return ToyState.begin(num_sentences)
 
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> ToyState:
         assert isinstance(state, ToyState)
         new = ((one,) if one is not None else () for one in tokens)
-        return ToyState(tuple(old + more for old, more in zip(state.tokens, new, strict=True)))
+        return replace(state, tokens=tuple(old + more for old, more in zip(state.tokens, new, strict=True)))
 
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         assert isinstance(state, ToyState)

@@ -28,7 +28,6 @@ from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Counted, Parser, Searching, has
 from treelm.models.perplexity import perplexity
 from treelm.models.search.config import SearchConfig
-from treelm.models.states import TextState
 
 TEXT = """\
 the dog that the cats chased barks at the unbelievable moon
@@ -130,7 +129,6 @@ def test_words_read_token_by_token_are_spelled_as_words(system: str, kind: str) 
     state = lm.start()
     for token in lm.vocabulary.encode(words).ids.tolist():
         state = lm.extend_tokens(state, [token])
-    if isinstance(state, TextState):
-        assert state.words == (tuple(words),)
+    assert state.words == (tuple(words),)
     if has(lm, Parser):
         assert lm.partial_trees(state)[0].words() == words

@@ -37,7 +37,7 @@ from treelm.models.scores import (
     SubwordAggregation,
     sentence_surprisal,
 )
-from treelm.models.states import IncrementalState, TextState
+from treelm.models.states import IncrementalState
 from treelm.models.usage import Usage
 
 __all__ = ["Analysis", "IncrementalState", "LanguageModel", "Loss", "Losses", "ProbabilityMass", "SentenceScore"]
@@ -174,7 +174,7 @@ class LanguageModel(nn.Module, Usage, ABC):
             following = self._next_word_log_probs(state)
             log_probs += [0.0 if one is None else float(following[row, one]) for row, one in enumerate(tokens)]
             state = self._extend(state, tokens)
-        return _with_words_as_given(state, words), log_probs
+        return state.called(words), log_probs
 
     def _reduce_next_log_probs(
         self,
@@ -323,7 +323,7 @@ class LanguageModel(nn.Module, Usage, ABC):
     def _extend_words(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
         for tokens in self._spelled(state, words):
             state = self._extend(state, tokens)
-        return _with_words_as_given(state, words)
+        return state.called(words)
 
     def _spelled(self, state: IncrementalState, words: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
         """The tokens of the next word of each sentence, side by side; None where a word has fewer."""
@@ -365,8 +365,3 @@ def _check_a_word_each(state: IncrementalState, words: Sequence[str]) -> None:
         found = f"{len(words)} words for {len(state.num_tokens_read)} sentences"
         raise InputError(found, remedy="give one word for each sentence")
     check_words(words)
-
-
-def _with_words_as_given(state: IncrementalState, words: Sequence[str]) -> IncrementalState:
-    """Store the last words as the caller wrote them; tokens may spell them otherwise."""
-    return state.called(words) if isinstance(state, TextState) else state

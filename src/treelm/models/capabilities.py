@@ -81,9 +81,9 @@ class Parser(ABC):
 
         Raises ``InputError`` before the first word.
         """
-        from treelm.models.states import TextState
+        from treelm.models.states import IncrementalState
 
-        own = TextState.own(state)
+        own = IncrementalState.own(state)
         own.check_begun()
         return self.parse(own.words)
 

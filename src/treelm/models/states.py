@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,18 +13,12 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 
 
-class IncrementalState(ABC):
-    """Knowledge of a model after some words of n sentences. Never changed: ``extend`` gives a new one."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IncrementalState:
+    """Knowledge of a model after some words of n sentences: the words, and what systems add. Never changed."""
 
-    @property
-    @abstractmethod
-    def num_sentences(self) -> int:
-        """Sentences that are read side by side."""
-
-    @property
-    @abstractmethod
-    def num_tokens_read(self) -> Sequence[int]:
-        """Tokens read of each sentence."""
+    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their tokens
+    tokens: tuple[tuple[int, ...], ...]
 
     @classmethod
     def own(cls, state: IncrementalState) -> Self:
@@ -33,20 +26,6 @@ class IncrementalState(ABC):
         if not isinstance(state, cls):
             raise InputError("a state of another system", remedy="use a state that this model's start() began")
         return state
-
-    def check_tokens(self, tokens: Sequence[int | None]) -> None:
-        """Raise ``InputError`` unless there is one token, or None, for each sentence."""
-        if len(tokens) != self.num_sentences:
-            found = f"{len(tokens)} tokens for {self.num_sentences} sentences"
-            raise InputError(found, remedy="give one token, or None, for each sentence")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TextState(IncrementalState):
-    """A state that holds the text it has read; systems add what their networks know of it."""
-
-    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their tokens
-    tokens: tuple[tuple[int, ...], ...]
 
     @classmethod
     def begin(cls, num_sentences: int, **fields: Any) -> Self:
@@ -62,6 +41,12 @@ class TextState(IncrementalState):
     def num_tokens_read(self) -> tuple[int, ...]:
         """Tokens that each sentence has read."""
         return tuple(map(len, self.tokens))
+
+    def check_tokens(self, tokens: Sequence[int | None]) -> None:
+        """Raise ``InputError`` unless there is one token, or None, for each sentence."""
+        if len(tokens) != self.num_sentences:
+            found = f"{len(tokens)} tokens for {self.num_sentences} sentences"
+            raise InputError(found, remedy="give one token, or None, for each sentence")
 
     def after(self, read: Sequence[int | None], vocabulary: Vocabulary, **changed: Any) -> Self:
         """The state after one more token in each sentence that does not wait, with other fields as they changed."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from treelm.models.layers.attention import attention_columns
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.scores import SentenceScore
-from treelm.models.states import TextState
+from treelm.models.states import IncrementalState
 
 LOG_PROBS = "log_probs"
 ENTROPIES = "attention_entropies"
@@ -41,7 +41,7 @@ class StreamOutput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamState(TextState):
+class StreamState(IncrementalState):
     """The hidden states of n sentences after some tokens, by the float64 copy in evaluation mode."""
 
     carried: RecurrentState  # (n, ...)

@@ -104,8 +104,8 @@ def test_constituents_are_the_derivative_of_the_plain_form(kind: str) -> None:
     for words in SENTENCES:
         for ended in (True, False):
             expected = plain.constituents(words, ended=ended)
-            for j, found in enumerate(read_tokens([rules], words)[1].constituents(ended=ended), start=1):
-                np.testing.assert_allclose(found, expected[:j, j], atol=1e-10)
+            found = read_tokens([rules], words)[1].constituents(ended=ended)
+            np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
 @every_kind

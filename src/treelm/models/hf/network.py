@@ -33,7 +33,6 @@ from treelm.models.layers.attention import by_words
 from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, name_parts, plain_copy, quiet, save_parts
 from treelm.models.persistence.tensors import SizeLimit, sizes_of
 from treelm.models.scores import Loss, Losses, SentenceScore
-from treelm.models.states import TextState
 from treelm.models.structures import BOUNDARY
 
 _LOGITS = 1 << 27  # numbers that a batch may compute, half a gigabyte
@@ -65,7 +64,7 @@ class _Row:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CausalState(TextState):
+class CausalState(IncrementalState):
     """The texts, and what the model knows of each."""
 
     rows: tuple[_Row, ...]

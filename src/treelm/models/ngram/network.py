@@ -69,17 +69,6 @@ class NGramState(IncrementalState):
     """Numbers of the n-grams that end where each sentence has been read to; -1 where one was never seen."""
 
     contexts: Tensor  # (n, order - 1): lengths 1, 2, ...
-    num_read: tuple[int, ...]
-
-    @property
-    def num_sentences(self) -> int:
-        """Sentences that are read side by side."""
-        return len(self.num_read)
-
-    @property
-    def num_tokens_read(self) -> tuple[int, ...]:
-        """Tokens that each sentence has read."""
-        return self.num_read
 
 
 class NGram(LanguageModel, Counted, BackoffNGrams):
@@ -208,7 +197,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
     def _start(self, num_sentences: int) -> NGramState:
         contexts = torch.full((num_sentences, max(self.config.order - 1, 1)), -1, device=self.log_probs_1.device)
         contexts[:, 0] = len(self.vocabulary) + 1
-        return NGramState(contexts=contexts, num_read=(0,) * num_sentences)
+        return NGramState.begin(num_sentences, contexts=contexts)
 
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> NGramState:
         state = NGramState.own(state)
@@ -217,10 +206,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         contexts[:, 0] = read
         for length in range(2, self.config.order):
             contexts[:, length - 1] = self._find(length, state.contexts[:, length - 2], read)
-        return NGramState(
-            contexts=torch.where(read[:, None] < 0, state.contexts, contexts),
-            num_read=tuple(before + (one is not None) for before, one in zip(state.num_read, tokens, strict=True)),
-        )
+        return state.after(tokens, self.vocabulary, contexts=torch.where(read[:, None] < 0, state.contexts, contexts))
 
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         rows = NGramState.own(state).contexts

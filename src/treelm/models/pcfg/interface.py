@@ -20,7 +20,6 @@ from treelm.models.layers.precision import DECIMALS, UntilChanged, one_thread
 from treelm.models.pcfg.reading import MixedReading
 from treelm.models.pcfg.rules import Array, Rules
 from treelm.models.scores import ProbabilityMass
-from treelm.models.states import TextState
 from treelm.trees.tree import Tree
 
 AnyRules = TypeVar("AnyRules", bound=Rules)
@@ -28,7 +27,7 @@ _MOST_STRINGS = 2000  # that are listed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GrammarState(TextState):
+class GrammarState(IncrementalState):
     """What is known of sentences that are read side by side."""
 
     readings: tuple[MixedReading, ...]

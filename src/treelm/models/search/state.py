@@ -10,11 +10,11 @@ from treelm.errors import InputError
 from treelm.models.search.beam import Beam
 from treelm.models.search.metrics import converged
 from treelm.models.search.rows import Bools, Floats
-from treelm.models.states import TextState
+from treelm.models.states import IncrementalState
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BeamState(TextState):
+class BeamState(IncrementalState):
     """The beam after some tokens, with its own copy of the parameters, laid out for search."""
 
     ends_word: Bools  # (V,) tokens that end a word

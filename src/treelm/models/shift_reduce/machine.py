@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, word_tree
-from treelm.models.states import TextState
+from treelm.models.states import IncrementalState
 from treelm.trees.tree import Tree
 
 IntArray = NDArray[np.int64]
@@ -110,7 +110,7 @@ class Bank:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParserState(TextState):
+class ParserState(IncrementalState):
     """The stacks of n sentences after some words, as one state that is never changed."""
 
     stacks: ParserStacks

@@ -39,7 +39,6 @@ from treelm.models.som.config import SOMConfig
 from treelm.models.som.kernels import CellTape, CellWeights, differentiable_bank, segmented_norm, sweep_cell
 from treelm.models.som.oracle import EMPTY, ORACLES, DynamicOracle, Oracle
 from treelm.models.som.plan import IntArray, MemoryGraph, PackedLayout, lay_out, pad, prediction_graph
-from treelm.models.states import TextState
 from treelm.models.structures import BOUNDARY, SlotSpans
 from treelm.trees.tree import Tree
 
@@ -220,7 +219,7 @@ class MemoryReading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SOMState(TextState):
+class SOMState(IncrementalState):
     """The memory of n sentences after some words. Vectors of empty slots are never read."""
 
     decisions: tuple[tuple[int, ...], ...]  # theta of every position so far
