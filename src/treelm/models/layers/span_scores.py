@@ -41,11 +41,8 @@ class SpanScorer(nn.Module):
         if not torch.is_grad_enabled():
             size = max(1, _MOST_HIDDEN // (len(hidden) * hidden.shape[2]))
         cuts = [slice(place, place + size) for place in range(0, len(starts), size)]
-        return torch.cat([self._scores(hidden, starts[cut], ends[cut]) for cut in cuts], 1)
-
-    def _scores(self, hidden: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-        scores: Tensor = self.score(torch.relu(self.norm(hidden[:, ends] - hidden[:, starts])))
-        return scores
+        pairs = (hidden[:, ends[cut]] - hidden[:, starts[cut]] for cut in cuts)
+        return torch.cat([self.score(torch.relu(self.norm(pair))) for pair in pairs], 1)
 
 
 @lru_cache(maxsize=256)

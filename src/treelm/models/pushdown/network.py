@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus, encode_sentences
+from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
@@ -111,10 +111,6 @@ class Pushdown(GenerativeParser, Attention):
         nn.init.zeros_(self.finish_head.bias)
         for matrix in (self.word_embedding, self.start_embedding, self.finish_head.weight):
             start_normal(matrix)
-
-    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Refuse text, and trees that are beyond the bound."""
-        self.config.check_trees(corpus)
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Sums of -log p(attachment), -log p(end or not) and -log p(word), nats, of the trees in the batch.

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
@@ -79,10 +78,6 @@ class RNNG(GenerativeParser, DocumentReader):
         if self.config.composition == "attention":
             return AttentionComposition(self.config.embedding_size, len(self.labels))
         return NoComposition(self.config.embedding_size)
-
-    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Refuse text, and trees that are beyond the bounds."""
-        self.config.check_trees(corpus)
 
     @property
     def has_fused_kernels(self) -> bool:

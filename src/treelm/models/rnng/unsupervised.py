@@ -265,7 +265,7 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
             for (rows, scores), trees, earned in zip(scored, draws, rewards, strict=True):
                 gradient_only = score_function_loss(scores, trees, earned.view(-1, len(rows))).double()
                 total = total + gradient_only - gradient_only.detach()
-        return Losses(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
+        return Losses.of(batch, terms, total)
 
     def _scored(self, batch: SentenceBatch) -> list[TreeDistribution]:
         """The inference network's scores of the spans of a batch, without gradient when it rests."""

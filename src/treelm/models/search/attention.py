@@ -167,14 +167,12 @@ def read_layer(
     mixed = torch.empty_like(content)
     for block in blocks(len(units), min(_QUERIES, max(1, _SEEN // queries.seen.shape[1]))):
         seen = keys_values.get_lists(queries.seen[block])
-        logits = [_looked_up(*pair, block) for pair in zip(relative, queries.relative, strict=True)]
+        logits = [
+            kind[block].gather(2, places[block].expand(-1, kind.shape[1], -1))
+            for kind, places in zip(relative, queries.relative, strict=True)
+        ]
         mixed[block] = _mix(content[block], seen, logits, queries.hidden[block], found)
     return layer.finish(units, mixed)
-
-
-def _looked_up(logits: Tensor, relative: Tensor, block: slice) -> Tensor:
-    """The logits (b, H, S) of the relative positions (m, 1, S) of some queries, from those of all (m, H, R)."""
-    return logits[block].gather(2, relative[block].expand(-1, logits.shape[1], -1))
 
 
 def _mix(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.corpora.encoding import encode_words, word_of_token
+from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
@@ -46,6 +46,10 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         """Begin with the default search."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._search_config = SearchConfig()
+
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Refuse text, and trees that are beyond the bounds."""
+        self.config.check_trees(corpus)
 
     @property
     def order(self) -> Order:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.models.layers.few_calls import few_calls
-from treelm.models.search.analyses import Endings
 from treelm.models.search.beam import WAITS, Beam
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import Machine, WordHead
@@ -212,14 +211,11 @@ def _search_together(
             endings = beam.endings(ends)
             actions = beam.actions(endings.history)
             for number in done.tolist():
-                _end(results[number], endings, actions, step.prefix_of[number])
+                index, result = step.prefix_of[number], results[number]
+                result.log_prob = float(endings.log_mass[index])
+                result.derivations = [
+                    Derivation(actions=tuple(actions[place]), log_prob=float(endings.score[place]))
+                    for place in np.flatnonzero(endings.sentence == index).tolist()
+                ]
             if step.parents is None and not isinstance(beam, DeviceBeam):
                 beam.drop(ends)
-
-
-def _end(result: SentenceResult, endings: Endings, actions: list[list[int]], index: int) -> None:
-    result.log_prob = float(endings.log_mass[index])
-    result.derivations = [
-        Derivation(actions=tuple(actions[place]), log_prob=float(endings.score[place]))
-        for place in np.flatnonzero(endings.sentence == index).tolist()
-    ]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus, encode_sentences
+from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
@@ -179,10 +179,6 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
     def word_columns(self) -> dict[str, SubwordAggregation]:
         """What the search gives, and how widely the last layer looks back at the stack."""
         return {**super().word_columns, **ATTENTION_COLUMNS}
-
-    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Raise ``InputError`` for a corpus without trees, or with trees beyond the model's bounds."""
-        self.config.check_trees(corpus)
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Sums of -log p(action) and -log p(word), nats, of the trees in the batch.
