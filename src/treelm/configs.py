@@ -102,6 +102,12 @@ def to_toml_values(config: Any) -> dict[str, Any]:
     }
 
 
+def without_retired(config_class: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values without fields that were there once, where they have the one value that is left (``retired``)."""
+    retired = getattr(config_class, "retired", {})
+    return {name: value for name, value in values.items() if name not in retired or value != retired[name]}
+
+
 def from_plain(
     config_class: type[Config], values: Mapping[str, Any], *, where: str, null: float | None = None
 ) -> Config:
@@ -112,9 +118,8 @@ def from_plain(
     missing one, a wrong type, and for what the dataclass itself refuses.
     """
     adapter, optional = _parts(config_class)  # type: ignore[arg-type]  # a class is hashable
-    retired = getattr(config_class, "retired", {})  # fields that were there once, with the one value that is left
-    kept = {name: value for name, value in values.items() if name not in retired or value != retired[name]}
-    given = {name: None if value == NONE and name in optional else value for name, value in kept.items()}
+    kept = without_retired(config_class, values).items()
+    given = {name: None if value == NONE and name in optional else value for name, value in kept}
     text = json.dumps(given, default=_encoded)
     if "\\u0000" in text:
         name = next(name for name, value in given.items() if "\\u0000" in json.dumps(value, default=str))

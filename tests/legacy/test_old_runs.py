@@ -9,12 +9,14 @@ import pytest
 
 import treelm
 from tests.legacy.make import EXPECTED, HERE, KEPT, RESUMABLE, WIDTHS, describe
+from treelm.configs import to_plain
 from treelm.errors import InputError
 from treelm.models.capabilities import Parser, has, set_search
-from treelm.models.persistence.storage import CONFIG, FORMAT_VERSION
+from treelm.models.persistence.storage import CONFIG, FORMAT_VERSION, describe_model
 from treelm.models.search.config import SearchConfig
+from treelm.training.config import TrainingConfig
 from treelm.training.metrics import FILE_NAME as METRICS
-from treelm.training.run_folder import load_run_recipe
+from treelm.training.run_folder import check_same_run, load_run_recipe
 from treelm.training.trainer import train
 
 TOLERANCE = 1e-5  # nats
@@ -98,3 +100,15 @@ def test_weights_without_a_hash_of_their_config_are_read(run: Path) -> None:
     """As the first runs had them: these folders are such runs, and stay so."""
     change_config(run, treelm="0.0.1")
     treelm.load(run)
+
+
+@pytest.mark.parametrize("name", ["palm", "transformer-grammar"])
+def test_a_run_with_fields_that_are_no_more_goes_on_if_they_had_the_value_that_is_left(name: str) -> None:
+    model = treelm.load(HERE / name)
+    config = {**to_plain(model.config), **type(model.config).retired}
+    saved = {"model": {**describe_model(model), "config": config}, "training": {}}
+    check_same_run(saved, model, TrainingConfig(), HERE / name, None, where="state.json")
+    for field in type(model.config).retired:
+        other = {**saved, "model": {**describe_model(model), "config": {**config, field: "other"}}}
+        with pytest.raises(InputError, match=f"{field} = None now, but the run was started with 'other'"):
+            check_same_run(other, model, TrainingConfig(), HERE / name, None, where="state.json")

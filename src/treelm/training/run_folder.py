@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from treelm.configs import plain_defaults, to_plain
+from treelm.configs import plain_defaults, to_plain, without_retired
 from treelm.corpora.catalog import SPLITS
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.errors import InputError, one_line
@@ -126,7 +126,8 @@ def check_same_run(
     if before.get("vocabulary") != now["vocabulary"]:
         found, remedy = "not the vocabulary that this run was begun with", f"restore {VOCABULARY} of this run"
         raise InputError(found, where=str(run / VOCABULARY), remedy=remedy)
-    before["config"] = {**plain_defaults(type(model.config)), **before.get("config", {})}
+    config_class = type(model.config)
+    before["config"] = {**plain_defaults(config_class), **without_retired(config_class, before.get("config", {}))}
     check_unchanged(before, now, what="model", where=where)
     trained = {**to_plain(TrainingConfig()), **saved["training"]}
     check_unchanged(trained, to_plain(config), what="training", where=where, may_change=config.extendable)
