@@ -43,14 +43,11 @@ NESTED = {"data annotate": "annotate", "data sections": "sections", "data align"
 
 PARENT_VARIABLE = "TREELM_PARENT"
 """The environment variable with the number of the process that a ``treelm`` is not to outlive."""
-_ended_by = 0
-"""The first signal that came to end this process, if any."""
+_ended_by = 0  # the first signal that came to end this process, if any
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
-EXIT_SKIPPED = 3
-"""Some sentences were left out by ``--on-error skip``; the rest is complete."""
-EXIT_STOPPED = 75
-"""Training was asked to stop, and can be resumed."""
+EXIT_SKIPPED = 3  # some sentences were left out by ``--on-error skip``; the rest is complete
+EXIT_STOPPED = 75  # training was asked to stop, and can be resumed
 
 
 def usage() -> str:

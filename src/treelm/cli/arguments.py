@@ -32,8 +32,7 @@ _SETTINGS = re.compile(
     r"""(?:(?:,\ |\ or\ )"[^"]*")*)|(?<![\w.-])(?P<bare>[a-z]+(?:_[a-z]+)+)(?![\w.=])"""
 )
 """Quoted text, in which nothing is looked for; a setting with its value, or several; a name that can be no word."""
-_asked: list[type[Any]] = []
-"""The arguments that were read last: a program answers one call."""
+_asked: list[type[Any]] = []  # the arguments that were read last: a program answers one call
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from treelm.trees.brackets import UNKNOWN_TAG, unescape
 from treelm.trees.transforms import UNPARSED, replace_words
 from treelm.trees.tree import Tree
 
-SEVERAL = "ROOT"
-"""Label over the trees of a line that has several, or words beside its trees."""
+SEVERAL = "ROOT"  # label over the trees of a line that has several, or words beside its trees
 _START = 3  # words by which trees are looked up
 _LEAST_SHARE = 0.1  # of trees or of lines, where they belong together
 UNKNOWNS = ("<unk>", "<UNK>")

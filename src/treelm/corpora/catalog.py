@@ -37,8 +37,7 @@ class CorpusEntry:
     splits: Mapping[Split, Mapping[Format, Path]] = field(default_factory=dict)
     documents: Path | None = None
     """A table with a row for each document: its split, its size, what it is and under which licence."""
-    how_made: str = ""
-    """What to do to have a split that the corpus lacks."""
+    how_made: str = ""  # what to do to have a split that the corpus lacks
 
     def locate(self, split: Split, format: Format | Literal["auto"] = "auto") -> tuple[Path, Format]:
         """The file of a split and its format (brackets before CoNLL-U before text). Raises ``InputError`` without."""

@@ -12,18 +12,14 @@ from pathlib import Path
 class DataPackage:
     """A distribution with a folder for each corpus in its module, and one for its models."""
 
-    distribution: str
-    """Its name, by which it is installed."""
-    module: str
-    """The module that holds its files."""
-    corpora: tuple[str, ...]
-    """Names of its corpora."""
+    distribution: str  # its name, by which it is installed
+    module: str  # the module that holds its files
+    corpora: tuple[str, ...]  # names of its corpora
     made_corpora: Mapping[str, str]
     """Names of corpora that its models were trained on and that are made of its own: each with the corpus of this
     distribution whose sentences these are, all of them, with trees. Of such a corpus it has what models are measured
     on; users make the rest, and name it in a catalogue."""
-    models: tuple[str, ...]
-    """Names of its models: this list is what a treelm without it knows of them."""
+    models: tuple[str, ...]  # names of its models: this list is what a treelm without it knows of them
 
     @property
     def folder(self) -> Path | None:

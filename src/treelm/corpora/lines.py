@@ -47,10 +47,8 @@ class Stretch(NamedTuple):
 
     line: int
     content: bytes
-    document: int = 0
-    """Number of the document that it belongs to, from 0."""
-    treebank: Treebank = PENN
-    """What is annotation in it, if it has brackets."""
+    document: int = 0  # number of the document that it belongs to, from 0
+    treebank: Treebank = PENN  # what is annotation in it, if it has brackets
 
 
 def format_of(path: str) -> Format:

@@ -16,8 +16,7 @@ from treelm.errors import InputError
 
 Tokenisation = Literal["whitespace", "treebank"]
 
-BLANKS = " \t\n\r\f\v"
-"""The characters that separate words."""
+BLANKS = " \t\n\r\f\v"  # the characters that separate words
 _NUL = "\0"
 _BETWEEN_BLANKS = re.compile(f"[^{BLANKS}]+")
 _CLITIC = r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))"

@@ -19,8 +19,7 @@ _MIN_LENGTH_PLURAL = 3
 _MIN_LENGTH_SUFFIX = 5
 _LONGEST = 5  # characters of a learned suffix
 _MOST_SUFFIXES = 50
-FEWEST = 10
-"""Forms that a learned suffix needs, and tokens that a class needs where suffixes are learned."""
+FEWEST = 10  # forms that a learned suffix needs, and tokens that a class needs where suffixes are learned
 _DECIMALS = 6  # of what a suffix is worth
 
 

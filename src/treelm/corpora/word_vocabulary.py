@@ -252,8 +252,7 @@ def descriptions(form: str) -> list[str]:
     return [*suffixes, *(f"p{size}{lower[:size]}" for size in (1, 2, 3)), f"h{short}", f"l{lower}"]
 
 
-PIECES = len(descriptions(SINGLE)) + 1
-"""Tokens of every word."""
+PIECES = len(descriptions(SINGLE)) + 1  # tokens of every word
 
 
 def fnv1a(text: str) -> int:

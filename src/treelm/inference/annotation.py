@@ -46,10 +46,8 @@ from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
-BLOCK = 64
-"""Sentences that are parsed by one process in one go, and written together."""
-JOURNAL = "journal.jsonl"
-"""The file of work in progress."""
+BLOCK = 64  # sentences that are parsed by one process in one go, and written together
+JOURNAL = "journal.jsonl"  # the file of work in progress
 _WORKER = {
     "what": "a process that parses",
     "remedy": "free memory, or lower the number of processes; the same command continues from here",
@@ -63,20 +61,13 @@ _DEFAULT = AnnotationSettings()
 class Progress:
     """The part of input and output that is done."""
 
-    num_read: int = 0
-    """Pieces of the input (lines of text)."""
-    digest: str = ""
-    """Hash of these pieces, so that another input is not taken for this one."""
-    num_sentences: int = 0
-    """Trees in the output."""
-    num_words: int = 0
-    """Words in them."""
-    num_errors: int = 0
-    """Sentences without a tree of the parser's."""
-    num_unsure: int = 0
-    """Sentences that were left out because the parser was not sure enough of them."""
-    num_kept: int = 0
-    """Sentences that were parsed and not left out; the next numbers are sums over them."""
+    num_read: int = 0  # pieces of the input (lines of text)
+    digest: str = ""  # hash of these pieces, so that another input is not taken for this one
+    num_sentences: int = 0  # trees in the output
+    num_words: int = 0  # words in them
+    num_errors: int = 0  # sentences without a tree of the parser's
+    num_unsure: int = 0  # sentences that were left out because the parser was not sure enough of them
+    num_kept: int = 0  # sentences that were parsed and not left out; the next numbers are sums over them
     num_kept_words: int = 0
     sum_confidence: float = 0.0
     sum_expected_f1: float = 0.0

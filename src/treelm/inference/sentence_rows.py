@@ -27,12 +27,9 @@ from treelm.errors import InputError, choose_from
 from treelm.io.numbers import number
 from treelm.io.tables import Cell, cell_text
 
-Row = tuple[str, Mapping[str, Cell]]
-"""The place of a row (``file:line``) and its cells by column."""
-Key = tuple[Cell, ...]
-"""What names a sentence: its document, and its cells in the columns of sentences."""
-Name = tuple[str, ...]
-"""The same as texts without blanks around them, by which rows are put together."""
+Row = tuple[str, Mapping[str, Cell]]  # the place of a row (``file:line``) and its cells by column
+Key = tuple[Cell, ...]  # what names a sentence: its document, and its cells in the columns of sentences
+Name = tuple[str, ...]  # the same as texts without blanks around them, by which rows are put together
 Numbers = NDArray[np.float64]
 _WORD_NUMBER = re.compile(
     r"(?:(?:sentence|sent)?(?:word|token|wort)(?:id|no|nr|num|number|index|idx|i|n|pos|position|order|place|nummer)"
@@ -62,8 +59,7 @@ class Columns(NamedTuple):
     sentence: tuple[str, ...] = ("sentence_id",)
     """The columns whose cells together say which rows are one sentence, such as item and condition."""
     document: str = ""
-    kept: tuple[str, ...] = ()
-    """The other columns, which are passed through."""
+    kept: tuple[str, ...] = ()  # the other columns, which are passed through
 
     text_column: str = ""
     target_column: str = ""
@@ -93,8 +89,7 @@ class SentenceRows(NamedTuple):
     key: Key
     rows: Sequence[Row]
     texts: Sequence[str]
-    target: int | None = None
-    """The place of the row that alone is given back; None: all are."""
+    target: int | None = None  # the place of the row that alone is given back; None: all are
 
 
 def check_columns(

@@ -101,8 +101,7 @@ class StimulusTable:
 
     columns: Columns
     stimuli: tuple[Stimulus, ...]
-    notes: tuple[str, ...] = ()
-    """What is to be said of rows that may be read otherwise than meant."""
+    notes: tuple[str, ...] = ()  # what is to be said of rows that may be read otherwise than meant
 
 
 def read_table(
@@ -224,8 +223,7 @@ def read_words(path: str, punctuation: Punctuation, encoding: str = "") -> Itera
         yield stimulus(sentence, punctuation, document=str(document), split_words=True)
 
 
-SENTENCE_NUMBER = "sentence_number"
-"""The key that ``split`` adds."""
+SENTENCE_NUMBER = "sentence_number"  # the key that ``split`` adds
 
 
 def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = False) -> Iterator[Stimulus]:

@@ -17,8 +17,7 @@ ReadWords = Counter[tuple[str, bool, bool]]
 """How often each word was read, and how: whether it is unknown, and whether as several tokens."""
 _MOST_SHOWN, _MOST_WORDS = 8, 3  # characters, words in a line
 _TYPOGRAPHIC = frozenset("‘’‚“”„–—…")
-LONGEST_SENTENCE = 150
-"""Words beyond which a sentence is hardly one."""
+LONGEST_SENTENCE = 150  # words beyond which a sentence is hardly one
 
 
 def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{} =") -> Iterator[str]:

@@ -27,8 +27,7 @@ from treelm.models.scores import CONVERGED, NATS_PER_BIT, SentenceScore, Subword
 if TYPE_CHECKING:
     import pandas as pd
 
-BITS = "surprisal_bits"
-"""Column of every model."""
+BITS = "surprisal_bits"  # column of every model
 
 
 def context_of(lm: LanguageModel, asked: Context) -> Context:

@@ -52,8 +52,7 @@ _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bi
 _OF_WORD = (BITS, PROBABILITY, *("lexical_bits", "syntactic_bits", "tag_bits", "word_given_tag_bits", "next_rank"))
 """Columns that say how much a word was expected: surprisal, its parts, and the like."""
 _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
-COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")
-"""Columns that every model gives for every word, in order."""
+COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")  # columns that every model gives for every word, in order
 _CHUNK = 128  # sentences that become a frame together
 _FRAME, _LINE = "data frame", "\0line"  # the source of rows that are given in Python, and a column with their numbers
 

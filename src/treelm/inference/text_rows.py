@@ -11,8 +11,7 @@ from treelm.inference.predictors import bare
 from treelm.inference.sentence_rows import Columns, Key, Row, SentenceRows, check_columns, ends_inside, settle, word_of
 from treelm.io.tables import Cell
 
-MARK = "*"
-"""What stands on both sides of a target."""
+MARK = "*"  # what stands on both sides of a target
 
 _MARKS = "|*/\\#^~_+=@<>[]{}"
 """Characters that are hardly in every sentence, but to cut it."""

@@ -31,8 +31,7 @@ class ParsedLine(NamedTuple):
     confidence: Confidence | None = None
 
 
-LineParser = Callable[[Sentences], list[ParsedLine]]
-"""Function from sentences to their trees."""
+LineParser = Callable[[Sentences], list[ParsedLine]]  # function from sentences to their trees
 
 BENEPAR_MODEL = "benepar_en3"
 
@@ -97,8 +96,7 @@ def _benepar() -> LineParser:
     return partial(_lines, "benepar", parse)
 
 
-EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _benepar}
-"""Parsers that are installed apart, as extras."""
+EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _benepar}  # parsers that are installed apart, as extras
 
 
 def _lines(name: str, parse: Callable[[Sentences], list[Tree]], sentences: Sentences) -> list[ParsedLine]:

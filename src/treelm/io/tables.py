@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Cell = str | int | float | None
-Write = Callable[["pd.DataFrame"], None]
-"""Appends the rows of a frame to a table."""
+Write = Callable[["pd.DataFrame"], None]  # appends the rows of a frame to a table
 MISSING = "NA"  # what R and pandas both read as missing
 
 SEPARATORS = {".tsv": "\t", ".txt": "\t", ".csv": ",", "": "\t"}
@@ -77,11 +76,9 @@ def text_writer(stream: IO[str], names: Sequence[str], separator: str) -> Write:
     return write
 
 
-TABLES = (".csv", ".tsv", ".xlsx")
-"""Endings of the names of tables, before a .gz of those that are text."""
+TABLES = (".csv", ".tsv", ".xlsx")  # endings of the names of tables, before a .gz of those that are text
 _EXCEL = ".xlsx"
-DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
-"""A number with a decimal comma."""
+DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")  # A number with a decimal comma
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
 """What Excel reads, and some programs write, before the header."""
 _NO_WORKBOOK: tuple[type[Exception], ...] = (
@@ -94,10 +91,8 @@ _NO_WORKBOOK: tuple[type[Exception], ...] = (
 class TableRows(NamedTuple):
     """A table as it is read."""
 
-    names: tuple[str, ...]
-    """The columns."""
-    rows: Iterator[tuple[str, dict[str, str]]]
-    """For each row its place (``file:line``) and its cells by name."""
+    names: tuple[str, ...]  # the columns
+    rows: Iterator[tuple[str, dict[str, str]]]  # for each row its place (``file:line``) and its cells by name
     has_decimal_commas: bool = False
     """Whether commas in numbers are decimal ones: semicolons set cells apart, as spreadsheets do where that is so."""
 

@@ -15,8 +15,7 @@ from treelm.io.atomic import WRITE_ERRORS
 if TYPE_CHECKING:
     from rich.console import Console
 
-SECONDS_BETWEEN_NOTES = 30.0
-"""Of how far something is, where standard error is no terminal."""
+SECONDS_BETWEEN_NOTES = 30.0  # of how far something is, where standard error is no terminal
 _has_bar = False  # in the terminal, beside which there is no other
 
 

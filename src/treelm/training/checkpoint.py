@@ -39,8 +39,7 @@ class Checkpoint:
     state: TrainingState
     values: Mapping[str, Any]
     tensors: Mapping[str, Mapping[str, Tensor]]
-    where: str = "checkpoint"
-    """Name for messages: the file of the state, if it was read from one."""
+    where: str = "checkpoint"  # name for messages: the file of the state, if it was read from one
 
 
 def checkpoint_paths(run: Path) -> list[Path]:

@@ -199,8 +199,6 @@ class TrainingConfig:
         return replace(self, warmup_steps=warmup, decay_steps=decay)
 
 
-LIMITS_OF_TIME = ("max_minutes", "max_cpu_minutes")
-"""Fields whose effect depends on the machine's speed."""
+LIMITS_OF_TIME = ("max_minutes", "max_cpu_minutes")  # fields whose effect depends on the machine's speed
 
-LIMITS = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")
-"""Fields that say how long; one of them must."""
+LIMITS = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")  # fields that say how long; one of them must

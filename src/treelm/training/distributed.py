@@ -41,8 +41,7 @@ class ProcessGroup:
 
     rank: int = 0
     size: int = 1
-    _messages: ClassVar[Any] = None
-    """Gloo's connection for messages, beside the one for gradients, which may be NCCL's."""
+    _messages: ClassVar[Any] = None  # gloo's connection for messages, beside the one for gradients, which may be NCCL's
 
     def __init__(self, config: TrainingConfig) -> None:
         """Find the other processes and wait for them. Raises ``InputError`` where they or a GPU are not there."""

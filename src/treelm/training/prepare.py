@@ -32,8 +32,7 @@ from treelm.trees.tree import Tree
 _DEV_BATCH_SIZE, _DEV_ACTIONS = 64, 26_000  # whatever the batches of training: the loss is the same
 _logger = logging.getLogger(__name__)
 
-RecipeBatches = SentenceBatches | BPTTBatches | PackedBatches
-"""What ``training.batches`` of a recipe chooses from."""
+RecipeBatches = SentenceBatches | BPTTBatches | PackedBatches  # what ``training.batches`` of a recipe chooses from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +44,7 @@ class Setup:
     encoded: EncodedCorpus
     batches: RecipeBatches
     dev: RecipeBatches | None
-    dev_trees: list[Tree] | None = None
-    """Gold trees of dev, if models are selected by F1."""
+    dev_trees: list[Tree] | None = None  # gold trees of dev, if models are selected by F1
 
 
 def set_up(recipe: AnyRecipe, *, vocabulary: Vocabulary | None = None, **settings: Mapping[str, Any]) -> Setup:

@@ -42,10 +42,8 @@ SECTIONS = ("data", "vocabulary", "batches", "model", "training", "search", "eva
 class ModelConfig:
     """A system with its own config, whose fields stand directly in ``[model]`` in TOML."""
 
-    system: str
-    """Name in ``treelm.models.SYSTEMS``."""
-    config: Any
-    """The system's config dataclass."""
+    system: str  # name in ``treelm.models.SYSTEMS``
+    config: Any  # the system's config dataclass
     bounds_margin: int | None = None
     """Take the bounds of a ``BoundedConfig`` from the training trees and add this; None: they are given."""
 
@@ -120,10 +118,8 @@ class PackagedRecipe(NamedTuple):
 
     name: str
     system: str
-    corpus: str
-    """Name of the corpus; "yours" where the data are not in a package: ``data.corpus=FOLDER``."""
-    time: str
-    """How long it trains, on one core unless it says otherwise; empty where that is not known."""
+    corpus: str  # name of the corpus; "yours" where the data are not in a package: ``data.corpus=FOLDER``
+    time: str  # how long it trains, on one core unless it says otherwise; empty where that is not known
     purpose: str
 
 
@@ -157,8 +153,7 @@ def recipe_text(name: str) -> str:
     return _find(name)[0]
 
 
-AnyRecipe = str | Path | Mapping[str, Any] | Recipe
-"""A recipe, or what ``load_recipe`` makes one of."""
+AnyRecipe = str | Path | Mapping[str, Any] | Recipe  # A recipe, or what ``load_recipe`` makes one of
 Settings = Iterable[str] | Mapping[str, Mapping[str, Any]]
 """Changes of a recipe: texts such as ``training.epochs=3``, or sections such as ``{"training": {"epochs": 3}}``."""
 

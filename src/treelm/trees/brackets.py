@@ -12,10 +12,8 @@ from treelm.errors import SKIP, InputError
 from treelm.trees.tree import Tree, bracketed, escape
 from treelm.trees.treebanks import EMPTY_TAG, PENN, Treebank, repair_brackets
 
-TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
-"""Labels of outer brackets, which hold a tree and are no constituent."""
-UNKNOWN_TAG: Final = "X"
-"""Part-of-speech tag that is written when none is known."""
+TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})  # labels of outer brackets, which hold a tree and are no constituent
+UNKNOWN_TAG: Final = "X"  # part-of-speech tag that is written when none is known
 
 # Possessive quantifiers: nothing is looked at twice. Whitespace is ASCII only: a no-break space is part of a word.
 TOKEN = re.compile(

@@ -7,10 +7,8 @@ from typing import Final
 
 from treelm.trees.tree import Tree, fold
 
-UNPARSED: Final = "UNPARSED"
-"""Label of the flat tree that is written where there is none."""
-BINARY_MARK: Final = "|<>"
-"""Ends the label of a constituent that binarising made: ``NP|<>`` is a part of an ``NP``."""
+UNPARSED: Final = "UNPARSED"  # label of the flat tree that is written where there is none
+BINARY_MARK: Final = "|<>"  # ends the label of a constituent that binarising made: ``NP|<>`` is a part of an ``NP``
 
 
 def replace_words(tree: Tree, pieces: Sequence[Sequence[str]]) -> Tree | None:

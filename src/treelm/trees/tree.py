@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 Node = TypeVar("Node")
 
-MAX_SVG_HEIGHT = 200
-"""Tallest tree that ``Tree.to_svg`` draws: svgling recurses, and a taller drawing is of no use."""
+MAX_SVG_HEIGHT = 200  # tallest tree that ``Tree.to_svg`` draws: svgling recurses, and a taller drawing is of no use
 
 
 class Span(NamedTuple):

@@ -10,8 +10,7 @@ from typing import Final, Literal
 from treelm.errors import check_choice
 
 TreebankName = Literal["auto", "icepahc", "keyaki", "ppche", "switchboard", "ctb", "penn"]
-EMPTY_TAG: Final = "-NONE-"
-"""Tag of traces and other empty elements in the style of the Penn Treebank."""
+EMPTY_TAG: Final = "-NONE-"  # tag of traces and other empty elements in the style of the Penn Treebank
 AUTO: Final = "auto"
 _LEAF = re.compile(rb"\((?!ID\b|-NONE-)[^\s()]+ ([^\s()]+)\)")
 
@@ -21,20 +20,16 @@ class Treebank:
     """How a treebank writes its trees. What is annotation is left out where they are read, and counted."""
 
     name: str
-    sign: re.Pattern[bytes] | None = None
-    """Found in the first lines of a file of this treebank, and of no other."""
+    sign: re.Pattern[bytes] | None = None  # found in the first lines of a file of this treebank, and of no other
     has_bare_traces: bool = False
     """Traces have no tag of their own: words that begin with ``*``, and ``0`` that is not a number, are dropped."""
     metadata: frozenset[str] = frozenset()
     """Labels of brackets that hold no text: numbers of sentences, comments, marks of disfluency."""
-    lemma: str = ""
-    """What separates a word from the lemma behind it."""
-    separators: str = "-="
-    """Characters at which function tags and indices are cut off labels."""
+    lemma: str = ""  # what separates a word from the lemma behind it
+    separators: str = "-="  # characters at which function tags and indices are cut off labels
     markup: re.Pattern[bytes] = re.compile(rb"\s*(?:[#%;<]|//|\*x\*|\(\s*(?:@[^()]*|END_OF_TEXT_UNIT)\s*\)\s*$)")
     """Begins a line between trees that is none: a comment, markup, a header, a number or the end of a text of ATIS."""
-    encoding: str = ""
-    """Encoding of files that are not in UTF-8."""
+    encoding: str = ""  # encoding of files that are not in UTF-8
 
     def is_of(self, head: bytes) -> bool:
         """Tell whether the first lines of a file have this sign, or lemmas in lower case behind most words."""
