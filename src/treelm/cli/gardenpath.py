@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +12,7 @@ from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
-    from treelm.evaluation.human.material import Material
+    pass
 
 Subset = Literal["garden-path", "relative-clause", "agreement", "attachment"]
 
@@ -48,7 +49,10 @@ def main(options: Arguments) -> int:
 
     material = sap.material(options.subsets)
     if options.stimuli:
-        _write_stimuli(material)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow([*material.key_names, "sentence_id", "word"])
+        rows = zip(material.keys, material.sentences, material.words, strict=True)
+        writer.writerows([*key, sentence, word] for key, sentence, word in rows)
         return 0
     check_items(options.items, options.table_files())
     published = sap.published(options.subsets)
@@ -61,12 +65,3 @@ def main(options: Arguments) -> int:
     models, tables = [to_plain(result) for result in results], effect_tables(results)
     options.show({"models": models}, *tables)
     return 0
-
-
-def _write_stimuli(material: Material) -> None:
-    import csv
-
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*material.key_names, "sentence_id", "word"])
-    rows = zip(material.keys, material.sentences, material.words, strict=True)
-    writer.writerows([*key, sentence, word] for key, sentence, word in rows)

@@ -74,6 +74,7 @@ def main(options: Arguments) -> int:
     from treelm.inference.loading import model_hash
     from treelm.inference.predictors import UNIGRAM
     from treelm.inference.stimulus_advice import advice, long_sentences
+    from treelm.inference.surprisal import context_of
     from treelm.inference.surprisal_table import NamedModel, SurprisalTable, check_columns, measures_of
     from treelm.io.files import name_of
     from treelm.models.measures import score_with_measures
@@ -116,7 +117,14 @@ def main(options: Arguments) -> int:
             log(line)
     if hashes:
         each = {
-            model.name: {"run": run, "model": model_hash, **_about(options, model, found)}
+            model.name: {
+                "run": run,
+                "model": model_hash,
+                "system": model.lm.system,
+                **({"threshold": None, **model.lm.search.to_json()} if isinstance(model.lm, Searching) else {}),
+                "context": context_of(model.lm, options.context),
+                **found.to_json(),
+            }
             for run, model_hash, model, found in zip(runs, hashes, models, table.findings, strict=True)
         }
         metadata = {
@@ -187,12 +195,3 @@ def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[
         yield f"{number} not converged: another beam may differ ({lm.search.wider} takes longer and settles more)"
     if isinstance(lm, Searching) and not lm.search.is_adaptive and lm.search.method != "particles":
         yield f"{lm.search}: nothing says which words have converged (an adaptive beam does: {lm.search.wider})"
-
-
-def _about(options: Arguments, model: NamedModel, found: Findings) -> dict[str, object]:
-    """How a model has read the input; of one that does not search, widths would say nothing."""
-    from treelm.inference.surprisal import context_of
-
-    lm = model.lm
-    search = {"threshold": None, **lm.search.to_json()} if isinstance(lm, Searching) else {}
-    return {"system": lm.system, **search, "context": context_of(lm, options.context), **found.to_json()}

@@ -86,13 +86,12 @@ class _Aligner:
         for is_whole in (True, False):
             last = -1
             for own, words in zip(placed, self._lines, strict=True):
-                if not own:
-                    own += self._whole(words, last) if is_whole else self._within(words, last)
+                if not own and is_whole:
+                    own += self._take([one for one in self._found(words, 0, last) if one.end == len(words)], last)
+                elif not own:
+                    own += self._within(words, last)
                 last = own[-1].tree if own else last
         return placed
-
-    def _whole(self, words: tuple[str, ...], last: int) -> list[_Placed]:
-        return self._take([one for one in self._found(words, 0, last) if one.end == len(words)], last)
 
     def _within(self, words: tuple[str, ...], last: int) -> list[_Placed]:
         """The trees of a line, from left to right; each begins the line, or behind another one or a sign."""

@@ -92,7 +92,11 @@ def corpus_entry(name: str) -> CorpusEntry:
     Raises ``InputError`` that says what to install for a corpus of another distribution.
     """
     if name == PACKAGED:
-        return _gum_open()
+        folder = Path(str(files("treelm"))) / "data" / PACKAGED
+        told = "English news, interviews, biographies, travel guides, academic texts, speeches, court hearings\n"
+        told += "CC BY-SA 4.0 (the texts by document: see the attribution)\n"
+        told += (folder / "LICENSE").read_text(encoding="utf-8")
+        return _packaged_entry(PACKAGED, folder, told, "ATTRIBUTION.tsv")
     if name in (entries := _user_entries()):
         return _parse_entry(name, entries[name])
     if (package := package_of(name)) is not None:
@@ -121,13 +125,6 @@ def show(name: str) -> str:
     if entry.documents is not None:
         shown += ["", f"Every document with its licence: {entry.documents}"]
     return "\n".join(shown).rstrip() + "\n"
-
-
-def _gum_open() -> CorpusEntry:
-    folder = Path(str(files("treelm"))) / "data" / PACKAGED
-    told = "English news, interviews, biographies, travel guides, academic texts, speeches, court hearings\n"
-    told += "CC BY-SA 4.0 (the texts by document: see the attribution)\n"
-    return _packaged_entry(PACKAGED, folder, told + (folder / "LICENSE").read_text(encoding="utf-8"), "ATTRIBUTION.tsv")
 
 
 def _packaged_entry(name: str, folder: Path, told: str, documents: str) -> CorpusEntry:

@@ -54,11 +54,13 @@ class EncodedCorpus:
         self._tag_table = np.append(-1, _numbers(prepared.tag_names, self.tags))  # entry 0: a word without a tag
         label_numbers = _numbers(prepared.labels, self.labels)
         self._action_table = np.append(np.arange(FIRST_NT), np.where(label_numbers < 0, -1, FIRST_NT + label_numbers))
-        sentences_with_unknown_labels = _sentences_with_unknown(prepared, self._action_table)
-        if len(sentences_with_unknown_labels) and unknown_labels == "raise":
-            raise _unknown_label(prepared, int(sentences_with_unknown_labels[0]), self._action_table)
+        lacks = self._action_table < 0
+        places = np.flatnonzero(lacks[prepared.actions]) if lacks.any() else np.zeros(0, dtype=np.int64)
+        unknown = np.unique(np.searchsorted(prepared.action_offsets, places, side="right") - 1)
+        if len(unknown) and unknown_labels == "raise":
+            raise _unknown_label(prepared, int(unknown[0]), self._action_table)
         is_kept = np.ones(len(prepared), dtype=bool)
-        is_kept[sentences_with_unknown_labels] = is_kept[leave_out] = False
+        is_kept[unknown] = is_kept[leave_out] = False
         self.sentences = np.flatnonzero(is_kept)
         """The number in the prepared corpus of every sentence that is kept."""
         self._pieces = _encode_forms(prepared.forms.to_list(), vocabulary)
@@ -224,12 +226,6 @@ def _numbers(names: Sequence[str], known: Sequence[str]) -> NDArray[np.int64]:
     """The numbers of names among known ones; -1 for others."""
     index = {name: number for number, name in enumerate(known)}
     return np.array([index.get(name, -1) for name in names], dtype=np.int64)
-
-
-def _sentences_with_unknown(prepared: PreparedCorpus, table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers of the sentences with an action that ``table`` maps to -1 (a label that the model lacks)."""
-    places = np.flatnonzero((table < 0)[prepared.actions]) if (table < 0).any() else np.zeros(0, dtype=np.int64)
-    return np.unique(np.searchsorted(prepared.action_offsets, places, side="right") - 1)
 
 
 def _unknown_label(prepared: PreparedCorpus, sentence: int, table: NDArray[np.int64]) -> InputError:

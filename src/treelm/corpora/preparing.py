@@ -96,7 +96,11 @@ def prepared(
     require_rereadable(sources)
     for source in sources:
         check_is_file(str(source))
-    directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
+    # Of names, which messages repeat and which tell the format, and content.
+    hashes = [(str(source), file_hash(Path(source), remedy="check the path")) for source in sources]
+    key = json.dumps([FORMAT_VERSION, sorted(DTYPES), hashes, asdict(options), (on_error, max_sentences)])
+    name = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+    directory = (cache or cache_directory() / "prepared") / name
     if directory.exists():
         return PreparedCorpus.open(directory)
     try:
@@ -109,13 +113,6 @@ def prepared(
         found = f"prepared data cannot be kept ({error.strerror or error})"
         remedy = f"set {CACHE_VARIABLE} to a folder that can be written"
         raise InputError(found, where=str(folder), remedy=remedy) from None
-
-
-def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
-    """Hash names, which messages repeat and which tell the format, and content."""
-    files = [(str(source), file_hash(Path(source), remedy="check the path")) for source in sources]
-    text = json.dumps([FORMAT_VERSION, sorted(DTYPES), files, asdict(options), rest])
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _status(source: str | Path) -> tuple[int, ...] | None:

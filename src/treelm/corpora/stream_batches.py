@@ -197,23 +197,19 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
     def _cut_epoch(self) -> Sequence[tuple[int, int]]:
         """The steps, of every row, at which segments of the epoch begin and end; shuffles documents first."""
         if self._shuffle_documents:
-            self.stream = self._as_of(order=self._shuffled())
+            _, starts, lengths = np.unique(self._encoded.documents, return_index=True, return_counts=True)
+            order = np.random.default_rng([self._seed, self.epoch, _DOCUMENTS]).permutation(len(starts))
+            self.stream = self._as_of(order=gather_indices(starts[order], lengths[order]))
         num_steps = self._row_length
         if self._random_length:
             generator = np.random.default_rng([self._seed, self.epoch])
             most = num_steps // _SHORTEST + 1
             bases = np.where(generator.random(most) < _SHORTER, self._bptt / 2, float(self._bptt))
             lengths = np.maximum(_SHORTEST, generator.normal(bases, _DEVIATION).astype(np.int64))
-            starts = np.concatenate(([0], np.cumsum(lengths)))
+            begins = np.concatenate(([0], np.cumsum(lengths)))
         else:
-            starts = np.arange(0, num_steps, self._bptt)
-        return list(pairwise([*starts[starts < num_steps].tolist(), num_steps]))
-
-    def _shuffled(self) -> NDArray[np.int64]:
-        """The sentences of the corpus in the order of the current epoch."""
-        _, starts, lengths = np.unique(self._encoded.documents, return_index=True, return_counts=True)
-        order = np.random.default_rng([self._seed, self.epoch, _DOCUMENTS]).permutation(len(starts))
-        return gather_indices(starts[order], lengths[order])
+            begins = np.arange(0, num_steps, self._bptt)
+        return list(pairwise([*begins[begins < num_steps].tolist(), num_steps]))
 
     def _batch(self, cut: tuple[int, int]) -> StreamBatch:
         start, stop = cut

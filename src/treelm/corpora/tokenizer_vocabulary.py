@@ -74,7 +74,9 @@ class TokenizerVocabulary(Vocabulary):
                 pieces[number] = self._with_blanks(form)
             pieces[number].reverse()
             if not self._is_word(pieces[number]):
-                pieces[number] = self._as_unknown(form)
+                if self._unknown_id < 0:
+                    raise InputError(f"the tokenizer does not write {form!r} as one word", remedy=_REMEDY)
+                pieces[number] = [self._unknown_id]
         return Pieces.of(pieces)
 
     def _segmented(self, texts: list[str]) -> list[list[int]]:
@@ -93,11 +95,6 @@ class TokenizerVocabulary(Vocabulary):
         return (
             bool(pieces) and min(pieces) >= 0 and self._unknown_id not in pieces and bool(ends[-1] and ends.sum() == 1)
         )
-
-    def _as_unknown(self, form: str) -> list[int]:
-        if self._unknown_id < 0:
-            raise InputError(f"the tokenizer does not write {form!r} as one word", remedy=_REMEDY)
-        return [self._unknown_id]
 
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
         """The tokenizer's unknown token for a form that it does not write, else None."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from treelm.errors import InputError, OutOfMemory, check_positive, is_out_of_memory
 
@@ -27,12 +27,8 @@ _QUEUED = 2  # tasks for each worker beside the one that is waited for
 _BETWEEN_LOOKS = 0.5  # seconds
 
 
-class Map(Protocol):
-    """A way to compute a function of a module for tasks; results come in their order, as of the built-in ``map``."""
-
-    def __call__(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterator[Result]:
-        """Yield the result of each task; when the caller stops early, tasks that have not begun are cancelled."""
-        ...
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+"""Computes a function of a module for tasks, with results in their order, as of the built-in ``map``."""
 
 
 class TaskError(RuntimeError):

@@ -74,7 +74,12 @@ def set_up(recipe: AnyRecipe, *, vocabulary: Vocabulary | None = None, **setting
         vocabulary = start.vocabulary
     train_data = prepared_split(recipe.data, "train")
     vocabulary = vocabulary or build_vocabulary(recipe.vocabulary, train_data.form_counts())
-    recipe = replace(recipe, model=resolve_bounds(recipe.model, train_data))
+    own, margin = recipe.model, recipe.model.bounds_margin
+    if isinstance(own.config, InventoryConfig):  # inventories are what training trees have
+        recipe = replace(recipe, model=replace(own, config=own.config.taken_from(train_data)))
+    elif margin is not None:  # bounds are what they need, and the margin
+        fitted = own.config.fitted_to(train_data, margin)
+        recipe = replace(recipe, model=replace(own, config=fitted, bounds_margin=None))
     dev_data = prepared_split(recipe.data, "dev") if recipe.data.has_split("dev") else None
     splits = {"train": train_data, **({"dev": dev_data} if dev_data is not None else {})}
     for error in chain(*(split.skipped for split in splits.values())):  # by on_error = "skip"
@@ -184,12 +189,3 @@ def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -
             raise
         raise InputError(found, where="[model]", remedy=remedy) from None
     return model
-
-
-def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfig:
-    """The model with its bounds set to what training trees need plus the margin, its inventories to what they have."""
-    if isinstance(model.config, InventoryConfig):
-        return replace(model, config=model.config.taken_from(train_data))
-    if model.bounds_margin is None:
-        return model
-    return replace(model, config=model.config.fitted_to(train_data, model.bounds_margin), bounds_margin=None)

@@ -355,7 +355,10 @@ class Trainer:
                     if by_plan or reason:
                         dev_loss, is_best = self.validate(batch, by_plan=by_plan)
                         reason = reason or state.reason_to_stop(config)
-                    if reason or interrupted_by or ends_epoch or self._checkpoint_is_due():
+                    steps, minutes = config.checkpoint_every_steps, config.checkpoint_every_minutes
+                    is_due = steps is not None and state.step % steps == 0
+                    is_due |= minutes is not None and state.seconds - self._saved_after >= 60 * minutes
+                    if reason or interrupted_by or ends_epoch or is_due:
                         self.save()
                     paused = perf_counter()
                     yield Step(
@@ -508,11 +511,6 @@ class Trainer:
             state = self.state
             times = {"elapsed_seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
             self.log.write({"kind": kind, "step": state.step, "epoch": state.epoch, **times, **metrics})
-
-    def _checkpoint_is_due(self) -> bool:
-        steps, minutes = self.config.checkpoint_every_steps, self.config.checkpoint_every_minutes
-        by_steps = steps is not None and self.state.step % steps == 0
-        return by_steps or (minutes is not None and self.state.seconds - self._saved_after >= 60 * minutes)
 
     def save(self) -> None:
         """Write a checkpoint of everything that the rest of the run depends on."""
