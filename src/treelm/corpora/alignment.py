@@ -1,7 +1,4 @@
-"""Trees put on a text that was made from the same sentences, word for word that of the text.
-
-Mikolov's Penn Treebank lacks punctuation and rare words, WikiText has paragraphs for lines: no treebank has them so.
-"""
+"""Trees put on a text of the same sentences, such as Mikolov's Penn Treebank or WikiText, word for word."""
 
 from __future__ import annotations
 

@@ -87,10 +87,7 @@ def is_corpus_name(text: str) -> bool:
 
 
 def corpus_entry(name: str) -> CorpusEntry:
-    """A corpus by its name in the catalogue, or by the path of a directory with ``train.ptb.gz`` and the like.
-
-    Raises ``InputError`` that says what to install for a corpus of another distribution.
-    """
+    """A corpus by name, or by the path of a folder with ``train.ptb.gz`` and so on. Raises ``InputError``."""
     if name == PACKAGED:
         folder = Path(str(files("treelm"))) / "data" / PACKAGED
         told = "English news, interviews, biographies, travel guides, academic texts, speeches, court hearings\n"

@@ -61,10 +61,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedCorpus:
-    """Sentences as flat arrays, in memory or memory-mapped, without a vocabulary (``EncodedCorpus``).
-
-    Words are numbers of word forms, in order of first appearance; actions are top-down with one SHIFT a word.
-    """
+    """Sentences as flat arrays, in memory or memory-mapped, without a vocabulary (``EncodedCorpus``)."""
 
     arrays: Mapping[str, NDArray[Any]]
     labels: tuple[str, ...]

@@ -97,10 +97,7 @@ def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
 
 
 def example_sentences(data: DataConfig) -> list[Sentence]:
-    """The first dev sentences (or test, or train) that fit a drawing, with their trees, else cut ones without.
-
-    Raises ``InputError`` if the data cannot be read any more.
-    """
+    """The first sentences that fit a drawing, else cut ones. Raises ``InputError`` if there are no data any more."""
     splits: tuple[Split, ...] = ("dev", "test", "train")
     split = next((one for one in splits if data.has_split(one)), None)
     if split is None:

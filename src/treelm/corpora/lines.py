@@ -1,7 +1,4 @@
-"""Files as numbered lines of bytes, and lines cut into stretches of one sentence each.
-
-What a stretch says is found out by itself, in any process: a bad sentence cannot harm its neighbours.
-"""
+"""Files as numbered lines of bytes, cut into stretches of a sentence each, whose faults harm no neighbours."""
 
 from __future__ import annotations
 

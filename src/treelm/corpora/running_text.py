@@ -1,7 +1,4 @@
-"""Running text as training text was treated: marks normalised, sentences found, words cut.
-
-A model that has read only straight quotation marks takes curly ones for rare words.
-"""
+"""Running text as training text was treated: marks normalised, sentences found, words cut."""
 
 from __future__ import annotations
 
@@ -109,10 +106,7 @@ def _pysbd(language: str) -> Any:
 
 
 def sentence_ends(words: Sequence[str], language: str = ENGLISH) -> list[int]:
-    """Count the words up to the end of each sentence of a text, the last of which ends with the words.
-
-    Words are normalised to find the sentences. Raises ``InputError`` as ``normalise`` and ``split_sentences`` do.
-    """
+    """The number of words up to the end of each sentence of a text. Raises ``InputError`` as ``normalise`` does."""
     written = [(normalise(word) or word).encode(errors="replace").decode() for word in words]  # half a character is one
     sentences = iter(split_sentences(" ".join(written), language))
     ends, place, limit = list[int](), 0, _num_characters(next(sentences, ""))
@@ -138,10 +132,7 @@ def paragraphs_of(text: str) -> Iterator[str]:
 
 
 def sentences_of(text: str, language: str = ENGLISH) -> Iterator[tuple[str, ...]]:
-    """The words of every sentence, as treebanks cut them, of a text whose paragraphs blank lines divide.
-
-    Raises ``InputError`` as ``normalise`` and ``split_sentences`` do.
-    """
+    """The words of every sentence of a text with blank lines between paragraphs; raises as ``normalise`` does."""
     for paragraph in paragraphs_of(text):
         for sentence in split_sentences(normalise(paragraph), language):
             yield words_of(sentence, "treebank")

@@ -170,10 +170,7 @@ def _unknown_token(model: dict[str, Any]) -> str | None:
 
 
 def _sign(content: dict[str, Any], tokens: set[str]) -> tuple[str, bool]:
-    """What the first token of a word begins with, and whether tokens are bytes.
-
-    Raises ``InputError`` where words are not marked so, and where characters would be lost.
-    """
+    """What the first token of a word begins with, and whether tokens are bytes. Raises ``InputError``."""
     from tokenizers import pre_tokenizers
 
     model, steps = content["model"], {step["type"]: step for step in _steps(content)}

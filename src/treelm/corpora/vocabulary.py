@@ -46,10 +46,7 @@ class FormCounts:
 
 
 class Vocabulary(ABC):
-    """A finite set of tokens that every word form can be written in.
-
-    Tokens are end-marked: whether one ends a word is its property, so a model knows whether the word may go on.
-    """
+    """A finite set of tokens that any word form can be written in; it is their property whether they end a word."""
 
     kind: ClassVar[str]  # its name in configurations and files
     is_predictable: ClassVar[bool] = True

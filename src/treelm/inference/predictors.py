@@ -1,7 +1,4 @@
-"""Predictors of reading times that no model gives: length, frequency and position of words.
-
-Length and frequency are those of a word without the marks around it; ``None`` is a missing value.
-"""
+"""Predictors of reading times that no model gives, of words without the marks around them; None is missing."""
 
 from __future__ import annotations
 

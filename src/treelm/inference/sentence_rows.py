@@ -50,10 +50,7 @@ _REPEATED = 0.6  # share of different words in a row that are repeated, which no
 
 
 class Columns(NamedTuple):
-    """The names of a table's columns, and how rows of words or of sentences become what gets a figure.
-
-    Without a document column all is one document. The last ones are those of ``TableSettings``.
-    """
+    """The names of a table's columns, of which the last are those of ``TableSettings``; no document: all is one."""
 
     word: str = "word"
     sentence: tuple[str, ...] = ("sentence_id",)

@@ -1,7 +1,4 @@
-"""Surprisal tables: a row for each word of the stimuli, with what one model or several say of it, and predictors.
-
-Data frames of some sentences each, for the command line and ``surprisal_table``: memory does not grow with the input.
-"""
+"""Surprisal tables: a row for each word of the stimuli, in frames of some sentences; memory does not grow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Input files: opened, unpacked, decoded, and read whole.
-
-Files of runs and settings are regular files; inputs may be pipes, standard input, gzip and xz too.
-"""
+"""Input files: opened, unpacked, decoded, and read whole; pipes and standard input too."""
 
 from __future__ import annotations
 

@@ -7,15 +7,14 @@ import io
 import math
 import re
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
-from treelm.errors import InputError, import_extra
+from treelm.errors import InputError, import_extra, is_out_of_memory
 from treelm.io.files import MOST_ROWS, check_unpacked, read_bytes, read_text
 
 if TYPE_CHECKING:
@@ -81,11 +80,6 @@ _EXCEL = ".xlsx"
 DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")  # A number with a decimal comma
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
 """What Excel reads, and some programs write, before the header."""
-_NO_WORKBOOK: tuple[type[Exception], ...] = (
-    *(BadZipFile, zlib.error, KeyError, IndexError, ValueError, TypeError, AttributeError),
-    *(OSError, RuntimeError, SyntaxError, StopIteration),
-)
-"""What openpyxl raises for a file that is damaged, locked or something else; StopIteration: no sheet is visible."""
 
 
 class TableRows(NamedTuple):
@@ -188,9 +182,9 @@ def _sheet_text(path: Path) -> str:
                 while row and not row[-1]:
                     row.pop()
                 rows.append(row)
-    except InputError:
-        raise
-    except _NO_WORKBOOK as error:
+    except Exception as error:  # openpyxl raises many kinds for a file that is damaged, locked or something else
+        if isinstance(error, InputError) or is_out_of_memory(error):
+            raise
         remedy = "save it in Excel as .xlsx, or as CSV UTF-8"
         raise InputError(f"no workbook of Excel ({type(error).__name__})", where=str(path), remedy=remedy) from None
     num_columns = next(filter(None, map(len, rows)), 0)  # of the header

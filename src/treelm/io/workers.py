@@ -1,7 +1,4 @@
-"""A function of many tasks in worker processes (loky): results in task order, memory bounded.
-
-Workers are fresh interpreters that do not import the user's main script, which would fail in notebooks.
-"""
+"""A function of many tasks in fresh interpreters (loky): results in task order, memory bounded."""
 
 from __future__ import annotations
 

@@ -540,10 +540,7 @@ class Trainer:
 
 @contextmanager
 def stop_signals() -> Iterator[list[str]]:
-    """The names of the signals that have come while the block runs, in the main thread.
-
-    Signals that were ignored before (``nohup``) stay ignored. A second SIGINT has its earlier effect.
-    """
+    """The names of the signals that come while the block runs, unless ignored before; a second SIGINT ends it."""
     received: list[str] = []
     is_main = threading.current_thread() is threading.main_thread()
     numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name) and is_main]

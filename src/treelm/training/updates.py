@@ -1,7 +1,4 @@
-"""The losses of a batch, and what follows from them: an update of the weights, and the scores of dev.
-
-A batch is computed in shards, in micro-batches, and in halves of what does not fit into memory.
-"""
+"""The losses of a batch, in shards and micro-batches: an update of the weights, and the scores of dev."""
 
 from __future__ import annotations
 

@@ -26,10 +26,7 @@ class Span(NamedTuple):
 
 @final
 class Tree:
-    """An immutable constituent; its children are trees and words, at least one. Part-of-speech tags stand elsewhere.
-
-    No method recurses, so depth is bounded by memory alone.
-    """
+    """An immutable constituent over trees and words, at least one; no method recurses, however deep it is."""
 
     __slots__ = ("children", "label")
 
@@ -105,10 +102,7 @@ class Tree:
 
     @staticmethod
     def parse(text: str) -> Tree:
-        """The tree that this text draws in brackets, words without tags, as ``str(tree)`` writes it.
-
-        Raises ``InputError`` unless it is one tree.
-        """
+        """The tree that ``str(tree)`` writes so, words without tags. Raises ``InputError`` unless it is one tree."""
         from treelm.trees.brackets import read_trees
 
         read = read_trees(text, has_tags=False, separators="", unwrap=False)
@@ -151,8 +145,10 @@ class Tree:
             raise InputError(found, remedy=f"draw a part of at most {MAX_SVG_HEIGHT} levels")
         import svgling
 
-        nested = fold(self, _as_nested_tuple)
-        return str(svgling.draw_tree(nested).get_svg().tostring())
+        def nested(label: str, children: Sequence[object]) -> tuple[object, ...]:
+            return xml_characters(label), *(xml_characters(one) if isinstance(one, str) else one for one in children)
+
+        return str(svgling.draw_tree(fold(self, nested)).get_svg().tostring())
 
     def _repr_svg_(self) -> str | None:
         """The picture for a notebook; None, so that it shows text, when the tree is too tall for a drawing."""
@@ -170,11 +166,6 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]
 def xml_characters(text: str) -> str:
     """The text with U+FFFD instead of control characters and others that XML and HTML do not allow."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def _as_nested_tuple(label: str, children: Sequence[object]) -> tuple[object, ...]:
-    """A node as svgling takes it."""
-    return (xml_characters(label), *(xml_characters(one) if isinstance(one, str) else one for one in children))
 
 
 def escape(word: str) -> str:
