@@ -15,7 +15,7 @@ from treelm.errors import SKIP, InputError, check_choice
 from treelm.inference.sentence_rows import Columns, Row, sentence_rows, settle
 from treelm.inference.text_rows import EverySentence, text_rows
 from treelm.io.files import name_of, read_text
-from treelm.io.tables import DECIMAL_COMMA, Cell, read_rows, table_text
+from treelm.io.tables import Cell, read_rows, table_text
 
 _logger = logging.getLogger(__name__)
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
@@ -118,15 +118,9 @@ def read_table(
     if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
     unreadable = list[InputError]()
-    names, rows, has_commas = read_rows(text, path, None if skipped is None else unreadable)
+    names, rows, _ = read_rows(text, path, None if skipped is None else unreadable)
     how = {"source": path, "skipped": skipped, "unreadable": unreadable, **how}
-    found = table_stimuli(names, rows, columns, punctuation, **how)
-    cells = zip(*(row for one in found.stimuli for row in one.kept), strict=True) if has_commas else ()
-    those = zip(found.columns.kept, (any(map(DECIMAL_COMMA.fullmatch, map(str, own))) for own in cells), strict=False)
-    if listed := ", ".join(name for name, is_written_so in those if is_written_so):
-        note = f"decimal commas ({listed}) are passed on as they stand; our numbers have decimal points"
-        found = replace(found, notes=(*found.notes, note))
-    return found
+    return table_stimuli(names, rows, columns, punctuation, **how)
 
 
 def table_stimuli(
