@@ -182,17 +182,15 @@ def read_stretch(
         if format == "conllu":
             found = read_dependencies(text, source=name, first_line=stretch.line)
             if found is not None:
-                tree = to_constituency(found, labels=options.dependency_labels)
                 pairs = zip(found.tags, found.universal_tags, strict=True)  # XPOS, else UPOS
                 tags = tuple(universal if tag == "_" else tag for tag, universal in pairs)
-                own = sentence(
-                    identifier=found.identifier,
-                    words=found.words,
-                    tree=tree,
-                    tags=tags if any(tag != "_" for tag in tags) else None,
-                    text=found.text,
-                )
-                items.append(own)
+                parts: dict[str, Any] = {
+                    "words": found.words,
+                    "tags": tags if {*tags} != {"_"} else None,
+                    "text": found.text,
+                }
+                tree = to_constituency(found, labels=options.dependency_labels)
+                items.append(sentence(identifier=found.identifier, tree=tree, **parts))
         elif format == "brackets":
             read = read_trees(
                 text,

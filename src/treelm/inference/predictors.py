@@ -59,14 +59,13 @@ class Frequencies:
 
     @classmethod
     def named(cls, source: str) -> Frequencies:
-        """Frequencies of wordfreq (``wordfreq:en``), or those of a table with the columns word and count."""
-        if source.startswith(_WORDFREQ):
-            return cls.of_wordfreq(source.removeprefix(_WORDFREQ))
-        return cls.of_counts(read_counts(source))
+        """Those of wordfreq (Speer 2022; ``wordfreq:en``), or of a table with the columns word and count.
 
-    @classmethod
-    def of_wordfreq(cls, language: str) -> Frequencies:
-        """Frequencies of the library wordfreq (Speer 2022), 0 for other words. Raises ``InputError`` without it."""
+        Raises ``InputError`` if the library is missing, or has no such language.
+        """
+        language = source.removeprefix(_WORDFREQ)
+        if language == source:
+            return cls.of_counts(read_counts(source))
         wordfreq = import_extra("wordfreq", "wordfreq")
         known = sorted(wordfreq.available_languages())
         if language not in known:
