@@ -67,7 +67,7 @@ class TokenizerVocabulary(Vocabulary):
         return len(self._tokens)
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        """Write each form as the tokenizer does within a text, the token that is marked as a word's last."""
+        """Write each form as within a text, the marked token last. Raises ``InputError`` for one that cannot be."""
         pieces = self._segmented([self._before + form for form in forms])
         for number, form in enumerate(forms):
             if " " in form and self._has_bytes:
