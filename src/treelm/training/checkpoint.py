@@ -99,8 +99,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if values.get("format_version") != FORMAT_VERSION:
         found = f"format_version = {values.get('format_version')!r}, this treelm reads {FORMAT_VERSION}"
         raise InputError(found, where=where, remedy="resume with the treelm that wrote it")
+    for name in ("state", "training", "model", "machine", "random"):
+        if not isinstance(values.get(name), dict):
+            raise InputError(f"{name} = {values.get(name)!r}", where=where, remedy=REMEDY)
     try:
-        state = from_plain(TrainingState, values.get("state", {}), where=where)
+        state = from_plain(TrainingState, values["state"], where=where)
     except InputError as error:  # what it advises is for files that people write
         raise InputError(error.found, where=where, remedy=REMEDY) from None
     names = sorted(one.stem for one in path.glob("*.safetensors"))
