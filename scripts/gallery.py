@@ -15,11 +15,12 @@ import treelm
 from treelm.evaluation.human import sap
 from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
-from treelm.explorer.page import Reading, picture
 from treelm.explorer.reading import Reader
-from treelm.figures.charts import mark_text, scale_over
+from treelm.figures.charts import WordBars, mark_text, scale_over, surprisal_drawing
+from treelm.figures.report.sentences import drawn_analyses
+from treelm.figures.report.templates import share_text
 from treelm.figures.structures import figure_of
-from treelm.figures.svg import FONT, MARGIN, Drawing, box, element, join, mark, text, text_width
+from treelm.figures.svg import FONT, MARGIN, Drawing, below, box, element, heading, join, mark, text, text_width
 from treelm.models.layers.levels import earliest_levels
 from treelm.trees.tree import Tree
 
@@ -46,12 +47,17 @@ def reading_along(*models: str, num_read: int) -> str:
 
 
 async def _read(readers: Sequence[Reader], num_read: int) -> str:
-    readings = []
+    words, bars, drawings = GARDEN_PATH[:num_read], [], []
     for number, reader in enumerate(readers):
         steps = [await reader.step(GARDEN_PATH[:end]) for end in range(1, len(GARDEN_PATH) + 1)]
-        look = await reader.look(GARDEN_PATH[:num_read])
-        readings.append(Reading(name=reader.name, number=number, steps=steps, look=look))
-    return picture(GARDEN_PATH, num_read, readings)
+        bits = [step.surprisal_bits for step in steps if step.surprisal_bits is not None]
+        bars.append(WordBars(reader.name, number, bits, [step.unknown_class is not None for step in steps]))
+        analyses = drawn_analyses((await reader.look(words)).analyses, words, reader.name)
+        for rank, one in enumerate(analyses, 1):
+            title = f"{reader.name}: analysis {rank}, {share_text(one.share)}"
+            drawings.append(below(title, [heading(title, "soft"), one.drawing], gap=4))
+    parts = [surprisal_drawing(GARDEN_PATH, bars), heading(f"After {' '.join(words)}"), *drawings]
+    return below(f"word by word: {' '.join(GARDEN_PATH)}", parts, gap=18).file()
 
 
 _PANEL_FONT, _PANEL_ROW, _PANEL_TITLE, _PANEL_AXIS, _PANEL_WIDTH = 12, 20, 26, 34, 220
@@ -76,8 +82,8 @@ def dot_panels(panels: Mapping[str, Sequence[Dot]], title: str) -> str:
     bottom = _PANEL_TITLE + _PANEL_ROW * len(rows)
     places = {name: _PANEL_TITLE + _PANEL_ROW * (number + 0.5) for number, name in enumerate(rows)}
     parts = [text(MARGIN, place + 4, name) for name, place in places.items()]
-    for heading, dots in panels.items():
-        parts.append(text(left, _PANEL_TITLE - 12, heading, "title"))
+    for panel, dots in panels.items():
+        parts.append(text(left, _PANEL_TITLE - 12, panel, "title"))
         ends = [dot.ours + side * dot.spread for dot in dots if dot.ours is not None for side in (-1, 1)]
         values = [*ends, *(dot.published for dot in dots if dot.published is not None)]
         if values:
