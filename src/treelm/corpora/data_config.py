@@ -88,7 +88,10 @@ def prepared_split(config: DataConfig, split: Split, *, on_block: Callable[[], N
 
 
 def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
-    """The same data; for a corpus whose trees nobody has made here, the text of its words, to count them."""
+    """The same data; for a corpus of which nobody has made a split here, the text that has its sentences.
+
+    For counts of words, which are then of that text.
+    """
     package = None if config.corpus is None else package_of(config.corpus)
     text = None if package is None else package.made_corpora.get(str(config.corpus))
     if text is None or (config.corpus in corpus_names() and config.has_split(split)):

@@ -17,8 +17,8 @@ class DataPackage:
     corpora: tuple[str, ...]  # names of its corpora
     made_corpora: Mapping[str, str]
     """Names of corpora that its models were trained on and that are made of its own: each with the corpus of this
-    distribution whose sentences these are, all of them, with trees. Of such a corpus it has what models are measured
-    on; users make the rest, and name it in a catalogue."""
+    distribution that has their sentences, and may have more. Of such a corpus it has what models are measured on; users
+    make the rest, and name it in a catalogue."""
     models: tuple[str, ...]  # names of its models: this list is what a treelm without it knows of them
 
     @property
@@ -38,8 +38,8 @@ DATA_PACKAGES = (
     DataPackage(
         distribution="treelm-english",
         module="treelm_english",
-        corpora=("open-english-2", "open-english", "modern-english"),
-        made_corpora={"open-english-2-silver": "open-english-2", "open-english-silver": "open-english"},
+        corpora=("open-english-2", "modern-english"),
+        made_corpora=dict.fromkeys(("open-english-2-silver", "open-english", "open-english-silver"), "open-english-2"),
         models=(
             "chart-gum-open",
             "lstm-open-english",
