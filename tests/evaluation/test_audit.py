@@ -3,6 +3,7 @@ import math
 
 import pytest
 
+from treelm.errors import InputError
 from treelm.evaluation.audit import Check, ProbabilityMass, audit
 from treelm.models.base import LanguageModel
 
@@ -27,6 +28,11 @@ def mass_of(model: toys.ToyLM, max_tokens: int) -> ProbabilityMass:
                 unfinished += math.exp(prefix) * (1 - math.exp(model.log_probs_after(string)[toys.END]))
     description = f"up to {max_tokens} tokens over {toys.END}"
     return ProbabilityMass(finished=finished, unfinished=unfinished, num_pairs=num_pairs, description=description)
+
+
+def test_a_tolerance_of_no_check_is_refused() -> None:
+    with pytest.raises(InputError, match="unknown check 'causalty'"):
+        audit(toys.ToyLM(), SENTENCES, tolerances={"causalty": 1.0})
 
 
 def test_a_correct_model_passes_everything() -> None:

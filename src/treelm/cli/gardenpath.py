@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from treelm.cli.files import check_items, write_items
 from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 Subset = Literal["garden-path", "relative-clause", "agreement", "attachment"]
 

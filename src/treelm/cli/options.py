@@ -161,7 +161,7 @@ class ScoringOptions(WorkerOptions, ModelNames, TableOptions):
 
 
 def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[str, ...], str]:
-    """The runs that are named, and last the file, or standard input. Raises ``InputError`` if it is missing."""
+    """The named runs, and the file that comes last, or standard input. Raises ``InputError`` without a file."""
     from treelm.models.persistence.shipped import is_shipped_name
 
     *runs, file = inputs
@@ -174,7 +174,10 @@ def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[s
 
 
 def reference_names(given: Sequence[str], published: Iterable[str], usual: Sequence[str]) -> list[str]:
-    """The published models of --references: names, all, none, or the usual ones. Raises ``InputError`` for others."""
+    """The published models that --references names (all, none, or names), or the usual ones if it is not given.
+
+    Raises ``InputError`` for an unknown name.
+    """
     known = list(published)
     if given in (("all",), ("none",)) or not given:
         return {"all": known, "none": []}[given[0]] if given else list(usual)

@@ -148,7 +148,11 @@ def _unigrams(run: str) -> Unigrams:
     from treelm.inference.predictors import Unigrams
     from treelm.training.run_folder import load_run_recipe
 
-    counts = prepared_split(with_its_words(load_run_recipe(run).data), "train").form_counts()
+    own = load_run_recipe(run).data
+    data = with_its_words(own)
+    if data != own:
+        log(f"unigram_surprisal_bits: counts of {data.corpus}, which contains the training text of {run}")
+    counts = prepared_split(data, "train").form_counts()
     return Unigrams(dict(zip(counts.forms, counts.counts.tolist(), strict=True)))
 
 

@@ -47,7 +47,10 @@ class SourceOptions(WorkerOptions, TableOptions):
         usual: Sequence[str],
         context: Context = "sentence",
     ) -> list[tuple[str, Callable[[], Surprisals]]]:
-        """Names, and what gives their surprisals, folders first. Raises ``InputError`` for a name of none."""
+        """The name of each source with a function that computes or reads its surprisals, published ones first.
+
+        Raises ``InputError`` for a name that is neither a run, a table nor a published model.
+        """
         from treelm.evaluation.human.material import read_surprisals, table_name
         from treelm.inference.loading import model_hash
         from treelm.inference.surprisal import BITS

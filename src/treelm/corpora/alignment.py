@@ -63,7 +63,7 @@ def align(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> tuple[list[Se
 
 
 class _Aligner:
-    """The places of trees in the lines, by the words that the text should make of theirs."""
+    """Finds the trees of each line: a tree is there if the line has its words as the text would spell them."""
 
     def __init__(self, trees: Sequence[Sentence], lines: Sequence[Sentence]) -> None:
         """Work out what to expect of each tree."""

@@ -40,7 +40,10 @@ class CorpusEntry:
     how_made: str = ""  # what to do to have a split that the corpus lacks
 
     def locate(self, split: Split, format: Format | Literal["auto"] = "auto") -> tuple[Path, Format]:
-        """The file of a split and its format (brackets before CoNLL-U before text). Raises ``InputError`` without."""
+        """The file of a split and its format (brackets before CoNLL-U before text).
+
+        Raises ``InputError`` for a split that the corpus lacks.
+        """
         formats = self.splits.get(split)
         if not formats:
             has = ", ".join(self.splits) or "nothing"
@@ -87,7 +90,10 @@ def is_corpus_name(text: str) -> bool:
 
 
 def corpus_entry(name: str) -> CorpusEntry:
-    """A corpus by name, or by the path of a folder with ``train.ptb.gz`` and so on. Raises ``InputError``."""
+    """A corpus by its name, or by the path of a folder with ``train.ptb.gz`` and the like.
+
+    Raises ``InputError`` for an unknown name; for a corpus of another distribution it says what to install.
+    """
     if name == PACKAGED:
         folder = Path(str(files("treelm"))) / "data" / PACKAGED
         told = "English news, interviews, biographies, travel guides, academic texts, speeches, court hearings\n"
@@ -125,7 +131,10 @@ def show(name: str) -> str:
 
 
 def _packaged_entry(name: str, folder: Path, told: str, documents: str) -> CorpusEntry:
-    """A folder; ``told`` has lines of description and licence, and the makers; ``documents`` is its table."""
+    """The corpus of a folder. ``told`` is its description, its licence and its makers, line by line.
+
+    ``documents`` names the table of documents.
+    """
     description, licence, notice = told.split("\n", 2)
     table = folder / documents
     return CorpusEntry(

@@ -100,7 +100,9 @@ def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
 
 
 def example_sentences(data: DataConfig) -> list[Sentence]:
-    """The first sentences that fit a drawing, else cut ones. Raises ``InputError`` if there are no data any more."""
+    """The first sentences of dev (or test, or train) that fit a drawing; where all are longer, they are cut and have no
+    tree. Raises ``InputError`` if the data cannot be read any more.
+    """
     splits: tuple[Split, ...] = ("dev", "test", "train")
     split = next((one for one in splits if data.has_split(one)), None)
     if split is None:

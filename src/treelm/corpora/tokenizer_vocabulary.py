@@ -170,7 +170,10 @@ def _unknown_token(model: dict[str, Any]) -> str | None:
 
 
 def _sign(content: dict[str, Any], tokens: set[str]) -> tuple[str, bool]:
-    """What the first token of a word begins with, and whether tokens are bytes. Raises ``InputError``."""
+    """What the first token of a word begins with, and whether tokens are bytes.
+
+    Raises ``InputError`` for a tokenizer by whose tokens words cannot be told apart or written in full.
+    """
     from tokenizers import pre_tokenizers
 
     model, steps = content["model"], {step["type"]: step for step in _steps(content)}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from treelm.errors import InputError
+from treelm.errors import InputError, choose_from
 from treelm.io.json import finite
 from treelm.models.base import LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.capabilities import Searching
@@ -88,7 +88,7 @@ def audit(
 
     Each sentence is scored about ``2 + 2 * num_cuts`` times. ``enumerate_all`` gives the probability of everything, for
     tiny models; ``tolerances``, by name of the check, replace the usual ones; ``on_check`` is called after each of the
-    ``NUM_CHECKS``. Raises ``InputError`` without sentences or with an empty one.
+    ``NUM_CHECKS``. Raises ``InputError`` without sentences, with an empty one, and for a tolerance of an unknown check.
     """
     if not sentences or not all(sentences):
         raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
@@ -103,6 +103,10 @@ def audit(
         ("incremental", close, "nats", lambda: _incremental(model, sentences)),
         ("search", math.inf, "bits", lambda: _search(model, sentences)),
     ]
+    names = [name for name, *_ in finders]
+    for name in tolerances or ():
+        if name not in names:
+            raise InputError(f"a tolerance for the unknown check {name!r}", remedy=choose_from(name, names))
     checks = []
     with evaluating(model):
         for name, usual, unit, find in finders:

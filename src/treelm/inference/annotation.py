@@ -193,7 +193,10 @@ def annotate(
 
 
 def begun_with(source: str, parser: ParserSettings, settings: AnnotationSettings) -> dict[str, Any]:
-    """What trees are made with, as work in progress keeps it. Raises ``InputError`` for what cannot be read so."""
+    """The settings that trees are made with, as work in progress keeps them.
+
+    Raises ``InputError`` for tokenising sentences that have words already.
+    """
     format = _format(source, settings)
     if settings.tokenise and format != "text":
         raise InputError(f"tokenise with {format}", remedy="remove this option: these sentences have words")

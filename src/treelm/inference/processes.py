@@ -58,7 +58,10 @@ def in_process(compute: Callable[[Sentences], Sequence[Result]]) -> Compute[Resu
 def model_workers(
     task: Task[Result], lm: LanguageModel, *, run: str, processes: int = 1, device: DeviceName | None = None
 ) -> Iterator[Compute[Result]]:
-    """Give how to do a task with a run's model: by ``lm`` itself, or by other processes, which load its like."""
+    """Yield a function that does a task on batches: with ``lm`` itself, or in several processes that load its run.
+
+    Their models get the present ``runtime_settings`` of ``lm`` and, without ``device``, its device.
+    """
     if processes == 1:
         yield in_process(partial(task, lm))
         return

@@ -1,4 +1,7 @@
-"""Surprisal tables: a row for each word of the stimuli, in frames of some sentences; memory does not grow."""
+"""Surprisal tables: a row for each word of the stimuli.
+
+Sentences are scored in a stream and become data frames in chunks, so that memory does not grow with the input.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +133,10 @@ class SurprisalTable:
         source: Columns | None = None,
         frequencies: Frequencies | None = None,
     ) -> None:
-        """Lay out the columns; ``frequencies`` replace the named ones. Raises ``InputError`` for others."""
+        """Lay out the columns; ``frequencies`` replace those that the settings name.
+
+        Raises ``InputError`` for columns that the models or the source do not have.
+        """
         check_columns({one.name: one.lm for one in models}, settings.columns)
         self.models, self.settings, self.source = models, settings, source or Columns()
         self._frequencies = frequencies or (Frequencies.named(settings.frequencies) if settings.frequencies else None)

@@ -171,7 +171,10 @@ def unpacked(content: bytes, *, name: str) -> bytes:
 
 
 def in_utf8(content: bytes, encoding: str, *, name: str) -> bytes:
-    """Text of another encoding in UTF-8, what is not of it as ``decoded`` refuses. Raises ``InputError``."""
+    """Convert text of another encoding to UTF-8; bytes that are not of it are left for ``decoded`` to refuse.
+
+    Raises ``InputError`` for an unknown encoding, and for half a character at the end.
+    """
     try:
         text = io.TextIOWrapper(io.BytesIO(content), encoding, "surrogateescape", newline="").read()
         return text.encode(errors="surrogatepass")

@@ -92,7 +92,7 @@ class TableRows(NamedTuple):
 
 
 def read_table(path: str | Path) -> TableRows:
-    """Read a table from a file as ``read_rows`` does, of a workbook its first sheet. Raises ``InputError``."""
+    """Read a table from a file, or the first sheet of a workbook. Raises ``InputError`` as ``read_rows`` does."""
     return read_rows(table_text(path), str(path))
 
 

@@ -96,7 +96,7 @@ def paper_names() -> list[str]:
 
 
 def paper_file(paper: str) -> Path:
-    """The file of declarations of a paper's name, or of a path. Raises ``InputError`` for neither."""
+    """The file of declarations of a paper, by its name or path. Raises ``InputError`` if there is none."""
     known = paper.lower() in paper_names()
     path = FOLDER / f"{paper.lower()}.toml" if known else Path(paper)
     if not path.is_file():

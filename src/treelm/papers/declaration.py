@@ -185,7 +185,10 @@ def split_arguments(text: str) -> Arguments:
 
 
 def load_paper(path: Path, sets: Mapping[str, DataSet], names: Collection[str] = ()) -> list[Table]:
-    """Read the tables and figures of a file in its order, or those named. Raises ``InputError`` for wrong ones."""
+    """Read the tables and figures of a file, or those that are named, in the order of the file.
+
+    Raises ``InputError`` for an unknown name and for a declaration that is not valid.
+    """
     values = paper_values(path)
     paper = str(values.pop("paper", path.stem))
     shared = {name: values.pop(name, {}) for name in SHARED[1:]}

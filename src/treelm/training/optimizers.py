@@ -39,7 +39,7 @@ def uses_adam(config: TrainingConfig, epoch: int) -> bool:
 
 
 def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
-    """Parameters with and without weight decay (``no_weight_decay``). Raises ``InputError`` for a name of none."""
+    """Parameters with and without weight decay. Raises ``InputError`` if a ``no_weight_decay`` pattern matches none."""
     named = dict(model.named_parameters())
     spared = dict[str, nn.Parameter]()
     for pattern in config.no_weight_decay:

@@ -117,7 +117,10 @@ def read_dev_trees(corpus: PreparedCorpus) -> list[Tree]:
 
 
 def _encode(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe, *, trains: bool) -> EncodedCorpus:
-    """A corpus by the vocabulary; of dev without trees that the model cannot build. Raises ``InputError`` if unfit."""
+    """A corpus in tokens of the model's vocabulary; of dev, without trees that the model cannot build.
+
+    Raises ``InputError`` if the model cannot be trained or evaluated on it.
+    """
     config, others = model.config, sorted(set(corpus.labels) - set(model.labels))
     encoded = EncodedCorpus(
         corpus,

@@ -211,7 +211,10 @@ def _by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()) -> Recipe:
-    """A recipe from plain values by section, paths relative to ``folder``. Raises ``InputError`` for what cannot be."""
+    """A recipe from plain values, section by section; paths are relative to ``folder``.
+
+    Raises ``InputError`` for an unknown section or field and for a value that is not allowed.
+    """
     parts: dict[str, Any] = {}
     for section, content in values.items():
         if section not in SECTIONS or not isinstance(content, dict):

@@ -30,7 +30,7 @@ from treelm.training.state import TrainingState
 
 FILE_NAME = "comparison.json"
 FORMAT_VERSION = 2
-_REMEDY = "remove it, and call the command that wrote it again"
+_REMEDY = "compare the runs again"
 
 TRIVIAL = ("left-branching", "right-branching", "balanced", "random", "random, uniform over trees")
 """Names of the baselines that every system has, whether its trees come from distances or not."""

@@ -76,7 +76,10 @@ def packaged_suites(*, compatibility: Compatibility = None) -> Mapping[str, Suit
 
 
 def load_suites(names_or_paths: Sequence[str] = (), *, compatibility: Compatibility = None) -> list[Suite]:
-    """Load suites by their packaged names (none: all) or from JSON files. Raises ``InputError`` for neither."""
+    """Load suites by their packaged names (none: all) or from JSON files.
+
+    Raises ``InputError`` for a name that is neither, a damaged file, and two suites of one name.
+    """
     packaged = packaged_suites(compatibility=compatibility)
     if not names_or_paths:
         return list(packaged.values())

@@ -68,7 +68,7 @@ def untrained(model: ModelConfig, sentences: Iterable[Iterable[str]]) -> Callabl
 
 
 def _binary_parser(model: LanguageModel, *, where: str) -> Parser:
-    """The model, if its trees are of splits in two. Raises ``InputError`` for others."""
+    """The model, if it builds binary trees. Raises ``InputError`` if it does not."""
     if not isinstance(model, StreamLM) or not has(model, Parser):
         remedy = "take one of palm whose attention is not given, of prpn or of on-lstm"
         raise InputError(f"this {model.system} has no binary trees of its own", where=where, remedy=remedy)
