@@ -1,4 +1,8 @@
-"""Partial analyses of a batch as arrays ordered by sentence, their histories, and arithmetic sentence by sentence."""
+"""Partial analyses of a batch as arrays ordered by sentence, their histories, and reductions over each sentence.
+
+Analyses of all sentences stand in flat arrays (n,), those of a sentence next to each other. ``Layout`` turns such an
+array into a matrix with one row a sentence where a reduction needs one.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +23,29 @@ Table = TypeVar("Table", bound="Candidates")
 
 @dataclass(frozen=True)
 class Candidates:
-    """n partial analyses, ordered by sentence, such as those that are about to SHIFT a token."""
+    """n partial analyses, ordered by sentence."""
 
     sentence: Ints  # (n,)
-    score: Floats  # (n,) log probability in nats; of candidates, with the action that reaches the goal
-    deficit: Floats  # (n,) the most nats that it ever lay below all in play (``beam.py``)
-    top: Ints  # (n,) row of the machine
-    history: Ints  # (n,) row of Histories, -1 before the first action; of candidates, without that action
+    score: Floats  # (n,) log probability in nats; of arrivals, with the action that reaches the goal
+    deficit: Floats  # (n,) the most nats by which it was ever below what was in play (see ``beam.py``)
+    top: Ints  # (n,) its row in the machine
+    history: Ints  # (n,) its row in ``Histories``, -1 before the first action; of arrivals, without the last action
 
     def __len__(self) -> int:
         """Number of analyses n."""
         return len(self.sentence)
 
     def take(self: Table, index: Ints | Bools) -> Table:
-        """The analyses at ``index`` (numbers, or a mask)."""
+        """The analyses at ``index``, which holds numbers or is a mask."""
         rows = np.flatnonzero(index) if index.dtype == np.bool_ else index
         return type(self)(**{name: _taken(getattr(self, name), rows) for name in self.__dataclass_fields__})
 
     def ranked(self: Table) -> Table:
-        """The analyses ordered by sentence, then best first; equals in their own order."""
+        """The analyses ordered by sentence, then by score, the best first; equal scores keep their order."""
         return self.take(np.lexsort((-self.score, self.sentence)))
 
     def renumbered(self: Table, rows: Ints, histories: Ints) -> Table:
-        """The same analyses after ``Machine.collect``, which gives the new number of every old row and history."""
+        """The same analyses by the new numbers of rows and of histories, which ``Machine.collect`` returns."""
         return replace(self, top=rows[self.top], history=renumbered(histories, self.history))
 
 
@@ -54,9 +58,9 @@ class Arrivals(Candidates):
 
 @dataclass(frozen=True)
 class Analyses(Candidates):
-    """Partial analyses with what may come next."""
+    """Partial analyses with the distribution over their next action."""
 
-    outputs: Tensor  # (n, E) what the word head reads
+    outputs: Tensor  # (n, E) the vectors from which the word head predicts the next token
     log_probs: Floats  # (n, A) of the next action, -inf where it is not valid
 
 
@@ -67,17 +71,17 @@ class Endings:
     sentence: Ints  # (n,)
     score: Floats  # (n,)
     history: Ints  # (n,)
-    log_mass: Floats  # (sentences,) log probability that a sentence ends here, with all that was read
+    log_mass: Floats  # (sentences,) log p(words so far, end), summed over the analyses
 
     @classmethod
     def of(cls, sentence: Ints, score: Floats, history: Ints, log_mass: Floats) -> Endings:
-        """Put complete analyses in order."""
+        """Order complete analyses by sentence, and by score within a sentence."""
         order = np.lexsort((-score, sentence))
         return cls(sentence[order], score[order], history[order], log_mass)
 
 
 def no_arrivals() -> Arrivals:
-    """Arrivals without any entry."""
+    """An empty table of arrivals."""
     empty = np.empty(0, np.int64)
     return Arrivals(empty, np.empty(0), np.empty(0), empty, empty, np.empty(0))
 
@@ -100,10 +104,10 @@ def _taken(values: Any, rows: Ints | Bools) -> Any:
 
 
 class Layout:
-    """Places of n flat entries, ordered by sentence or group, in a matrix with one row for each."""
+    """Where n flat entries, ordered by row, stand in a matrix; a row is a sentence, or a group of one."""
 
     def __init__(self, sentence: Ints, num_sentences: int) -> None:
-        """Find the first entry and the width of each sentence's row."""
+        """Compute the places of entries of these sentences (n,), which must not descend."""
         counts = np.bincount(sentence, minlength=num_sentences)
         self.num_sentences = num_sentences
         self.width = int(counts.max(initial=0))
@@ -112,7 +116,7 @@ class Layout:
         self.column = np.arange(len(sentence)) - self.starts[sentence]
 
     def pad(self, values: Floats) -> Floats:
-        """(n,) or (n, m) -> (sentences, width) or (sentences, width * m), -inf where there is no entry."""
+        """(n,) or (n, m) -> a matrix (rows, width) or (rows, width * m), -inf where there is no entry."""
         if self.num_sentences == 1:
             return values.reshape(1, -1)
         out = np.full((self.num_sentences, self.width, *values.shape[1:]), -np.inf)
@@ -120,12 +124,12 @@ class Layout:
         return out.reshape(self.num_sentences, -1)
 
     def flat(self, rows: Ints, columns: Ints) -> Ints:
-        """The entries that stand at these places."""
+        """The numbers of the flat entries at these rows and columns of the matrix."""
         return self.starts[rows] + columns
 
 
 def best(values: Floats, count: int) -> Bools:
-    """Mark the ``count`` highest of each row, fewer if fewer are above -inf; of equal ones the first."""
+    """Mark the ``count`` highest values of each row, without -inf; of equal values, the first ones."""
     width = values.shape[1]
     if width <= count:
         return values > -np.inf
@@ -142,7 +146,7 @@ def best(values: Floats, count: int) -> Bools:
 
 
 def nth_best(values: Floats, count: int) -> Floats:
-    """The ``count``-th highest of each row, -inf where there are fewer: (rows,). ``count`` is at least 1."""
+    """The ``count``-th highest value of each row (rows,), -inf where there are fewer; ``count`` is at least 1."""
     width = values.shape[1]
     if width < count:
         return np.full(len(values), -np.inf)
@@ -150,7 +154,7 @@ def nth_best(values: Floats, count: int) -> Floats:
 
 
 def log_sums(sentence: Ints, scores: Floats, num_sentences: int) -> Floats:
-    """log of the sum of exp(score) for every sentence, -inf where it has none."""
+    """log of the sum of exp(score) over each sentence: (sentences,), -inf for a sentence without scores."""
     highest = np.full(num_sentences, -np.inf)
     np.maximum.at(highest, sentence, scores)
     shift = np.where(np.isfinite(highest), highest, 0.0)
@@ -161,28 +165,37 @@ def log_sums(sentence: Ints, scores: Floats, num_sentences: int) -> Floats:
 
 PREVIOUS, ACTION = 0, 1  # columns
 
-_ROOM = 1 << 11  # rows that are never worth a walk over everything
+_ROOM = 1 << 11  # so many rows are kept without looking for unused ones
 
 
 class Histories:
-    """Rows (row before, action). A history is the number of its last row; -1 is the empty one."""
+    """The actions of all analyses, in a table of rows (row before, action), so that common beginnings are shared.
+
+    A history is the number of its last row; -1 is the empty history.
+
+    >>> histories = Histories()
+    >>> opened = histories.append(np.array([-1]), np.array([2]))  # action 2 after the empty history
+    >>> both = histories.append(np.repeat(opened, 2), np.array([0, 3]))  # 0 and, in another analysis, 3 after it
+    >>> histories.actions(both), len(histories)
+    ([[2, 0], [2, 3]], 3)
+    """
 
     def __init__(self) -> None:
         """Begin without rows."""
         self._rows = IntRows(2)
-        self._num_old = 0  # rows that ``keep`` has kept before
-        self._most = _ROOM  # rows beyond which ``keep`` asks of the old ones, too, whether they are needed
+        self._num_old = 0  # rows that an earlier call of ``keep`` has kept
+        self._most = _ROOM  # with more rows, ``keep`` looks for unused ones among those too
 
     def __len__(self) -> int:
-        """Number of rows, those that nothing needs any more included."""
+        """Number of rows, unused ones included."""
         return len(self._rows)
 
     def append(self, previous: Ints, actions: Ints) -> Ints:
-        """One more action after each history; returns the new histories."""
+        """Add one action to each history; returns the new histories (n,)."""
         return self._rows.append(np.stack([previous, actions], 1))
 
     def last(self, histories: Ints) -> Ints:
-        """The last action of each history, of which none is empty: (n,)."""
+        """The last action of each history: (n,). No history may be empty."""
         actions: Ints = self._rows.all[histories, ACTION]
         return actions
 
@@ -192,7 +205,7 @@ class Histories:
         return [_walk(rows, history) for history in histories.tolist()]
 
     def count_since(self, histories: Ints, stop: int, weights: Ints) -> tuple[Ints, Ints]:
-        """Count the actions of each history after its last ``stop``, and add up their ``weights`` (A,): (n,) each."""
+        """The number of actions after each history's last ``stop``, and the sum of their ``weights`` (A,): two (n,)."""
         rows = self._rows.all
         counts, sums = np.zeros(len(histories), np.int64), np.zeros(len(histories), np.int64)
         places, current = np.flatnonzero(histories >= 0), histories[histories >= 0]
@@ -207,11 +220,11 @@ class Histories:
         return counts, sums
 
     def keep(self, histories: Ints) -> Ints:
-        """Drop what these do not need; returns the new number of every old row.
+        """Drop all rows that these histories do not need; returns the new number of every old row.
 
-        What was kept before is mostly what all survivors share, and it is as long as the sentence: it is walked only
-        and copied only when there may be twice as much as is needed. So a word late in a sentence costs what an early
-        one does.
+        Rows that were kept before are mostly shared by all histories and as many as the sentence has actions. They are
+        looked at only when there may be twice as many rows as needed, so that a word late in a sentence takes no
+        longer than an early one.
         """
         rows = self._rows.all
         whole = len(rows) > self._most

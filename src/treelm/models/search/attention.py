@@ -1,5 +1,9 @@
 """Batch-invariant attention of the search: queries over rows of keys and values.
 
+The same block as ``layers/attention.py``, computed so that a query has the same bits in every batch: the numbers of
+queries and of rows that they see are padded, and sums over rows are made place by place. What a query sees is a list of
+row numbers, itself first, filled up with ``NONE``.
+
 Shapes: m queries, S rows that a query sees, D units, H heads of d units, R relative positions of a kind.
 """
 
@@ -18,18 +22,21 @@ from treelm.models.layers.attention import AttentionBlock, RelativeKeys
 from treelm.models.search.rows import Affine, FloatRows, Ints, blocks, widened
 
 NONE = -1
-"""No row, in a list of rows."""
+"""Fills lists of row numbers up."""
 _ROUND = 16  # what a query sees is padded to a multiple, so that its sums do not depend on other queries
 _QUERIES, _SEEN = 64, 1024  # queries, and rows whose keys and values are held at a time: these fit into a cache
 
 
 def lists_of_seen(num_queries: int, most: int) -> Ints:
-    """Lists (n, S) of rows without any yet, with room for so many, and for all of them a multiple of 16."""
+    """Empty lists of rows (n, S), where S is ``most`` rounded up to a multiple of 16."""
     return np.full((num_queries, most + -most % _ROUND), NONE)
 
 
 def lists_along(items: Ints, rows: Ints, lengths: Ints, column: int) -> Ints:
-    """The rows (n, longest) of lists that begin with ``rows`` and go on by a column of ``items``; else NONE."""
+    """Follow links: lists (n, longest) of ``lengths`` rows each, first ``rows`` (n,), then each the column of the last.
+
+    Shorter lists are filled up with ``NONE``.
+    """
     lists = np.full((len(rows), int(lengths.max(initial=0))), NONE)
     for place in range(lists.shape[1]):
         going = place < lengths
@@ -39,7 +46,7 @@ def lists_along(items: Ints, rows: Ints, lengths: Ints, column: int) -> Ints:
 
 
 def with_fillers(seen: Ints, num_queries: int) -> Ints:
-    """The lists (n, S), lengthened to (m, S) by queries that see row 0."""
+    """The lists (n, S), followed by lists that have row 0 alone, up to m queries: (m, S)."""
     fillers = np.full((num_queries - len(seen), seen.shape[1]), NONE)
     fillers[:, 0] = 0
     return np.concatenate([seen, fillers])
@@ -47,21 +54,24 @@ def with_fillers(seen: Ints, num_queries: int) -> Ints:
 
 @dataclass(frozen=True)
 class Product:
-    """x -> x W^T + b for padded rows (see ``rows.rounded``), as wide as W was."""
+    """x -> x W^T + b for padded rows (see ``rows.rounded``), where W may have few outputs.
+
+    Such a W is widened before the product, and the result is cut.
+    """
 
     affine: Affine
     num_outputs: int
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None = None) -> Product:
-        """Take a weight (O, I) and a bias (O,), or none; narrow ones are padded."""
+        """Make it from a weight (O, I) and a bias (O,), or none."""
         size = weight.shape[1]
         added = None if bias is None else widened(bias, size, multiple=16)
         return cls(Affine.of(widened(weight, size, multiple=16), added), len(weight))
 
     @classmethod
     def linear(cls, layer: nn.Linear) -> Product:
-        """Take a layer."""
+        """Make it from a layer of torch."""
         return cls.of(layer.weight, layer.bias)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -89,13 +99,13 @@ class Norm:
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """One block of attention; queries are scaled before they meet keys and tables."""
+    """The parameters of an ``AttentionBlock``, for queries that are scaled before they meet keys and tables."""
 
     scale: float
     attention_norm: Norm
     query_key_value: Product
     content_bias: Tensor  # u times scale: (D,)
-    tables: tuple[tuple[Product, ...], ...]  # of each kind and head, from its scaled query the logits of all R, with v
+    tables: tuple[tuple[Product, ...], ...]  # of each kind and head: scaled query -> logits of all R, v included
     output: Product
     feedforward_norm: Norm
     up: Product
@@ -103,7 +113,7 @@ class BlockWeights:
 
     @classmethod
     def of(cls, block: AttentionBlock) -> BlockWeights:
-        """Name the parameters of a block with relative positions."""
+        """Take the parameters of a block that has relative positions."""
         assert block.content_bias is not None
         return cls(
             scale=block.scale,
@@ -118,7 +128,7 @@ class BlockWeights:
         )
 
     def relative_logits(self, queries: Tensor) -> tuple[Tensor, ...]:
-        """The logits of all relative positions of each kind for scaled queries (n, D): (n, H, R)."""
+        """Scaled queries (n, D) -> logits of all relative positions, (n, H, R) of each kind."""
         heads = queries.view(len(queries), len(self.tables[0]), -1).unbind(1)
         return tuple(
             torch.stack([table(head) for table, head in zip(tables, heads, strict=True)], 1) for tables in self.tables
@@ -131,16 +141,16 @@ class BlockWeights:
 
 
 def _tables(kind: RelativeKeys, scale: float) -> tuple[Product, ...]:
-    """The products that give the logits of all R relative positions, one a head."""
+    """For each head, the product that maps a scaled query to the logits of all R relative positions."""
     keys, bias = kind.keys.detach(), kind.bias.detach() * scale
     return tuple(Product.of(key, (key * one).sum(1)) for key, one in zip(keys, bias, strict=True))
 
 
 class Queries(NamedTuple):
-    """Positions to be read, in a padded number m; those beyond the new ones see themselves alone."""
+    """Positions to be computed, in a padded number m; those that only fill it up see row 0 alone."""
 
     units: Tensor  # (m, D)
-    seen: Tensor  # (m, S) rows, itself first, any row where ``hidden``
+    seen: Tensor  # (m, S) the rows that each sees, any row where ``hidden``
     hidden: Tensor  # (m, 1 or H, S)
     relative: tuple[Tensor, ...]  # of each kind, integers 0 to R - 1: (m, 1, S)
 
@@ -153,13 +163,14 @@ def read_layer(
     num_rows: int,
     found: list[Tensor] | None = None,
 ) -> Tensor:
-    """One layer over all queries (m, D); the keys and values of the first ``num_rows`` are kept.
+    """One layer: inputs (m, D) of all queries -> outputs (m, D).
 
-    ``found`` gets the logits of blocks of queries, (b, H, S).
+    The keys and values of the first ``num_rows`` queries are appended to ``keys_values``. To ``found``, if given, the
+    logits of one block of queries after the other are appended, (b, H, S) each.
     """
     size = units.shape[1]
     together = layer.query_key_value(layer.attention_norm(units))
-    kept = keys_values.reserve(len(units), num_rows)  # those of STACK stand behind, until the next pass
+    kept = keys_values.reserve(len(units), num_rows)  # those of the other queries are overwritten by the next call
     kept.copy_(together[:, size:])
     query = together[:, :size] * layer.scale
     relative = layer.relative_logits(query.contiguous())

@@ -14,13 +14,19 @@ Their algorithm, for one sentence and one word, with their names and those of ``
 The paper stops when ``nextword`` holds enough. Here search goes on until nothing is left that could still be kept,
 which finds at least as much: scores only fall, so whatever is not above the k_w-th best of ``nextword`` is dropped.
 
-Words used below. *Goal*: SHIFT of the token, or the end. *In play*: probability still in search plus all that was at
-the goal. *Deficit*: the most nats by which an analysis ever lay below that; less than ``threshold`` if kept. *Floor*:
-the score that a candidate must exceed. *Group*: analyses that need equally many further words compete only with each
-other; machines without such groups have one. *Row* of the beam: one group of one sentence. *top*, *history*: where the
-machine keeps an analysis and its actions.
+Terms used below:
 
-``WordSearch`` is the loop, for all sentences of a batch side by side; ``Beam`` is what they keep between two words.
+* goal: what the search is for, SHIFT of the token or, after the last one, the end of the sentence;
+* in play: log of the summed probability of all analyses that are still in search or have ever been at the goal;
+* deficit: the largest number of nats by which an analysis has ever been below what was in play; an analysis is dropped
+  once its deficit reaches ``threshold``;
+* floor: the score that an analysis must exceed to be among the k_w best of ``nextword``;
+* group: analyses that need equally many further words and compete only with each other; most machines have one;
+* row: one group of one sentence;
+* top and history: the numbers by which the machine finds an analysis and its actions.
+
+``WordSearch`` is the loop above, for all sentences of a batch side by side; ``Beam`` is what is kept between two words.
+Arrays stand in the order of sentences: n analyses, A actions.
 """
 
 from __future__ import annotations
@@ -53,7 +59,7 @@ from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.words import shift_scores
 from treelm.trees.transitions import REDUCE, SHIFT
 
-WAITS = -1  # in place of a token: this sentence stays where it is
+WAITS = -1  # instead of a token, for a sentence that reads none at this step
 
 
 @dataclass(frozen=True)
@@ -65,24 +71,27 @@ class Goal:
 
 
 class WordSearch:
-    """One search: all analyses of a batch take actions side by side until none is left that could still matter.
+    """One search: all analyses of a batch take actions side by side until none is left that could still be kept.
 
-    With a finite threshold, analyses more than that many nats below all in play, or below all that arrived, are dropped
-    too.
+    With a finite threshold, an analysis is also dropped when it is that many nats below what is in play, or below the
+    sum of all that have arrived at the goal.
     """
 
     def __init__(self, beam: Beam, goal: Goal, keep: int) -> None:
-        """Begin with nothing found; ``keep`` is the number of candidates of each row that can still be kept."""
+        """Start with an empty ``nextword``, of which the ``keep`` best analyses of each row will be used."""
         self._machine, self._head, self._pruning = beam.machine, beam.head, beam.pruning
         self._sizes, self._max_rows = beam.settings.beam, beam.settings.max_rows
         self._goal, self._keep, self._num_sentences = goal, keep, beam.num_sentences
-        self._num_rows = beam.num_sentences * beam.machine.num_groups  # of the beam: groups of sentences
+        self._num_rows = beam.num_sentences * beam.machine.num_groups
         self._nextword = [no_arrivals()]
-        self._top_scores = np.full((self._num_rows, keep), -np.inf)  # of the ``keep`` best of nextword
-        self._floor: Floats = np.full(self._num_rows, -np.inf)  # what a candidate must exceed
+        self._top_scores = np.full((self._num_rows, keep), -np.inf)  # of the best in nextword
+        self._floor: Floats = np.full(self._num_rows, -np.inf)
 
     def run(self, thisword: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
-        """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
+        """Search from these analyses; returns ``nextword``, ordered by sentence and best first.
+
+        Those that wait take no part, but are returned too, since the rows of the machine may get new numbers.
+        """
         limit = self._max_rows
         self._pruning.begin(thisword.sentence, thisword.score)
         while len(thisword):
@@ -96,14 +105,14 @@ class WordSearch:
         return joined(self._nextword).ranked(), waiting
 
     def _step(self, thisword: Analyses) -> Analyses:
-        """Add to nextword what arrives by one more action; returns the others."""
+        """One pass of the loop in the algorithm: extends ``nextword`` and returns the new ``thisword``."""
         pruning, beam, num_groups = self._pruning, self._sizes.action_beam, self._machine.num_groups
         thisword, layout = self._laid_out(thisword)
-        # The fringe: successors at the goal, the token's own probability left out, and by all other actions.
+        # fringe: the successors at the goal, still without the probability of the token itself, and all others.
         at_goal = thisword.score + thisword.log_probs[:, -1 if self._goal.finish else SHIFT]
         others = self._others(thisword)
         in_play = np.repeat(pruning.expand(thisword.sentence, others, at_goal), num_groups)
-        # The k best others of each row, of those that could still matter.
+        # The k best of the others in each row, among those that could still be kept.
         width, to_beat = others.shape[1], self._floor_of_successors()
         matrix = layout.pad(others) if layout.num_sentences > 1 else others.reshape(1, -1).copy()
         matrix[matrix <= np.maximum(to_beat, in_play - self._sizes.threshold)[:, None]] = -np.inf
@@ -111,7 +120,7 @@ class WordSearch:
         values = matrix[rows, places]
         stays = Layout(rows, self._num_rows)
         padded = stays.pad(values)
-        # The k best of the fringe, and the k_s best at the goal.
+        # best: the k best of both. shifted: those of them at the goal, and the k_s best at the goal.
         shifted = self._scores_at_goal(thisword, at_goal, layout, nth_best(padded, beam))
         chosen = best(np.concatenate([padded, shifted], 1), beam)
         arrives = self._admitted(chosen[:, stays.width :], shifted)
@@ -119,7 +128,7 @@ class WordSearch:
         inside = stays.flat(*np.nonzero(chosen[:, : stays.width]))
         pruning.choose(rows[inside] // num_groups, values[inside], to_beat[::num_groups])
         self._arrive(thisword, at_goal, layout, shifted, arrives)
-        # The others in the k best stay in search.
+        # thisword: best without those at the goal.
         staying = chosen[:, : stays.width] & (padded > self._floor_of_successors()[:, None]) & self._open[:, None]
         index = stays.flat(*np.nonzero(staying))
         if len(index) == 0:
@@ -131,14 +140,14 @@ class WordSearch:
         return replace(self._machine.apply(thisword, sources, actions, values), deficit=deficit)
 
     def _laid_out(self, thisword: Analyses) -> tuple[Analyses, Layout]:
-        """The analyses by rows of the beam: sentences, in groups if there are several."""
+        """The analyses in the order of rows, and where each of them stands in its row."""
         if self._machine.num_groups == 1:
             return thisword, Layout(thisword.sentence, self._num_sentences)
         order, layout = by_groups(self._machine, thisword, self._num_sentences)
         return thisword.take(order), layout
 
     def _others(self, thisword: Analyses) -> Floats:
-        """Scores of the successors that stay in search, by all actions but SHIFT and those that end, in their order."""
+        """Scores (n, m) of the successors by the m actions that neither SHIFT nor end the sentence, in their order."""
         actions = slice(REDUCE, self._machine.num_actions - (not self._machine.ends_by_closing))
         scores = thisword.score[:, None] + thisword.log_probs[:, actions]
         if self._machine.ends_by_closing:
@@ -148,9 +157,9 @@ class WordSearch:
         return scores
 
     def _scores_at_goal(self, thisword: Analyses, at_goal: Floats, layout: Layout, least_other: Floats) -> Floats:
-        """Scores at the goal: (rows, width); -inf for some that are at or below the floor, or not among the best.
+        """Scores at the goal (rows, width), with the probability of the token, if one is given.
 
-        Where tokens are given these count their probabilities, which are computed only where they may matter.
+        It is computed only where it may matter: some scores at or below the floor, or not among the best, are -inf.
         """
         if self._goal.tokens is None:
             return layout.pad(at_goal)
@@ -160,22 +169,25 @@ class WordSearch:
         )
 
     def _admitted(self, inside: Bools, shifted: Floats) -> Bools:
-        """Mark those that arrive: inside the action beam, or among the best ``fast_track`` of this step."""
+        """Mark what arrives: analyses inside the action beam, and the ``fast_track`` best of this step."""
         return inside | best(shifted, self._sizes.fast_track)
 
     @property
     def _open(self) -> Bools:
-        """Rows whose search goes on. All of them; ``ReleasedWordSearch`` stops when enough have arrived."""
+        """Mark the rows whose search goes on: here all; ``ReleasedWordSearch`` stops when enough have arrived."""
         return np.ones(self._num_rows, np.bool_)
 
     def _floor_of_successors(self) -> Floats:
-        """The lowest floor of its own and all higher groups, as actions may only lead to higher ones."""
+        """The floor that successors in search must exceed (rows,): the lowest of all groups that they may still reach.
+
+        Actions lead from a group to itself or to a higher one.
+        """
         floors = self._floor.reshape(self._num_sentences, -1)
         lowest: Floats = np.minimum.accumulate(floors[:, ::-1], 1)[:, ::-1].ravel()
         return lowest
 
     def _arrive(self, thisword: Analyses, at_goal: Floats, layout: Layout, scores: Floats, arrives: Bools) -> None:
-        """Put analyses into nextword."""
+        """Add the analyses that arrive, a mask like ``scores`` (rows, width), to ``nextword``."""
         rows, columns = np.nonzero(arrives)
         source = layout.flat(rows, columns)
         self._pruning.arrive(thisword.sentence[source], at_goal[source])
@@ -203,15 +215,15 @@ class WordSearch:
 
 
 class Beam:
-    """At most ``word_beam`` analyses of each group of each sentence.
+    """The analyses that are kept between two words: at most ``word_beam`` of each group of each sentence.
 
-    ``read`` changes it; ``copy`` first to keep the old one.
+    ``read`` changes the beam; make a ``copy`` first to keep the old one.
     """
 
     word_search: ClassVar[type[WordSearch]] = WordSearch
 
     def __init__(self, machine: Machine, head: WordHead, settings: SearchConfig, num_sentences: int) -> None:
-        """Begin before the first token, on a machine of its own."""
+        """Start before the first token. The machine must be new; only this beam may use it."""
         self.settings, self.machine, self.head = settings, machine, head
         self._sizes = settings.beam
         self.num_sentences = num_sentences
@@ -219,7 +231,7 @@ class Beam:
         self.pruning = PruningStatistics(settings, num_sentences)
 
     def read(self, tokens: Ints) -> TokenMetrics:
-        """Read one token in each sentence, ``WAITS`` for none."""
+        """Read one token in each sentence: ids (sentences,), or ``WAITS`` for a sentence that reads none."""
         reads = (tokens != WAITS)[self.analyses.sentence]
         reading, self.analyses = self.analyses.take(reads), self.analyses.take(~reads)
         candidates = self._search(Goal(tokens), reading, self._sizes.word_beam)
@@ -238,19 +250,19 @@ class Beam:
         return replace(metrics, attention=attention, **self.pruning.finish(near, kept, found, metrics.log_mass))
 
     def _search(self, goal: Goal, analyses: Analyses, keep: int) -> Arrivals:
-        """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
+        """Search for the goal from some analyses; those in ``self.analyses`` wait."""
         candidates, self.analyses = self.word_search(self, goal, keep).run(analyses, self.analyses)
         return candidates
 
     def _best_of(self, candidates: Arrivals) -> Arrivals:
-        """As many candidates as the word beam holds, of each group."""
+        """The best candidates, as many of each group as the word beam holds."""
         order, layout = by_groups(self.machine, candidates, self.num_sentences)
         return candidates.take(np.sort(order[layout.column < self._sizes.word_beam]))
 
     def next_token_log_mass(self) -> Tensor:
-        """log p(words so far, next token), a lower bound: float64 (sentences, V + 1); the end last.
+        """Lower bounds of log p(words so far, next token): float64 (sentences, V + 1), the end in the last column.
 
-        Uses the beam up: copy it first.
+        The beam cannot be used afterwards; make a ``copy`` first.
         """
         endings = self.endings(np.ones(self.num_sentences, np.bool_))
         analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
@@ -266,9 +278,9 @@ class Beam:
         return mass
 
     def fork(self, sources: Ints) -> None:
-        """Go on with sentence ``sources[i]`` as sentence i, with some more than once, with others not at all.
+        """Continue with the old sentence ``sources[i]`` as sentence i; sources may be repeated or left out.
 
-        Stacks and histories are shared, so only what stands in ``analyses`` is copied.
+        Stacks and histories are shared, so only the arrays of ``analyses`` are copied.
         """
         layout = Layout(self.analyses.sentence, self.num_sentences)
         counts = np.bincount(self.analyses.sentence, minlength=self.num_sentences)[sources]
@@ -279,16 +291,16 @@ class Beam:
         self.analyses = replace(self.analyses.take(index), sentence=np.repeat(np.arange(len(sources)), counts))
 
     def drop(self, sentences: Bools) -> None:
-        """Forget the analyses of these sentences."""
+        """Remove the analyses of these sentences, a mask (sentences,)."""
         self.analyses = self.analyses.take(~sentences[self.analyses.sentence])
 
     def endings(self, sentences: Bools) -> Endings:
-        """End these sentences here, in every way that the kept analyses allow; the beam itself stays as it is."""
+        """All ways to end these sentences, a mask (sentences,), after the words so far; the beam does not change."""
         analyses = self.analyses.take(sentences[self.analyses.sentence])
         return self._close(analyses) if self.machine.ends_by_closing else self._finish(analyses)
 
     def _close(self, analyses: Analyses) -> Endings:
-        """Close all open nonterminals: the only way to end."""
+        """Close all open nonterminals, where that is the only way to end."""
         parts = []
         while len(analyses):
             score = analyses.score + analyses.log_probs[:, REDUCE]
@@ -310,11 +322,11 @@ class Beam:
         return self.ended([(candidates.sentence, candidates.score, history)])
 
     def actions(self, histories: Ints) -> list[list[int]]:
-        """All actions of each analysis."""
+        """The actions of each history, from first to last."""
         return self.machine.histories.actions(histories)
 
     def ended(self, parts: list[tuple[Ints, Floats, Ints]]) -> Endings:
-        """Complete analyses: their sentences, scores and histories."""
+        """Join complete analyses, each part with their sentences, scores and histories, (n,) each."""
         none = np.empty(0, np.int64)
         sentence, score, history = map(np.concatenate, zip((none, none.astype(np.float64), none), *parts, strict=True))
         return Endings.of(sentence, score, history, log_sums(sentence, score, self.num_sentences))

@@ -1,7 +1,14 @@
 """The derivations of a batch: its trees in the order of the model's actions, and what is valid before each of them.
 
-All comes from sorting and from cumulative sums over the flat arrays: there is no loop over sentences or actions. A
-local tree is a nonterminal with its children, left to right.
+Everything is computed by sorting and by cumulative sums over flat arrays of all sentences, without loops over sentences
+or actions. A local tree is a nonterminal with its children, left to right.
+
+For example, (S (NP the dog) barks) has the top-down actions ::
+
+    number   0      1       2      3      4       5      6
+    action   NT(S)  NT(NP)  SHIFT  SHIFT  REDUCE  SHIFT  REDUCE
+
+and two local trees: the entries 0, 4, 5 (S, NP, barks), closed by action 6, and 1, 2, 3 (NP, the, dog), closed by 4.
 """
 
 from __future__ import annotations
@@ -71,7 +78,10 @@ class Derivations:
 
 
 def derive(bounds: Bounds, batch: SentenceBatch, ends_word: BoolArray, num_labels: int) -> Derivations:
-    """Put a batch's trees in the model's order. Raises ``InputError`` for a tree that the model cannot build."""
+    """The derivations of a batch's trees, with actions in the order of the model.
+
+    ``ends_word`` (V,) marks the tokens that end words. Raises ``InputError`` for a tree that the model cannot build.
+    """
     top_down, offsets = batch.trees()
     lengths = np.diff(offsets)
     local_trees = find_local_trees(top_down)
@@ -146,7 +156,7 @@ def _configurations(
 
 
 def _only_children(local_trees: LocalTrees, actions: IntArray, ends_word: BoolArray) -> BoolArray:
-    """Which top-down actions complete a first child, one that begins right behind an NT: (T,)."""
+    """Which top-down actions complete a first child: (T,)."""
     behind_label = np.append(False, actions[:-1] >= FIRST_NT)
     shifts = np.flatnonzero(actions == SHIFT)
     starts_word = np.append(True, ends_word[:-1])
@@ -157,7 +167,7 @@ def _only_children(local_trees: LocalTrees, actions: IntArray, ends_word: BoolAr
 
 
 def before(after: NDArray[Any], is_start: BoolArray, at_start: int | bool) -> NDArray[Any]:
-    """Values that held after the previous action of the sentence."""
+    """Values before each action (T,), from those after each action (T,)."""
     return np.where(is_start, at_start, np.roll(after, 1))
 
 

@@ -18,10 +18,10 @@ MOST_TOKENS, MOST_ANALYSES = 50, 50_000
 
 @torch.inference_mode()
 def enumerate_mass(model: Searchable, *, max_tokens: int = 2) -> ProbabilityMass | None:
-    """Probability of all complete trees over up to ``max_tokens`` tokens, and of all analyses that need more.
+    """The probability of all complete trees over up to ``max_tokens`` tokens, and of all analyses that need more.
 
-    None beyond ``MOST_TOKENS`` or ``MOST_ANALYSES``: only a tiny vocabulary with few labels and low bounds on open
-    nonterminals can be enumerated.
+    Returns None if there are more than ``MOST_TOKENS`` tokens or ``MOST_ANALYSES`` analyses: only a tiny vocabulary
+    with few labels and low bounds on open nonterminals can be enumerated.
     """
     machine, head = model.machine(), model.head(1)
     if head.vocabulary_size > MOST_TOKENS:

@@ -15,7 +15,10 @@ from treelm.models.scores import Loss, Losses
 
 
 class Contexts(Protocol):
-    """Contexts of a batch, A in all: what comes next, and what may."""
+    """The contexts of a batch, the states before each of its A actions: which action comes next, and which may.
+
+    Plans of batches (``plan.py`` of each system) have these attributes.
+    """
 
     @property
     def actions(self) -> Tensor:
@@ -31,7 +34,7 @@ class Contexts(Protocol):
 
     @property
     def words(self) -> Tensor:
-        """(W,) which token it is."""
+        """(W,) that token."""
 
     @property
     def sentence(self) -> Tensor:
@@ -48,9 +51,9 @@ def _action_log_probs(contexts: Contexts, outputs: Tensor, head: nn.Linear) -> T
 def joint_losses(
     batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
 ) -> Losses:
-    """Sums of -log p(action) and -log p(token), nats, from outputs (A, E) in all contexts.
+    """Sums of -log p(action) and -log p(token) in nats, from the outputs (A, E) in all contexts.
 
-    ``head`` scores actions, ``weight`` (V, E) and ``bias`` (V,) tokens; see ``layers.softmax.tied``.
+    ``head`` scores actions; ``weight`` (V, E) and ``bias`` (V,) score tokens (see ``layers.softmax.tied``).
     """
     word_loss = summed_cross_entropy(outputs.index_select(0, contexts.shifts), weight, bias, contexts.words)
     action_loss = -_action_log_probs(contexts, outputs, head).sum(dtype=torch.float64)
@@ -72,9 +75,9 @@ def joint_log_probs(
     *,
     action_weight: float = 1.0,
 ) -> Tensor:
-    """log p(tree, sentence) of every sentence, without gradient: float64 (B,), nats. Arguments as of ``joint_losses``.
+    """log p(tree, sentence) of every sentence, without gradient: float64 (B,), nats.
 
-    Log probabilities of actions count ``action_weight`` times.
+    The arguments are those of ``joint_losses``; log probabilities of actions are multiplied by ``action_weight``.
     """
     of_actions = _action_log_probs(contexts, outputs, head)
     of_tokens = target_log_probs(outputs[contexts.shifts], weight, bias, contexts.words)

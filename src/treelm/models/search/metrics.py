@@ -1,4 +1,4 @@
-"""What a search says of every token and word besides its probability."""
+"""What a search reports for every token and word besides its probability."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ WORD_COLUMNS: dict[str, SubwordAggregation] = {
 class TokenMetrics:
     """Metrics of one token, by sentence; meaningless for sentences that waited."""
 
-    log_mass: Floats  # M_i: log of the summed probability of all analyses kept, nats
-    narrow_log_mass: Floats  # M_i of those that a narrower search would have kept; nan of a fixed beam
-    beam_loss_bits: Floats  # estimate of the bits that pruning at this token took off M_i
-    beam_bound_bits: Floats  # bound on the bits that all pruning so far took off M_i
-    entropy_bits: Floats  # of the kept analyses, their probabilities scaled to sum to 1
+    log_mass: Floats  # M_i: log of the summed probability of all analyses that are kept, nats
+    narrow_log_mass: Floats  # M_i of those that a narrower search would have kept; nan with a fixed beam
+    beam_loss_bits: Floats  # estimate of the bits that M_i lost by pruning at this token
+    beam_bound_bits: Floats  # upper bound on the bits that M_i lost by all pruning so far
+    entropy_bits: Floats  # entropy of the kept analyses, whose probabilities are scaled to sum to 1
     open_nodes: Floats  # mean number of open nonterminals before the SHIFT, under the same probabilities
     num_actions: Floats  # mean number of actions between the token before and this one, under the same probabilities
-    num_reduces: Floats  # of these, those that close a constituent
-    search_actions: Floats  # actions that all analyses in search took together; nan where there is no such search
+    num_reduces: Floats  # mean number of constituents that these actions close
+    search_actions: Floats  # actions that all analyses in search took together; nan for particle filters
     syntactic_bits: Floats  # of the surprisal, the part before the token's own probability (Roark et al. 2009); or nan
     attention: Floats  # normalised attention entropies of heads, means under the same probabilities: (sentences, H, 2)
 
@@ -47,9 +47,10 @@ class TokenMetrics:
 def token_metrics(
     sentence: Ints, log_mass: Floats, num_open: Ints, since: tuple[Ints, Ints], num_sentences: int
 ) -> TokenMetrics:
-    """The metrics of analyses, ordered by sentence, from the log of each one's mass; nan where a beam must tell.
+    """The metrics of n kept analyses, ordered by sentence, with these log masses (n,) and open nonterminals (n,).
 
-    ``since`` are the numbers of actions, and of constituents that they close, since the token before.
+    ``since`` are the actions since the token before and the constituents that they close, (n,) each. Metrics that only
+    a beam knows are nan.
     """
     total = log_sums(sentence, log_mass, num_sentences)
     possible = np.isfinite(log_mass)
@@ -68,7 +69,7 @@ def token_metrics(
 
 
 def mean_attention(attention: Floats, sentence: Ints, log_mass: Floats, num_sentences: int) -> Floats:
-    """The metric of what a machine says of these analyses, from the log of each one's mass."""
+    """The mean of ``Machine.attention`` (n, H, 2) over the analyses of each sentence, weighted by their mass."""
     means = np.zeros((num_sentences, *attention.shape[1:]))
     if means.size:
         shares = np.exp(log_mass - log_sums(sentence, log_mass, num_sentences)[sentence])
@@ -77,22 +78,22 @@ def mean_attention(attention: Floats, sentence: Ints, log_mass: Floats, num_sent
 
 
 def log_ratio(after: Floats, before: Floats) -> Floats:
-    """log p of a token, from the log masses with it and without; -inf once the beam is empty."""
+    """log p of a token, from the log masses after it and before it; -inf once the beam is empty."""
     alive = np.isfinite(after) & np.isfinite(before)
     return np.where(alive, np.where(alive, after, 0.0) - np.where(alive, before, 0.0), -np.inf)
 
 
 def gaps(log_mass: Floats, narrow_log_mass: Floats) -> Floats:
-    """Nats by which a narrower search found less: infinite where either found nothing, nan where there is none."""
+    """Nats by which a narrower search found less; infinite where it found nothing, nan where there is none."""
     possible = np.isfinite(narrow_log_mass)
     gap = np.where(possible, log_mass, 0.0) - np.where(possible, narrow_log_mass, -np.inf)
     return np.where(np.isnan(narrow_log_mass), np.nan, gap)
 
 
 def converged(gaps: Floats) -> Floats:
-    """1 for every word whose log probability a narrower search would give within ``CONVERGED_BITS``, else 0.
+    """1 for each word whose surprisal a narrower search would find within ``CONVERGED_BITS``, else 0.
 
-    ``gaps`` are those after each word. nan where there is no narrower search.
+    ``gaps`` are those after each word (see ``gaps``). The result is nan where there is no narrower search.
     """
     before = np.concatenate([np.zeros(1), gaps])[:-1]
     found = np.isfinite(gaps) & np.isfinite(before)

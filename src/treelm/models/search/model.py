@@ -1,4 +1,4 @@
-"""Systems that give a machine and a word head; scores, trees and states come from the word-synchronous search."""
+"""The base class of systems that are read by search: scores, trees and states from a machine and a word head."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
 
     runtime_settings: ClassVar[tuple[str, ...]] = ("search",)
     search_methods: ClassVar[tuple[SearchMethod, ...]] = ("beam", "particles")
-    """Values of ``search.method`` that it knows; ``released`` is of the RNNG's public code."""
+    """Values of ``search.method`` that the system supports; ``released`` reproduces the RNNG's public code."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
-        """Begin with the default search."""
+        """Start with the default search."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._search_config = SearchConfig()
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Refuse text, and trees that are beyond the bounds."""
+        """Raise ``InputError`` for text without trees, and for trees beyond the model's bounds."""
         self.config.check_trees(corpus)
 
     @property
     def order(self) -> Order:
-        """The order of the actions of a derivation, which its config has."""
+        """The order of the actions of a derivation, as the config says."""
         found: Order = self.config.order
         return found
 
@@ -64,7 +64,7 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         return from_actions(of_words, words, self.labels, self.order)
 
     def build_open_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
-        """The tree of a derivation that has just shifted a word, what is open closed."""
+        """The tree of a derivation that has just shifted a word; open constituents are closed."""
         num_open = sum(action >= FIRST_NT for action in actions) - sum(action == REDUCE for action in actions)
         if num_open == 0:  # in-order, a constituent opens after its first child: this word may become one
             return Tree("", words)
@@ -77,32 +77,32 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
-        """Metrics of every word that the search gives."""
+        """The metrics of every word that the search reports."""
         return WORD_COLUMNS
 
     @property
     def search(self) -> SearchConfig:
-        """The search by which it scores and parses; setting it raises ``InputError`` for a method that it lacks."""
+        """The search by which the model scores and parses."""
         return self._search_config
 
     @search.setter
     def search(self, config: SearchConfig) -> None:
-        """Raises ``InputError`` for a method that the system lacks."""
+        """Set it. Raises ``InputError`` for a method that the system does not support."""
         if config.method not in self.search_methods:
             found = f"search by {config.method!r}, which is that of the RNNG's public code, but this is {self.system}"
             raise InputError(found, remedy="remove this option")
         self._search_config = config
 
     def _score(self, sentences: Sequence[Sequence[str]], starts: Tensor | None = None) -> list[SentenceScore]:
-        """Lower bounds, by beam search; of systems that read documents, sentences may begin from ``starts`` (n, E)."""
+        """Scores by search. In systems that read documents, sentences may begin from ``starts`` (n, E)."""
         return [one.score(self.search) for one in self._search(sentences, starts)]
 
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """The best tree of every sentence. Raises ``InputError`` when a search found none."""
+        """The best tree of every sentence. Raises ``InputError`` if the search found none."""
         return [self._trees(one, 1)[0].tree for one in self._search(sentences)]
 
     def parse_nbest(self, sentences: Sequence[Sequence[str]], num_trees: int) -> list[list[ScoredTree]]:
-        """At most ``num_trees`` trees of every sentence, best first; there are never more than ``word_beam``."""
+        """At most ``num_trees`` trees of every sentence, best first; never more than ``word_beam``."""
         return [self._trees(one, num_trees) for one in self._search(words_of_each(sentences))]
 
     def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
@@ -118,14 +118,14 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         return [_Searched(*parts) for parts in zip(sentences, tokens, of_words, results, strict=True)]
 
     def _checked(self) -> Searchable:
-        """``searchable``, unless a weight is not a number: a beam would find every word impossible."""
+        """``searchable``. Raises ``NoLogProbability`` for weights that are not finite: no word would be possible."""
         for name, parameter in self.named_parameters():
             if not (parameter < torch.inf).all():
                 raise NoLogProbability(f"weight {name!r} is not a number, or infinite", where=self.system)
         return self._in_precision().searchable()
 
     def _in_precision(self) -> GenerativeParser:
-        """The network with weights of the search's precision. Raises ``InputError`` for one that is too large."""
+        """The network with its weights in the precision of the search. Raises ``InputError`` if one is too large."""
         precision = self.search.precision
         if precision == "full":
             return self
@@ -142,7 +142,7 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         return copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})
 
     def _trees(self, searched: _Searched, num_trees: int) -> list[ScoredTree]:
-        """The trees that search found, best first. Raises ``InputError`` when it found none."""
+        """The trees that the search found, best first. Raises ``InputError`` if it found none."""
         result = searched.result
         if not result.derivations:
             found = f"the beam is empty after {int(np.isfinite(result.log_masses).sum())} tokens: no tree was found"
@@ -154,16 +154,16 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         ]
 
     def probability_mass(self) -> ProbabilityMass | None:
-        """The mass of all trees over up to two tokens and of all that needs more; None unless the model is tiny."""
+        """The mass of all trees over up to two tokens, and of all that need more; None unless the model is tiny."""
         return enumerate_mass(self._checked())
 
     def _start(self, num_sentences: int, starts: Tensor | None = None) -> BeamState:
-        """The state before the first word; it keeps the parameters and the settings of now."""
+        """The state before the first word. It keeps the present parameters and search settings."""
         search = self.search
         if search.method != "beam":
             found = f"search by {search.method!r} works on whole sentences only"
             raise InputError(found, remedy="read word by word by beam search, or score whole sentences")
-        own = self._copied() if search.precision == "full" else self  # search copies not all of the parameters
+        own = self._copied() if search.precision == "full" else self  # ``searchable`` does not copy all parameters
         model = own._checked()
         head, nothing = model.head(search.heavy_words), ((),) * num_sentences
         with torch.inference_mode(), arithmetic(search.matmul, head.device):
@@ -189,7 +189,7 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         return before.after(
             tokens,
             self.vocabulary,
-            beam=beam.copy(),  # without the room that reading took: there may be many states
+            beam=beam.copy(),  # without spare memory, since there may be many states
             log_mass=np.where(reads, log_mass, before.log_mass),
             token_log_probs=_appended(before.token_log_probs, log_ratio(log_mass, before.log_mass), reads),
             token_gaps=_appended(before.token_gaps, gaps(log_mass, metrics.narrow_log_mass), reads),
@@ -204,12 +204,14 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next token), float64 (n, V + 1), by a search that does not look at the next word.
 
-        Analyses wait to SHIFT it, each with its distribution, and p(w) = sum over them of p(analysis, SHIFT)
-        p(w | analysis) / exp(M): a distribution, up to what the beam loses, which is 1 - exp().sum(1). Where a beam is
-        empty, all are -inf. ``score`` gives log p of the word that came by another search from the same analyses: it
-        looks at the word, and then keeps the best; this one sums over all that it finds. Both find part of one sum, so
-        either may be larger, and they are equal where the beams lose nothing: ``treelm audit`` measures by how much
-        they differ. What was lost before counts in neither; where it may matter, the state's ``beam_converged`` is 0.
+        The search finds analyses that are about to SHIFT, and p(w) is the sum over them of
+        p(analysis, SHIFT) p(w | analysis) / exp(M). These sum to 1 but for what the beam loses. Where a beam is empty,
+        all are -inf.
+
+        ``score`` finds log p of a given word by another search from the same analyses, which looks at the word and
+        keeps the best analyses of it. Either search finds a part of the same sum, so either may find more; they are
+        equal where the beams lose nothing. ``treelm audit`` measures by how much they differ. Neither includes what was
+        lost at earlier words; where that may matter, the state's ``beam_converged`` is 0.
         """
         before = BeamState.own(state)
         beam = before.beam.copy()
@@ -221,9 +223,9 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
 
     @torch.inference_mode()
     def _layer_states(self, state: IncrementalState) -> list[Tensor]:
-        """The states at the top of the stack of each sentence's most probable analysis, right after its last SHIFT.
+        """The hidden states of each sentence's most probable analysis, right after its last SHIFT.
 
-        Raises ``InputError`` where a beam is empty.
+        Raises ``InputError`` if a beam is empty.
         """
         read = BeamState.own(state)
         beam, ranked = read.beam.copy(), read.beam.analyses.ranked()
@@ -237,9 +239,9 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best analysis of each sentence as a tree over the words read so far.
 
-        Where sentences end by closing, open constituents are closed. Else, where the last words may not have a
-        constituent yet, the tree is the best way to end here. Raises ``InputError`` before the first word, within a
-        word, and where the beam is empty.
+        Where closing the root ends the sentence, open constituents are closed. In other systems the last words may be
+        in no constituent yet, and the tree is that of the best way to end the sentence here. Raises ``InputError``
+        before the first word, within a word, and if the beam is empty.
         """
         read = BeamState.own(state)
         beam = read.beam.copy()
@@ -263,9 +265,10 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
         return trees
 
     def partial_analyses(self, state: IncrementalState, most: int = 10) -> list[list[PartialAnalysis]]:
-        """The most probable analyses of each sentence as they stand, right after the last word was shifted.
+        """The most probable analyses of each sentence, at most ``most``, right after its last SHIFT.
 
-        A constituent that holds the last word is open: nothing can have closed it since.
+        Every constituent that holds the last word is still open. Raises ``InputError`` before the first word, and
+        within a word.
         """
         read, found = BeamState.own(state), []
         analyses = read.beam.analyses.ranked()
@@ -287,7 +290,7 @@ def _appended(rows: tuple[tuple[float, ...], ...], entries: Floats, reads: Bools
 
 @dataclass(frozen=True)
 class _Searched:
-    """A sentence and its search."""
+    """A sentence and the result of its search."""
 
     words: Sequence[str]
     tokens: Ints  # (num_tokens,)
@@ -295,12 +298,12 @@ class _Searched:
     result: SentenceResult
 
     def score(self, settings: SearchConfig) -> SentenceScore:
-        """Log probabilities and metrics as every system reports them. Beam search gives lower bounds."""
+        """Log probabilities and metrics of words, as every system reports them."""
         log_probs = self.result.log_probs
         last = np.append(np.flatnonzero(np.diff(self.word_of_token)), len(self.tokens) - 1)  # of each word
         metrics = {name: np.array(values) for name, values in self.result.metrics.items()}
         bits, syntactic = -log_probs[:-1] / np.log(2), metrics["syntactic_bits"]
-        finite = np.isfinite(bits)  # where all bits are infinite, so are those that are left
+        finite = np.isfinite(bits)  # where the surprisal is infinite, so is its lexical part
         metrics["lexical_bits"] = np.where(finite, np.where(finite, bits, 0.0) - np.where(finite, syntactic, 0.0), bits)
         columns = {CONVERGED: converged(self.result.gaps[last])}
         for name, rule in WORD_COLUMNS.items():

@@ -1,10 +1,16 @@
 """The search of ``beam.py`` on a GPU: hundreds of sentences side by side, and one wait for the device a word.
 
-What is flat and counted there is a matrix here, with a row for every sentence (``Slots``): places without an analysis
-have a score of -inf, so no operation on them needs to know how many there are. Only the network, whose rows are
-expensive, must know: ``Rooms`` guesses the number of its rows at every step from the words before. All counts are read
-back at the end of the word, together with the word's results; if a guess was too small, the word is searched again with
-counts that are read at every step. Kept analyses, their order and all sums are those of ``beam.py``.
+A GPU computes asynchronously, and the program waits whenever it reads a number back, such as how many analyses are
+left. So analyses stand in matrices with a row for every sentence (``Slots``) instead of flat arrays: places without an
+analysis have a score of -inf, and no operation needs to know how many there are. Only the network, whose rows are
+expensive, must know. ``Rooms`` guesses the number of its rows at every step from the words before; all true counts are
+read back at the end of the word, together with its results. If a guess was too small, the word is searched again with
+counts that are read at every step.
+
+For example, a word whose search took three steps, with 40, 25 and 3 rows, lets the next word have room for
+40 + 10 + 32 = 82, 63 and 35 rows (a quarter and ``_MARGIN`` more). If it needs at most these, the program waits once.
+
+The analyses that are kept, their order and all sums are those of ``beam.py``, whose terms are used here.
 
 Shapes: S sentences, W places, A actions, G groups, K = G * word_beam, N arrivals of all steps. Scores are float64.
 """
@@ -29,28 +35,28 @@ from treelm.models.search.rows import Bools, Ints
 from treelm.trees.transitions import REDUCE, SHIFT
 
 _MARGIN = 32  # rows that a guess adds, besides a quarter
-_BEYOND = 4  # entries that a guess holds beyond the last one seen
-_STEPS = 16  # actions before a word for which memory is reckoned
+_BEYOND = 4  # a guess has room for so many steps after the last one that had rows
+_STEPS = 16  # actions before a word, to estimate how much memory it takes
 _MOST_SENTENCES = 1024
 
 
 class DeviceMachine(Protocol):
-    """A machine (``machine.py``) whose books are tensors; rows are numbers of any shape, 0 where nothing is asked."""
+    """A ``Machine`` whose tables are tensors on the device. Row numbers have any shape; no analysis is row 0."""
 
     num_actions: int
     num_groups: int
     ends_by_closing: bool
     row_bytes: int
-    """Memory of a row."""
+    """Bytes of memory that a row takes."""
 
     def __len__(self) -> int:
-        """Rows that are held now."""
+        """Number of rows."""
 
     def start(self, num_sentences: int) -> Tensor:
         """The rows of analyses before the first action: (S,)."""
 
     def apply(self, tops: Tensor, actions: Tensor, rooms: Rooms) -> Tensor:
-        """The rows after one action each (m,), but SHIFT and those that end; -1 for none, and then row 0."""
+        """The rows after one action each (m,), none of which is SHIFT or ends the sentence; row 0 for action -1."""
 
     def shift(self, tops: Tensor, tokens: Tensor) -> Tensor:
         """The rows after SHIFT of one token each: (n,)."""
@@ -62,43 +68,46 @@ class DeviceMachine(Protocol):
         """log p(token | SHIFT) of one token each: (n,)."""
 
     def num_open(self, tops: Tensor) -> Tensor:
-        """Open nonterminals."""
+        """Open nonterminals of each analysis, of the shape of ``tops``."""
 
     def groups(self, tops: Tensor) -> Tensor:
-        """The group of each."""
+        """The group of each analysis, of the shape of ``tops``."""
 
     def reachable(self, tops: Tensor) -> tuple[Tensor, Tensor]:
-        """How many rows these need, up to each (rows,), and the depth of the deepest."""
+        """How many of the rows up to each one are needed for these tops (rows,), and the depth of the deepest top."""
 
     def keep(self, number: Tensor, count: int, depth: int) -> None:
-        """Keep what is needed, ``count`` rows in all: row i becomes ``number[i] - 1``."""
+        """Keep the ``count`` rows that ``reachable`` has counted in ``number``: row i becomes ``number[i] - 1``."""
 
     def cut(self, length: int) -> None:
-        """Forget all rows from this one on."""
+        """Remove the rows from ``length`` on."""
 
 
 class Slots(NamedTuple):
-    """Analyses in places (S, W); a score of -inf is none."""
+    """Analyses in places (S, W); a place with the score -inf is empty."""
 
     score: Tensor
     deficit: Tensor
-    top: Tensor  # row of the machine
+    top: Tensor  # row in the machine
 
     def take(self, sentences: Tensor) -> Slots:
-        """Some sentences, in this order."""
+        """The analyses of some sentences (s,), in this order."""
         return Slots(*(part.index_select(0, sentences) for part in self))
 
 
 class Rooms:
-    """How many rows a computation has at each of its steps: guessed, and checked at the end, or read back."""
+    """How many rows a computation needs at each step: guessed and checked at the end, or read back at once."""
 
     def __init__(self) -> None:
-        """Nothing to guess from yet."""
+        """Start without anything to guess from: the first computation reads its counts back."""
         self._guesses: list[list[int]] = []
         self._measures = True
 
     def __call__(self, counts: Tensor, most: int) -> list[int]:
-        """At least as many rows as ``counts`` (m,) says, each at most ``most``, unless the guess is wrong."""
+        """Numbers of rows to compute where ``counts`` (m,) are needed: at least these, unless the guess is wrong.
+
+        A guess is at most ``most``.
+        """
         place, found = len(self._asked), self._guesses
         self._asked.append(counts)
         if self._measures:
@@ -107,7 +116,7 @@ class Rooms:
             given = [0] * len(counts)
             if place < len(found):
                 guesses = found[place] + given
-                # Words make constituents grow: a few entries beyond what was seen, too.
+                # The next word may take a few more steps than any before.
                 near = [at < _BEYOND or any(guesses[at - _BEYOND : at + 1]) for at in range(len(counts))]
                 rooms = (
                     guess + guess // 4 + _MARGIN if some else 0 for guess, some in zip(guesses, near, strict=False)
@@ -117,7 +126,10 @@ class Rooms:
         return given
 
     def settle(self, compute: Callable[[], Sequence[Tensor]], undo: Callable[[], None]) -> list[NDArray[Any]]:
-        """Compute tensors and read them back, in one copy: float64. With too little room, compute them again."""
+        """Compute tensors and read them back in one copy, as float64 arrays.
+
+        If a guess was too small, ``undo`` is called, and they are computed again with counts that are read back.
+        """
         for measures in (False, True) if self._guesses else (True,):
             self._measures = measures
             self._asked, self._given = list[Tensor](), list[list[int]]()
@@ -138,7 +150,7 @@ def _fits(counts: list[int], given: list[int]) -> bool:
 
 
 def _larger(counts: list[int], guesses: list[int]) -> list[int]:
-    """The larger of both; what was larger before is slowly forgotten."""
+    """The next guesses: the larger of counts and old guesses, which shrink by an eighth a word."""
     size = max(len(counts), len(guesses))
     pairs = zip(counts + [0] * size, guesses + [0] * size, strict=False)
     return [max(count, guess - guess // 8) for count, guess in list(pairs)[:size]]
@@ -152,14 +164,14 @@ def _read_back(tensors: Sequence[Tensor]) -> list[NDArray[Any]]:
 
 
 def sentences_at_once(machine: DeviceMachine, settings: SearchConfig, device: torch.device) -> int:
-    """How many sentences half of the free memory holds, each with a full beam at every step."""
+    """How many sentences fit into half of the free memory if each has a full beam at every step."""
     a_place = _STEPS * machine.row_bytes + 8 * 8 * machine.num_actions
     places = settings.beam.action_beam * machine.num_groups
     return max(settings.batch_size, min(_MOST_SENTENCES, free_memory(device) // 2 // (places * a_place)))
 
 
 def compact(mask: Tensor, room: int) -> tuple[Tensor, Tensor]:
-    """The places of what is marked in (m,), as many as there is ``room`` for, and for every place which one it is."""
+    """The places that a mask (m,) marks, filled up to ``room``; and the number of every place among these (m,)."""
     number = mask.cumsum(0)
     index = torch.searchsorted(number, torch.arange(1, room + 1, device=mask.device)).clamp(max=len(mask) - 1)
     return index, (number - 1).clamp(0, max(room - 1, 0))
@@ -177,7 +189,7 @@ def _best(values: Tensor, count: int) -> Tensor:
 
 
 def _chosen_places(mask: Tensor, count: int) -> Tensor:
-    """Places of what is marked in each row, at most ``count``, in their order; then others."""
+    """The places that a mask (rows, width) marks, in their order, filled up with others to ``count`` of each row."""
     width = mask.shape[1]
     if width <= count:
         return torch.arange(width, device=mask.device).expand_as(mask)
@@ -185,20 +197,20 @@ def _chosen_places(mask: Tensor, count: int) -> Tensor:
 
 
 class _Step(NamedTuple):
-    """What arrived at a step (S, W), and by which actions the next step's analyses came."""
+    """What arrived at the goal in one step (S, W), and the actions that lead to the analyses of the next step."""
 
-    scores: Tensor  # -inf of what did not arrive
-    before: Tensor  # without the token's probability
-    slots: Slots
-    source: Tensor  # (S, W of the next step) places of this step
-    action: Tensor  # likewise, -1 for none
+    scores: Tensor  # with the token's probability; -inf where nothing arrived
+    before: Tensor  # without it
+    slots: Slots  # the analyses of this step
+    source: Tensor  # (S, W of the next step) the places in this step from which those of the next step come
+    action: Tensor  # (S, W of the next step) by which action, -1 for none
 
 
 class _WordSearch:
-    """``beam.WordSearch`` over slots, and ``pruning.PruningStatistics`` of one token."""
+    """``beam.WordSearch`` over slots; it also counts what ``pruning.PruningStatistics`` counts for one token."""
 
     def __init__(self, beam: DeviceBeam, slots: Slots, tokens: Tensor | None, rooms: Rooms, keep: int) -> None:
-        """Search for SHIFT of ``tokens`` (S,), or for the end."""
+        """Search for SHIFT of ``tokens`` (S,) or, without tokens, for the end; see ``beam.WordSearch`` for ``keep``."""
         self._machine, self._sizes, self._rooms, self._keep = beam.machine, beam.settings.beam, rooms, keep
         self._tokens, self._num_sentences, self._slots = tokens, len(slots.score), slots
         self._narrow = beam.pruning.narrow
@@ -211,14 +223,14 @@ class _WordSearch:
         self.steps: list[_Step] = []
 
     def run(self) -> None:
-        """Search until nothing is left, or nothing is expected to be."""
+        """Search until no analysis is left, or until none is expected to be."""
         slots, going = self._slots, 1
         while going:
             slots = self._step(slots)
             (going,) = self._rooms((slots.score > -torch.inf).sum()[None], slots.score.numel())
 
     def found(self, narrow: float) -> tuple[Tensor, Tensor]:
-        """log of the sum of all that arrived (S,), and its share that a narrower search would keep (S,)."""
+        """log of the sum of all that arrived (S,), and the share of it within ``narrow`` nats of that sum (S,)."""
         scores = torch.cat([step.scores for step in self.steps], 1)
         found = scores.logsumexp(1)
         below = found[:, None] - scores
@@ -229,7 +241,7 @@ class _WordSearch:
         return (scores - total).clamp_(min=LEAST).exp_()
 
     def _by_group(self, values: Tensor, groups: Tensor) -> Tensor:
-        """(S, W, ...) -> (S * G, W * ...): a row for each group, -inf for members of others."""
+        """(S, W, ...) -> (S * G, W * ...): a row for each group, -inf for analyses of other groups."""
         num_groups = self._machine.num_groups
         if num_groups == 1:
             return values.flatten(1)
@@ -238,7 +250,7 @@ class _WordSearch:
         return values[:, None].where(own, -torch.inf).reshape(len(values) * num_groups, -1)
 
     def _by_sentence(self, rows: Tensor) -> Tensor:
-        """Rows of groups (S * G, W) side by side: (S, G * W)."""
+        """Rows of groups (S * G, W) -> rows of sentences (S, G * W)."""
         return rows.reshape(self._num_sentences, -1)
 
     def _step(self, slots: Slots) -> Slots:
@@ -248,21 +260,21 @@ class _WordSearch:
         others = slots.score[..., None] + log_probs[..., REDUCE : machine.num_actions - (not machine.ends_by_closing)]
         if machine.ends_by_closing:
             others[..., 0].masked_fill_(machine.num_open(slots.top) == 1, -torch.inf)
-        # The probability in play.
+        # What is in play.
         shares = self._shares(others)
         in_search = shares.sum((1, 2))
         self.dropped = self.dropped + in_search
         self.at_goal = self.at_goal + self._shares(at_goal).sum(1)
         share = (in_search + self.at_goal).clamp(min=np.exp(LEAST))
         in_play = self._all + share.log()
-        # The k best others of each row, of those that could still matter.
+        # The k best of the others in each row, among those that could still be kept.
         to_beat = self._floor_of_successors()
         least = torch.maximum(to_beat, (in_play - sizes.threshold).repeat_interleave(machine.num_groups))
         rows = self._by_group(others, groups)
         rows = rows.where(rows > least[:, None], -torch.inf)
         places = _chosen_places(_best(rows, sizes.action_beam), sizes.action_beam)
         values = rows.gather(1, places)
-        # The k best of the fringe, and the k_s best at the goal.
+        # best: the k best of both. shifted: those of them at the goal, and the k_s best at the goal.
         shifted = self._scores_at_goal(slots, at_goal, groups)
         chosen = _best(torch.cat([values, shifted], 1), sizes.action_beam)
         arrives = chosen[:, values.shape[1] :] | _best(shifted, sizes.fast_track)
@@ -288,12 +300,12 @@ class _WordSearch:
         return Slots(values, deficit, tops.view_as(values))
 
     def _counted(self, scores: Tensor, present: Tensor) -> Tensor:
-        """The shares of those present, summed; their actions are counted."""
+        """The sum of the shares of those present (S,); adds their number to ``num_actions``."""
         self.num_actions = self.num_actions + present.sum(1)
         return (self._shares(scores) * present).sum(1)
 
     def _scores_at_goal(self, slots: Slots, at_goal: Tensor, groups: Tensor) -> Tensor:
-        """Scores at the goal: (S * G, W); -inf for what is not above the floor even without the token."""
+        """Scores at the goal (S * G, W); -inf for those that are at or below the floor even without the token."""
         tokens = self._tokens
         rows = self._by_group(at_goal, groups)
         if tokens is None:
@@ -319,16 +331,16 @@ class _WordSearch:
 
 
 class _Kept(NamedTuple):
-    """The word beam (S, K), best first, before the goal."""
+    """The analyses that the word beam keeps (S, K), best first, before the action that reaches the goal."""
 
     slots: Slots
     before: Tensor
     actions: Tensor  # (S, K, steps - 1) since the word before, -1 after the last
-    source: Tensor  # place among the analyses that the search began with
+    source: Tensor  # (S, K) their places among the analyses with which the search began
 
     @classmethod
     def of(cls, search: _WordSearch, machine: DeviceMachine, word_beam: int, found: Tensor, threshold: float) -> _Kept:
-        """The best of what arrived, each group by itself; only those less than ``threshold`` below all together."""
+        """The best of what arrived in each group, less than ``threshold`` nats below the sum of all (``found``)."""
         score = torch.cat([step.scores for step in search.steps], 1)
         top = torch.cat([step.slots.top for step in search.steps], 1)
         below = found[:, None] - score
@@ -415,7 +427,7 @@ class DeviceBeam:
         return replace(metrics, **self.pruning.finish(near, arrivals, found, metrics.log_mass))
 
     def _shift(self, kept: _Kept, needed: Tensor, scores: NDArray[Any], tokens: Tensor) -> None:
-        """SHIFT what was kept."""
+        """SHIFT the tokens on the analyses that are kept."""
         index = to_device(np.flatnonzero(scores > -np.inf), self._device)
         rows = kept.slots.top.flatten()[index]
         tops = torch.zeros_like(kept.slots.top).flatten()
@@ -444,11 +456,11 @@ class DeviceBeam:
         return Endings.of(sentence, scores, np.arange(len(row)), log_mass)
 
     def actions(self, histories: Ints) -> list[list[int]]:
-        """All actions of analyses that ``endings`` gave."""
+        """The actions of analyses that ``endings`` returned."""
         return [actions[actions >= 0].tolist() for actions in self._ended[histories]]
 
     def _history(self, origin: Tensor) -> list[Tensor]:
-        """The actions up to now (s, K, steps) of each word, from places of the last one."""
+        """The actions (s, K, steps) of each word so far, of analyses that stand at these places of the last word."""
         found = []
         for actions, before in reversed(self._words):
             found.append(actions.flatten(0, 1)[origin])
@@ -456,7 +468,7 @@ class DeviceBeam:
         return found[::-1]
 
     def _close(self, slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
-        """Close all that is open: scores (s, K), the actions (s, K, m), and each one's place before."""
+        """Close all open nonterminals: scores (s, K), the actions (s, K, m), and the place of each analysis before."""
         machine, score, top, ends, going = self.machine, slots.score, slots.top, list[Tensor](), 1
         while going:
             score = score + machine.log_probs(top)[..., REDUCE]
@@ -472,7 +484,7 @@ class DeviceBeam:
         return at_ends.amax(2), last, torch.arange(score.shape[1], device=self._device).expand_as(score)
 
     def _finish(self, slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
-        """Search for the best ways to FINISH; likewise."""
+        """Search for the best ways to FINISH; returns what ``_close`` returns."""
         word_beam = self.settings.beam.word_beam
         search = _WordSearch(self, slots, None, self._ending, word_beam)
         search.run()

@@ -1,4 +1,7 @@
-"""The options of a search that commands and measures share, without what checks the config: help needs none of it."""
+"""The options of a search that commands and measures share.
+
+They stand apart from ``config.py``, whose checks import libraries that ``treelm --help`` does not need.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +51,14 @@ class SearchOptions:
     """Precision in which the network computes while searching; full: that of its weights."""
 
     def given_search(self) -> dict[str, Any]:
-        """The fields of ``SearchConfig`` that are given, a legal 0 too."""
+        """The options that are given, by the names of fields of ``SearchConfig``."""
         return {own: value for name, own in OPTIONS.items() if (value := getattr(self, name)) is not None}
 
     def changed(self, config: SearchConfig) -> SearchConfig:
-        """The config with what is given. Raises ``InputError`` for settings of particles without particles."""
+        """The config with the options that are given.
+
+        Raises ``InputError`` for options of the particle filter with another method.
+        """
         if self.threshold is not None:
             config = replace(config, action_beam=None, word_beam=None, fast_track=None)
         elif self.search not in (None, "beam"):
@@ -66,4 +72,4 @@ class SearchOptions:
 
 
 OPTIONS = {one.name: one.name.removeprefix("search_") for one in fields(SearchOptions)} | {"search": "method"}
-"""Names of options of the command line, and of fields of ``[evaluation]`` in older recipes: fields of the config."""
+"""Names of options on the command line, and of fields of ``[evaluation]`` in older recipes -> fields of the config."""

@@ -23,14 +23,14 @@ from treelm.trees.transitions import SHIFT
 
 @dataclass(frozen=True)
 class _Cloud(Analyses):
-    """Analyses with the number of particles that are in each, and the log weight of each of these particles."""
+    """Analyses with the number of particles in each, and the log weight that each of these particles has."""
 
     count: Ints
     log_weight: Floats
 
     @classmethod
     def of(cls, analyses: Analyses, count: Ints, log_weight: Floats) -> _Cloud:
-        """Put particles into analyses."""
+        """Analyses with ``count`` (n,) particles each."""
         return cls(**{**vars(analyses), "count": count, "log_weight": log_weight})
 
     @property
@@ -40,10 +40,10 @@ class _Cloud(Analyses):
 
 
 class ParticleFilter:
-    """The particles of a batch of sentences between two tokens; every sentence has its own random generator."""
+    """The particles of a batch of sentences between two tokens. Each sentence has a random generator of its own."""
 
     def __init__(self, machine: Machine, head: WordHead, settings: SearchConfig, num_sentences: int) -> None:
-        """Begin before the first token, on a machine of its own."""
+        """Start before the first token. The machine must be new; only this filter may use it."""
         self.num_sentences = num_sentences
         self.machine = machine
         self._num_particles = settings.num_particles
@@ -54,7 +54,7 @@ class ParticleFilter:
         self._log_mass = np.zeros(num_sentences)
 
     def read(self, tokens: Ints) -> TokenMetrics:
-        """Read one token in each sentence, ``WAITS`` for none."""
+        """Read one token in each sentence: ids (sentences,), or ``WAITS`` for a sentence that reads none."""
         reads, head = tokens != WAITS, self._head
         reading = reads[self._cloud.sentence]
         waiting, (cloud, _) = self._cloud.take(~reading), self._sample(self._cloud.take(reading), to_end=False)
@@ -74,7 +74,10 @@ class ParticleFilter:
         return replace(metrics, log_mass=estimate, attention=attention)
 
     def _sample(self, cloud: _Cloud, *, to_end: bool) -> tuple[_Cloud, Ints]:
-        """Sample actions up to the next SHIFT or the end; also the last action of each analysis, not applied yet."""
+        """Sample actions up to the next SHIFT or, with ``to_end``, the end.
+
+        Returns the analyses before their last action, and these actions (n,).
+        """
         arrived, last = [cloud.take(np.empty(0, np.int64))], [np.empty(0, np.int64)]
         while len(cloud):
             ends = ending_actions(self.machine, cloud)
@@ -98,7 +101,7 @@ class ParticleFilter:
         return joined(arrived), np.concatenate(last)[order]
 
     def _multinomial(self, cloud: _Cloud, probabilities: Floats, total: Floats) -> Ints:
-        """Draw the number of particles of each analysis that take each action: (n, A); 0 where none is possible."""
+        """Draw how many particles of each analysis take each action: (n, A), all 0 if no action is possible."""
         counts = np.zeros(probabilities.shape, np.int64)
         sentence = cloud.sentence
         for index in np.unique(sentence).tolist():
@@ -115,7 +118,7 @@ class ParticleFilter:
         return estimate
 
     def _draw(self, cloud: _Cloud) -> _Cloud:
-        """Draw the particles again by weight: systematic resampling, one random number a sentence."""
+        """Resample the particles by weight: systematic resampling, with one random number a sentence."""
         count = np.zeros(len(cloud.count), np.int64)
         log_mass, sentence = cloud.log_mass, cloud.sentence
         for index in np.unique(sentence).tolist():
@@ -131,15 +134,15 @@ class ParticleFilter:
         return replace(cloud.take(kept), count=count[kept], log_weight=np.zeros(len(kept)))
 
     def drop(self, sentences: Bools) -> None:
-        """Forget the particles of these sentences."""
+        """Remove the particles of these sentences, a mask (sentences,)."""
         self._cloud = self._cloud.take(~sentences[self._cloud.sentence])
 
     def endings(self, sentences: Bools) -> Endings:
-        """End these sentences here: sampled complete analyses with their own log probabilities, and the estimate."""
+        """Sampled ways to end these sentences, with their log probabilities, and the estimate of log p(sentence)."""
         arrived, actions = self._sample(self._cloud.take(sentences[self._cloud.sentence]), to_end=True)
         history = self.machine.histories.append(arrived.history, actions)
         return Endings.of(arrived.sentence, arrived.score, history, self._estimate(arrived))
 
     def actions(self, histories: Ints) -> list[list[int]]:
-        """All actions of each analysis."""
+        """The actions of each history, from first to last."""
         return self.machine.histories.actions(histories)

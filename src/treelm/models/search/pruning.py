@@ -1,9 +1,16 @@
-"""What pruning takes from the probability of each sentence: the statistics that a beam search keeps of itself.
+"""How much probability pruning removes from each sentence: the statistics that a beam search keeps of itself.
 
-All are shares of the probability that the search for one token began with, and are summed sentence by sentence over a
-sentence's own analyses, so that they do not depend on what else is in the batch. Scores of analyses are log
-probabilities in nats. A "narrower search" is the same search with a smaller threshold, contained in that of an adaptive
-beam: what it would have found says whether the wider one has converged. A fixed beam contains none that is narrower.
+All are shares of the probability with which the search for one token begins, summed over a sentence's own analyses, so
+that they do not depend on the rest of the batch. Scores of analyses are log probabilities in nats.
+
+For example, a search begins with analyses of 0.06 and 0.04 together, so a share of 1 is 0.1. Their successors at the
+goal have 0.07 before the probability of the token is counted (``at_goal`` 0.7), all other successors 0.03. If analyses
+of 0.065 are admitted to the word beam (``arrived`` 0.65) and analyses of 0.02 go on, 0.01 is pruned (``dropped`` 0.1).
+In the next step the same is counted for the successors of these 0.02, and so on.
+
+A "narrower search" is the same search with a threshold that is smaller by ``NARROWER``. An adaptive beam contains it:
+its analyses are those whose deficits stay below the smaller threshold. If both find nearly the same probability, the
+search has converged. A fixed beam contains no narrower search.
 """
 
 from __future__ import annotations
@@ -19,38 +26,39 @@ from treelm.models.search.rows import Floats, Ints
 NARROWER = 2.0
 """Nats by which the threshold of the narrower search is smaller."""
 MOST_OVERFLOW = 0.02
-"""The share of a token's mass that a full beam may lose before it no longer contains the narrower search."""
+"""The share of a token's mass that may be lost because the beam is full; with more lost, the beam does not contain the
+narrower search."""
 LEAST = -700.0
-"""A log share that counts for nothing, and whose exponential is still computed fast."""
+"""A log share that is as good as zero, and whose exponential is still a normal number, which is computed faster."""
 
 
 class PruningStatistics:
     """The probability that was pruned: in the search for the present token, and since the sentence began."""
 
     def __init__(self, config: SearchConfig, num_sentences: int) -> None:
-        """Nothing has been pruned."""
+        """Start a sentence: nothing has been pruned."""
         self.narrow, self._num_sentences = config.beam.threshold - NARROWER, num_sentences
-        self._lost_log_mass: Floats = np.full(num_sentences, -np.inf)  # of all that was ever pruned
-        self._overflow: Floats = np.zeros(num_sentences)  # the largest share that a token lost for want of room
+        self._lost_log_mass: Floats = np.full(num_sentences, -np.inf)  # log of all probability that was pruned so far
+        self._overflow: Floats = np.zeros(num_sentences)  # the largest share lost in a full beam
 
     def fork(self, sources: Ints) -> None:
-        """Go on with sentence ``sources[i]`` as sentence i."""
+        """Continue with the old sentence ``sources[i]`` as sentence i."""
         self._num_sentences = len(sources)
         self._lost_log_mass, self._overflow = self._lost_log_mass[sources], self._overflow[sources]
 
     # The search for one token.
 
     def begin(self, sentence: Ints, score: Floats) -> None:
-        """Begin a search with these analyses."""
+        """Begin the search for one token with analyses of these sentences and scores, (n,) each."""
         total = log_sums(sentence, score, self._num_sentences)
         self._before, self._all = total, np.where(np.isfinite(total), total, 0.0)
         nothing: Floats = np.zeros(self._num_sentences)
         self._at_goal = self._arrived = self._dropped = self._overflowed = self._num_actions = nothing
 
     def expand(self, sentence: Ints, others: Floats, at_goal: Floats) -> Floats:
-        """Count successors that stay in search (n, m) and those at the goal (n,), before any is pruned.
+        """Count all successors before any is pruned: scores of those that stay in search (n, m), and at the goal (n,).
 
-        Returns log of the probability in play, by sentence: what is in search, and what has ever been at the goal.
+        Returns what is in play (sentences,): log of the probability in search and of all that has been at the goal.
         """
         self._sentence, self._others = sentence, others
         self._shares = others - self._all[sentence, None]
@@ -63,7 +71,10 @@ class PruningStatistics:
         return self._in_play
 
     def choose(self, sentence: Ints, scores: Floats, floor: Floats) -> None:
-        """Count which of these successors the action beam has room for; none at or below ``floor`` needs any."""
+        """Count what a narrower search would keep but the full action beam has no room for.
+
+        The successors with these sentences and scores (k,) have room. None at or below ``floor`` (sentences,) needs it.
+        """
         if not np.isfinite(self.narrow):
             return
         least = np.maximum(floor, self._in_play - self.narrow)
@@ -92,22 +103,22 @@ class PruningStatistics:
     def take_over(
         self, before: Floats, at_goal: Floats, arrived: Floats, dropped: Floats, overflowed: Floats, num_actions: Floats
     ) -> None:
-        """Take what was counted elsewhere in the search for one token, by sentence: log mass, shares and actions."""
+        """Take over the statistics of a search for one token on a device, (sentences,) each."""
         self._before, self._at_goal, self._arrived, self._dropped = before, at_goal, arrived, dropped
         self._overflowed, self._num_actions = overflowed, num_actions
 
     def finish(self, near: Floats, kept: Arrivals, found: Floats, log_mass: Floats) -> Mapping[str, Floats]:
-        """End the token: metrics by the names of ``TokenMetrics``, from what the word beam keeps of its candidates.
+        """End the search for a token; returns metrics by the names of ``TokenMetrics``, (sentences,) each.
 
-        ``near`` is the share of these that a narrower search would have kept, ``found`` and ``log_mass`` are the logs
-        of what candidates and kept ones sum to, by sentence.
+        ``kept`` are the candidates that the word beam keeps, ``found`` and ``log_mass`` the logs of the sums of all
+        candidates and of the kept ones, and ``near`` is the share of all that a narrower search would have kept.
         """
         narrow_log_mass = self._narrow_log_mass(near, kept, found)
         alive = np.isfinite(log_mass)
         log_mass, found = (np.where(alive, values, 0.0) for values in (log_mass, found))
         by_words = np.maximum(found - log_mass, 0.0)  # pruned by the word beam, in nats
-        dropped = self._dropped.clip(0, 1)  # by the action beam, how probable the token was there is not known
-        not_shifted = (self._at_goal - self._arrived).clip(0, 1)  # SHIFTs, most of them of an improbable token
+        dropped = self._dropped.clip(0, 1)  # by the action beam, where the token's probability is unknown
+        not_shifted = (self._at_goal - self._arrived).clip(0, 1)  # SHIFTs, mostly where the token is improbable
         with np.errstate(divide="ignore"):
             in_search = self._before + np.log(dropped + not_shifted)
             of_found = np.where(alive, found + np.log(-np.expm1(-by_words)), -np.inf)
@@ -124,8 +135,9 @@ class PruningStatistics:
         }
 
     def _narrow_log_mass(self, near: Floats, kept: Arrivals, found: Floats) -> Floats:
-        """The log of what a narrower search would have found, by sentence: -inf where the beam has had no room for it,
-        nan for a fixed beam.
+        """The log of what a narrower search would have found (sentences,).
+
+        It is -inf where a full beam has lost too much of it, and nan with a fixed beam.
         """
         if not np.isfinite(self.narrow):
             return np.full(self._num_sentences, np.nan)
@@ -135,7 +147,7 @@ class PruningStatistics:
         return log_sums(narrow.sentence, narrow.score, self._num_sentences)
 
     def near(self, some: Arrivals, found: Floats) -> Floats:
-        """The share of what was found that a narrower search would have kept of these."""
+        """The share of all that was found which a narrower search would have kept among these: (sentences,)."""
         deficit = found[some.sentence] - some.score
         near = np.where(deficit < self.narrow, np.exp(-deficit), 0.0)
         return np.bincount(some.sentence, near, self._num_sentences).astype(np.float64)

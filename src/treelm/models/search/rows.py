@@ -1,12 +1,13 @@
 """Growable matrices, float rows in torch and integer rows in NumPy, and batch-invariant matrix products.
 
-Integer bookkeeping is done in NumPy, where a small operation costs a fraction of what it costs in torch; everything
-that multiplies matrices is in torch.
+Integers are kept in NumPy, where a small operation takes a fraction of its time in torch; whatever multiplies matrices
+is in torch.
 
-Libraries choose a kernel by the shape of a product, and kernels add up in different orders: a row that is multiplied
-among 7 others may differ in its last bits from the same row among 8 (docs/research/rnng-search.md has what was found).
-So rows are padded to a multiple of 16, and a product is cut into blocks of those sizes that give a row the same bits as
-a block of 16 does. Which these are is not looked up but tried, on this machine, for every shape of a weight.
+Batch-invariant means that a row has the same bits among any other rows. Libraries choose a kernel by the shape of a
+product, and kernels add up in different orders, so a row that is multiplied among 7 others may differ in its last bits
+from the same row among 8 (measurements: docs/research/rnng-search.md). Therefore rows are padded to a multiple of 16,
+and a product is cut into blocks of such sizes that give a row the same bits as a block of 16. Which sizes do is tried
+on the machine at hand, for every shape of a weight (``sizes_alike``).
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ ROUND = 16  # rows of the smallest product
 
 
 def rounded(num_rows: int) -> int:
-    """Row counts are rounded up before a matrix product, so that a row never depends on how many others there are.
+    """``num_rows`` rounded up to a multiple of 16, as ``Affine`` expects.
 
-    ``Affine`` cuts them into blocks for which this holds.
+    >>> rounded(1), rounded(16), rounded(17)
+    (16, 16, 32)
     """
     return num_rows + -num_rows % ROUND
 
 
 @cache
 def blocks(num_rows: int, size: int = BLOCK) -> tuple[slice, ...]:
-    """Slices of at most ``size`` rows: larger products are no faster, take more memory, and are more shapes."""
+    """Slices of at most ``size`` rows each. Larger products are no faster, and take more memory."""
     return tuple(slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size))
 
 
@@ -64,10 +66,10 @@ def as_index(index: Ints, like: Tensor) -> Tensor:
 
 
 class FloatRows:
-    """A growable float matrix on one device; rows are appended and read by index."""
+    """A growable matrix of floats on one device, whose rows are appended and read by index."""
 
     def __init__(self, width: int, like: Tensor, capacity: int = 256) -> None:
-        """An empty matrix with the type and device of ``like``; room that is never used takes no memory on a CPU."""
+        """Start without rows, in the type and on the device of ``like``; unused capacity takes no memory on a CPU."""
         self._least = capacity
         self._data = like.new_empty((capacity, width))
         self._length = 0
@@ -87,7 +89,7 @@ class FloatRows:
         return data.index_select(0, to_device(index, data.device))
 
     def get_lists(self, index: Tensor) -> Tensor:
-        """A copy of the rows at an index (n, S): (n, S, width). Reserved ones that were not kept count."""
+        """A copy of the rows at ``index`` (n, S): (n, S, width). They may have been reserved and not kept."""
         return self._data.index_select(0, index.flatten()).view(*index.shape, self._data.shape[1])
 
     def append(self, rows: Tensor) -> int:
@@ -96,7 +98,7 @@ class FloatRows:
         return self._length - rows.shape[0]
 
     def reserve(self, num_rows: int, used: int | None = None) -> Tensor:
-        """Memory for ``num_rows`` rows that the caller writes, of which the first ``used`` are kept."""
+        """A copy of the rows at ``index`` (n, S): (n, S, width). Some may have been reserved and not kept."""
         start, end = self._length, self._length + num_rows
         if end > self._data.shape[0]:
             grown = self._data.new_empty((max(end, self._data.shape[0] * 5 // 4), self._data.shape[1]))
@@ -108,7 +110,7 @@ class FloatRows:
     def keep(self, index: Ints) -> None:
         """Keep the rows at ``index``, in that order, and drop the others.
 
-        The room of a word is kept for the next one, which grows to about the same size; what is far more is given back.
+        Memory is kept for the next word, which needs about as much; only far more than that is freed.
         """
         rows, capacity = self.get(index), max(2 * self._length, self._least)
         if self._data.shape[0] > 2 * capacity:
@@ -124,10 +126,10 @@ class FloatRows:
 
 
 class IntRows:
-    """A growable integer matrix whose columns have names (see the module that uses it)."""
+    """A growable matrix of integers. The modules that use it name its columns."""
 
     def __init__(self, num_columns: int, capacity: int = 1024) -> None:
-        """An empty matrix."""
+        """Start without rows."""
         self._data = np.empty((capacity, num_columns), np.int64)
         self._length = 0
 
@@ -152,14 +154,14 @@ class IntRows:
         return np.arange(start, end)
 
     def followed_by(self, rows: Ints) -> Ints:
-        """The rows in use and these behind them, as a view that holds until the next ``append``."""
+        """The rows in use, followed by these, as a view that is valid until the next ``append``."""
         length = self._length
         self.append(rows)
         view, self._length = self.all, length
         return view
 
     def keep(self, index: Ints | Bools, start: int = 0) -> None:
-        """Keep the rows at ``index``, counted from ``start``, and those before, which stay where they are."""
+        """Keep all rows before ``start`` and, of the others, those at ``index``, which counts from ``start``."""
         rows = self._data[start : self._length][index]
         self._length = start + len(rows)
         if start == 0:
@@ -174,19 +176,23 @@ class IntRows:
 
 
 def renumbering(kept: Bools) -> Ints:
-    """New number of every old row that is kept."""
+    """The new number of every old row, of which those marked are kept.
+
+    >>> renumbering(np.array([True, False, True])).tolist()
+    [0, 0, 1]
+    """
     return np.cumsum(kept) - 1
 
 
 def renumbered(new: Ints, old: Ints) -> Ints:
-    """The new numbers of old rows; -1 stays -1."""
+    """The new numbers of the old rows in ``old``; -1 stays -1."""
     if len(new) == 0:
         return old
     return np.where(old < 0, -1, new[old])
 
 
 def mark_reachable(marked: Bools, previous: Ints) -> None:
-    """Mark in place also what the marked rows come from, each from the row ``previous`` (n,) of it."""
+    """Mark, in place, all rows that marked rows lead to; row i leads to row ``previous[i]``."""
     current = previous[marked]
     while len(current):
         current = current[~marked[current]]
@@ -208,10 +214,11 @@ class Affine:
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None = None, *, copied: bool = True) -> Affine:
-        """Take a weight (O, I) as torch keeps it; no bias is a zero bias.
+        """Make it from a weight (O, I), as torch stores it, and a bias (O,), zero by default.
 
-        A copy lies in memory as it is multiplied, which makes products of few rows faster by up to a half. None is made
-        where it would cost a row its bits, as in float64 with odd numbers of outputs on AMD processors with AVX-512.
+        With ``copied``, the transposed weight is copied into contiguous memory, which makes products of few rows up to
+        half again as fast. No copy is made where products would not be batch-invariant with it, as in float64 with odd
+        numbers of outputs on AMD processors with AVX-512.
         """
         bias, weight = weight.new_zeros(len(weight)) if bias is None else bias, weight.detach().T
         if copied and weight.device.type == "cpu":
@@ -219,7 +226,7 @@ class Affine:
         return cls(weight.contiguous() if copied else weight, bias.detach())
 
     def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
-        """The product for padded rows (see ``rounded``)."""
+        """The product for rows (n, I), n a multiple of 16 (see ``rounded``): (n, O)."""
         num_rows = rows.shape[0]  # ``len`` of a tensor is slow
         out = rows.new_empty(num_rows, self.bias.shape[0]) if out is None else out
         for block in _cut(num_rows, self._sizes):
@@ -227,13 +234,13 @@ class Affine:
         return out
 
     def add_product_(self, to: Tensor, rows: Tensor) -> None:
-        """Add x W^T, without the bias, in place."""
+        """to += x W^T, without the bias."""
         for block in _cut(rows.shape[0], self._sizes):
             to[block].addmm_(rows[block], self.weight)
 
     @cached_property
     def _sizes(self) -> tuple[int, ...]:
-        """Sizes of blocks; the precision of products stays that of the first one."""
+        """Sizes of blocks, largest first, for the precision of the first product."""
         like = self.weight
         if like.device.type != "cpu":
             return tuple(range(BLOCK, 0, -ROUND))
@@ -255,11 +262,11 @@ def _cut(num_rows: int, sizes: tuple[int, ...]) -> tuple[slice, ...]:
 def sizes_alike(
     num_inputs: int, num_outputs: int, contiguous: bool, dtype: torch.dtype, precision: str | None
 ) -> tuple[int, ...]:
-    """Numbers of rows, largest first, at which a product gives any row the bits that it has in a block of 16.
+    """The numbers of rows, largest first, with which a product gives every row the same bits as in a block of 16.
 
-    None if even in blocks of 16 a row has other bits at another place.
-    Found by multiplying random rows in blocks of each size: where sums are made in another order, some of so many
-    numbers differ. ``precision`` is torch's of float32 products, on which this depends.
+    Found by multiplying random rows in blocks of each size: if sums are made in another order, some of so many numbers
+    differ. The result is empty if the bits of a row depend on its place even in a block of 16. ``precision`` is torch's
+    setting for float32 products, on which the result depends.
     """
     sizes = [size for size in _SIZES if size * num_outputs <= _LARGEST_RESULT or size == ROUND]
     generator = torch.Generator().manual_seed(0)
@@ -283,10 +290,10 @@ _LEAST_PRODUCT = 256  # of the sizes of a weight
 
 
 def widened(parameter: Tensor, size: int, padding: float = 0.0, *, multiple: int = 1) -> Tensor:
-    """A weight or bias with rows of padding, so that a row of a product does not depend on how many others there are.
+    """A weight (O, I) or bias (O,) with rows of ``padding`` added, as batch-invariant products need; I is ``size``.
 
-    Torch hands products of at most 4096 multiplications to another library, whose sums round differently; the least
-    number of rows is 16 (see ``rounded``). So tiny models need it, and few outputs that fill no whole cache line.
+    Torch passes products of at most 4096 multiplications to another library, which rounds differently. With 16 rows or
+    more (see ``rounded``) this concerns tiny models, and weights with few outputs.
     """
     wanted = max(len(parameter), _LEAST_PRODUCT // size + 1)
     missing = wanted + -wanted % multiple - len(parameter)
@@ -297,6 +304,6 @@ def widened(parameter: Tensor, size: int, padding: float = 0.0, *, multiple: int
 
 @contextmanager
 def arithmetic(precision: Float32Products, device: torch.device) -> Iterator[None]:
-    """Compute the block as search does: float32 products as wanted, and on one thread."""
+    """Compute as the search does within this context: on one thread, with this setting for float32 products."""
     with one_thread(), float32_products(precision, device):
         yield

@@ -1,4 +1,4 @@
-"""Search of whole sentences, shared prefixes only once: log probabilities, metrics, n-best trees."""
+"""Search of whole sentences: log probabilities, metrics, n-best trees. Prefixes that sentences share are read once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from treelm.models.search.on_device import DeviceBeam, DeviceMachine, sentences_
 from treelm.models.search.particles import ParticleFilter
 from treelm.models.search.rows import Floats, Ints, arithmetic
 
-# A step over a batch costs this many prefixes besides its own: one alone takes twice as long as in ten.
+# What a step costs besides its prefixes, in prefixes: one prefix alone takes twice as long as one of ten.
 _STEP = 1.25
 
 
@@ -29,17 +29,16 @@ class Searchable:
     """A model as the search sees it, with the parameters of one moment."""
 
     machine: Callable[..., Machine]
-    """A new one. Given ``starts`` (n, E), of n sentences that begin from these vectors besides what all begin from:
-    only systems that read documents take them."""
+    """Makes a machine. In systems that read documents it takes ``starts`` (n, E), from which n sentences begin."""
     head: Callable[[int], WordHead]
-    """A new one, given how many heavy tokens its bounds take (``SearchConfig.heavy_words``)."""
+    """Makes a word head, from the number of tokens by which it bounds normalisers (``SearchConfig.heavy_words``)."""
     on_device: Callable[..., DeviceMachine] | None = None
-    """As ``machine``, with books of tensors, for beam search elsewhere than on the CPU."""
+    """Makes a machine for beam search on a GPU, with the arguments of ``machine``; None if there is none."""
     released: Callable[[WordHead, SearchConfig, Ints], Beam] | None = None
-    """The beam of ``method = "released"`` for sentences with these numbers of tokens, if there is one."""
+    """Makes the beam of ``method = "released"`` for sentences with these numbers of tokens; None if there is none."""
 
     def new_machine(self, starts: Tensor | None) -> Machine:
-        """A machine whose sentences begin from ``starts`` (n, E), if there are any, besides what all begin from."""
+        """A new machine, whose sentences begin from ``starts`` (n, E), if they are given."""
         return self.machine() if starts is None else self.machine(starts=starts)
 
 
@@ -53,23 +52,23 @@ class Derivation:
 
 @dataclass(kw_only=True)
 class SentenceResult:
-    """The search of one sentence in numbers."""
+    """What the search of one sentence has found."""
 
     metrics: dict[str, list[Any]] = field(default_factory=lambda: {one.name: [] for one in fields(TokenMetrics)})
-    """Of every token, by the names of ``TokenMetrics``."""
+    """The metrics of every token so far, by the names of ``TokenMetrics``."""
     log_prob: float = -np.inf
-    """Of the sentence, its end included."""
+    """log p(sentence), its end included."""
     derivations: list[Derivation] = field(default_factory=list)
-    """Best first, at most ``word_beam``."""
+    """Complete analyses, best first, at most ``word_beam``."""
 
     @property
     def log_masses(self) -> list[float]:
-        """M_i, nats."""
+        """M_i of every token, nats: log of the summed probability of the analyses that are kept after it."""
         return self.metrics["log_mass"]
 
     @property
     def gaps(self) -> Floats:
-        """Nats by which a narrower search would have found less up to every token; infinite where nothing."""
+        """Nats by which a narrower search would have found less up to every token; infinite where it finds nothing."""
         return gaps(np.array(self.log_masses), np.array(self.metrics["narrow_log_mass"]))
 
     @property
@@ -81,17 +80,25 @@ class SentenceResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixStep:
-    """One step of a batch from a token to the next: m different prefixes come out of those before."""
+    """One step of a batch: m different prefixes, each an earlier prefix and one more token."""
 
-    parents: Ints | None  # (m,) the prefix that each goes on from; None if they are the same ones in the same order
+    parents: Ints | None  # (m,) the earlier prefix of each; None if these are the same in the same order
     tokens: Ints  # (m,) the token that each reads, or WAITS
     prefix_of: Ints  # (sentences,) the prefix of each sentence that reads a token, -1 of others
 
 
 def steps(sentences: Sequence[Ints], *, share: bool, apart: bool = False) -> Iterator[PrefixStep]:
-    """The steps over all tokens. Without ``share`` every sentence has prefixes of its own, which wait at its end.
+    """The steps over all tokens of some sentences, with prefixes that sentences share, as "the dog" here:
 
-    ``apart``: the empty prefixes of sentences are different ones, so that none is shared.
+    >>> the, dog, cat, barks = range(4)
+    >>> for step in steps([np.array([the, dog, barks]), np.array([the, dog])], share=True):
+    ...     print(step.parents, step.tokens, step.prefix_of)
+    [0] [0] [0 0]
+    [0] [1] [0 0]
+    [0] [3] [ 0 -1]
+
+    Without ``share`` every sentence has its own prefixes, which wait after its end. With ``apart`` the empty prefixes
+    of sentences differ, so that no prefix is shared.
     """
     everyone = np.arange(len(sentences))
     table = np.full((len(sentences), max(map(len, sentences), default=0)), WAITS)
@@ -111,11 +118,11 @@ def steps(sentences: Sequence[Ints], *, share: bool, apart: bool = False) -> Ite
 
 
 def grouped(sentences: Sequence[Ints], size: int, *, share: bool) -> list[list[int]]:
-    """Groups of sentences (by number) that are quick to search side by side, ``size`` prefixes at a time.
+    """Groups of sentences (numbers) to search side by side, about ``size`` prefixes at a time.
 
-    Such are sentences of similar length, or, with ``share``, neighbours in the dictionary's order, whose beginnings are
-    searched once: whichever costs less. With ``share`` a group may have more than ``size`` sentences, as they are
-    fewer at their beginnings.
+    Groups are of similar length or, with ``share``, of neighbours in alphabetical order, whose common beginnings are
+    searched once: whichever costs less. With ``share`` a group may have more than ``size`` sentences, since they have
+    fewer different prefixes.
     """
     numbers = range(len(sentences))
     if not share:
@@ -129,7 +136,7 @@ def grouped(sentences: Sequence[Ints], size: int, *, share: bool) -> list[list[i
 
 
 def _cut(order: Sequence[int], spelled: Sequence[tuple[int, ...]], size: int) -> tuple[list[list[int]], float]:
-    """Cut an order of sentences into groups that need ``size`` prefixes a step in the mean; also what these cost."""
+    """Cut an order of sentences into groups of ``size`` prefixes a step on average; returns also what these cost."""
     groups, cost = list[list[int]](), 0.0
     prefixes, longest = set[tuple[int, ...]](), 0
     for number in order:
@@ -153,8 +160,8 @@ def search_all(
 ) -> list[SentenceResult]:
     """Search any number of sentences (arrays of tokens, none empty), ``settings.batch_size`` at a time.
 
-    With ``starts`` (sentences, E) each begins from a vector of its own, so that no prefix is shared; nor is one where
-    random draws or the length of a sentence count.
+    With ``starts`` (sentences, E) each sentence begins from a vector of its own. Then no prefix is shared; nor is one
+    with other methods than beam search, which draw at random or look at the length of a sentence.
     """
     results = [SentenceResult() for _ in sentences]
     on_device = model.on_device if settings.method == "beam" and few_calls(head.device) else None
@@ -179,7 +186,7 @@ def search_all(
 def _begin(
     model: Searchable, head: WordHead, settings: SearchConfig, lengths: Ints, starts: Tensor | None
 ) -> Beam | ParticleFilter:
-    """What searches sentences with these numbers of tokens, before the first one."""
+    """A beam or a particle filter for sentences with these numbers of tokens, before their first token."""
     if settings.method == "released" and model.released is not None:
         if starts is not None:
             found = "search by 'released', which reads each sentence by itself"
@@ -195,7 +202,7 @@ def _search_together(
     sentences: Sequence[Ints],
     results: Sequence[SentenceResult],
 ) -> None:
-    """Search sentences side by side, by these steps; without parents, sentences are dropped at their end."""
+    """Search sentences side by side, step by step, and put what is found into ``results``."""
     lengths = np.array([len(tokens) for tokens in sentences])
     for position, step in enumerate(todo, start=1):
         if step.parents is not None and not isinstance(beam, ParticleFilter):

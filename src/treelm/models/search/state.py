@@ -15,11 +15,11 @@ from treelm.models.states import IncrementalState
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BeamState(IncrementalState):
-    """The beam after some tokens, with its own copy of the parameters, laid out for search."""
+    """The beam after some tokens, with its own copy of the parameters. States are never changed."""
 
     ends_word: Bools  # (V,) tokens that end a word
     beam: Beam  # never changed: every step works on a copy
-    log_mass: Floats  # (n,) M_i
+    log_mass: Floats  # (n,) log p(tokens so far)
     token_log_probs: tuple[tuple[float, ...], ...]  # the same numbers as ``score`` gives
     token_gaps: tuple[tuple[float, ...], ...]  # how much less a narrower search found so far, nats
 
@@ -39,15 +39,15 @@ class BeamState(IncrementalState):
 
     @property
     def beam_converged(self) -> list[Floats]:
-        """The column of ``score`` of this name, so far: for every sentence, 1 for each word that has converged."""
+        """For every sentence, 1 for each word whose search has converged, else 0: a column of ``score``."""
         return [converged(np.array(gaps)[self.ends(index)]) for index, gaps in enumerate(self.token_gaps)]
 
     def ends(self, index: int) -> Bools:
-        """Which tokens of a sentence end a word."""
+        """Which tokens of sentence ``index`` end a word."""
         return self.ends_word[np.array(self.tokens[index], np.int64)]
 
     def check_after_word(self, index: int) -> None:
-        """Raise ``InputError`` if a sentence has no word yet, or stands within one."""
+        """Raise ``InputError`` if sentence ``index`` has no word yet, or its last word is not complete."""
         if not self.tokens[index] or not self.ends(index)[-1]:
             found = f"sentence {index + 1} stands within a word" if self.tokens[index] else "no word was read"
             raise InputError(found, remedy="read up to the end of a word")

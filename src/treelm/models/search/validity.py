@@ -1,8 +1,8 @@
 """Which actions of a derivation are valid: one rule that training and search share.
 
-Only bounds of the model mask: depth of the batch, number of actions and length of the sentence never do. There are no
-dead ends, and ending has probability bounded below everywhere, so the probabilities of all (tree, sentence) pairs sum
-to one.
+Actions are masked by the structure of trees and by bounds of the model, never by the length of the sentence, the number
+of actions or the rest of the batch. Every derivation can be completed, and the probability of ending is bounded from
+below, so the probabilities of all (tree, sentence) pairs sum to one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order
 
 
 class Bounds(Protocol):
-    """The part of a system's config that the rule knows."""
+    """The part of a system's config on which the rule depends."""
 
     @property
     def order(self) -> Order:
@@ -40,7 +40,7 @@ EMPTY, WORD, CONSTITUENT, OPEN = 0, 1, 2, 3
 
 
 class Configuration(NamedTuple):
-    """Facts that the rule looks at, for n derivations: arrays (n,)."""
+    """What the rule depends on, of n derivations: arrays (n,)."""
 
     num_open: NDArray[np.int64]
     """Open nonterminals."""
@@ -55,8 +55,8 @@ class Configuration(NamedTuple):
     """True where the last token does not end its word."""
 
     only_child: NDArray[np.bool_] | None = None
-    """True where the top is a completed item and the only child so far of the innermost open nonterminal. Only the rule
-    of binary trees looks at it."""
+    """True where the top is a completed item and the only child so far of the innermost open nonterminal. Only needed
+    for binary trees."""
 
 
 def valid_actions(bounds: Bounds, state: Configuration, num_labels: int) -> NDArray[np.bool_]:

@@ -2,7 +2,9 @@
 
     log p(w) = l_w - log sum_v exp(l_v)  <=  l_w - log sum over some v and w of exp(l_v)
 
-``TiedSoftmax`` bounds normalisers so, by the tokens that carry most probability; ``shift_scores`` uses the bounds.
+A search needs the probability of one token in many contexts, and the normaliser, a sum over all V tokens, costs most.
+``TiedSoftmax`` bounds it by the "heavy" tokens, those with most probability on average; ``shift_scores`` computes it
+only where the bound does not exclude that the analysis is kept.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from treelm.models.search.analyses import Layout, nth_best
 from treelm.models.search.machine import WordHead
 from treelm.models.search.rows import Affine, Bools, Floats, Ints, as_index, blocks, padded_rows, widened
 
-_FEW = 6  # below so many candidates a bound does not pay
-_SLACK = 1e-4  # nats that rounding may take from a bound
+_FEW = 6  # with so few candidates, bounds save nothing
+_SLACK = 1e-4  # nats by which rounding may make a bound too tight
 _ROWS_TO_LEARN_FROM = 512
 _BLOCK = 64  # rows of logits of all tokens that are held at a time
 
@@ -34,10 +36,10 @@ def shift_scores(
     least_other: Floats,
     fast_track: int,
 ) -> Floats:
-    """The scores of n analyses that SHIFT one token each, from those without p(token), ``before`` (n,): (n,).
+    """The scores (n,) of analyses that SHIFT one token each; ``before`` (n,) are those without the token's probability.
 
-    Left at -inf are some that do not matter to a search: those at or below the ``floor`` of their row of ``layout``
-    (rows,), and those below ``least_other`` (rows,) without being among the best ``fast_track`` of their row.
+    The score may be left at -inf where it does not matter to the search: at or below the ``floor`` (rows,) of the row
+    of ``layout``, or below ``least_other`` (rows,) without being among the ``fast_track`` best of the row.
     """
     scores = np.full(len(before), -np.inf)
     candidates = np.flatnonzero(before > floor[layout.row])
@@ -77,19 +79,20 @@ def shift_scores(
 
 
 class _Heavy(NamedTuple):
-    """Tokens that carry most probability."""
+    """The product of outputs with the heavy tokens, those with most probability."""
 
     affine: Affine
     contains: Bools  # (V,)
 
 
 class TiedSoftmax:
-    """The ``WordHead`` whose logits are products of outputs with the vectors of tokens (V, E), and a bias."""
+    """The ``WordHead`` whose logits are outputs times the vectors of tokens (V, E), plus a bias."""
 
     def __init__(self, affine: Affine, tokens: Tensor, num_heavy: int) -> None:
-        """``num_heavy`` tokens, learned from the first distributions seen, give the bound: for speed only.
+        """``affine`` computes the logits of all ``tokens`` (V, E); it may have further, impossible tokens after them.
 
-        ``affine`` makes the same products for all tokens; after the V it may have impossible ones.
+        The ``num_heavy`` tokens that bound normalisers are learned from the first distributions. They change the speed
+        alone.
         """
         self._affine, self._tokens = affine, tokens
         self._num_heavy = min(num_heavy, len(self._tokens))
@@ -130,7 +133,7 @@ class TiedSoftmax:
     def log_normaliser_bounds(self, outputs: Tensor, tokens: Ints, logits: Floats, *, rough: bool = False) -> Floats:
         """A lower bound of each normaliser, from the heavy tokens and the token itself: (n,).
 
-        A ``rough`` one takes few of the heavy tokens, and an eighth of the time.
+        A ``rough`` one uses an eighth of the heavy tokens.
         """
         if not self._heavy or outputs.shape[0] == 0:
             return np.maximum(logits, -1e30)  # finite, for an impossible token
@@ -151,7 +154,7 @@ class TiedSoftmax:
             self._heavy = [self._heavy_tokens(index[:size]) for size in (-(-len(index) // 8), len(index))]
 
     def _heavy_tokens(self, index: Tensor) -> _Heavy:
-        """The heavy tokens; in tiny models impossible tokens besides (see ``widened``)."""
+        """The tokens at ``index`` and, in tiny models, impossible tokens (see ``widened``)."""
         contains = np.zeros(len(self._mass), np.bool_)
         contains[index.cpu().numpy()] = True
         size = self._tokens.shape[1]
@@ -160,7 +163,7 @@ class TiedSoftmax:
 
 
 def token_log_probs(affine: Affine, vectors: Tensor, outputs: Tensor, tokens: Tensor) -> Tensor:
-    """log p(token) of one token for each output (n, E), where ``vectors`` (V, E) are those of ``affine``: (n,)."""
+    """log p(token) of one token for each output (n, E): (n,). ``vectors`` (V, E) are the weight of ``affine``."""
     logits = (outputs * vectors[tokens]).double().sum(1) + affine.bias[tokens].double()
     of_all = _summable(torch.addmm(affine.bias, outputs, affine.weight))
     highest = of_all.amax(1, keepdim=True)
@@ -168,7 +171,7 @@ def token_log_probs(affine: Affine, vectors: Tensor, outputs: Tensor, tokens: Te
 
 
 def _summable(logits: Tensor) -> Tensor:
-    """Logits in a type in which thousands of exponentials can be added up: at least float32."""
+    """Logits in a type in which thousands of exponentials can be summed: at least float32."""
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
 
 
