@@ -186,7 +186,6 @@ gardenpath gpt2 --items nowhere/items.csv                    | no folder nowhere
 reading lstm-gum-open --corpus nothing.csv                   | no corpus 'nothing.csv'
 reading --corpus natural-story                               | did you mean natural-stories? name natural-stories or ucl
 reading --corpus ucl --class-column pos                      | --class-column with ucl
-reading --corpus ucl --alignment published                   | --alignment with ucl
 reading --corpus natural-stories --data .                    | may not be shipped
 reading ngram-gum-open {times} --data .                      | --data with a table
 reading ngram-gum-open {times} --over bits                   | no model 'bits'; choose from: ngram-gum-open

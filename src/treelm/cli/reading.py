@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from treelm.cli.arguments import as_typed, refuse
 from treelm.cli.files import check_items, report_skipped, write_table
@@ -38,8 +38,6 @@ class Arguments(Design, TableColumns, SourceOptions):
     context: Context = "sentence"
     """document: what came before in the document counts, for systems that read streams and models trained to read
     documents."""
-    alignment: Literal["corrected", "published"] = "corrected"
-    """Of natural-stories: published leaves the times at the row before their word, where the release has them."""
     over: tuple[str, ...] = ()
     """Models to add every other one to, and the reverse: what one has that the other lacks."""
     export: str = ""
@@ -90,14 +88,12 @@ def _load(options: Arguments, skipped: list[InputError] | None) -> ReadingCorpus
 
     corpora = (natural_stories.NAME, ucl.NAME)
     if options.corpus not in corpora:
-        refuse(options, ("data", "alignment"), "with a table")
+        refuse(options, ("data",), "with a table")
         if not Path(options.corpus).is_file():
             near = nearest(options.corpus, corpora)
             remedy = f"{near}name {' or '.join(corpora)}, or give a table"
             raise InputError(f"no corpus {options.corpus!r}", remedy=remedy)
         return reading_tables.load(Path(options.corpus), options, skipped)
     refuse(options, [one.name for one in fields(TableColumns)], f"with {options.corpus}")
-    if options.corpus == natural_stories.NAME:
-        return natural_stories.load(options.data, alignment=options.alignment)
-    refuse(options, ("alignment",), f"with {options.corpus}")
-    return ucl.load(options.data)
+    load = natural_stories.load if options.corpus == natural_stories.NAME else ucl.load
+    return load(options.data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from treelm.cli.files import check_items, write_items
 from treelm.cli.options import Runs, ScoringOptions, described, impossible, reference_names
@@ -47,8 +47,6 @@ class Arguments(ScoringOptions):
     """Published models beside them: names, all, or none; without it, RNNG, ON-LSTM, LSTM and n-gram of BLLIP-LG."""
     with_end: bool = False
     """Count the end of the sentence with its last region, as the released tool does."""
-    compatibility: Literal["none", "released"] = "none"
-    """released: of a & b & c read the first two only, as the released tool does."""
 
 
 def main(options: Arguments) -> int:
@@ -60,7 +58,7 @@ def main(options: Arguments) -> int:
     from treelm.evaluation.syntaxgym.suites import load_suites
     from treelm.figures.tables import circuit_table, suite_table
 
-    suites = load_suites(options.suites, compatibility="released" if options.compatibility == "released" else None)
+    suites = load_suites(options.suites)
     if options.sentences:
         print(*write_sentences(suites), sep="\n")
         return 0

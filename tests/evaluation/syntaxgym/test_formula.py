@@ -19,6 +19,7 @@ VALUES = {("a", 1): 2.0, ("a", 2): 3.0, ("b", 1): 4.0, ("b", 2): 1.0, ("a-b_2", 
         ("[(1;%a%) > 0] | [(1;%b%) > 5]", True),
         ("(1;%a%) > 0 & (1;%b%) > 5 | (2;%a%) > 0", True),  # & binds before |
         ("(2;%a%) > 0 | (1;%b%) > 5 & (1;%a%) < 0", True),
+        ("(1;%a%) > 0 & (2;%a%) > 0 & (1;%b%) > 100", False),  # all three count
         ("((1;%a%) > 0) & ([(1;%b%)] > 3.5)", True),
         ("[[(1;%b%) - (1;%a%)] > [(2;%a%) - (2;%b%)]]", False),  # 2 > 2
         ("(1;%a-b_2%) = 7.0e0", True),
@@ -35,13 +36,6 @@ def test_equality_has_the_tolerance_of_syntaxgym(difference: float, equal: bool)
     # atol 1e-3 + rtol 1e-5 * 3
     formula = parse_formula("(1;%x%) = (1;%y%)")
     assert formula.holds({("x", 1): 3.0 + difference, ("y", 1): 3.0}) is equal
-
-
-def test_released_tool_reads_the_first_two_of_a_chain() -> None:
-    for formula in ("(1;%a%) > 0 & (2;%a%) > 0 & (1;%b%) > 100", "(1;%a%) + (2;%a%) - (1;%b%) = 5"):
-        assert parse_formula(formula, compatibility="released").holds(VALUES)
-    grouped = parse_formula("[(1;%a%) + (2;%a%)] - (1;%b%) = 1", compatibility="released")
-    assert grouped.holds(VALUES)
 
 
 @pytest.mark.parametrize(

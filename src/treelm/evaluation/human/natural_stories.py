@@ -11,11 +11,11 @@ import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treelm.errors import InputError, check_choice
+from treelm.errors import InputError
 from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, find_folder, published_surprisals, read_columns
 from treelm.evaluation.human.material import Surprisals
 from treelm.io.files import read_text
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAME = "natural-stories"
-Alignment = Literal["corrected", "published"]
 _SOURCE = "git clone https://github.com/languageMIT/naturalstories (CC BY-NC-SA), then --data FOLDER"
 _TREES = "2937f60e07b38eb8cf3f9cf7b8c66dd1bbd81d773e352f8202515cbcdf9ddb2e"
 _LAYOUTS = {
@@ -70,27 +69,20 @@ _CLASSES = {
 """Beginnings of the tags of each class of words; all others are ``other``."""
 
 
-def load(folder: str = "", *, alignment: Alignment = "corrected") -> ReadingCorpus:
-    """Read the corpus from a folder; ``published`` leaves the times one row early, where the release has them.
+def load(folder: str = "") -> ReadingCorpus:
+    """Read the corpus from a folder, and move its times to the words that they belong to.
 
     Predictors: length in letters, log2 of the count of Google Books, punctuation on the word, end of a sentence;
     place in the story without lags. Raises ``InputError`` where it is not there, or not the release that is known.
     """
-    check_choice("alignment", alignment, get_args(Alignment))
     place, layout = find_folder(NAME, folder, _LAYOUTS, remedy=_SOURCE)
     words = _from_tables(place) if layout == "tables" else _from_clone(place)
-    return _corpus(words, _published(place, words), alignment)
+    return _corpus(words, _published(place, words))
 
 
-def _corpus(words: pd.DataFrame, published: dict[str, Surprisals], alignment: Alignment) -> ReadingCorpus:
+def _corpus(words: pd.DataFrame, published: dict[str, Surprisals]) -> ReadingCorpus:
     """The corpus of a row a word; ``mean_rt`` and ``gmean_rt`` are those of the published row that names it."""
-    times = words[["mean_rt", "gmean_rt"]]
-    corrected = times.groupby(words["story"], sort=False).shift()
-    if alignment == "corrected":
-        times = corrected
-        note = "times moved down by one row: row k of the published table has those of word k + 1"
-    else:
-        note = "times as published, one row early: word k has those of word k + 1"
+    times = words[["mean_rt", "gmean_rt"]].groupby(words["story"], sort=False).shift()
     stories, sentences = tuple(words["story"]), words["sentence"]
     bare = words["bare"].str.replace(" ", "")
     marks = (words["written"].str.replace(" ", "") != bare).astype(float)
@@ -120,13 +112,13 @@ def _corpus(words: pd.DataFrame, published: dict[str, Surprisals], alignment: Al
             "inner": ((sentences == sentences.shift()) & (sentences == sentences.shift(-1))).to_numpy(),
             "unmarked": (marks_nearby == 0).to_numpy(),
         },
-        usable=(corrected["mean_rt"].notna() & ~is_doubtful).to_numpy(),
+        usable=(times["mean_rt"].notna() & ~is_doubtful).to_numpy(),
         classes=tuple(
             next((name for name, begins in _CLASSES.items() if tag.startswith(begins)), "other") for tag in words["tag"]
         ),
         published=published,
         references=tuple(name for name in _REFERENCES if name in published),
-        notes=(note,),
+        notes=("times moved down by one row: row k of the published table has those of word k + 1",),
     )
 
 

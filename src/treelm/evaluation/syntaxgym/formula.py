@@ -13,15 +13,13 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from treelm.errors import InputError
 
 RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE = 1e-5, 1e-3  # of "=", as in SyntaxGym
 MOST_TOKENS = 200  # of a formula; real ones have a dozen
 
-Compatibility = Literal["released"] | None
-"""``released``: as the released tool computes, which reads of ``a & b & c`` only the first two."""
 Surprisals = Mapping[tuple[str, int], float]
 """Condition and region number -> surprisal."""
 _Compute = Callable[[Surprisals], float]
@@ -64,7 +62,7 @@ _TOKEN = re.compile(
 _AS_PYTHON = {"=": " == ", "&": " and ", "|": " or ", "(": " g(", "[": " g["}  # calls and subscripts are the groups
 
 
-def parse_formula(text: str, *, where: str | None = None, compatibility: Compatibility = None) -> Formula:
+def parse_formula(text: str, *, where: str | None = None) -> Formula:
     """Read a prediction: a formula that is true or false.
 
     Raises ``InputError`` for what cannot be read, and for a formula that is no prediction: a sum that is compared with
@@ -89,7 +87,7 @@ def parse_formula(text: str, *, where: str | None = None, compatibility: Compati
             written.append(_AS_PYTHON.get(symbol, symbol))
         elif token[0].strip():
             written.append(f" v{len(operands) - 1} ")
-    reader = _Reader(operands, takes_two=compatibility == "released")
+    reader = _Reader(operands)
     try:
         if len(written) > MOST_TOKENS:
             raise SyntaxError
@@ -107,9 +105,9 @@ def parse_formula(text: str, *, where: str | None = None, compatibility: Compati
 class _Reader:
     """Makes functions of a formula's tree in Python, whose names ``v0``, ``v1`` ... are its operands."""
 
-    def __init__(self, operands: list[Region | float], *, takes_two: bool) -> None:
-        """``takes_two`` ignores what follows the second operand at a level, as the released tool does."""
-        self.operands, self.takes_two = operands, takes_two
+    def __init__(self, operands: list[Region | float]) -> None:
+        """``operands`` are the values of ``v0``, ``v1`` ...; ``regions`` gathers those that are read."""
+        self.operands = operands
         self.regions: list[Region] = []
 
     def read(self, node: ast.expr) -> tuple[bool, _Compute]:
@@ -123,14 +121,11 @@ class _Reader:
                 return self._combine([sign], [ast.Constant(0.0), inner])
             case ast.Constant(value=float(value)):
                 return False, lambda _: value
-            case ast.BinOp(left=ast.BinOp() as first) if self.takes_two:
-                return self.read(first)
             case ast.BinOp(left=left, op=sign, right=right):
                 return self._combine([sign], [left, right])
             case ast.Compare(left=left, ops=signs, comparators=others):
                 return self._combine(signs, [left, *others])
             case ast.BoolOp(op=sign, values=values):
-                values = values[:2] if self.takes_two else values
                 return self._combine([sign] * (len(values) - 1), values)
         raise SyntaxError
 

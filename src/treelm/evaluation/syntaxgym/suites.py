@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, nearest
-from treelm.evaluation.syntaxgym.formula import Compatibility, Formula, parse_formula
+from treelm.evaluation.syntaxgym.formula import Formula, parse_formula
 from treelm.io.files import read_bytes, unpacked
 
 Metric = Literal["sum", "mean", "median", "range", "max", "min"]
@@ -70,17 +70,17 @@ class Suite:
 
 
 @cache
-def packaged_suites(*, compatibility: Compatibility = None) -> Mapping[str, Suite]:
+def packaged_suites() -> Mapping[str, Suite]:
     """The 34 suites of Hu et al. 2020, by name."""
-    return _read_suites((PACKAGED / "suites.json.gz").read_bytes(), "suites.json.gz", compatibility)
+    return _read_suites((PACKAGED / "suites.json.gz").read_bytes(), "suites.json.gz")
 
 
-def load_suites(names_or_paths: Sequence[str] = (), *, compatibility: Compatibility = None) -> list[Suite]:
+def load_suites(names_or_paths: Sequence[str] = ()) -> list[Suite]:
     """Load suites by their packaged names (none: all) or from JSON files.
 
     Raises ``InputError`` for a name that is neither, a damaged file, and two suites of one name.
     """
-    packaged = packaged_suites(compatibility=compatibility)
+    packaged = packaged_suites()
     if not names_or_paths:
         return list(packaged.values())
     found: list[Suite] = []
@@ -90,13 +90,13 @@ def load_suites(names_or_paths: Sequence[str] = (), *, compatibility: Compatibil
         else:
             remedy = f"{nearest(name, packaged)}give a file, or one of {', '.join(sorted(packaged))}"
             content = read_bytes(Path(name), remedy=remedy, may_be_pipe=True)
-            found.extend(_read_suites(content, name, compatibility).values())
+            found.extend(_read_suites(content, name).values())
     if twice := _twice(suite.name for suite in found):
         raise InputError(f"two suites of the name {twice[0]!r}", where=", ".join(names_or_paths), remedy="rename one")
     return found
 
 
-def _read_suites(content: bytes, source: str, compatibility: Compatibility) -> dict[str, Suite]:
+def _read_suites(content: bytes, source: str) -> dict[str, Suite]:
     def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """A JSON object, in which a name that stands twice would lose what stood there first."""
         if twice := _twice(name for name, _ in pairs):
@@ -112,10 +112,10 @@ def _read_suites(content: bytes, source: str, compatibility: Compatibility) -> d
     if not isinstance(values, dict):
         raise InputError("no test suite", where=source, remedy="give a SyntaxGym test suite (a JSON object)")
     named = {Path(source).name.partition(".")[0]: values} if "items" in values else values
-    return {name: _read_suite(name, suite, f"{source}: {name}", compatibility) for name, suite in named.items()}
+    return {name: _read_suite(name, suite, f"{source}: {name}") for name, suite in named.items()}
 
 
-def _read_suite(name: str, values: Mapping[str, Any], where: str, compatibility: Compatibility) -> Suite:
+def _read_suite(name: str, values: Mapping[str, Any], where: str) -> Suite:
     try:
         meta = values.get("meta", {})
         metric, name = meta.get("metric", "sum"), str(meta.get("name") or name)
@@ -131,7 +131,7 @@ def _read_suite(name: str, values: Mapping[str, Any], where: str, compatibility:
         raise InputError(f"metric {metric!r}", where=where, remedy=f"use one of {', '.join(get_args(Metric))}")
     if not items or not formulas:
         raise InputError("no items or no predictions", where=where, remedy="follow the SyntaxGym format")
-    predictions = tuple(parse_formula(formula, where=where, compatibility=compatibility) for formula in formulas)
+    predictions = tuple(parse_formula(formula, where=where) for formula in formulas)
     suite = Suite(name=name, metric=metric, formulas=formulas, predictions=predictions, items=items)
     if twice := _twice(item.number for item in items):
         raise InputError(f"two items of number {twice[0]}", where=where, remedy="number them again")
