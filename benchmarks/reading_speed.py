@@ -65,8 +65,8 @@ def measure(options: Arguments) -> Speed:
     """Read the drawn sentences, twice if the run has trees too."""
     lm = load(options.run)
     data = load_run_recipe(options.run).data
-    path, format = locate_split(data, options.split)
-    read = [one.words for one in read_sentences(path, **vars(data.read_options(format))) if one.words]
+    path, how = locate_split(data, options.split)
+    read = [one.words for one in read_sentences(path, how) if one.words]
     if options.words < 1 or not read:
         raise InputError(
             f"{options.words} words of {len(read)} sentences", remedy="give 1 or more, of a split that has some"

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 _Item = TypeVar("_Item")
 OnError = Literal["raise", "skip"]
@@ -106,13 +106,6 @@ def check_positive(**sizes: int | None) -> None:
     for name, value in sizes.items():
         if value is not None and value < 1:
             raise InputError(f"{name} = {value}", remedy="give 1 or more")
-
-
-def check_on_error(on_error: str, skipped: list[InputError] | None) -> None:
-    """Raise ``InputError`` for another choice than raise or skip, and ``ValueError`` for skip without a list."""
-    check_choice("on_error", on_error, get_args(OnError))
-    if on_error == "skip" and skipped is None:
-        raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
 
 
 def without_errors(items: Iterable[_Item | InputError], skipped: list[InputError] | None) -> Iterator[_Item]:

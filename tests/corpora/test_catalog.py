@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,8 @@ def test_a_directory_is_a_corpus(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("a\n")
     (tmp_path / "dev.txt").write_text("a\n")
     config = DataConfig(corpus=str(tmp_path))
-    assert locate_split(config, "train") == (tmp_path / "train.ptb", "brackets")
-    assert locate_split(config, "dev") == (tmp_path / "dev.txt", "text")
+    for split, path, format in (("train", "train.ptb", "brackets"), ("dev", "dev.txt", "text")):
+        assert locate_split(config, split) == (tmp_path / path, replace(config, format=format))
     assert [config.has_split(split) for split in ("train", "dev", "test")] == [True, True, False]
     with pytest.raises(InputError, match="no test split"):
         locate_split(config, "test")

@@ -146,10 +146,10 @@ def test_blank_lines_divide_trees_that_stand_on_any_number_of_lines() -> None:
 
 def test_a_sentence_that_is_left_out_moves_no_document() -> None:
     text = "\n".join([TREE.format("a"), "", "(S", "", TREE.format("b"), TREE.format("c")])
-    assert documents(text, "brackets", on_error="skip", skipped=[]) == [0, 2, 2]  # it was one by itself
+    assert documents(text, "brackets", skipped=[]) == [0, 2, 2]  # it was one by itself
     trees = [TREE.format(word) for word in "abc"]
     text = "\n".join([*trees[:2], "(S (X d)", "", trees[2]])  # one that is not closed, at the end of a document
-    assert documents(text, "brackets", on_error="skip", skipped=[]) == [0, 0, 1]
+    assert documents(text, "brackets", skipped=[]) == [0, 0, 1]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import io
 import lzma
 import re
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +71,15 @@ def test_blank_lines_between_trees_are_sentences_on_request_only() -> None:
         (b"\tThe dog barks .\n\tIt sleeps .\n\tYes .\n", None),
     ],
 )
-def test_a_table_is_no_text_unless_somebody_says_so(content: bytes, columns: int | None) -> None:
-    kept = words(content)
+def test_a_table_is_no_text_unless_somebody_says_so(content: bytes, columns: int | None, tmp_path: Path) -> None:
+    kept, path = words(content), tmp_path / "a.txt"
+    path.write_bytes(content)
     assert len(kept) == 3
     if columns is None:
-        assert words(content, is_guess=True) == kept
+        assert [sentence.words for sentence in read_sentences(path)] == kept
         return
     with pytest.raises(InputError, match=rf":1: looks like a table of {columns} columns; .*--layout table.*format = "):
-        words(content, is_guess=True)
+        list(read_sentences(path))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_conllu_gives_words_tree_and_identifier() -> None:
 def test_one_bad_sentence_does_not_lose_the_others(format: str, good: bytes, bad: bytes, place: int) -> None:
     content = good * place + bad + good * (99 - place)
     skipped: list[InputError] = []
-    assert len(words(content, format=format, on_error="skip", skipped=skipped)) == 99
+    assert len(words(content, format=format, skipped=skipped)) == 99
     (error,) = skipped
     first_line = place * good.count(b"\n") + 1
     assert error.where is not None
@@ -150,19 +152,21 @@ def test_a_tree_that_never_closes_ends_before_the_next_one(pieces: list[bytes]) 
     # A first tree that is closed tells the layout; a file may not begin with half a tree for this.
     content = GOOD + b"".join(pieces)
     skipped: list[InputError] = []
-    found = list(read_sentences(io.BytesIO(content), format="brackets", on_error="skip", skipped=skipped))
+    found = list(read_sentences(io.BytesIO(content), format="brackets", skipped=skipped))
     assert len(found) == 1 + sum(piece in (GOOD, b"(S\n  (N a)\n\n  (N b))\n") for piece in pieces)
     assert len(skipped) == pieces.count(b"(S (N a)\n")
     for sentence in found:
         assert content.split(b"\n")[sentence.line - 1].startswith(b"(S")
 
 
-def test_standard_input_is_read_in_a_given_format(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("format", ["auto", "text"])
+def test_standard_input_is_text_unless_a_format_is_given(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
-    (sentence,) = read_sentences("-", format="text")
+    (sentence,) = read_sentences("-", format=format)
     assert sentence.where == "<stdin>:1"
-    with pytest.raises(InputError, match="give format ="):
-        list(read_sentences("-"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD)))
+    with pytest.raises(InputError, match="looks like brackets") if format == "auto" else nullcontext():
+        list(read_sentences("-", format=format))
 
 
 PLAIN = ["(Laughter)", "( Laughter ( 1990 ) )", "(see (Smith 1990) for more)", "(A) (B) c", "(1", "(:", "# a", "1\ta"]
@@ -188,7 +192,7 @@ def test_a_truncated_gzip_file_keeps_what_stands_before_the_damage(tmp_path: Pat
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress("".join(f"word{n * 7919 % 10007} b\n" for n in range(5000)).encode())[:-2000])
     skipped: list[InputError] = []
-    kept = list(read_sentences(path, on_error="skip", skipped=skipped))
+    kept = list(read_sentences(path, skipped=skipped))
     assert len(kept) > 100
     assert "packed data is truncated" in skipped[-1].found
     corpus = prepare([path], tmp_path / "corpus", on_error="skip")

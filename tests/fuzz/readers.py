@@ -62,7 +62,7 @@ def _read_all(path: Path, **options: Any) -> list[Sentence]:
     except InputError:
         skipped: list[InputError] = []
         try:
-            for sentence in read_sentences(path, **options, on_error="skip", skipped=skipped):
+            for sentence in read_sentences(path, **options, skipped=skipped):
                 _check_sentence(sentence)
         except InputError:
             raise

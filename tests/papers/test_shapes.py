@@ -42,8 +42,8 @@ def test_gold_trees_need_the_slots_of_their_labels() -> None:
     for format in ("conllu", "brackets"):
         config = DataConfig(corpus="gum-open", format=format, max_sentences=80)
         data = prepared_split(config, "dev")
-        path, kind = locate_split(config, "dev")
-        trees = [one.tree for one, _ in zip(read_sentences(path, format=kind), range(80), strict=False)]
+        path, options = locate_split(config, "dev")
+        trees = [one.tree for one, _ in zip(read_sentences(path, options), range(80), strict=False)]
         encoded = EncodedCorpus(data, WordVocabulary.build(data.form_counts()), data.labels)
         batch = encoded.batch(np.arange(len(encoded)))
         siblings = pad(first_siblings(batch, encoded.vocabulary.ends_word), batch.token_offsets, first=0, last=0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from treelm.cli.files import print_json, report_skipped
+from treelm.cli.files import print_json, report_skipped, skip_list
 from treelm.cli.options import InputFile, InputOptions, RunFolder
-from treelm.errors import InputError, check_positive
+from treelm.errors import check_positive
 from treelm.io.terminal import log, progress_bar
 from treelm.models.capabilities import Enumerable
 
@@ -44,7 +44,7 @@ def main(options: Arguments) -> int:
     from treelm.inference.loading import load
 
     check_positive(num_sentences=options.num_sentences)
-    lm, skipped = load(options.run), list[InputError]()
+    lm, skipped = load(options.run), skip_list(options)
     path = options.file or str(corpus_entry("gum-open").locate("dev")[0])
     read = [sentence.words for sentence in islice(options.read(path, skipped), options.num_sentences)]
     num_longer = sum(len(words) > MOST_WORDS for words in read)

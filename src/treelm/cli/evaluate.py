@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from treelm.cli.arguments import refuse
-from treelm.cli.files import check_not_input, open_output, print_json, report_skipped
+from treelm.cli.files import check_not_input, open_output, print_json, report_skipped, skip_list
 from treelm.cli.options import RunFolder, TableOptions, WorkerOptions
 from treelm.errors import InputError
 from treelm.evaluation.settings import EvaluationSettings
@@ -83,10 +83,9 @@ def _evaluate_run(options: Arguments) -> int:
     recipe = options.changed_recipe(recipe_of_model(options.run))
     tree_files = _check_files(options, recipe)
     options.note_lost_widths(options.run, system_class(recipe.model.system))
-    skipped: list[InputError] = []
+    skipped = skip_list(options)
     with progress_bar("evaluating", None) as advance:
-        left_out = skipped if options.on_error == "skip" else None
-        evaluations = evaluate_run(Path(options.run), recipe, options, skipped=left_out, on_sentence=advance)
+        evaluations = evaluate_run(Path(options.run), recipe, options, skipped=skipped, on_sentence=advance)
     for evaluation in evaluations if options.trees else ():
         _write_trees(evaluation, tree_files)
     results = [one.result for one in evaluations]

@@ -120,9 +120,14 @@ def write_metadata(path: str, metadata: dict[str, Any]) -> None:
             stream.write(f"{json_text(metadata)}\n")
 
 
-def report_skipped(skipped: Iterable[InputError]) -> int:
-    """Name every sentence that was left out, and what damage took; the exit code that says whether there was any."""
-    errors = list(skipped)
+def skip_list(options: Any) -> list[InputError] | None:
+    """A list for the errors of what is left out, by ``options.on_error``; None where the first error is raised."""
+    return [] if options.on_error == "skip" else None
+
+
+def report_skipped(skipped: Iterable[InputError] | None) -> int:
+    """Print which sentences were left out and what was lost to damaged data, each error once; returns the exit code."""
+    errors = {str(error): error for error in skipped or ()}.values()
     for error in errors:
         log(f"skipped: {in_options(error)}")
     damage = [error for error in errors if error.found == REST_LOST]

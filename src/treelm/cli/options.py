@@ -47,21 +47,12 @@ class InputOptions(TreebankOptions):
     on_error: Literal["raise", "skip"] = "raise"
     """raise: stop at the first bad sentence. skip: leave it out, report all at the end, exit with code 3."""
 
-    def read(self, path: str, skipped: list[InputError], *, empty_lines: bool = False) -> Iterator[Sentence]:
-        """The sentences of a file or of standard input; bad ones go to ``skipped`` if the options say so."""
+    def read(self, path: str, skipped: list[InputError] | None, *, empty_lines: bool = False) -> Iterator[Sentence]:
+        """The sentences of a file or of standard input, as ``read_sentences`` reads them with these options."""
         from treelm.corpora.readers import read_sentences
 
-        is_guess = path == STDIN and self.format == "auto"
-        return read_sentences(
-            path,
-            format="text" if is_guess else self.format,
-            tags=self.tags,
-            **self.of_treebank(),
-            empty_lines=empty_lines,
-            is_guess=is_guess,
-            on_error=self.on_error,
-            skipped=skipped if self.on_error == "skip" else None,
-        )
+        how: dict[str, Any] = {"format": self.format, "tags": self.tags, "empty_lines": empty_lines}
+        return read_sentences(path, skipped=skipped, **how, **self.of_treebank())
 
 
 @dataclass(frozen=True, kw_only=True)

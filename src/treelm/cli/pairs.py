@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.files import check_items, report_skipped, write_items
+from treelm.cli.files import check_items, report_skipped, skip_list, write_items
 from treelm.cli.options import RunsAndFile, ScoringOptions, described, impossible, runs_and_file
-from treelm.errors import InputError
 from treelm.evaluation.comparison.settings import PairOptions
 from treelm.io.terminal import log, progress_bar
 
@@ -39,9 +38,8 @@ def main(options: Arguments) -> int:
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=False)
     check_items(options.items, [file])
-    skipped = list[InputError]()
-    left_out = skipped if options.on_error == "skip" else None
-    pairs = list(options.read_pairs(file, left_out))
+    skipped = skip_list(options)
+    pairs = list(options.read_pairs(file, skipped))
     if not pairs and skipped:
         raise skipped[0]
     if 2 * (different := len({(pair.good, pair.bad) for pair in pairs})) <= len(pairs):
@@ -60,7 +58,7 @@ def main(options: Arguments) -> int:
                 notes=(described(lm),),
                 on_sentence=advance,
                 compute=compute,
-                skipped=left_out,
+                skipped=skipped,
             )
         if found := results[name].num_impossible:
             number = f"{found} of {results[name].overall.total} pairs"
@@ -69,4 +67,4 @@ def main(options: Arguments) -> int:
     values = {name: result.to_json() for name, result in results.items()}
     title = f"{runs[0]}: {file}" if len(runs) == 1 else file
     options.show({"models": values} if len(runs) > 1 else values.popitem()[1], pair_table(results, title=title))
-    return report_skipped({str(error): error for error in skipped}.values())
+    return report_skipped(skipped)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.files import check_not_input, open_output, report_skipped
+from treelm.cli.files import check_not_input, open_output, report_skipped, skip_list
 from treelm.cli.options import InputFile, InputOptions, Output, RunFolder, WorkerOptions
 from treelm.errors import InputError
 from treelm.io.atomic import check_output_path
@@ -62,13 +62,12 @@ def main(options: Arguments) -> int:
     check_not_input((options.output, options.figure), [options.file])
     lm = options.load(options.run)
     require(lm, Parser)
-    skipped: list[InputError] = []
+    skipped = skip_list(options)
     sentences = options.read(options.file, skipped, empty_lines=True)
-    left_out = skipped if options.on_error == "skip" else None
     figure, binarise = options.figure, {"left": binarise_left, "right": binarise_right}.get(options.binarise)
     bar = progress_bar("parsing", None, shares_terminal=options.output == "-")
     with bar as advance, open_output(options.output) as out, options.compute(annotate, lm, options.run) as compute:
-        for sentence, found in in_batches(sentences, compute, batch_size=options.batch_size, skipped=left_out):
+        for sentence, found in in_batches(sentences, compute, batch_size=options.batch_size, skipped=skipped):
             if found is None:
                 print("null" if options.show == "json" else "", file=out)
             else:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treelm.cli.arguments import as_typed, refuse
-from treelm.cli.files import check_items, report_skipped, write_table
+from treelm.cli.files import check_items, report_skipped, skip_list, write_table
 from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError, nearest
 from treelm.evaluation.human.columns import Design, TableColumns
@@ -54,8 +54,8 @@ def main(options: Arguments) -> int:
 
     require_library()
     check_items(options.export, [options.corpus, *options.table_files()])
-    skipped = list[InputError]()
-    corpus = _load(options, skipped if options.on_error == "skip" else None)
+    skipped = skip_list(options)
+    corpus = _load(options, skipped)
     for line in corpus.notes:
         log(f"{corpus.name}: {as_typed(line)}")
     if len(options.response_columns) > 1 and not options.response:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from treelm.cli.files import report_skipped
+from treelm.cli.files import report_skipped, skip_list
 from treelm.cli.options import ModelOptions, Runs, TableOptions
 from treelm.corpora.options import FileFormat
 from treelm.corpora.sentence import Preprocessing, Sentence
@@ -74,7 +73,7 @@ def main(options: Arguments) -> int:
         if not issubclass(system := read_system(find_run(run)), Grammar):
             remedy = "take a run of an induced grammar"
             raise InputError(f"{system.system} has no rules to list", where=run, remedy=remedy)
-    skipped: list[InputError] = []
+    skipped = skip_list(options)
     sentences = _read(options, skipped)
     systems = _systems(options, sentences)
     num_rows = len(options.protocol) * (len(systems) + NUM_TRIVIAL)
@@ -91,7 +90,7 @@ def main(options: Arguments) -> int:
     return report_skipped(skipped)
 
 
-def _read(options: Arguments, skipped: list[InputError]) -> list[Sentence]:
+def _read(options: Arguments, skipped: list[InputError] | None) -> list[Sentence]:
     from treelm.corpora.data_config import locate_split
     from treelm.corpora.readers import read_sentences
     from treelm.training.run_folder import load_run_recipe
@@ -99,10 +98,9 @@ def _read(options: Arguments, skipped: list[InputError]) -> list[Sentence]:
     data = load_run_recipe(options.runs[0]).data
     if options.preprocess:
         data = replace(data, preprocess=options.preprocess)
-    path, format = (Path(options.data), options.format) if options.data else locate_split(data, options.split)
-    how = vars(data.read_options(format))
-    sentences = read_sentences(path, **how, on_error=options.on_error, skipped=skipped)
-    return list(islice(sentences, options.max_sentences))
+    of_file = options.format if options.data else None
+    path, how = locate_split(data, options.data or options.split, of_file)
+    return list(islice(read_sentences(path, how, skipped=skipped), options.max_sentences))
 
 
 def _systems(options: Arguments, sentences: list[Sentence]) -> list[LearnedTrees]:

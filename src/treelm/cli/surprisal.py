@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import as_typed, refuse
-from treelm.cli.files import check_not_input, open_table, report_skipped, write_metadata
+from treelm.cli.files import check_not_input, open_table, report_skipped, skip_list, write_metadata
 from treelm.cli.options import InputOptions, ModelNames, Output, RunsAndFile, WorkerOptions, impossible, runs_and_file
 from treelm.errors import InputError
 from treelm.inference.settings import LOG_BASES, TableSettings
@@ -84,7 +84,7 @@ def main(options: Arguments) -> int:
     check_table_name(options.output)
     names = options.names_of(runs, in_columns=True)
     task = partial(score_with_measures, measures=measures_of(options.columns))
-    skipped: list[InputError] = []
+    skipped = skip_list(options)
     models: list[NamedModel] = []
     source, stimuli, number = _read(options, file, skipped)  # before models: a table that cannot be read waits for none
     with ExitStack() as stack:
@@ -97,8 +97,7 @@ def main(options: Arguments) -> int:
         check_columns({model.name: model.lm for model in models}, options.columns)
         table = SurprisalTable(models, options, source)
         advance = stack.enter_context(progress_bar("scoring", number, shares_terminal=options.output == "-"))
-        left_out = skipped if options.on_error == "skip" else None
-        frames = table.frames(stimuli, left_out, on_sentence=advance)
+        frames = table.frames(stimuli, skipped, on_sentence=advance)
         first = list(islice(frames, 1))  # before the header: of input that cannot be read nothing is written
         if not first and not skipped:
             raise no_sentences(name_of(file), [])
@@ -133,13 +132,13 @@ def main(options: Arguments) -> int:
             "input": file,
             "unit": LOG_BASES[options.log_base],
             "end_of_sentence_rows": options.end,
-            "num_skipped_sentences": len(skipped),
+            "num_skipped_sentences": len(skipped or ()),
             "punctuation": options.punctuation,
             "split_sentences": options.split_sentences or None,
             "frequencies": options.frequencies or None,
         }
         write_metadata(options.output, metadata)
-    return report_skipped({str(error): error for error in skipped}.values())
+    return report_skipped(skipped)
 
 
 def _unigrams(run: str) -> Unigrams:
@@ -156,7 +155,9 @@ def _unigrams(run: str) -> Unigrams:
     return Unigrams(dict(zip(counts.forms, counts.counts.tolist(), strict=True)))
 
 
-def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Columns, Iterator[Stimulus], int | None]:
+def _read(
+    options: Arguments, file: str, skipped: list[InputError] | None
+) -> tuple[Columns, Iterator[Stimulus], int | None]:
     """The names of the source's columns, the stimuli, and their number if it is known."""
     from treelm.inference import stimuli
     from treelm.inference.sentence_rows import Columns
@@ -167,7 +168,7 @@ def _read(options: Arguments, file: str, skipped: list[InputError]) -> tuple[Col
     if is_table:
         asked = Columns(options.word_column, options.sentence_column, options.document_column)
         how: dict[str, Any] = {"fill_down": options.fill_down, "language": options.split_sentences}
-        how |= {"encoding": options.encoding, "skipped": skipped if options.on_error == "skip" else None}
+        how |= {"encoding": options.encoding, "skipped": skipped}
         table = stimuli.read_table(file, asked._replace(**options.of_rows), options.punctuation, **how)
         for note in table.notes:
             log(f"{file}: {as_typed(note)}")

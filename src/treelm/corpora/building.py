@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from treelm.corpora.arrays import ArrayWriter, Strings, offsets_of
 from treelm.corpora.corpus import DTYPES, Bounds, PreparedCorpus, bounds_names
 from treelm.corpora.sentence import Sentence
-from treelm.errors import InputError, without_errors
+from treelm.errors import InputError
 from treelm.io.atomic import path_in_errors
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, to_actions, top_down_to_in_order
 from treelm.trees.tree import Tree
@@ -36,7 +36,8 @@ class CorpusBuilder:
         }
         self._forms, self._labels, self._tag_names = (defaultdict[str, int](count().__next__) for _ in range(3))
         self._sources: list[tuple[str, int]] = []  # name, and its first sentence
-        self._errors: list[InputError] = []
+        self.skipped: list[InputError] = []
+        """Sentences that could not be read, for the description of the corpus."""
         self.num_sentences = 0
         self._document = _NO_DOCUMENT
         self._ends = {"word_offsets": 0, "action_offsets": 0, "identifier_offsets": 0}
@@ -59,9 +60,8 @@ class CorpusBuilder:
         self._sources.append((name, self.num_sentences))
         self._document = _NO_DOCUMENT
 
-    def add(self, items: Iterable[Sentence | InputError]) -> None:
-        """Append sentences, and note the errors among them. Raises ``InputError`` for too many labels or tags."""
-        sentences = list(without_errors(items, self._errors))
+    def add(self, sentences: Sequence[Sentence]) -> None:
+        """Append sentences. Raises ``InputError`` for too many labels or tags."""
         actions = [[] if one.tree is None else self._actions(one.tree) for one in sentences]
         tags = [[self._tag_names[tag] for tag in one.tags] if one.tags else [-1] * len(one.words) for one in sentences]
         for names, what in ((self._labels, "constituent labels"), (self._tag_names, "part-of-speech tags")):
@@ -121,7 +121,7 @@ class CorpusBuilder:
             labels=tuple(self._labels),
             tag_names=tuple(self._tag_names),
             sources=tuple(self._sources),
-            skipped=tuple(self._errors),
+            skipped=tuple(self.skipped),
             directory=self._directory,
             hashes={name: one["hash"] for name, one in described.items()},
         )
@@ -176,5 +176,5 @@ def corpus_of(sentences: Iterable[Sentence]) -> PreparedCorpus:
     builder = CorpusBuilder()
     for source, group in groupby(sentences, key=lambda sentence: sentence.source):
         builder.begin_source(source)
-        builder.add(group)
+        builder.add(list(group))
     return builder.finish()

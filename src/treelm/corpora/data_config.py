@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -46,45 +46,43 @@ class DataConfig(ReadOptions, _Sources):
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
-        given = [split for split in SPLITS if self._path(split) is not None]
+        given = [split for split in SPLITS if getattr(self, split) is not None]
         if self.corpus is not None and given:
             found = f"data.corpus = {self.corpus!r} beside data.{given[0]}"
             raise InputError(found, remedy="give a corpus or files, not both: data.corpus=none unsets it")
 
-    def read_options(self, format: Format | Literal["auto"]) -> ReadOptions:
-        """The options of reading files of this format."""
-        options = {one.name: getattr(self, one.name) for one in fields(ReadOptions)}
-        return ReadOptions(**{**options, "format": format})
-
     def has_split(self, split: Split) -> bool:
         """Tell whether there are data for a split."""
-        return split in corpus_entry(self.corpus).splits if self.corpus is not None else self._path(split) is not None
+        if self.corpus is not None:
+            return split in corpus_entry(self.corpus).splits
+        return getattr(self, split) is not None
 
-    def _path(self, split: Split) -> str | None:
-        return {"train": self.train, "dev": self.dev, "test": self.test}[split]
 
+def locate_split(
+    config: DataConfig, split: str, format: Format | Literal["auto"] | None = None
+) -> tuple[Path, ReadOptions]:
+    """The file of a split, and the options to read it with. With a ``format``, ``split`` is the path of a file instead.
 
-def locate_split(config: DataConfig, split: Split) -> tuple[Path, Format | Literal["auto"]]:
-    """The file of a split and the format to read it in. Raises ``InputError`` if there are no data for it."""
-    if config.corpus is not None:
-        return corpus_entry(config.corpus).locate(split, config.format)
-    path = config._path(split)
+    Raises ``InputError`` if there are no data for the split.
+    """
+    path: str | Path | None = split
+    if format is None:
+        format = config.format
+        if config.corpus is not None:
+            path, format = corpus_entry(config.corpus).locate(split, config.format)  # type: ignore[arg-type]
+        else:
+            path = getattr(config, split)
     if path is None:
         remedy = f'give data = "FILE" to evaluate, or data.corpus = "gum-open" or data.{split} to train'
         raise InputError(f"no {split} data", remedy=remedy)
-    return Path(path), config.format
+    return Path(path), replace(config, format=format)
 
 
 def prepared_split(config: DataConfig, split: Split, *, on_block: Callable[[], None] = lambda: None) -> PreparedCorpus:
-    """The prepared corpus of a split: from the cache, or prepared now (``on_block``: see ``prepare``)."""
-    path, format = locate_split(config, split)
-    return prepared(
-        [path],
-        options=config.read_options(format),
-        on_error=config.on_error,
-        max_sentences=config.max_sentences,
-        on_block=on_block,
-    )
+    """The prepared corpus of a split: from the cache, or prepared now, ``on_block`` called as ``prepare`` says."""
+    path, options = locate_split(config, split)
+    most = config.max_sentences
+    return prepared([path], options=options, on_error=config.on_error, max_sentences=most, on_block=on_block)
 
 
 def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
@@ -107,8 +105,8 @@ def example_sentences(data: DataConfig) -> list[Sentence]:
     split = next((one for one in splits if data.has_split(one)), None)
     if split is None:
         raise InputError("no data to take examples from", remedy="give sentences")
-    path, format = locate_split(data, split)
-    read = read_sentences(path, **vars(data.read_options(format)), on_error="skip", skipped=[])
+    path, options = locate_split(data, split)
+    read = read_sentences(path, options, skipped=[])
     found = [one for one in islice(read, _LOOKED_AT) if one.words]
     fitting = [one for one in found if _FEWEST_WORDS <= len(one.words) <= _MOST_WORDS][:_NUM_EXAMPLES]
     cut = (replace(one, words=one.words[:_MOST_WORDS], tree=None, tags=None, text=None) for one in found)

@@ -8,11 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain, groupby, islice, tee
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from treelm.errors import InputError
-from treelm.io.files import BYTE_ORDER_MARK, DAMAGED, STDIN, check_is_file, in_utf8, unpacked_name, unreadable
-from treelm.trees.treebanks import AUTO, PENN, Treebank, repair_brackets, treebank_of
+from treelm.io.files import BYTE_ORDER_MARK, DAMAGED, STDIN, check_is_file, in_utf8, name_of, unpacked_name, unreadable
+from treelm.trees.treebanks import PENN, Treebank, repair_brackets, treebank_of
+
+if TYPE_CHECKING:
+    from treelm.corpora.readers import ReadOptions
 
 Format = Literal["brackets", "conllu", "text"]
 SUFFIXES: dict[str, Format] = {
@@ -40,48 +43,49 @@ _NEW_DOCUMENT = re.compile(rb"#\s*newdoc\b")  # of CoNLL-U
 
 
 class Stretch(NamedTuple):
-    """The bytes of one sentence (or of what stands in its place), and the number of its first line."""
+    """The bytes of one sentence (or of what stands in its place), and what is known of the file that they stand in."""
 
-    line: int
-    content: bytes
-    document: int = 0  # number of the document that it belongs to, from 0
-    treebank: Treebank = PENN  # what is annotation in it, if it has brackets
+    line: int  # number of the first line, from 1
+    content: bytes  # in UTF-8
+    document: int  # number of the document that the sentence belongs to, from 0
+    source: str  # name of the file, as messages have it
+    format: Format
+    treebank: Treebank  # tells what is annotation in a sentence with brackets
 
 
-def format_of(path: str) -> Format:
-    """The format that the name of a file tells; raises InputError when it tells none, or is that of no file."""
-    name = unpacked_name(path)
-    suffix = Path(name).suffix.lower()
-    if path == STDIN or suffix not in SUFFIXES:
-        check_is_file(path)
-        found = f"{'standard input' if path == STDIN else f'the name of {path}'} tells no format"
+def format_of(name: str) -> Format:
+    """The format of a file by its name, as ``name_of`` gives it; standard input is text.
+
+    Raises ``InputError`` for a name that tells no format, and for a folder.
+    """
+    if name == name_of(STDIN):
+        return "text"
+    suffix = Path(unpacked_name(name)).suffix.lower()
+    if suffix not in SUFFIXES:
+        check_is_file(name)
         named = f"or give a file whose name ends in {', '.join(SUFFIXES)}"
-        raise InputError(found, remedy=f'give format = "brackets", "conllu" or "text", {named}')
+        remedy = f'give format = "brackets", "conllu" or "text", {named}'
+        raise InputError(f"the name of {name} tells no format", remedy=remedy)
     return SUFFIXES[suffix]
 
 
 def stretches(
     stream: IO[bytes],
-    *,
     name: str,
-    format: Format,
-    is_guess: bool = False,
-    blank_lines: bool = False,
+    options: ReadOptions,
+    *,
     damage: list[InputError] | None = None,
-    treebank: str = AUTO,
-    encoding: str = "",
-    repairs_brackets: bool = False,
     left_out: Counter[str] | None = None,
 ) -> Iterator[Stretch]:
-    """Cut a file into stretches of one sentence each; blank lines between sentences are left out.
+    """Cut a file, whose ``name`` is for messages, into stretches of one sentence each, without blank lines between.
 
-    Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. Where trees have numbers,
-    and with ``blank_lines``, which makes each a stretch, all is one document. Contents are UTF-8, whatever the
-    ``encoding`` of the file. ``treebank`` is the name of one, or ``auto``: by signs in the first lines. ``left_out``
-    counts lines of markup. Raises ``InputError`` for a file of another format, for a table unless somebody has called
-    it text (no ``is_guess``), for a line of 64 MiB or more, and for damaged packed data, unless ``damage`` collects it.
+    Blank lines divide text and trees into documents, as comments ``# newdoc`` do in CoNLL-U. All is one document where
+    trees have numbers, and where ``options.empty_lines`` makes each blank line a stretch. ``left_out`` counts lines of
+    markup. Raises ``InputError`` for a file of another format, for a table that nobody has called text (the format was
+    "auto"), for a line of 64 MiB or more, and for packed data that are damaged, unless ``damage`` collects the error.
     """
-    lines, known = _numbered_lines(stream, name, damage, encoding), PENN
+    format, is_guess, blank_lines = options.format_for(name), options.format == "auto", options.empty_lines
+    lines, known = _numbered_lines(stream, name, damage, options.encoding), PENN
     if format != "text" or is_guess:
         lines, _ = _ahead(lines, _MAX_LINES_OF_COMMENTS, lambda first: _check_format(format, first, name))
     if format == "text":
@@ -92,17 +96,17 @@ def stretches(
         pieces = _conllu(lines)
     else:
         lines, begin = _ahead(lines, _LINES_WITH_SIGNS, lambda first: b"\n".join(line for _, line in first))
-        known = treebank_of(treebank, begin)
-        if known.encoding and not encoding and "\ufffd" in begin.decode(errors="replace"):
+        known = treebank_of(options.treebank, begin)
+        if known.encoding and not options.encoding and "\ufffd" in begin.decode(errors="replace"):
             lines = ((number, in_utf8(line, known.encoding, name=name)) for number, line in lines)
-        if repairs_brackets:
+        if options.repair_brackets:
             lines = ((number, repair_brackets(line)) for number, line in lines)
         pieces = _brackets(lines, known, Counter() if left_out is None else left_out, blank_lines=blank_lines)
     document, is_begun = 0, False
     for line, content, is_divided in pieces:
         document += is_begun and is_divided and not (blank_lines or known.divides_trees)
         is_begun = is_begun or bool(content.strip())
-        yield Stretch(line, content, document, known)
+        yield Stretch(line, content, document, name, format, known)
 
 
 _Lines = Iterator[tuple[int, bytes]]

@@ -8,15 +8,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treelm.corpora.building import CorpusBuilder
 from treelm.corpora.corpus import DTYPES, FORMAT_VERSION, PreparedCorpus
-from treelm.corpora.readers import ReadOptions, read_items
-from treelm.errors import InputError, OnError, check_choice, without_errors
+from treelm.corpora.readers import ReadOptions, read_sentences
+from treelm.errors import InputError, OnError, check_choice
 from treelm.io.atomic import atomic_directory, open_atomic
 from treelm.io.files import (
     CACHE_VARIABLE,
@@ -50,11 +50,12 @@ def prepare(
     max_sentences: int | None = None,
     on_block: Callable[[], None] = lambda: None,
 ) -> PreparedCorpus:
-    """Read files, or their first ``max_sentences``, into a new directory of flat arrays and open it.
+    """Read files, or their first ``max_sentences``, into a new directory of flat arrays, and open it.
 
-    One pass with bounded memory; ``on_block`` is called for each thousand sentences. Raises ``InputError`` for the
-    first bad sentence (with ``on_error="skip"`` it is left out, and in ``skipped``), for a source without sentences,
-    and for one that changes while it is read.
+    The files are read once, with bounded memory; ``on_block`` is called after each thousand sentences. With
+    ``on_error="skip"`` sentences that cannot be read are left out, and their errors are in ``skipped`` of the corpus;
+    otherwise the first one raises its ``InputError``. Raises ``InputError`` also for a directory that exists, for a
+    file without sentences, and for one that changes while it is read.
     """
     directory = Path(directory)
     if directory.exists():
@@ -66,9 +67,8 @@ def prepare(
     with atomic_directory(directory) as building, CorpusBuilder(building) as builder:
         for source in sources:
             builder.begin_source(name_of(source))
-            items = read_items(source, options, keep_errors=on_error == "skip")
-            items = iter(items if on_error == "skip" else without_errors(items, None))
-            while block := list(islice(items, min(most - builder.num_sentences, _BLOCK))):
+            sentences = read_sentences(source, options, skipped=builder.skipped if on_error == "skip" else None)
+            while block := list(islice(sentences, min(most - builder.num_sentences, _BLOCK))):
                 builder.add(block)
                 on_block()
         builder.finish()
@@ -90,15 +90,17 @@ def prepared(
 ) -> PreparedCorpus:
     """The prepared corpus of these files, from the cache unless the content of a file or an option has changed.
 
-    Content is what is compared: a file may be replaced without another size or time. The other arguments are those of
-    ``prepare``. Raises ``InputError`` for what can be read only once, and as ``prepare`` does.
+    Files are compared by content, as a file may be replaced by one of the same size and time. The options are the
+    fields of ``ReadOptions``; the other arguments are those of ``prepare``. Raises ``InputError`` for a file that can
+    be read only once, such as a pipe, for a cache that cannot be written, and as ``prepare`` does.
     """
     require_rereadable(sources)
     for source in sources:
         check_is_file(str(source))
     # Of names, which messages repeat and which tell the format, and content.
     hashes = [(str(source), file_hash(Path(source), remedy="check the path")) for source in sources]
-    key = json.dumps([FORMAT_VERSION, sorted(DTYPES), hashes, asdict(options), (on_error, max_sentences)])
+    how_read = {one.name: getattr(options, one.name) for one in fields(ReadOptions)}
+    key = json.dumps([FORMAT_VERSION, sorted(DTYPES), hashes, how_read, (on_error, max_sentences)])
     name = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
     directory = (cache or cache_directory() / "prepared") / name
     if directory.exists():

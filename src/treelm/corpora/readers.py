@@ -6,7 +6,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, pairwise
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -15,7 +16,7 @@ from treelm.corpora.lines import Format, Stretch, format_of, stretches
 from treelm.corpora.options import TreebankOptions
 from treelm.corpora.sentence import Preprocessing, Sentence, preprocess
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError, OnError, check_on_error, without_errors
+from treelm.errors import InputError
 from treelm.io.files import decoded, name_of, open_bytes
 from treelm.trees.brackets import read_trees
 from treelm.trees.dependencies import read_dependencies, to_constituency
@@ -49,66 +50,53 @@ class ReadOptions(TreebankOptions):
     signs (by their tags). Its vocabulary has min_count = 3. ``mikolov``: words as in Mikolov's Penn Treebank: lower
     case, numbers as N, no punctuation, no sentence of 100 tokens or more. Its vocabulary has max_size = 9998."""
 
-    def format_for(self, path: str) -> Format:
-        """The format to read a file in."""
-        return format_of(path) if self.format == "auto" else self.format
+    def format_for(self, name: str) -> Format:
+        """The format to read a file of this name in. Raises ``InputError`` if neither the options nor it tell one."""
+        return format_of(name) if self.format == "auto" else self.format
+
+
+_DEFAULT = ReadOptions()
 
 
 def read_sentences(
     source: str | Path | IO[bytes],
+    options: ReadOptions = _DEFAULT,
     *,
-    is_guess: bool = False,
-    on_error: OnError = "raise",
     skipped: list[InputError] | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> Iterator[Sentence]:
     """Read the sentences of a file, of ``-`` (standard input) or of a binary stream, one at a time.
 
-    ``options`` are those of ``ReadOptions``. A byte order mark, CRLF and gzip are accepted. A bad sentence raises
-    ``InputError`` with ``file:line``; with ``on_error="skip"`` it is left out and its error is in ``skipped``. A file
-    without sentences raises ``InputError``, and so does one that nobody has said to be text (``is_guess``, or
-    ``format="auto"``) and that begins like trees.
+    ``settings`` are fields of ``ReadOptions`` and replace those of ``options``. A byte order mark, CRLF, gzip and xz
+    are accepted. A sentence that cannot be read raises ``InputError`` with ``file:line``, unless there is a list
+    ``skipped``: then the sentence is left out and its error is appended there. A file without sentences raises
+    ``InputError``, and so does one of ``format="auto"`` that is read as text and begins like trees or like a table.
     """
-    check_on_error(on_error, skipped)
-    errors = skipped if on_error == "skip" else None
-    items = read_items(source, ReadOptions(**options), is_guess=is_guess, keep_errors=errors is not None)
-    return without_errors(items, errors)
+    return _read(source, replace(options, **settings), skipped)
 
 
-def read_items(
-    source: str | Path | IO[bytes], options: ReadOptions, *, is_guess: bool = False, keep_errors: bool = False
-) -> Iterator[Sentence | InputError]:
-    """The sentences of a source, with an error in place of each bad one and, if these are kept, of damage."""
-    name = name_of(source)
-    format = options.format_for(str(source) if isinstance(source, str | Path) else name)
-    damage, errors, number, left_out = list[InputError](), list[InputError](), 0, Counter[str]()
-    treebank, first = PENN, list[Sentence]()
+def _read(source: str | Path | IO[bytes], options: ReadOptions, skipped: list[InputError] | None) -> Iterator[Sentence]:
+    name, num_before = name_of(source), len(skipped or ())
+    damage, number, left_out = list[InputError](), 0, Counter[str]()
+    format, treebank, first = options.format_for(name), PENN, list[Sentence]()
     with open_bytes(source) as stream:
-        pieces = stretches(
-            stream,
-            name=name,
-            format=format,
-            is_guess=is_guess or options.format == "auto",
-            blank_lines=options.empty_lines,
-            damage=damage if keep_errors else None,
-            treebank=options.treebank,
-            encoding=options.encoding,
-            repairs_brackets=options.repair_brackets,
-            left_out=left_out,
-        )
-        for piece in chain(pieces, [None]):
-            items = damage if piece is None else read_stretch(piece, name, format, options, left_out)
-            treebank = treebank if piece is None else piece.treebank
-            for item in items:
+        kept = None if skipped is None else damage
+        for piece in stretches(stream, name, options, damage=kept, left_out=left_out):
+            treebank = piece.treebank
+            for item in read_stretch(piece, options, left_out):
                 if isinstance(item, Sentence):
                     number += 1
                     if item.words and len(first) < _LINES_WITH_SIGNS:
                         first.append(item)
-                elif not number:
-                    errors.append(item)
-                yield item
+                    yield item
+                elif skipped is None:
+                    raise item
+                else:
+                    skipped.append(item)
+    if skipped is not None:
+        skipped += damage
     if not number:
-        raise no_sentences(name, errors)
+        raise no_sentences(name, (skipped or [])[num_before:])
     if options.treebank == AUTO and treebank is not PENN and left_out:
         listed = ", ".join(f"{what} {count:,}" for what, count in left_out.most_common())
         note_of_signs = "%s: has signs of %s: left out %s; treebank = penn would keep them as words"
@@ -164,9 +152,10 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
 
 
 def read_stretch(
-    stretch: Stretch, name: str, format: Format, options: ReadOptions, left_out: Counter[str] | None = None
+    stretch: Stretch, options: ReadOptions, left_out: Counter[str] | None = None
 ) -> Iterator[Sentence | InputError]:
-    """The sentences of a stretch of ``name``, errors in place of bad ones; ``left_out`` counts annotation."""
+    """The sentences of a stretch, with an error in place of each bad one; ``left_out`` counts annotation by kind."""
+    name, format = stretch.source, stretch.format
 
     def sentence(line: int = stretch.line, identifier: str | None = None, **parts: Any) -> Sentence:
         own = identifier or str(line)

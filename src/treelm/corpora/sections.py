@@ -26,6 +26,7 @@ DESCRIPTION = "sections.json"
 _WRITTEN = frozenset({DESCRIPTION, *(f"{split}.ptb" for split in SPLITS)})
 _PTB_FILE = re.compile(r"wsj_(\d{4})\.mrg(?:\.gz)?", re.IGNORECASE)
 _BLLIP_SECTION = re.compile(r"w([789])_(\d{3})", re.IGNORECASE)
+_AS_BRACKETS = ReadOptions(format="brackets")
 _RANGE = re.compile(r"(.*?)(\d+)-(\d+)")
 _FILES: Mapping[Treebank, str] = {"ptb": "wsj_0001.mrg and so on", "bllip": "folders w7_001 and so on"}
 _COMES_FROM: Mapping[Treebank, str] = {
@@ -156,10 +157,10 @@ def _copy(paths: Iterable[Path], out: IO[bytes], most: int | None) -> int:
     number = 0
     for path in paths:
         with open_bytes(path) as stream:
-            for stretch in stretches(stream, name=str(path), format="brackets"):
+            for stretch in stretches(stream, str(path), _AS_BRACKETS):
                 if number == most:
                     return number
-                trees = list(without_errors(read_stretch(stretch, str(path), "brackets", ReadOptions()), None))
+                trees = list(without_errors(read_stretch(stretch, _AS_BRACKETS), None))
                 if most is not None and len(trees) > 1:
                     remedy = "begin each on a line of its own"
                     raise InputError("several trees on a line", where=trees[0].where, remedy=remedy)

@@ -16,7 +16,7 @@ from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.errors import InputError, OnError
+from treelm.errors import InputError
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, bracketing_of, gold_bracketing
 from treelm.evaluation.overlap import training_note
@@ -216,11 +216,9 @@ def evaluate_run(
         for name in names:
             evaluation = None
             of_file = settings.format if files else None
-            path, format = (Path(name), of_file) if of_file else locate_split(recipe.data, name)  # type: ignore[arg-type]
-            options = recipe.data.read_options(format)
+            path, options = locate_split(recipe.data, name, of_file)
             if config.stream != "only":
-                on_error: OnError = "raise" if skipped is None else "skip"
-                sentences = read_sentences(path, **vars(options), on_error=on_error, skipped=skipped)
+                sentences = read_sentences(path, options, skipped=skipped)
                 corpus = "" if files else recipe.data.corpus or ""
                 about_trees = _about_trees(corpus, name, path, options.format_for(str(path))) if has(lm, Parser) else ()
                 evaluation = evaluate_sentences(

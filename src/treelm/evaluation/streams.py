@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -166,10 +165,9 @@ def evaluate_stream(
     Bad sentences go to ``skipped``. Raises ``InputError`` for a text with fewer tokens than the recipe's rows.
     """
     data, config, sentence_ends = recipe.data, recipe.evaluation, recipe.training.sentence_ends
-    path, found = (Path(name), format) if format else locate_split(data, name)  # type: ignore[arg-type]
+    path, options = locate_split(data, name, format)
     on_error = data.on_error if skipped is None else "skip"
-    read = data.read_options(found)
-    corpus = prepared([path], options=read, on_error=on_error, max_sentences=config.max_sentences)
+    corpus = prepared([path], options=options, on_error=on_error, max_sentences=config.max_sentences)
     if skipped is not None:
         skipped += corpus.skipped
     if isinstance(lm, StreamLM):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import treelm
-from treelm.corpora.lines import Format, format_of, stretches
+from treelm.corpora.lines import stretches
 from treelm.corpora.readers import ReadOptions, no_sentences, read_stretch
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
@@ -197,7 +197,7 @@ def begun_with(source: str, parser: ParserSettings, settings: AnnotationSettings
 
     Raises ``InputError`` for tokenising sentences that have words already.
     """
-    format = _format(source, settings)
+    format = ReadOptions(format=settings.format).format_for(name_of(source))
     if settings.tokenise and format != "text":
         raise InputError(f"tokenise with {format}", remedy="remove this option: these sentences have words")
     optional = {name: getattr(settings, name) for name in ("min_confidence", "documents")}
@@ -209,12 +209,6 @@ def begun_with(source: str, parser: ParserSettings, settings: AnnotationSettings
         **{name: getattr(settings, name) for name in ("tokenise", "max_words", "on_error")},
         **{name: value for name, value in optional.items() if value not in (None, False)},
     }
-
-
-def _format(source: str, settings: AnnotationSettings) -> Format:
-    if settings.format != "auto":
-        return settings.format
-    return "text" if source == STDIN else format_of(source)
 
 
 def table_of(target: Path) -> Path:
@@ -269,10 +263,9 @@ def read_blocks(
     stream: Any, source: str, settings: AnnotationSettings, progress: Progress, size: int = BLOCK
 ) -> Iterator[SentenceBlock]:
     """The rest of the input in blocks of sentences. Raises ``InputError`` if what comes before has changed."""
-    name, format = name_of(source), _format(source, settings)
-    options = ReadOptions(format=format)
+    name, options = name_of(source), ReadOptions(format=settings.format)
     digest, document, items = hashlib.sha256(), 0, list[InputSentence]()
-    pieces = enumerate(stretches(stream, name=name, format=format, is_guess=settings.format == "auto"), 1)
+    pieces = enumerate(stretches(stream, name, options), 1)
     for _, stretch in islice(pieces, progress.num_read):
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
         document = stretch.document
@@ -282,7 +275,7 @@ def read_blocks(
     num_read = progress.num_read
     for num_read, stretch in pieces:
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
-        for sentence in read_stretch(stretch, name, format, options):
+        for sentence in read_stretch(stretch, options):
             if isinstance(sentence, InputError):
                 item = InputSentence((), sentence.where or "", sentence)
             else:

@@ -11,14 +11,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat, tee
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treelm.configs import from_keywords
 from treelm.corpora.tokens import words_of_each
-from treelm.errors import InputError, OnError, check_on_error, choose_from
+from treelm.errors import InputError, OnError, check_choice, choose_from
 from treelm.inference.batching import chunks
 from treelm.inference.predictors import (
     DOCUMENT_POSITION,
@@ -417,8 +417,8 @@ def surprisal_table(
         raise InputError(f"the column {UNIGRAM!r} without counts", remedy="give unigrams = Unigrams(counts of words)")
     keys = (sentence,) if isinstance(sentence, str) else tuple(sentence)
     names = Columns(word, keys, document)._replace(**asked.of_rows)
+    check_choice("on_error", on_error, get_args(OnError))
     skipped: list[InputError] | None = [] if on_error == "skip" else None
-    check_on_error(on_error, skipped)
     cells = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)
     rows = ((f"{_FRAME}:{number}", dict(zip(frame, row, strict=True))) for number, row in enumerate(cells, start=1))
     how: dict[str, Any] = {"source": _FRAME, "line_name": _LINE, "fill_down": fill_down, "skipped": skipped}

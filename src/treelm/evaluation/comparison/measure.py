@@ -167,10 +167,9 @@ class Measurement:
 
     def _evaluated(self) -> RunMetrics:
         settings, data = self._settings, self._recipe.data
-        path, format = Path(settings.data), settings.data_format
-        if not settings.data:
-            path, format = locate_split(data, settings.split)
-        is_conllu = data.read_options(format).format_for(str(path)) == "conllu"
+        of_file = settings.data_format if settings.data else None
+        path, options = locate_split(data, settings.data or settings.split, of_file)
+        is_conllu = options.format_for(str(path)) == "conllu"
         return self._measured(
             "evaluation",
             RunMetrics,

@@ -101,8 +101,7 @@ class OnTreebank(Measure):
 
     def sentences(self, config: DataConfig) -> list[Sentence]:
         """The sentences, in order."""
-        options = vars(config.read_options(config.format))
-        found = [sentence for path in self.files(config) for sentence in read_sentences(path, **options)]
+        found = [sentence for path in self.files(config) for sentence in read_sentences(path, config)]
         return found[: self.max_sentences]
 
     def notes(self, root: DataRoot, own: str, config: DataConfig) -> tuple[str, ...]:
