@@ -41,6 +41,17 @@ from treelm.training.numerics import numerics
 from treelm.training.recipe import Recipe, build_recipe, load_recipe
 from treelm.training.trainer import train
 
+RECIPES = {
+    "lstm": "awd-lstm-ptb",
+    "on-lstm": "on-lstm-ptb",
+    "palm": "palm-u-ptb",
+    "prpn": "prpn-ptb",
+    "pushdown": "pushdown-gum-open",
+    "transformer": "transformer-gum-open",
+    "transformer-grammar": "tg-gum-open",
+}
+"""Packaged recipes of the sizes that are measured, by system; of others, the defaults of their config are."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
@@ -134,8 +145,8 @@ def benchmark_recipe(system: str) -> Recipe:
     if issubclass(network, Counted):
         remedy = "take a system that is trained in updates; `treelm train` says how long counting takes"
         raise InputError(f"{system} is estimated in one go", remedy=remedy)
-    if network.benchmark_recipe:
-        return load_recipe(network.benchmark_recipe)
+    if network.system in RECIPES:
+        return load_recipe(RECIPES[network.system])
     return build_recipe({"data": {"corpus": "gum-open"}, "model": {"system": system}}, where=system)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench import random_batches
+from bench import RECIPES, random_batches
 from gpu_timing import Comparison, Settings, Work
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -249,7 +249,7 @@ def stream(system: str) -> Callable[[Settings], Iterator[Work]]:
 def stream_work(system: str, name: str, settings: Settings, *, graphs: bool = False) -> Work:
     """Updates on segments of the paper's size; with ``graphs``, loops over steps are CUDA graphs."""
     torch.manual_seed(1)
-    recipe = load_recipe(system_class(system).benchmark_recipe, _SMALL[system] if settings.small else ())
+    recipe = load_recipe(RECIPES[system_class(system).system], _SMALL[system] if settings.small else ())
     vocabulary_size, (rows, bptt) = (20, (2, 3)) if settings.small else (VOCABULARY_SIZE, PAPER_BATCH[system])
     vocabulary = WordVocabulary([f"w{number}" for number in range(vocabulary_size - 2)])
     build: Any = system_class(system)

@@ -163,7 +163,7 @@ def _trees(lm: LanguageModel, recipe: Recipe, corpus: Corpus) -> str:
 
 def _reading(lm: LanguageModel, trained: Recipe) -> str:
     """The fields that it is read with otherwise than its recipe says, in words."""
-    values = {name: getattr(lm.config, name) for name in lm.inference_overrides}
+    values = {name: getattr(lm.config, name) for name in getattr(lm.config, "inference_overrides", ())}
     others = {name: value for name, value in values.items() if value != getattr(trained.model.config, name)}
     return ", ".join(f"`{name} = {value}`" for name, value in others.items())
 

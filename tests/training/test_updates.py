@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from tests.training.toys import ToyBatches, ToyLM, toy_batch, toy_model
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import PlansBatches
 from treelm.models.layers import few_calls, graphs
 from treelm.models.layers.precision import rounds_operands
 from treelm.training.config import TrainingConfig
@@ -86,7 +87,7 @@ def test_settings_hold_inside_and_are_put_back_after_an_error() -> None:
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_an_update_captures_graphs_only_if_the_recipe_says_so(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, losses = [], ToyLM.losses
+    seen, losses = list[str](), ToyLM.losses
 
     def watched(self: ToyLM, batch: Any) -> Any:
         seen.append(graphs._wanted.get())
@@ -100,6 +101,16 @@ def test_an_update_captures_graphs_only_if_the_recipe_says_so(wanted: bool, monk
     assert not graphs._wanted.get()
 
 
+class PlanningLM(ToyLM, PlansBatches):
+    """Its plans are kernels that were wanted when they were made."""
+
+    has_fused_kernels = True
+    seen: ClassVar[list[str]] = []
+
+    def plan_ahead(self, batch: Any) -> None:
+        self.seen.append(few_calls.kernels_wanted())
+
+
 def test_losses_and_plans_made_ahead_are_those_of_the_kernels_that_the_recipe_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -110,8 +121,8 @@ def test_losses_and_plans_made_ahead_are_those_of_the_kernels_that_the_recipe_na
         return losses(self, batch)
 
     monkeypatch.setattr(ToyLM, "losses", watched)
-    monkeypatch.setattr(ToyLM, "plan_ahead", lambda self, batch: seen.append(few_calls.kernels_wanted()))
-    model, config, (batch, *_) = toy_model(), TrainingConfig(fused_kernels="level"), ToyBatches()
+    monkeypatch.setattr(PlanningLM, "seen", seen)
+    model, config, (batch, *_) = toy_model(of=PlanningLM), TrainingConfig(fused_kernels="level"), ToyBatches()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
     update_weights(model, optimizer, batch, config, 1, ProcessGroup(config), {}, next_batch=batch)
     assert seen == ["level", "level"]
@@ -124,7 +135,7 @@ def test_kernels_are_refused_without_a_gpu_or_triton_and_for_other_systems(monke
         check_given(model, "cpu", **kernels)
     with pytest.raises(InputError, match='fused_kernels = "forest" for what is not an RNNG'):
         check_given(model, "cuda", **kernels)
-    monkeypatch.setattr(ToyLM, "has_fused_kernels", True)
+    model = toy_model(of=PlanningLM)
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(InputError, match=r"the library triton is not installed; pip install 'treelm\[triton\]'"):
         check_given(model, "cuda", **kernels)

@@ -76,9 +76,9 @@ class ToyLM(LanguageModel, Parser):
         raise NotImplementedError
 
 
-def toy_model(*, seed: int = 0, **config: Any) -> ToyLM:
+def toy_model(*, seed: int = 0, of: type[ToyLM] = ToyLM, **config: Any) -> ToyLM:
     torch.manual_seed(seed)
-    return ToyLM(config=ToyConfig(**config), vocabulary=WordVocabulary(FORMS), labels=["S", "NP"])
+    return of(config=ToyConfig(**config), vocabulary=WordVocabulary(FORMS), labels=["S", "NP"])
 
 
 def toy_batch(sentences: Sequence[Sequence[int]], names: Sequence[str]) -> SentenceBatch:

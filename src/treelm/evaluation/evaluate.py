@@ -39,7 +39,16 @@ from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, in_process, model_workers, parse
 from treelm.models.base import Analysis, LanguageModel
-from treelm.models.capabilities import Parser, Searching, TreeConditioned, has, score_with_trees, set_search, why_not
+from treelm.models.capabilities import (
+    OwnMetrics,
+    Parser,
+    Searching,
+    TreeConditioned,
+    has,
+    score_with_trees,
+    set_search,
+    why_not,
+)
 from treelm.models.perplexity import Coverage, perplexity
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run_folder import recipe_of_model
@@ -125,7 +134,7 @@ def evaluate_sentences(
         gold, labels = [*map(gold_bracketing, evaluated)], lm.labels if has(lm, Parser) and lm.predicts_labels else ()
         found = score_parses(gold, trees, labels=labels, protocols=protocols, baselines=baselines)
         found["notes"] = (*notes, *found["notes"])
-        result = replace(result, **found, own=lm.own_metrics(evaluated))
+        result = replace(result, **found, own=lm.own_metrics(evaluated) if isinstance(lm, OwnMetrics) else {})
     return Evaluation(result=result, sentences=evaluated, analyses=analyses)
 
 

@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.sentence import Sentence
-from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.tokens import check_have_words, check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
@@ -58,14 +55,8 @@ class LanguageModel(nn.Module, Usage, ABC):
     """Its name in recipes and run folders."""
     config: Any
     """The frozen dataclass that it was built from; its constructor sets it."""
-    benchmark_recipe: ClassVar[str] = ""
-    """Packaged recipe of the sizes that ``benchmarks/bench.py`` measures; without one, the defaults of its config."""
     runtime_settings: ClassVar[tuple[str, ...]] = ()
     """Attributes that users may set on a loaded model. Worker processes get their current values."""
-    inference_overrides: ClassVar[tuple[str, ...]] = ()
-    """Config fields that no weight depends on: ``reading`` in ``config.json`` may override them for a trained model."""
-    lm_flag: ClassVar[str] = ""
-    """Field of its config without which it is only a parser; "": it always predicts words."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers; subclasses build the network from their own config."""
@@ -75,7 +66,8 @@ class LanguageModel(nn.Module, Usage, ABC):
         self.data_identity: dict[str, str] = {}
         """Hashes of the words and trees of each split that it was trained on. Empty if that was not noted."""
         self.unavailable: dict[type, str] = {}
-        """Capabilities of its class that its config switches off, each with the reason."""
+        """Capabilities of its class that its config switches off, each with the reason. A mere parser has the key
+        ``LanguageModel``, and for a reason what else to take, such as to train it with another config."""
 
     def __getattr__(self, name: str) -> Tensor | nn.Module:
         """Parameters and parts, as of any network; what its system cannot do is an error that says so."""
@@ -115,41 +107,13 @@ class LanguageModel(nn.Module, Usage, ABC):
         return torch.float64
 
     @property
-    def tags(self) -> tuple[str, ...]:
-        """The part-of-speech tags that it learns and gives: those of training data come in its batches. Here: none."""
-        return ()
-
-    @property
     def predicts_words(self) -> bool:
         """Tell whether it gives words probabilities. A bare parser refuses to score; its trees alone are evaluated."""
-        return not self.lm_flag or bool(getattr(self.config, self.lm_flag))
+        return LanguageModel not in self.unavailable
 
     @property
     def word_columns(self) -> Mapping[str, SubwordAggregation]:
         """Names of the further columns of its scores, each with the rule that merges the values of a word's parts."""
-        return {}
-
-    def plan_ahead(self, batch: SentenceBatch | StreamBatch) -> None:
-        """Begin with what the losses of the next batch need, while a device computes the present one. Here: nothing."""
-
-    @property
-    def couples_sentences(self) -> bool:
-        """Tell whether the training loss of a sentence depends on its batch-mates, so that no batch can be split."""
-        return False
-
-    @property
-    def has_fused_kernels(self) -> bool:
-        """Tell whether ``layers/fused.py`` can compute its LSTMs."""
-        return False
-
-    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Raise ``InputError`` if training on a corpus, or evaluation on it, would fail or give meaningless numbers.
-
-        Asked before training, so that it does not stop in the middle. Here: nothing is wrong.
-        """
-
-    def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """Metrics that only this system has, by name, on sentences with trees."""
         return {}
 
     def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
@@ -158,19 +122,12 @@ class LanguageModel(nn.Module, Usage, ABC):
         trees = require(self, Parser).parse(sentences)
         return [Analysis(score=score, tree=tree) for score, tree in zip(scores, trees, strict=True)]
 
-    def _score_of_end(self) -> SentenceScore:
-        """The score of a sentence without words."""
-        end = float(self._next_word_log_probs(self._start(1))[0, -1])
-        columns = {name: np.zeros(0) for name in self.word_columns}
-        nowhere = np.zeros(0, np.int64)
-        return SentenceScore(log_probs=np.array([end]), word_of_token=nowhere, is_lower_bound=False, columns=columns)
-
     def _extend_scored(
         self, state: IncrementalState, words: Sequence[str]
     ) -> tuple[IncrementalState, NDArray[np.float64]]:
         """``extend_scored``, token by token."""
         log_probs = np.zeros(len(words))
-        for tokens in self._spelled(state, words):
+        for tokens in _spelled(self, state, words):
             following = self._next_word_log_probs(state)
             log_probs += [0.0 if one is None else float(following[row, one]) for row, one in enumerate(tokens)]
             state = self._extend(state, tokens)
@@ -191,8 +148,8 @@ class LanguageModel(nn.Module, Usage, ABC):
     def require_words(self) -> None:
         """Raise ``InputError`` if words alone get no probabilities, for want of trees or of a language model."""
         if not self.predicts_words:
-            other = f"train one with model.{self.lm_flag} = true" if self.lm_flag else "take another system"
-            raise InputError("this parser gives words no probabilities", remedy=f"parse with it, or {other}")
+            remedy = f"parse with it, or {self.unavailable[LanguageModel]}"
+            raise InputError("this parser gives words no probabilities", remedy=remedy)
         if has(self, TreeConditioned):
             remedy = "give trees (`treelm evaluate` and `treelm compare` read them), or take another run"
             raise InputError(f"this {self.system} predicts words given their trees, and there are none", remedy=remedy)
@@ -210,7 +167,7 @@ class LanguageModel(nn.Module, Usage, ABC):
         self.require_words()
         words = words_of_each(sentences)
         scores = iter(naming_sentence(self._score, [one for one in words if one]))
-        return [next(scores) if one else self._score_of_end() for one in words]
+        return [next(scores) if one else _score_of_end(self) for one in words]
 
     @final
     def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
@@ -265,7 +222,7 @@ class LanguageModel(nn.Module, Usage, ABC):
     def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
         """The state after one more word in each sentence, token by token."""
         _check_a_word_each(state, words)
-        return self._extend_words(state, words)
+        return extend_words(self, state, words)
 
     @final
     def extend_scored(
@@ -320,18 +277,29 @@ class LanguageModel(nn.Module, Usage, ABC):
     def _save(self, folder: Path) -> None:
         save_model(self, folder)
 
-    def _extend_words(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
-        for tokens in self._spelled(state, words):
-            state = self._extend(state, tokens)
-        return state.called(words)
 
-    def _spelled(self, state: IncrementalState, words: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
-        """The tokens of the next word of each sentence, side by side; None where a word has fewer."""
-        spelled = [
-            self.vocabulary.encode([word], sentence_initial=num_read == 0).ids.tolist()
-            for word, num_read in zip(words, state.num_tokens_read, strict=True)
-        ]
-        return zip_longest(*spelled)
+def extend_words(lm: LanguageModel, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
+    """``extend`` of words that were checked."""
+    for tokens in _spelled(lm, state, words):
+        state = lm._extend(state, tokens)
+    return state.called(words)
+
+
+def _spelled(lm: LanguageModel, state: IncrementalState, words: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
+    """The tokens of the next word of each sentence, side by side; None where a word has fewer."""
+    spelled = [
+        lm.vocabulary.encode([word], sentence_initial=num_read == 0).ids.tolist()
+        for word, num_read in zip(words, state.num_tokens_read, strict=True)
+    ]
+    return zip_longest(*spelled)
+
+
+def _score_of_end(lm: LanguageModel) -> SentenceScore:
+    """The score of a sentence without words."""
+    end = float(lm._next_word_log_probs(lm._start(1))[0, -1])
+    columns = {name: np.zeros(0) for name in lm.word_columns}
+    nowhere = np.zeros(0, np.int64)
+    return SentenceScore(log_probs=np.array([end]), word_of_token=nowhere, is_lower_bound=False, columns=columns)
 
 
 def naming_sentence(find: Callable[[Sequence[Sequence[str]]], Found], sentences: Sequence[Sequence[str]]) -> Found:

@@ -253,6 +253,51 @@ class StepScheduled(ABC):
         """
 
 
+class ChecksCorpus(ABC):
+    """Cannot learn from, or be evaluated on, every corpus."""
+
+    @abstractmethod
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Raise ``InputError`` if training on a corpus, or evaluation on it, would fail or give meaningless numbers.
+
+        Asked before training, so that it does not stop in the middle.
+        """
+
+
+class LearnsTags(ABC):
+    """Learns part-of-speech tags: batches of its training data have them."""
+
+    @property
+    @abstractmethod
+    def tags(self) -> tuple[str, ...]:
+        """The tags that it knows; empty if its training data had none."""
+
+
+class PlansBatches(ABC):
+    """Computes by a plan that follows from a batch, which can be made while a device computes the batch before."""
+
+    @abstractmethod
+    def plan_ahead(self, batch: SentenceBatch | StreamBatch) -> None:
+        """Begin to plan the next batch."""
+
+    @property
+    @abstractmethod
+    def has_fused_kernels(self) -> bool:
+        """Tell whether ``layers/fused.py`` can compute its LSTMs."""
+
+
+class CouplesSentences:
+    """Has a training loss in which a sentence depends on its batch-mates, so that no batch can be split."""
+
+
+class OwnMetrics(ABC):
+    """Has metrics that no other system has."""
+
+    @abstractmethod
+    def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
+        """The metrics by name, on sentences with trees."""
+
+
 def numbered(name: str, number: int, choices: Any) -> Any:
     """What has this number, from 1, or backwards from -1. Raises ``InputError`` for one that there is not."""
     if not isinstance(number, int) or not 1 <= abs(number) <= len(choices):

@@ -20,7 +20,7 @@ from treelm.errors import InputError, is_out_of_memory
 from treelm.models import system_class
 from treelm.models.base import LanguageModel
 from treelm.models.bounds import BoundedConfig, InventoryConfig
-from treelm.models.capabilities import DocumentContext, Parser, has, set_search, why_not
+from treelm.models.capabilities import ChecksCorpus, DocumentContext, LearnsTags, Parser, has, set_search, why_not
 from treelm.models.persistence.storage import load_model
 from treelm.models.persistence.tensors import check_same_tensors
 from treelm.models.streams import StreamLM
@@ -126,12 +126,13 @@ def _encode(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe, *, tra
         corpus,
         model.vocabulary,
         model.labels if has(model, Parser) and model.predicts_labels else (*model.labels, *others),  # any will do
-        tags=model.tags,
+        tags=model.tags if isinstance(model, LearnsTags) else (),
         unknown_labels="raise" if trains else "drop",
         leave_out=slice(0) if trains or not isinstance(config, BoundedConfig) else config.beyond_bounds(corpus),
         num_preceding=model.num_preceding if isinstance(model, DocumentContext) else 0,
     )
-    model.check_corpus(encoded, trains=trains)
+    if isinstance(model, ChecksCorpus):
+        model.check_corpus(encoded, trains=trains)
     if encoded.num_dropped:
         why = "their trees have labels that training lacks, or are beyond the bounds of [model]"
         if not len(encoded):

@@ -23,7 +23,16 @@ from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.errors import InputError, import_extra
 from treelm.io.terminal import doing
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import ConfidentParser, Counted, LatentTrees, StepScheduled, set_search
+from treelm.models.capabilities import (
+    ConfidentParser,
+    Counted,
+    CouplesSentences,
+    LatentTrees,
+    PlansBatches,
+    StepScheduled,
+    has,
+    set_search,
+)
 from treelm.models.layers.graphs import has_graphs
 from treelm.models.persistence.shipped import check_given
 from treelm.models.persistence.storage import VOCABULARY, describe_model, load_model, remove_leftovers, save_model
@@ -220,14 +229,15 @@ def check_settings(model: LanguageModel, config: TrainingConfig, group: ProcessG
     found = f"a stream of batch_size = {batch_size} rows for {shards} shards"
     check(config.batches != "stream" or batch_size >= shards, found, "raise batch_size, or lower shards or devices")
     found = f"{shards} shards of a batch that {model.system} normalises as a whole"
-    check(shards == 1 or not model.couples_sentences, found, 'take one process, or norm = "layer" in [model]')
+    check(shards == 1 or not has(model, CouplesSentences), found, 'take one process, or norm = "layer" in [model]')
     has_gpu, fused = group.device.type == "cuda", f'fused_kernels = "{config.fused_kernels}"'
     check(has_gpu or not config.cuda_graphs, "cuda_graphs = true without a GPU")
     found = f"cuda_graphs = true for {model.system}, whose loops are different in every batch"
     check(has_graphs(model) or not config.cuda_graphs, found)
     if config.fused_kernels != "none":
         check(has_gpu, f"{fused} without a GPU")
-        check(model.has_fused_kernels, f"{fused} for what is not an RNNG, or one with attention composition")
+        can_fuse = isinstance(model, PlansBatches) and model.has_fused_kernels
+        check(can_fuse, f"{fused} for what is not an RNNG, or one with attention composition")
         import_extra("triton", "triton")
 
 

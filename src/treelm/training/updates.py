@@ -20,7 +20,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import LanguageModel, Loss, Losses
-from treelm.models.capabilities import Parser, require
+from treelm.models.capabilities import CouplesSentences, Parser, PlansBatches, has, require
 from treelm.models.layers.devices import device_of
 from treelm.models.layers.dropout import shared_draws
 from treelm.models.layers.few_calls import fused_kernels
@@ -183,7 +183,7 @@ def update_weights(
     optimizer.found_inf = numbers.isfinite().all().logical_not().float()  # type: ignore[attr-defined]
     optimizer.step()
     is_whole = config.micro_batch_size is None and config.shards is None and group.size == 1
-    if next_batch is not None and is_whole:
+    if next_batch is not None and is_whole and isinstance(model, PlansBatches):
         with fused_kernels(config.fused_kernels):
             model.plan_ahead(next_batch)
     with group.raise_together():
@@ -252,7 +252,7 @@ def losses_in_parts(
             if not is_out_of_memory(error):
                 raise
         losses = None  # now that the exception is gone too, nothing holds on to what was computed
-        size = _half(part, splits=not (model.training and model.couples_sentences))
+        size = _half(part, splits=not (model.training and has(model, CouplesSentences)))
 
 
 def without_gradient(losses: Losses) -> Losses:

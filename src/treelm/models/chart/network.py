@@ -19,7 +19,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import LanguageModel, Loss, Losses
-from treelm.models.capabilities import ConfidentParser
+from treelm.models.capabilities import ConfidentParser, LearnsTags
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.plan import GoldSpans, chain_numbers, gold_spans, label_table
 from treelm.models.layers import chart
@@ -46,7 +46,7 @@ UNLABELLED = "X"  # the label of one that was trained on none
 _MOST_SPANS = 40_000  # of the sentences that are parsed together
 
 
-class ChartParser(LanguageModel, ConfidentParser):
+class ChartParser(LanguageModel, ConfidentParser, LearnsTags):
     """A parser that scores every labelled span of a sentence, and gives trees of any arity exact probabilities.
 
     A derivation is a binary tree with a label, or none, on every span; a tree stands for all derivations whose labelled
@@ -63,6 +63,7 @@ class ChartParser(LanguageModel, ConfidentParser):
         """Draw the parameters from torch's global generator."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self.config = config
+        self.unavailable[LanguageModel] = "take another system"  # it sees the whole sentence before it says anything
         alone = [(label,) for label in self.labels] or [(UNLABELLED,)]
         self._chains = [*alone, *(tuple(chain.split()) for chain in config.chains)]
         numbers = {label: number for number, label in enumerate(self.labels)}
@@ -89,11 +90,6 @@ class ChartParser(LanguageModel, ConfidentParser):
     def tags(self) -> tuple[str, ...]:
         """The part-of-speech tags that it gives."""
         return self.config.tags
-
-    @property
-    def predicts_words(self) -> bool:
-        """False: it sees the whole sentence before it says anything."""
-        return False
 
     # The network.
 

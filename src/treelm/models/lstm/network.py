@@ -36,7 +36,6 @@ class LSTM(AWDStreamLM[LSTMConfig]):
     """Embedding, LSTM layers, softmax. It has no trees."""
 
     system: ClassVar[str] = "lstm"
-    benchmark_recipe: ClassVar[str] = "awd-lstm-ptb"
 
     def __init__(self, config: LSTMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""

@@ -58,7 +58,6 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig], DistanceParser):
     """Embedding, ON-LSTM layers, softmax over the tied embedding; distances from the master forget gates of a layer."""
 
     system: ClassVar[str] = "on-lstm"
-    benchmark_recipe: ClassVar[str] = "on-lstm-ptb"
 
     def __init__(self, config: ONLSTMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""

@@ -23,7 +23,7 @@ from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.awd import AWDStreamLM
-from treelm.models.capabilities import Attention, Parser, TreeConditioned, require
+from treelm.models.capabilities import Attention, ChecksCorpus, OwnMetrics, Parser, TreeConditioned, require
 from treelm.models.layers.attention import by_words
 from treelm.models.layers.devices import to_device
 from treelm.models.palm.attention import (
@@ -47,7 +47,7 @@ _LOOKED_AT = 1000  # sentences that are searched for constituents together
 _TREES = "give brackets or CoNLL-U"
 
 
-class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
+class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCorpus, OwnMetrics):
     """Embedding, LSTM layers with span attention after one of them, softmax over the tied embedding.
 
     What is carried from segment to segment is the state of every layer, the last m states that spans are made of
@@ -55,7 +55,6 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned):
     """
 
     system: ClassVar[str] = "palm"
-    benchmark_recipe: ClassVar[str] = "palm-u-ptb"
     predicts_labels: ClassVar[bool] = False
 
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:

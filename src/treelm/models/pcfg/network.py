@@ -185,7 +185,7 @@ UNLABELLED = "X"  # the label of a span that no nonterminal is expected over
 _MOST_CELLS = 40_000  # of sentences that are parsed together
 
 
-class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar):
+class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar, capabilities.ChecksCorpus):
     """A neural PCFG (Kim, Dyer & Rush 2019) or a compound one, with dense, low-rank or simple rules.
 
     It is trained on -log p(words), summed over all trees. A compound one is trained on a bound: the grammar of each

@@ -26,7 +26,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.capabilities import Counted
+from treelm.models.capabilities import Counted, LearnsTags
 from treelm.models.layers.precision import DECIMALS, one_thread
 from treelm.models.pcfg.config import TreebankPCFGConfig, TreebankSizes
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
@@ -275,7 +275,7 @@ def _columns(entries: Sequence[tuple[int, int, float]]) -> tuple[Ints, Ints, Arr
     return np.array(rows, np.int64), np.array(columns, np.int64), np.array(values, np.float64)
 
 
-class TreebankPCFG(GrammarLM[MarkovRules], Counted):
+class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
     """A grammar whose rules and words are counted in a treebank.
 
     Its buffers are the fields of ``MarkovRules``, and what its symbols mean: ``constituents`` and ``states``. Before

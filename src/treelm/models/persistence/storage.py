@@ -215,7 +215,7 @@ def _build(header: _Header, vocabulary: Vocabulary, tensors: Mapping[str, Tensor
     system = system_class(header.system, where=where)
     config = from_plain(config_class(system), header.config, where=f"{where} config")
     if header.reading:  # fields that touch no weight: whoever reads may give others
-        allowed = system.inference_overrides
+        allowed = getattr(config, "inference_overrides", ())
         for name in header.reading.keys() - set(allowed):
             remedy = f"give {' and '.join(allowed)} alone" if allowed else f"remove {_OVERRIDES!r}"
             raise InputError(f"{name!r} in {_OVERRIDES!r} of a {system.system}", where=where, remedy=remedy)

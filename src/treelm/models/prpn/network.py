@@ -17,7 +17,7 @@ from torch.nn import functional
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.capabilities import LatentTrees, Parser
+from treelm.models.capabilities import CouplesSentences, LatentTrees, Parser
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import dropout, dropout_mask, dropout_off
 from treelm.models.layers.graphs import GraphedFunction
@@ -191,7 +191,7 @@ def _attend(keys: Tensor, tape: Tensor, slots: OpenSlots, steps: slice) -> Tenso
     return (torch.zeros_like(products).scatter(2, own, attention) @ states).transpose(0, 1)
 
 
-class PRPN(DistanceParser, LatentTrees):
+class PRPN(DistanceParser, LatentTrees, CouplesSentences):
     """A language model that learns syntactic distances from raw text.
 
     The parser puts a distance before every token; distances decide by gates which earlier states the reading network
@@ -201,7 +201,6 @@ class PRPN(DistanceParser, LatentTrees):
 
     system: ClassVar[str] = "prpn"
     config: PRPNConfig
-    benchmark_recipe: ClassVar[str] = "prpn-ptb"
     runtime_settings: ClassVar[tuple[str, ...]] = (*DistanceParser.runtime_settings, "hard_gates")
     _hard_gates: bool = False
 
@@ -212,6 +211,8 @@ class PRPN(DistanceParser, LatentTrees):
         if not config.parsing_network:
             why = "this run has no parsing network (parsing_network = false), so it is a language model without trees"
             self.unavailable[Parser] = why
+        if config.norm != "batch":
+            self.unavailable[CouplesSentences] = "layer normalisation is of each sentence by itself"
         vocabulary_size, size = len(vocabulary) + 1, config.embedding_size
         self.embedding = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.01, 0.01))
         self.decoder = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.01, 0.01))
@@ -237,11 +238,6 @@ class PRPN(DistanceParser, LatentTrees):
     def word_columns(self) -> dict[str, SubwordAggregation]:
         """The distance before every word, if there is a parser."""
         return {"distance": "first"} if self.parser is not None else {}
-
-    @property
-    def couples_sentences(self) -> bool:
-        """Batch normalisation does; layer normalisation does not."""
-        return self.config.norm == "batch"
 
     @torch.no_grad()
     def distance_shares(self, batch: SentenceBatch | StreamBatch) -> DistanceShares:

@@ -92,7 +92,6 @@ class Pushdown(GenerativeParser, Attention):
 
     system: ClassVar[str] = "pushdown"
     config: PushdownConfig
-    benchmark_recipe: ClassVar[str] = "pushdown-gum-open"
     predicts_labels = False
 
     def __init__(self, config: PushdownConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:

@@ -17,6 +17,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
+from treelm.models.capabilities import PlansBatches
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.devices import PlansAhead
 from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
@@ -41,7 +42,7 @@ from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
 
 
-class RNNG(GenerativeParser, DocumentReader):
+class RNNG(GenerativeParser, DocumentReader, PlansBatches):
     """A joint model of a sentence and its tree, built action by action (stack-only RNNG, Kuncoro et al. 2017).
 
     Every action pushes one item: a word vector, a label vector, or the vector of a closed constituent. The stack LSTM

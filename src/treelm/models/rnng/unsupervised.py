@@ -19,7 +19,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.capabilities import LatentTrees, StepScheduled
+from treelm.models.capabilities import LatentTrees, OwnMetrics, StepScheduled
 from treelm.models.layers import chart
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.dropout import evaluating
@@ -187,7 +187,7 @@ class TreeDistribution(NamedTuple):
         return chart.samples(self.scores.detach(), self.lengths, count, generator)
 
 
-class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled):
+class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled, OwnMetrics):
     """An RNNG p(words, tree) with constituents of two children and one label, and an inference network q(tree | words).
 
     Training raises a bound on log p(words): E_q[log p(words, tree)] + H(q) (Eq. 4). The gradient of the RNNG is that of

@@ -16,8 +16,8 @@ from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import Analysis, IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
-from treelm.models.capabilities import Enumerable, Parser, Searching
+from treelm.models.base import Analysis, IncrementalState, LanguageModel, ProbabilityMass, SentenceScore, extend_words
+from treelm.models.capabilities import ChecksCorpus, Enumerable, Parser, Searching
 from treelm.models.layers.attention import attention_columns
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import warn_of_half_precision
@@ -35,7 +35,7 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, finish_acti
 from treelm.trees.tree import Tree
 
 
-class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
+class GenerativeParser(LanguageModel, Parser, Searching, Enumerable, ChecksCorpus):
     """A joint model of a sentence and its tree, built action by action, read by word-synchronous search."""
 
     runtime_settings: ClassVar[tuple[str, ...]] = ("search",)
@@ -197,7 +197,7 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable):
 
     def _extend_scored(self, state: IncrementalState, words: Sequence[str]) -> tuple[BeamState, Floats]:
         """The state after one more word in each sentence, and log p of each by the same search: lower bounds."""
-        after = BeamState.own(self._extend_words(state, words))
+        after = BeamState.own(extend_words(self, state, words))
         return after, after.last_word_log_probs
 
     @torch.inference_mode()

@@ -96,12 +96,13 @@ class ShiftReduce(LanguageModel, Parser):
     system: ClassVar[str] = "shift-reduce"
     config: ShiftReduceConfig
     predicts_labels: ClassVar[bool] = False
-    lm_flag: ClassVar[str] = "language_model"
 
     def __init__(self, config: ShiftReduceConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. The trees have no labels: ``labels`` is kept."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self.config = config
+        if not config.language_model:
+            self.unavailable[LanguageModel] = "train one with model.language_model = true"
         size, vocabulary_size = config.size, len(vocabulary) + 1
         self.embedding = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1))  # tied with the output
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size)) if config.language_model else None

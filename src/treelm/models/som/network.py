@@ -25,8 +25,8 @@ from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore
-from treelm.models.capabilities import Parser
+from treelm.models.base import Analysis, IncrementalState, LanguageModel, Loss, Losses, SentenceScore
+from treelm.models.capabilities import OwnMetrics, Parser
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
 from treelm.models.layers.devices import to_device
@@ -229,7 +229,7 @@ class SOMState(IncrementalState):
     hidden: Tensor  # (n, D) predicts the next token
 
 
-class SOM(DocumentReader, Parser):
+class SOM(DocumentReader, Parser, OwnMetrics):
     """A language model that reads one word at a time into a memory of N slots, one a level of the open constituents.
 
     A scorer decides with one word of look-ahead where the word attaches (theta); the memory then composes candidates
@@ -243,12 +243,13 @@ class SOM(DocumentReader, Parser):
     system: ClassVar[str] = "som"
     config: SOMConfig
     predicts_labels: ClassVar[bool] = False
-    lm_flag: ClassVar[str] = "word_loss"  # without it the output layer was never trained
 
     def __init__(self, config: SOMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. The trees of a SOM have no labels: ``labels`` is kept."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self.config = config
+        if not config.word_loss:  # its output layer was never trained
+            self.unavailable[LanguageModel] = "train one with model.word_loss = true"
         size, vocabulary_size = config.size, len(vocabulary) + 1
         segments = (config.semantic_size, config.syntactic_size) if config.syntactic_size else (size,)
         self.embedding = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1))  # tied with the output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ Positions = Literal["relative", "learned", "rotary"]
 @configuration
 class TransformerConfig:
     """A stack of pre-norm blocks over tied embeddings. Raises ``InputError`` for values that make no network."""
+
+    inference_overrides: ClassVar[tuple[str, ...]] = ("memory_length", "sink_tokens")
+    """Fields that no weight depends on: ``reading`` in ``config.json`` may override them for a trained model."""
 
     size: Size = 256
     """Units of embeddings and of every layer (D); the feed-forward nets are four times as wide."""

@@ -23,7 +23,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
-from treelm.models.capabilities import Attention, Parser
+from treelm.models.capabilities import Attention, ChecksCorpus, Parser
 from treelm.models.layers.attention import (
     ATTENTION_COLUMNS,
     AttentionBlock,
@@ -52,7 +52,7 @@ PLANTED_HEAD = 0
 """Head of the last layer whose attention tree planting teaches."""
 
 
-class Transformer(StreamLM, Parser, Attention):
+class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
     """Embedding, blocks, a last layer norm, softmax over the tied embedding.
 
     What is carried from segment to segment are the row's first tokens (its sinks), a window of its last M, and how many
@@ -62,8 +62,6 @@ class Transformer(StreamLM, Parser, Attention):
 
     system: ClassVar[str] = "transformer"
     config: TransformerConfig
-    benchmark_recipe: ClassVar[str] = "transformer-gum-open"
-    inference_overrides: ClassVar[tuple[str, ...]] = ("memory_length", "sink_tokens")
     predicts_labels: ClassVar[bool] = False
 
     def __init__(self, config: TransformerConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:

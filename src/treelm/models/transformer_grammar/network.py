@@ -144,7 +144,6 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
 
     system: ClassVar[str] = "transformer-grammar"
     config: TransformerGrammarConfig
-    benchmark_recipe: ClassVar[str] = "tg-gum-open"
 
     def __init__(self, config: TransformerGrammarConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
         """Draw the parameters from torch's global generator, as GPT-2 starts."""
