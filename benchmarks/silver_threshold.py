@@ -8,8 +8,7 @@ SILVER holds what `treelm data annotate TEXT.txt.gz --parser PARSER --documents 
 their confidence in SPLIT.ptb.gz.tsv. The threshold is the lowest, in hundredths, at which the trees of dev sentences
 that the parser is at least so sure of have a labelled F1 of `--least-f1` or more. FOLDER gets the sentences above it,
 documents apart, and silver.json: how the trees were made, the threshold and what it costs. `describe` leaves no tree
-out: FOLDER gets silver.json and, of the splits whose trees lie there, the confidence of every tree
-(SPLIT.confidence.tsv.gz).
+out: FOLDER gets silver.json alone.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ from treelm.models.scores import ParsedSentence
 
 SPLITS = ("train", "dev", "test")
 METADATA = "silver.json"
-CONFIDENCE = ("place", "num_words", "confidence", "expected_f1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +130,7 @@ def keep(silver: Path, out: Path, parser: str, dev: Sequence[str], whole: Level,
 
 
 def describe(silver: Path, out: Path, parser: str, dev: Sequence[str], whole: Level, chosen: Level) -> None:
-    """Write how sure the parser is of the trees that lie in a folder, and what the threshold would leave of them."""
-    for split in SPLITS:
-        if (out / f"{split}.ptb.gz").exists():
-            _write_confidences(silver, out, split)
+    """Write what the threshold would leave of the trees."""
     _write_metadata(silver, out, parser, dev, whole, chosen, are_left_out=False)
 
 
@@ -183,15 +178,6 @@ def _keep_split(trees: Path, out: Path, threshold: float) -> None:
             elif float(next(rows)["confidence"]) >= threshold:
                 packed.write("\n" + line if divides else line)
                 divides, has_begun = False, True
-
-
-def _write_confidences(silver: Path, out: Path, split: str) -> None:
-    """Write the place of every sentence in its text, its words, and how sure the parser is of its tree."""
-    with _packed(out / f"{split}.confidence.tsv.gz") as packed:
-        packed.write("\t".join(CONFIDENCE) + "\n")
-        for row in _confidences(silver, split):
-            file, _, line = row["place"].rpartition(":")
-            packed.write("\t".join([f"{Path(file).name}:{line}", *(row[name] for name in CONFIDENCE[1:])]) + "\n")
 
 
 @contextmanager
