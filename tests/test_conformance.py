@@ -47,14 +47,17 @@ from treelm.training.trainer import fit
 from treelm.training.updates import Batch, part_of
 from treelm.trees.tree import Tree
 
-SENTENCES = [text.split() for text in ("the cat sees a dog", "a bird", "fish", "the zebra hears the fish of a bird")]
-LONG = ["the", "cat", "of"] * 12 + ["a", "dog"]
+SENTENCES = [text.split() for text in ("the cat sees a dog", "a bird", "fish", "the zebra hears fish")]
+LONG = ["the", "cat", "of"] * 6 + ["a", "dog"]
 SEEDS = range(3)
 BEAM = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
 
 every_small = pytest.mark.parametrize("name", SMALL)
 every_trained = pytest.mark.parametrize("name", [name for name, small in SMALL.items() if not small.is_estimated])
 every_system = pytest.mark.parametrize("system", SYSTEMS)
+
+
+SaidBy = Callable[[str], list[object]]
 
 
 class World(NamedTuple):
@@ -85,6 +88,18 @@ def world_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], World]
         return made
 
     return build
+
+
+@pytest.fixture(scope="module")
+def said_by(world_of: Callable[[str], World]) -> SaidBy:
+    """What each small system says of the sentences in evaluation mode, asked once."""
+    return cache(lambda name: say_of(world_of(name).model.eval()))
+
+
+@pytest.fixture(autouse=True)
+def few_strings_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What grammars over words list here are sentences of one and two words; ``tests/models/pcfg`` has longer ones."""
+    monkeypatch.setattr("treelm.models.pcfg.interface._MOST_STRINGS", 250)
 
 
 @pytest.fixture
@@ -147,25 +162,23 @@ def test_the_audit_finds_nothing(world: World) -> None:
         with pytest.raises(InputError):
             model.score(SENTENCES)
         return
-    report = audit(
-        model, SENTENCES, num_cuts=2, enumerate_all=model.probability_mass if isinstance(model, Enumerable) else None
-    )
+    enumerate_all = model.probability_mass if isinstance(model, Enumerable) else None
+    report = audit(model, SENTENCES, num_cuts=2, tolerances={"incremental": 1e-6}, enumerate_all=enumerate_all)
     assert report.passed, report.as_text()
     figures = {check.name: check.figure for check in report.checks}
     assert figures["causality"] == figures["batch invariance"] == 0
 
 
 @every_small
-def test_what_is_said_of_sentences_says_itself_again(world: World) -> None:
+def test_what_is_said_of_sentences_says_itself_again(name: str, world: World, said_by: SaidBy) -> None:
     """Random numbers are left alone, and the mode of training changes neither scores nor itself."""
-    model = world.model
+    model, said = world.model, said_by(name)
     before = torch.get_rng_state()
-    said = say_of(model)
-    assert torch.equal(torch.get_rng_state(), before)
     for is_training in (False, True):
         model.train(is_training)
         assert say_of(model) == said
         assert model.training is is_training
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 @every_small
@@ -212,20 +225,6 @@ def test_states_never_change_and_a_sentence_may_wait(world: World) -> None:
 
 
 @every_small
-def test_words_read_one_by_one_have_the_scores_of_the_sentence(world: World) -> None:
-    model = world.model
-    if not scores_words(model):
-        return
-    for words, whole in zip(SENTENCES, model.surprisal(SENTENCES), strict=True):
-        state = model.start()
-        for word, expected in zip(words, whole.words, strict=True):
-            state, log_probs = model.extend_scored(state, [word])
-            assert log_probs[0] / -math.log(2) == pytest.approx(expected.surprisal_bits, abs=1e-6)
-    if isinstance(model, Searching):
-        assert model.partial_analyses(state) != [[]]
-
-
-@every_small
 def test_words_read_after_a_document_have_their_scores_in_it(world: World) -> None:
     model = world.model
     if not (has(model, DocumentContext) and scores_words(model)):
@@ -242,11 +241,11 @@ def test_words_read_after_a_document_have_their_scores_in_it(world: World) -> No
 
 
 @every_small
-def test_trees_have_the_words_and_a_model_without_trees_says_so(world: World) -> None:
+def test_trees_have_the_words_and_a_model_without_trees_says_so(name: str, world: World, said_by: SaidBy) -> None:
     model = world.model
     if has(model, Parser):
-        trees = model.parse(SENTENCES)
-        assert [tree.words() for tree in trees] == SENTENCES
+        trees = said_by(name)[-len(SENTENCES) :]
+        assert [tree.words() for tree in trees if isinstance(tree, Tree)] == SENTENCES
         assert [analysis.tree for analysis in model.analyse(SENTENCES)] == trees
     else:
         with pytest.raises(InputError, match="trees"):
@@ -264,6 +263,8 @@ def test_partial_trees_are_over_the_words_so_far(world: World) -> None:
     for length, word in enumerate(SENTENCES[0], 1):
         state = model.extend(state, [word])
         assert model.partial_trees(state)[0].words() == SENTENCES[0][:length]
+    if isinstance(model, Searching):
+        assert model.partial_analyses(state) != [[]]
 
 
 @every_small
@@ -286,12 +287,12 @@ def test_a_model_that_has_gone_wrong_gives_no_scores(name: str, tmp_path: Path) 
 
 
 @every_small
-def test_saved_and_read_again_it_says_the_same(world: World, tmp_path: Path) -> None:
+def test_saved_and_read_again_it_says_the_same(name: str, world: World, said_by: SaidBy, tmp_path: Path) -> None:
     model = world.model
     save_model(model, tmp_path / "one")
     loaded = load_model(tmp_path / "one")
     set_search(loaded, SearchConfig(**BEAM))
-    assert say_of(loaded) == say_of(model)
+    assert say_of(loaded) == said_by(name)
     save_model(loaded, tmp_path / "two")
     assert (tmp_path / "two" / WEIGHTS).read_bytes() == (tmp_path / "one" / WEIGHTS).read_bytes()
 
@@ -392,9 +393,9 @@ def test_an_update_that_would_not_be_finite_is_not_made(name: str, tmp_path: Pat
 def test_without_dropout_it_learns_three_sentences_by_heart(name: str, tmp_path: Path) -> None:
     model, batches = new_world(name, tmp_path)
     batch = part_of(batches[0], slice(0, 3), model.vocabulary.ends_word)
-    optimizer, curve = torch.optim.Adam(model.parameters(), lr=0.05), []
+    optimizer, curve = torch.optim.Adam(model.parameters(), lr=0.05), list[float]()
     with dropout_off(model.train()):
-        for _ in range(40):
+        while len(curve) < 40 and not (curve and curve[-1] < 0.65 * curve[0]):
             optimizer.zero_grad()
             (losses,) = losses_of(model, [batch])
             (losses.total / len(batch)).backward()
@@ -411,15 +412,15 @@ def test_the_command_line_works_on_it(system: str, treelm: Treelm, tmp_path: Pat
     length = {} if SMALL[system].is_estimated else {"max_steps": 2}
     save_recipe(small_recipe(system, tmp_path, {"training": length}), tmp_path / "small.toml")
     run, text = tmp_path / "run", tmp_path / "text.txt"
-    text.write_text("".join(" ".join(words) + "\n" for words in SENTENCES))
+    text.write_text("".join(" ".join(words) + "\n" for words in SENTENCES[:2]))
     assert treelm("train", tmp_path / "small.toml", "--output", run, "--quiet").code == 0
     model = load_model(run)
     assert treelm("evaluate", run, "--split", "test", "--json").code == 0
     if scores_words(model):
         table = treelm("surprisal", run, text)
         assert table.code == 0
-        assert len(table.out.splitlines()) > sum(map(len, SENTENCES))
+        assert len(table.out.splitlines()) > sum(map(len, SENTENCES[:2]))
         assert treelm("audit", run, text).code == 0
     if has(model, Parser):
         parsed = treelm("parse", run, text)
-        assert [Tree.parse(line).words() for line in parsed.out.splitlines()] == SENTENCES
+        assert [Tree.parse(line).words() for line in parsed.out.splitlines()] == SENTENCES[:2]
