@@ -1,4 +1,4 @@
-"""The public codes of AWD-LSTM, ON-LSTM and PRPN, trained as ``reproduce questions --small --table 3`` trains ours.
+"""The public codes of AWD-LSTM, ON-LSTM and PRPN, trained as ours were for docs/research/stream-models.md.
 
 git clone https://github.com/salesforce/awd-lstm-lm CODE/awd-lstm-lm  (yikangshen/Ordered-Neurons, yikangshen/PRPN)
 python benchmarks/streams_public.py --code CODE --text FOLDER --trees TRAIN DEV TEST --out runs/streams-public

@@ -34,7 +34,7 @@ def test_a_paper_is_made_once_and_shown_again(
     treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(paper.parent)
-    command = ("reproduce", "paper.toml", "--small", "--data", "corpora", "--seeds", "1")
+    command = ("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1")
     outcome = treelm(*command)
     assert outcome.code == 0, outcome.err
     assert len(begun) == 3
@@ -58,10 +58,10 @@ def test_without_budget_and_data_every_row_says_why_there_is_nothing(
     treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(paper.parent)
-    outcome = treelm("reproduce", "paper.toml", "--small", "--data", "corpora", "--budget", "0")
-    command = "treelm reproduce paper.toml --data corpora --small"
+    outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--budget", "0")
+    command = "treelm reproduce paper --data corpora --small"
     assert f"whole; without attention; right-branching: not run yet; {command} does it" in " ".join(outcome.out.split())
-    outcome = treelm("reproduce", "paper.toml", "--data", "corpora")
+    outcome = treelm("reproduce", "paper", "--data", "corpora")
     assert outcome.code == 0
     text = " ".join(outcome.out.split())
     assert text.count("large (many sentences): the publisher; as large in the folder of --data; for Table 1") == 1
@@ -74,24 +74,24 @@ def test_the_end_of_the_budget_stops_what_runs_and_begins_nothing_more(
     treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(paper.parent)
-    outcome = treelm("reproduce", "paper.toml", "--small", "--data", "corpora", "--jobs", "1", "--budget", "0.001")
+    outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--jobs", "1", "--budget", "0.001")
     assert outcome.code == 0, outcome.err
     assert "0 done in" in outcome.err
-    told = r"stopped after \d+\.\d minutes; go on with treelm reproduce paper\.toml --budget 0\.001"
+    told = r"stopped after \d+\.\d minutes; go on with treelm reproduce paper --budget 0\.001"
     assert re.search(rf"whole; without attention(; right-branching)?: {told}", " ".join(outcome.out.split()))
     assert re.search(told, outcome.err)
     assert "failed" not in outcome.out
 
 
 def test_a_finetuned_row_goes_on_from_the_best_weights_of_its_first_run(
-    treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch
+    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In processes of their own, two at a time: the second run waits for the first, and is refused without it."""
+    """The second run comes after the first, and is refused without it."""
     monkeypatch.chdir(paper.parent)
     Path("corpora/tiny").rename("corpora/large")
     tuned = 'train = "small.toml", finetune = "--set training.optimizer=asgd training.epochs=1" }'
     paper.write_text(paper.read_text().replace('train = "small.toml" }', tuned))
-    command = ("reproduce", "paper.toml", "--data", "corpora")
+    command = ("reproduce", "paper", "--data", "corpora")
     outcome = treelm(*command)
     assert outcome.code == 0, outcome.err
     assert "not run yet" not in outcome.out

@@ -274,7 +274,7 @@ def others(record: Record) -> None:
     record.call("export", "export lstm-gum-open --to transformers --output exported", files=False)
     record.file("exported.safetensors", record.folder / "exported" / "model.safetensors")
     (record.folder / "data").mkdir()
-    for paper in ("rnng", "som", "prpn", "palm", "tg", "pushdown", "unsupervised", "questions", "variants"):
+    for paper in ("rnng", "som", "prpn", "palm", "tg", "pushdown", "unsupervised", "variants"):
         record.call(f"reproduce-{paper}", f"reproduce {paper} --small --budget 0 --data data --output reproduced")
     record.call("completion", "completion bash", shown=False)
     record.call("version", "--version")

@@ -8,7 +8,6 @@ import torch
 from tests.models.rnng.worlds import Tokens
 from treelm.models import system_class
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.papers.data import data_sets, paper_file
 from treelm.papers.declaration import load_paper, split_arguments
 from treelm.training.recipe import load_recipe
 
@@ -93,7 +92,7 @@ def test_the_sixteen_are_what_their_digits_say_with_all_parameters_counted(code:
 
 
 def test_the_table_of_the_sixteen_has_each_recipe_and_a_stand_in_of_the_same_switches() -> None:
-    (table,) = load_paper(paper_file("variants"), data_sets())
+    (table,) = load_paper("variants")
     switches = ("order", "composition", "binary", "masking", "positions")
     recipes = [row.train for row in table.rows if row.train.startswith("zhao")]
     assert recipes == [f"zhao-{code}" for code in ZHAO]

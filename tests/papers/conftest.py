@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import TREES
-from treelm.papers.data import DataRoot, data_sets
+from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Table, load_paper
 
 RECIPE = """\
@@ -64,8 +64,9 @@ folder = "large"
 
 
 @pytest.fixture
-def paper(tmp_path: Path) -> Path:
-    """A file of declarations, and beside it a recipe, descriptions of data, and a folder with corpora."""
+def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of declarations in a folder of its own, with a recipe, descriptions of data, and a folder of corpora."""
+    monkeypatch.setattr("treelm.papers.data.FOLDER", tmp_path)
     (tmp_path / "small.toml").write_text(RECIPE)
     (tmp_path / "paper.toml").write_text(TABLE)
     (tmp_path / "data.toml").write_text(DATA)
@@ -78,11 +79,11 @@ def paper(tmp_path: Path) -> Path:
 @pytest.fixture
 def root(paper: Path) -> DataRoot:
     """The corpora of the paper."""
-    return DataRoot(paper.parent / "corpora", data_sets(paper.parent))
+    return DataRoot(paper.parent / "corpora")
 
 
 @pytest.fixture
-def table(paper: Path, root: DataRoot) -> Table:
+def table(paper: Path) -> Table:
     """The table, read."""
-    (table,) = load_paper(paper, root.sets)
+    (table,) = load_paper(paper.stem)
     return table

@@ -7,22 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from treelm.evaluation.tables import Row, Table
-from treelm.papers.data import data_sets, paper_file, paper_values
+from treelm.papers.data import paper_values
 from treelm.papers.declaration import Column, load_paper
 from treelm.papers.results import load_kept
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- by tests/papers/pages.py -->\n", "<!-- end -->\n"
 PAPERS = ("rnng", "som", "prpn", "palm")
-KEPT = (*PAPERS, "questions")
 
 
 def contents() -> str:
     """The papers with their tables and figures."""
     rows: list[Row] = [
         [
-            ("paper", f"`{paper}`: {paper_values(paper_file(paper))['paper']}"),
-            ("in its order", ", ".join(one.name for one in load_paper(paper_file(paper), data_sets()))),
+            ("paper", f"`{paper}`: {paper_values(paper)['paper']}"),
+            ("in its order", ", ".join(one.name for one in load_paper(paper))),
         ]
         for paper in PAPERS
     ]
@@ -31,7 +30,7 @@ def contents() -> str:
 
 def results() -> str:
     """What stand-ins gave, beside what is printed."""
-    return "\n".join(part for paper in KEPT for part in _of_paper(paper))
+    return "\n".join(part for paper in PAPERS for part in _of_paper(paper))
 
 
 def heading(column: Column) -> str:
@@ -40,9 +39,9 @@ def heading(column: Column) -> str:
 
 
 def _of_paper(paper: str) -> Iterator[str]:
-    yield f"## `{paper}`: {paper_values(paper_file(paper))['paper']}\n"
-    kept = load_kept(paper_file(paper))
-    for table in load_paper(paper_file(paper), data_sets()):
+    yield f"## `{paper}`: {paper_values(paper)['paper']}\n"
+    kept = load_kept(paper)
+    for table in load_paper(paper):
         if table.name not in kept:
             continue
         found = kept[table.name]

@@ -15,7 +15,7 @@ from tests.models.rnng.worlds import Tokens
 from treelm.cli import run
 from treelm.corpora.catalog import SPLITS
 from treelm.models import system_class
-from treelm.papers.data import DataRoot, DataSet, data_sets, paper_file
+from treelm.papers.data import DataRoot, DataSet
 from treelm.papers.declaration import load_paper
 from treelm.papers.metrics.shapes import Splits
 from treelm.papers.metrics.trees import Evaluate
@@ -108,10 +108,10 @@ def test_every_run_of_the_papers_settings_starts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("gpt2").mkdir()
-    root = DataRoot(tmp_path / "corpora", data_sets())
+    root = DataRoot(tmp_path / "corpora")
     for data in root.sets.values():
         forge(tmp_path / "corpora", data)
-    tables = load_paper(paper_file(paper), root.sets)
+    tables = load_paper(paper)
     plan = make_plan(tables, root, small=False, seeds=1)
     missing = {cell.missing for one in plan.tables for cell in one.cells if not cell.row.absent}
     assert missing <= {""}

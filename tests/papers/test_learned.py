@@ -12,7 +12,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.evaluation.evalb_files import bracketing_of
 from treelm.evaluation.span_protocols import PLAIN
 from treelm.evaluation.structure import LearnedTrees, agreement, kept_spans
-from treelm.papers.data import DataRoot, data_sets
+from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Table
 from treelm.papers.metrics import AGREEMENT, Subject
 from treelm.papers.metrics.trees import Evaluate, Structure
@@ -27,7 +27,7 @@ EVALUATE = Evaluate(split="dev", protocols=("wsj40",), tree_builder="biased", ma
 
 @pytest.fixture
 def gum_open() -> DataRoot:
-    return DataRoot(None, data_sets(Path()))
+    return DataRoot()
 
 
 def run(name: str, folder: Path, gum_open: DataRoot) -> Subject:

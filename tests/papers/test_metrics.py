@@ -5,29 +5,24 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tests.shipped import need
-from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.models.persistence.shipped import shipped_folder
-from treelm.models.persistence.storage import load_model, save_model
-from treelm.models.prpn.network import PRPN
 from treelm.models.search.options import SearchOptions
-from treelm.papers.data import DataRoot, data_sets, paper_file, paper_names
+from treelm.papers.data import DataRoot, paper_names
 from treelm.papers.declaration import load_paper
 from treelm.papers.metrics import Subject, Training
 from treelm.papers.metrics.base import Measure
 from treelm.papers.metrics.runs import MinimalPairs, SyntaxGym
 from treelm.papers.metrics.shapes import Depth, Splits
-from treelm.papers.metrics.speed import ScoringSpeed, SearchSpeed, TrainingSpeed
-from treelm.papers.metrics.trees import Distances, Evaluate, Structure
+from treelm.papers.metrics.speed import SearchSpeed, TrainingSpeed
+from treelm.papers.metrics.trees import Evaluate, Structure
 from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
 
@@ -41,11 +36,10 @@ UNTRIED = {
     r"|circuit, (Agreement|Center Embedding|Garden-Path Effects|Gross Syntactic State|Licensing"
     r"|Long-Distance Dependencies)",
     MinimalPairs: "accuracy",
-    ScoringSpeed: "words_per_cpu_second",
     TrainingSpeed: "(sentences|words)_per_(cpu_)?second|peak_memory_mb",
     Structure: r"(sentence|corpus) f1|against (left|right)-branching|seeds agree|recall, (NP|VP|PP|S|SBAR|ADJP|ADVP)"
     r"|f1, spans of (2|5|6-10)|f1, sentences of (11-20|31-40)",
-    Training: "(cpu|wall)_seconds|epochs|parameters|dev_loss_nats_per_word|dev_perplexity",
+    Training: "(cpu|wall)_seconds|epochs|parameters|dev_loss_nats_per_word",
 }
 """Metrics of measures that take long, or are of the log of training."""
 
@@ -54,8 +48,8 @@ def tried() -> list[Any]:
     """The measures of each system's rows, and of data alone, with the metrics that are shown of them."""
     found: dict[tuple[str, Measure, bool], set[str]] = {}
     for paper in paper_names():
-        root = DataRoot(None, data_sets())
-        for planned in make_plan(load_paper(paper_file(paper), root.sets), root, small=True, seeds=1).tables:
+        root = DataRoot()
+        for planned in make_plan(load_paper(paper), root, small=True, seeds=1).tables:
             for cell in planned.cells:
                 row, table = cell.row, planned.table
                 if cell.missing or cell.measure is None or cell.given is not None or "model." in row.train:
@@ -81,7 +75,7 @@ def _small(measure: Measure) -> Measure:
             return replace(measure, max_sentences=FEW, seeds=2, settings=settings)
         case SearchSpeed():
             return replace(measure, action_beam=4, word_beam=2, fast_track=1, sentences_at_once=1, number=1)
-        case Depth() | Distances():
+        case Depth():
             return replace(measure, max_sentences=FEW)
     raise AssertionError(measure)
 
@@ -90,7 +84,7 @@ def _small(measure: Measure) -> Measure:
 def test_the_metrics_of_shipped_tables_are_measured(
     system: str, measure: Measure, is_baseline: bool, metrics: set[str]
 ) -> None:
-    root = DataRoot(None, data_sets(Path()))
+    root = DataRoot()
     if is_baseline:
         found = measure.of_data(root, "gum-open").baselines
         assert metrics <= {metric for values in found.values() for metric in values}
@@ -104,7 +98,7 @@ def test_the_metrics_of_shipped_tables_are_measured(
 
 def test_trees_without_scores_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """F1 needs no perplexity, which takes many times as long as PRPN's trees."""
-    subject = Subject(KEPT / "prpn", DataRoot(None, data_sets(Path())), "gum-open")
+    subject = Subject(KEPT / "prpn", DataRoot(), "gum-open")
     whole = Evaluate(protocols=("plain", "wsj10"), tree_builder="biased", max_sentences=20)
     alone = replace(whole, perplexity=False)
     expected = whole.of_run(subject).values
@@ -114,28 +108,6 @@ def test_trees_without_scores_are_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == {name: expected[name] for name in found}
     with pytest.raises(InputError, match=r"perplexity = false, but lstm .*remove perplexity = false"):
         alone.of_run(replace(subject, run=KEPT / "lstm"))
-
-
-def test_useless_distances_are_counted_in_percent(tmp_path: Path) -> None:
-    subject = Subject(Path(shutil.copytree(KEPT / "prpn", tmp_path / "prpn")), DataRoot(None, data_sets(Path())), "")
-    measure = Distances(split="dev", max_sentences=20)
-    sentences = [one.words for one in measure.sentences(subject.recipe.data)]
-    lm = load_model(subject.run)
-    assert isinstance(lm, PRPN)
-    shares = lm.distance_shares(encode_words(sentences, lm.vocabulary))
-    found = measure.of_run(subject).values
-    assert 0 < found["saturated gates"] < 100
-    assert list(found.values()) == [100 * shares.zero, 100 * shares.equal, 100 * shares.saturated]
-
-    dead = lm.parser
-    assert dead is not None
-    with torch.no_grad():
-        for parameter in dead.parameters():
-            parameter.zero_()
-    save_model(lm, subject.run)
-    assert measure.of_run(subject).values["distances equal to the one before"] == 100
-    with pytest.raises(InputError, match="no distances of PRPN"):
-        measure.of_run(replace(subject, run=KEPT / "on-lstm"))
 
 
 PAIRS = [  # of two paradigms; the second of the first one is the wrong way round
@@ -152,7 +124,7 @@ def pairs_root(tmp_path: Path) -> DataRoot:
     (tmp_path / "blimp").mkdir()
     with gzip.open(tmp_path / "blimp/blimp.jsonl.gz", "wt") as file:
         file.write("\n".join(lines))
-    return DataRoot(tmp_path, data_sets(Path()))
+    return DataRoot(tmp_path)
 
 
 def test_minimal_pairs_are_counted_in_percent(pairs_root: DataRoot) -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.papers.pages import DOCS, KEPT, PAGES, page
-from treelm.papers.data import data_sets, paper_file
+from tests.papers.pages import DOCS, PAGES, PAPERS, page
 from treelm.papers.declaration import load_paper
 from treelm.papers.results import load_kept
 
@@ -13,10 +12,10 @@ def test_pages_are_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == page(name), "run python -m tests.papers.pages"
 
 
-@pytest.mark.parametrize("paper", KEPT)
+@pytest.mark.parametrize("paper", PAPERS)
 def test_kept_results_are_of_rows_and_columns_that_are_declared(paper: str) -> None:
-    tables = {table.name: table for table in load_paper(paper_file(paper), data_sets())}
-    for name, kept in load_kept(paper_file(paper)).items():
+    tables = {table.name: table for table in load_paper(paper)}
+    for name, kept in load_kept(paper).items():
         table = tables[name]
         assert set(kept.rows) <= {row.name for row in table.rows}, name
         assert {len(words.split()) for words in kept.rows.values()} == {len(table.columns)}, name

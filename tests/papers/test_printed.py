@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from treelm.papers.data import data_sets, paper_file
 from treelm.papers.declaration import Number, load_paper
 
 TEXTS = Path(__file__).parents[2].parent / "shared" / "papers"
@@ -47,7 +46,7 @@ def test_declarations_have_every_printed_number_and_no_other(paper: str) -> None
         if table["paper"] == paper:
             rows = {name: [numbers_of(cell) for cell in cells] for name, *cells in table["rows"]}
             listed[table["table"]] = (table["columns"], rows)
-    for one in load_paper(paper_file(paper), data_sets()):
+    for one in load_paper(paper):
         if one.name.startswith("Table"):
             columns = [column.name for column in one.columns if not column.added]
             printed = {row.name: one.printed(row) for row in one.rows if not row.added}

@@ -1,7 +1,6 @@
-"""Values stand beside the published ones, and less those of paired rows, with what must be known to read them."""
+"""Values stand beside the published ones, with what must be known to read them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,11 @@ LABEL = "stand-in: tiny, 6 units, 4 seeds"
 PPL, UF1 = "perplexity_per_word_with_end", "unlabeled_f1_corpus, plain"
 WHOLE = {1: 100.0, 2: 300.0, 3: 200.0}
 WITHOUT = {1: 101.0, 3: 203.0, 4: 500.0}
-"""Seeds 1 and 3 are in both rows: differences 1 and 3, whose interval by Student's t is 12.706 * sqrt(2) / sqrt(2)."""
-NO_PAIR, PAIR = ("",) * 5, ("whole", 2.0, 12.706, 2, "1 3")
 RUN, FAILED = (3.5, 4.5, "not run yet"), ("", "", "failed (exit code 2)")
 KEPT_CELLS = ("", "", 0)
 ROWS = [
-    ("whole", "test ppl", LABEL, 200.0, 248.434, 100.0, 3, 61.98, 138.02, "100 300 200", *RUN, *NO_PAIR, *KEPT_CELLS),
-    ("whole", "UF1", LABEL, 40.0, "", "", 1, 50.0, -10.0, 40, *RUN, *NO_PAIR, *KEPT_CELLS),
+    ("whole", "test ppl", LABEL, 200.0, 248.434, 100.0, 3, 61.98, 138.02, "100 300 200", *RUN, *KEPT_CELLS),
+    ("whole", "UF1", LABEL, 40.0, "", "", 1, 50.0, -10.0, 40, *RUN, *KEPT_CELLS),
     *(
         (
             "without attention",
@@ -44,18 +41,17 @@ ROWS = [
             "",
             "101 203 500",
             *FAILED,
-            *PAIR,
             *kept,
         )
         for kept in [("261.5±14.5", SETTING, 0)]
     ),
-    ("without attention", "UF1", LABEL, "", "", "", 0, "", "", "", *FAILED, *NO_PAIR, "39±2", SETTING, 0),
+    ("without attention", "UF1", LABEL, "", "", "", 0, "", "", "", *FAILED, "39±2", SETTING, 0),
     (
-        *("right-branching", "UF1", "stand-in: tiny, 6 units", 41.0, "", "", 1, 40.7, 0.3, 41, "", "", "", *NO_PAIR),
+        *("right-branching", "UF1", "stand-in: tiny, 6 units", 41.0, "", "", 1, 40.7, 0.3, 41, "", "", ""),
         *KEPT_CELLS,
     ),
     (
-        *("another system", "test ppl", "", "", "", "", 0, 57.3, "", "", "", "", "not a system of treelm", *NO_PAIR),
+        *("another system", "test ppl", "", "", "", "", 0, 57.3, "", "", "", "", "not a system of treelm"),
         *KEPT_CELLS,
     ),
 ]
@@ -108,7 +104,7 @@ def cells(result: PlannedTable) -> dict[tuple[str, str], Cell]:
 @pytest.fixture
 def result(table: Table, root: DataRoot, tmp_path: Path) -> PlannedTable:
     """Besides, its first row is known, and a run of the second one has failed."""
-    found = cells(gathered(replace(table, paired_with="whole"), root, tmp_path))
+    found = cells(gathered(table, root, tmp_path))
     words, trees, branching = (
         found[name] for name in (("whole", "test ppl"), ("whole", "UF1"), ("right-branching", "UF1"))
     )
@@ -119,11 +115,11 @@ def result(table: Table, root: DataRoot, tmp_path: Path) -> PlannedTable:
     keep(tmp_path, trees.jobs[0].name, trees.measure, Measured(values={UF1: 40.0}, notes=notes))
     keep(tmp_path, branching.jobs[0].name, trees.measure, Measured(baselines={"right-branching": {UF1: (41.0,)}}))
     failed = {job.name: 2 for job in found["without attention", "test ppl"].jobs}
-    return gather(planned_table(replace(table, paired_with="whole"), root), tmp_path, failed, results=RESULTS)
+    return gather(planned_table(table, root), tmp_path, failed, results=RESULTS)
 
 
-def test_a_table_as_tsv(result: PlannedTable) -> None:
-    text = as_tsv(result).removesuffix(NOTES).replace(result.table.folder, "FOLDER")
+def test_a_table_as_tsv(result: PlannedTable, paper: Path) -> None:
+    text = as_tsv(result).removesuffix(NOTES).replace(str(paper.parent), "FOLDER")
     heading, *lines = text.splitlines()
     assert heading.split("\t") == [*TSV]
     for line, own, printed in zip(lines, ROWS, PRINTED, strict=True):
@@ -131,14 +127,6 @@ def test_a_table_as_tsv(result: PlannedTable) -> None:
         cells = zip(line.split("\t"), row, strict=True)
         found = [float(cell) if isinstance(own, float | int) else cell for cell, own in cells]
         assert found == [pytest.approx(own, rel=1e-5) if isinstance(own, float | int) else own for own in row]
-
-
-def test_rows_without_common_seeds_have_no_difference(
-    result: PlannedTable, table: Table, root: DataRoot, tmp_path: Path
-) -> None:
-    """The row itself, baselines, what is not done yet, and rows without runs."""
-    assert [(one.row.name, one.other) for one in result.cells if one.paired] == [("without attention", "whole")]
-    assert not any(one.paired for one in gathered(table, root, tmp_path).cells)  # nothing is to be paired
 
 
 def test_the_interval_of_a_mean_is_students() -> None:

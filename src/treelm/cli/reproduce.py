@@ -35,9 +35,7 @@ class Arguments:
     """
 
     paper: Annotated[str, Positional("PAPER")] = ""
-    """rnng, som, tg, pushdown, variants, prpn or palm; unsupervised, the systems that find trees side by side;
-    questions that the papers leave open; or a file with declarations of your own (treelm/papers/__init__.py says
-    how)."""
+    """rnng, som, tg, pushdown, variants, prpn or palm; or unsupervised, the systems that find trees side by side."""
     which: Annotated[tuple[str, ...], Positional("TABLE")] = ()
     """Tables and figures by the paper's numbers: "table 2", "figure 4"; without it, all."""
     table: tuple[str, ...] = ()
@@ -65,18 +63,17 @@ def main(options: Arguments) -> int:
         raise InputError(f"budget = {options.budget}", remedy="give 0 or more minutes")
     if options.data and not Path(options.data).is_dir():
         raise InputError("no such folder", where=options.data, remedy="give the folder in which the corpora lie")
-    from treelm.papers.data import DataRoot, chosen, data_sets, paper_file, paper_values
+    from treelm.papers.data import DataRoot, chosen, paper_values
 
-    paper, output = paper_file(options.paper), Path(options.output)
+    paper, output = options.paper.lower(), Path(options.output)
     names = (*options.which, *(f"table {one}" if one[:1].isdigit() else one for one in options.table))
-    chosen(paper_values(paper), names, paper.stem)  # errors are reported before PyTorch is loaded
+    chosen(paper_values(paper), names, paper)  # errors are reported before PyTorch is loaded
     from treelm.papers.declaration import load_paper
     from treelm.papers.plan import make_plan
     from treelm.papers.work import do_job
 
-    root = DataRoot(Path(options.data) if options.data else None, data_sets(paper.parent))
-    tables = load_paper(paper, root.sets, names)
-    plan = make_plan(tables, root, small=options.small, seeds=options.seeds)
+    root = DataRoot(Path(options.data) if options.data else None)
+    plan = make_plan(load_paper(paper, names), root, small=options.small, seeds=options.seeds)
     if options.only:
         if options.only not in plan.jobs:
             raise InputError(f"no run {options.only!r}", remedy="remove --only")
@@ -124,14 +121,13 @@ def _run(options: Arguments, plan: Plan) -> dict[str, int]:
 def _show(plan: Plan, options: Arguments, failed: dict[str, int], not_yet: str, root: DataRoot) -> None:
     """Print all tables and write their files."""
     from treelm.io.terminal import stdout_console
-    from treelm.papers.data import paper_file
     from treelm.papers.output import LEGEND, as_text, missing_data, write_file
     from treelm.papers.results import gather, load_kept
 
-    console, paper, output = stdout_console(), paper_file(options.paper), Path(options.output)
+    console, paper, output = stdout_console(), options.paper.lower(), Path(options.output)
     kept = load_kept(paper)
     console.print(plan.tables[0].table.paper, style="bold", markup=False, highlight=False)
-    folder = output / (paper.stem + ("-small" if options.small else ""))
+    folder = output / (paper + ("-small" if options.small else ""))
     for planned in plan.tables:
         result = gather(planned, output, failed, not_yet=not_yet, results=kept.get(planned.table.name))
         console.print(as_text(result), markup=False, highlight=False)

@@ -60,7 +60,7 @@ class AuditReport:
         return all(check.outcome != "failed" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values; null for what is infinite or was skipped."""
+        """The report as JSON values; a figure is null where its check was skipped or where it is infinite."""
         values: dict[str, Any] = finite(asdict(self) | {"passed": self.passed})
         return values
 
@@ -84,11 +84,13 @@ def audit(
     enumerate_all: Callable[[], ProbabilityMass | None] | None = None,
     on_check: Callable[[], None] = lambda: None,
 ) -> AuditReport:
-    """Check causality, normalisation, batch invariance, and that word by word and all at once give the same numbers.
+    """Check the contract of a model: causality, normalisation, batch invariance, and equal numbers word by word.
 
-    Each sentence is scored about ``2 + 2 * num_cuts`` times. ``enumerate_all`` gives the probability of everything, for
-    tiny models; ``tolerances``, by name of the check, replace the usual ones; ``on_check`` is called after each of the
-    ``NUM_CHECKS``. Raises ``InputError`` without sentences, with an empty one, and for a tolerance of an unknown check.
+    Each sentence is scored about ``2 + 2 * num_cuts`` times. ``enumerate_all`` returns the probability of all trees
+    and sentences together, which only tiny models can compute. ``tolerances`` replace the usual ones, by the name of
+    the check: without them, deviations must be 0 but for rounding below float64. ``on_check`` is called after each of
+    the ``NUM_CHECKS``. Raises ``InputError`` if there are no sentences, if one is empty, and for a tolerance of an
+    unknown check.
     """
     if not sentences or not all(sentences):
         raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
@@ -172,7 +174,10 @@ def _compare_scores(one: SentenceScore, other: SentenceScore, *, num_words: int 
 
 
 def _normalisation(model: LanguageModel, sentences: Sentences) -> Found:
-    """The probabilities of all next tokens and of the end sum to 1, or less where a search that prunes loses some."""
+    """After every prefix, the probabilities of all next tokens and of the end of the sentence sum to 1.
+
+    Sums below 1 pass if the scores are lower bounds: a search that prunes loses some of the probability.
+    """
     pruned = model.score([sentences[0]])[0].is_lower_bound
     changes, smallest = [], 1.0
     for number, words in enumerate(sentences, start=1):
@@ -217,7 +222,10 @@ def _batch_invariance(model: LanguageModel, sentences: Sentences, seed: int) -> 
 
 
 def _incremental(model: LanguageModel, sentences: Sentences) -> Found:
-    """Word by word, log probabilities of words and, without a search, of the end are those of whole sentences."""
+    """Reading word by word gives the log probabilities that scoring whole sentences gives.
+
+    The end of the sentence is compared for models without a search only.
+    """
     changes = []
     for number, (words, score) in enumerate(zip(sentences, model.score(sentences), strict=True), start=1):
         state = model.start()
@@ -235,7 +243,10 @@ def _incremental(model: LanguageModel, sentences: Sentences) -> Found:
 
 
 def _search(model: LanguageModel, sentences: Sentences) -> Found:
-    """How far ``score`` and ``next_word_log_probs`` of a search differ: both are lower bounds, so none fails."""
+    """Measure how far ``score`` and ``next_word_log_probs`` differ for a model that searches.
+
+    Both are lower bounds, so no difference is an error, and the check cannot fail.
+    """
     scores = model.score(sentences)
     explanation = "a search that looks at the next word and one that does not find different parts of its probability"
     if not any(score.is_lower_bound for score in scores):

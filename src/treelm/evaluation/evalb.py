@@ -24,7 +24,7 @@ def percentage(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class BracketCounts:
-    """Brackets and words after deletion, of one sentence or of many, and what follows from them in percent."""
+    """Counts of brackets and words after deletion, of one sentence or of many; from them follow percentages."""
 
     matched: int = 0
     gold_brackets: int = 0
@@ -38,7 +38,7 @@ class BracketCounts:
     tagging_accuracy: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Divide."""
+        """Compute recall, precision, F1 and tagging accuracy, 0..100, from the counts."""
         recall = percentage(self.matched, self.gold_brackets)
         precision = percentage(self.matched, self.predicted_brackets)
         accuracy = percentage(self.correct_tags, self.words)
@@ -110,11 +110,11 @@ def score_bracketings(
     predicted: Sequence[Bracketing],
     parameters: Parameters = COLLINS,
 ) -> BracketingResult:
-    """Score predicted sentences against gold ones as EVALB does; those that cannot be compared are error rows.
+    """Score predicted sentences against gold ones as EVALB does; a sentence that cannot be compared is an error row.
 
-    Words are deleted by their tag, which is each side's own. Where the predicted side has none but the unknown one and
-    gold has, predicted words get the gold tags, and a note says it. Raises ``InputError`` for unequal numbers of
-    sentences.
+    Words are deleted by their tags, on each side by its own. Where predicted words have only the unknown tag and gold
+    words have others, predicted words get the gold tags, and a note says so. Raises ``InputError`` if the numbers of
+    sentences differ.
     """
     if len(gold) != len(predicted):
         raise InputError(
@@ -206,7 +206,10 @@ class _KeptWords:
         return list(compress(self.bracketing.tags, self.keep))
 
     def spans(self) -> list[Span]:
-        """Constituents over the words that stay, in opening order; labels end before their first ``-`` or ``=``."""
+        """Constituents over the words that stay, in the order in which they open, without deleted and empty ones.
+
+        Labels are cut before their first ``-`` or ``=``.
+        """
         position = [0, *accumulate(self.keep)]
         moved = (
             Span(label.partition("-")[0].partition("=")[0], position[start], position[end])
@@ -233,7 +236,10 @@ def _mend_quotes(gold: _KeptWords, predicted: _KeptWords) -> None:
 
 
 def _num_matched(gold: Sequence[Span], predicted: Sequence[Span], parameters: Parameters) -> int:
-    """Gold brackets that find a predicted one with equal span and label, in opening order, each of them used once."""
+    """Count the gold brackets that match a predicted one with equal span and label.
+
+    Each predicted bracket is used once, so equal brackets of a unary chain match as often as both sides have them.
+    """
     free: dict[tuple[int, int], list[str]] = {}
     for span in predicted:
         free.setdefault((span.start, span.end), []).append(span.label)

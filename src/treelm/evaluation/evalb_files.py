@@ -19,7 +19,7 @@ from treelm.trees.tree import Span, Tree
 
 @dataclass(frozen=True, kw_only=True)
 class Bracketing:
-    """A sentence as a scorer sees it: tagged words, and constituents in opening order over all of its words.
+    """A sentence as a scorer sees it: tagged words, and constituents over all of them in the order in which they open.
 
     ``problem`` says why a line could not be read; then there are no words and no constituents.
     """
@@ -62,7 +62,7 @@ def gold_bracketing(sentence: Sentence) -> Bracketing:
 
 
 def parse_bracketing(text: str, *, where: str = "") -> Bracketing:
-    """Read one sentence, without recursion; what cannot be read gives a ``Bracketing`` with a ``problem``."""
+    """Read one sentence in brackets; a sentence that cannot be read gives a ``Bracketing`` with a ``problem``."""
     words, tags, spans = list[str](), list[str](), list[Span]()
     open_spans = list[int]()  # numbers of the constituents that are not closed yet
     for label, word, closing, bare in TOKEN.findall(text):
@@ -85,9 +85,10 @@ def parse_bracketing(text: str, *, where: str = "") -> Bracketing:
 
 
 def read_bracketings(path: Path) -> list[Bracketing]:
-    """Read every sentence of a bracket file (``.gz`` too): one a line, an empty line where a parser failed (EVALB).
+    """Read every sentence of a bracket file (``.gz`` too), for scoring.
 
-    If the first tree goes on after its first line, trees stand over several lines, and empty lines mean nothing. Raises
+    As in EVALB, there is one sentence a line, and an empty line stands for a sentence whose parse failed. If the first
+    tree goes on after its first line, all trees may take several lines, and empty lines mean nothing. Raises
     ``InputError`` for a file that cannot be read or is empty, and for brackets over several lines that do not match.
     """
     text = read_text(path)
@@ -124,7 +125,8 @@ def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:
 class Parameters:
     """Rules of what is left out before brackets are counted, and what counts as equal, as in EVALB's README.
 
-    ``delete_labels``: a tag deletes the word on both sides, another label its brackets. Equal pairs are unordered.
+    A tag in ``delete_labels`` deletes words with this tag, any other label deletes constituents with this label. Pairs
+    of equal labels and words are unordered.
     """
 
     name: str
@@ -185,7 +187,10 @@ def read_parameters(path: Path) -> Parameters:
 
 
 def parse_parameters(text: str, *, source: str) -> Parameters:
-    """Parse a ``.prm`` file: a keyword and its value a line. Raises ``InputError`` for what is not supported."""
+    """Parse the text of a ``.prm`` file: a keyword and its value a line; ``#`` in the first column begins a comment.
+
+    Raises ``InputError`` for a line that cannot be read, and for a parameter that is not supported.
+    """
     fields: dict[str, Any] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.startswith("#"):

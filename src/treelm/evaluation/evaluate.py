@@ -93,9 +93,10 @@ def evaluate_sentences(
 ) -> Evaluation:
     """Compute perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
-    ``skipped`` collects bad sentences; ``on_sentence`` is called after each; ``protocols`` and ``baselines`` are as in
-    ``score_parses``; ``compute`` analyses in other processes. Raises ``InputError`` when only some sentences have a
-    tree, and when nothing is left to evaluate.
+    ``skipped`` collects the errors of sentences that are left out; without it, the first one is raised.
+    ``on_sentence`` is called after each sentence. ``protocols`` and ``baselines`` are as in ``score_parses``.
+    ``compute`` analyses groups of sentences in other processes. Raises ``InputError`` if some sentences have trees
+    and others have none, and if nothing is left to evaluate.
     """
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
@@ -149,10 +150,11 @@ def score_parses(
 ) -> dict[str, Any]:
     """Compute the metrics of a model's parses, whose words have no tags, by their names in ``EvaluationResult``.
 
-    Sentences without a gold tree, (UNPARSED word ...), are left out. ``labels`` are those that the model knows; one
-    alone is no label. Without ``protocols``, those of the literature on such trees. ``baselines``: trivial trees too,
-    those at random with ``num_seeds`` seeds, and beside binary trees the highest F1 of such. Raises ``InputError`` for
-    unequal numbers of trees, and when no sentence has one.
+    Sentences without a gold tree, which are written as (UNPARSED word ...), are left out. ``labels`` are those that
+    the model knows; F1 is labelled if there is more than one. Without ``protocols``, F1 is by those that the
+    literature uses for such trees. With ``baselines``, trivial trees are scored too, random ones with ``num_seeds``
+    seeds, and if all predicted trees are binary, the highest F1 that binary trees can reach. Raises ``InputError`` if
+    the numbers of trees differ, and if no sentence has a gold tree.
     """
     is_labeled = len(labels) > 1
     if protocols is None:
@@ -177,7 +179,7 @@ def score_parses(
 
 
 def count_unknown_labels(gold: Iterable[Bracketing], labels: Collection[str]) -> dict[str, int]:
-    """Gold constituents whose label (function tags cut) is not among the labels, most frequent first."""
+    """Count the gold constituents whose label, without function tags, is not known, the most frequent label first."""
     known = set(labels)
     counts = Counter(strip_function(span.label) for sentence in gold for span in sentence.spans)
     return {label: count for label, count in counts.most_common() if label not in known}
@@ -194,11 +196,13 @@ def evaluate_run(
     scores: bool = True,
     on_sentence: Callable[[], None] = lambda: None,
 ) -> list[Evaluation]:
-    """Evaluate a trained run by a recipe that settings have changed: on its splits or their files.
+    """Evaluate a trained run on the splits of its recipe, or on the files that the settings name.
 
-    ``protocols`` are those of the settings if not given. ``baselines``: trivial trees are scored too. Without
-    ``scores``, trees alone are found, which may be faster. Raises ``InputError`` for settings of trees and a run that
-    has none, and for data that cannot be read or evaluated.
+    ``recipe`` is that of the run as the settings change it (``changed_recipe``). ``skipped`` collects the errors of
+    sentences that are left out; without it, the first one is raised. ``protocols`` replace those of the settings. With
+    ``baselines``, trivial trees are scored too. Without ``scores``, only trees are computed, which may be faster.
+    ``on_sentence`` is called after each sentence. Raises ``InputError`` for settings about trees if the run has none,
+    and for data that cannot be read or evaluated.
     """
     config, files = recipe.evaluation, settings.data
     lm = load(run, device=settings.device)
@@ -271,7 +275,10 @@ def _about_trees(corpus: str, name: str, path: Path, format: Format) -> tuple[st
 
 
 def _choose_builder(lm: LanguageModel, builder: str | None) -> tuple[str, ...]:
-    """Set the way of building trees, for a system that has a choice; returns the note that tells it."""
+    """Choose how a system builds trees, if it has several ways; return a note that says which one it is.
+
+    Raises ``InputError`` for a way that the system does not have.
+    """
     known = lm.tree_builders if has(lm, Parser) else {}
     if builder is not None and builder not in known:
         which = f"which has {' or '.join(known)}" if known else "which has no choice"
@@ -284,7 +291,10 @@ def _choose_builder(lm: LanguageModel, builder: str | None) -> tuple[str, ...]:
 
 
 def _choose_gates(lm: LanguageModel, *, hard: bool) -> tuple[str, ...]:
-    """Make the gates of a PRPN hard if they shall be; returns the note that tells it."""
+    """Make the gates of a PRPN hard, if that is asked for, and return a note that says so.
+
+    Raises ``InputError`` for a system without such gates.
+    """
     if not hard:
         return ()
     if "hard_gates" not in lm.runtime_settings:
@@ -303,5 +313,5 @@ def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:
 
 
 def is_unparsed(gold: Bracketing) -> bool:
-    """Tell whether a tree stands for none."""
+    """Tell whether this is (UNPARSED word ...), which stands for a sentence without a gold tree."""
     return any(span.label == UNPARSED and span.end - span.start == len(gold.words) for span in gold.spans[:1])

@@ -42,21 +42,30 @@ def _quantile(freedom: int) -> float:
 
 
 def resampled(sums: Floats) -> Floats:
-    """Totals of texts of as many units drawn with replacement, always the same: of sums (U, K), (RESAMPLES, K)."""
+    """Draw as many units as there are, with replacement, ``RESAMPLES`` times, and add up their sums.
+
+    From sums (U, K) follow totals (RESAMPLES, K). The draws are the same in every call with equal U.
+    """
     generator, num_units = np.random.default_rng(0), len(sums)
     draws = (generator.integers(num_units, size=num_units) for _ in range(RESAMPLES))
     return np.stack([np.bincount(drawn, minlength=num_units) @ sums for drawn in draws])
 
 
 def metric(totals: Floats) -> Floats:
-    """F1 in percent of matched, gold and predicted spans (..., 3), or perplexity of bits and predictions (..., 2)."""
+    """Compute F1 in percent from matched, gold and predicted spans (..., 3), or perplexity from bits and numbers of
+    predictions (..., 2).
+    """
     if totals.shape[-1] == 2:
         return np.exp2(totals[..., 0] / totals[..., 1])
     return 200 * totals[..., 0] / np.maximum(totals[..., 1] + totals[..., 2], 1)
 
 
 def paired_interval(one: Sequence[Floats], other: Sequence[Floats]) -> tuple[float, float]:
-    """The interval of ``one`` less ``other``: means over seeds of a metric, given each seed's sums by unit."""
+    """Compute the interval of the difference of two systems, ``one`` less ``other``, in a metric.
+
+    Both are given as sums by unit, (U, 2) or (U, 3), of each of their seeds. A metric of a system is the mean of its
+    seeds' metrics. Returns the lower and the upper end.
+    """
     drawn = resampled(np.hstack([*one, *other])).reshape(RESAMPLES, len(one) + len(other), -1)
     first, second = (metric(of).mean(1) for of in np.split(drawn, [len(one)], axis=1))
     low, high = np.quantile(first - second, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])

@@ -53,32 +53,32 @@ class MinimalPair:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Pairs of a group, rows of ``MinimalPairResult.items``. A tie is not correct."""
+    """The pairs of a group, as rows of ``MinimalPairResult.items``, and their counts. A tie is not correct."""
 
     items: pd.DataFrame
 
     @property
     def correct(self) -> int:
-        """Pairs whose grammatical sentence is the more probable one."""
+        """Number of pairs whose grammatical sentence is the more probable one."""
         return int(self.items["is_correct"].sum())
 
     @property
     def ties(self) -> int:
-        """Pairs of equal probabilities."""
+        """Number of pairs whose sentences have equal probabilities."""
         return int(self.items["is_tie"].sum())
 
     @property
     def total(self) -> int:
-        """All pairs."""
+        """Number of pairs."""
         return len(self.items)
 
     @property
     def accuracy(self) -> float | None:
-        """Share of pairs that are correct; None of no pairs."""
+        """Share of pairs that are correct, 0..1; None if there are no pairs."""
         return self.correct / self.total if self.total else None
 
     def to_json(self) -> dict[str, Any]:
-        """The counts and the accuracy."""
+        """The counts and the accuracy as JSON values."""
         return {"accuracy": self.accuracy, "correct": self.correct, "ties": self.ties, "pairs": self.total}
 
 
@@ -137,7 +137,10 @@ class MinimalPairResult:
 
 
 def compare_log_probs(good: NDArray[np.float64], bad: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
-    """``is_correct`` and ``is_tie`` of pairs by log p of both sentences in nats; two impossible ones are a tie."""
+    """Compute ``is_correct`` and ``is_tie`` of pairs from the log probabilities of their sentences, in nats, (N,).
+
+    Two sentences that are both impossible are a tie.
+    """
     with np.errstate(invalid="ignore"):
         difference, scale = good - bad, np.maximum(np.abs(good), np.abs(bad))
         is_tie = np.isnan(difference) | (np.isfinite(difference) & (np.abs(difference) <= TIE * scale))
@@ -153,10 +156,11 @@ def read_pairs(
     encoding: str | None = None,
     skipped: list[InputError] | None = None,
 ) -> Iterator[MinimalPair]:
-    """Read the pairs of a file; its first line tells the format, ``good``, ``bad`` and ``group_by`` its columns.
+    """Read the pairs of a file, whose format is recognised by its first line.
 
-    Raises ``InputError`` with file and line, also for a judgement or a number before a sentence (``*The man come.``);
-    ``skipped`` collects those of single pairs instead.
+    ``good`` and ``bad`` name the columns of the sentences and ``group_by`` those of groups; without them, they are
+    those of BLiMP or of Marvin & Linzen. Raises ``InputError`` with file and line, also for a judgement or a number
+    before a sentence (``*The man come.``); ``skipped`` collects the errors of single pairs instead.
     """
     text = table_text(path, encoding)
     if not text.strip():
@@ -176,7 +180,7 @@ def _pair(
     group_by: Sequence[str],
     usual: Sequence[str],
 ) -> MinimalPair | InputError:
-    """The pair of a row, or what is wrong with it."""
+    """The pair of a row, or an error that says what is wrong with the row."""
     if isinstance(cells, InputError):
         return cells
     if _TEST_CASE in cells and not usual:  # of a table of Marvin & Linzen's, not of JSON lines
@@ -203,7 +207,7 @@ def _pair(
 
 
 _Row = tuple[str, "Mapping[str, Any] | InputError"]
-"""Where it stands, and its values, or why there are none."""
+"""The place of a row (``file:line``), and its values by column or the error that says why it has none."""
 
 
 def _json_rows(text: str, source: str) -> Iterator[_Row]:
@@ -222,7 +226,7 @@ def _json_rows(text: str, source: str) -> Iterator[_Row]:
 
 
 def _table_rows(text: str, source: str, sides: Sequence[str], unreadable: list[InputError] | None) -> Iterator[_Row]:
-    """The rows of a table."""
+    """Read the rows of a table. Raises ``InputError`` if it lacks a column, and if it has one word a row."""
     names, found, _ = read_rows(text, source, unreadable)
     for name in sides:
         if name not in names:  # before a first row, which there need not be
@@ -243,7 +247,10 @@ def _no_column(name: str, known: Collection[str], where: str) -> InputError:
 
 
 def first_of_groups(pairs: Sequence[MinimalPair], most: int) -> list[MinimalPair]:
-    """The first pairs of every group of the first grouping, at most so many of each; raises ``InputError`` below 1."""
+    """Keep the first pairs of every group of the first grouping, at most ``most`` of each.
+
+    Raises ``InputError`` if ``most`` is below 1.
+    """
     check_positive(max_pairs_per_group=most)
     seen: Counter[str] = Counter()
     kept = []
@@ -266,10 +273,11 @@ def score_pairs(
     compute: Compute[SentenceScore] | None = None,
     skipped: list[InputError] | None = None,
 ) -> MinimalPairResult:
-    """Score both sentences of every pair, each with its end; the same sentence is scored once.
+    """Score both sentences of every pair, each with its end; a sentence that occurs in several pairs is scored once.
 
-    ``compute`` scores in other processes. ``skipped`` collects sentences that cannot be scored, whose pairs are left
-    out; the others keep their numbers. Raises ``InputError`` if there are no pairs.
+    ``notes`` stand in the result before those on the search. ``on_sentence`` is called after each sentence. ``compute``
+    scores groups of sentences in other processes. ``skipped`` collects the errors of sentences that cannot be scored;
+    their pairs are left out, and the others keep their numbers. Raises ``InputError`` if there are no pairs.
     """
     if not pairs:
         raise InputError("no pairs", remedy="give a file with at least one pair")

@@ -23,10 +23,10 @@ LEAST_SHARE = 0.01
 def training_note(
     lm: LanguageModel, data: DataConfig, path: Path, options: ReadOptions, sentences: Sequence[Sequence[str]]
 ) -> tuple[str, ...]:
-    """A note if sentences of a file are those that a model was trained on, all of them or a part.
+    """A note if the model was trained on sentences of this file, on all of them or on a part; else nothing.
 
-    A part is known where ``data``, those of the run, are here and have not changed since; else whether the whole file
-    is what training read.
+    ``data`` are those of the run. Where they are at hand and have not changed since training, each sentence is looked
+    up in them; else it is only known whether the whole file is what was read in training.
     """
     identity, train = lm.data_identity.get("train"), None
     with suppress(InputError):  # of data that are not here

@@ -238,9 +238,10 @@ Value = str | int | float
 
 
 def summary_row(result: EvaluationResult) -> dict[str, Value]:
-    """The main metrics of a result by column, as far as measured; F1 in 0..100, accuracies and shares in 0..1.
+    """The main metrics of a result by column: F1 in 0..100, accuracies and shares in 0..1.
 
-    A perplexity names its context (``..., in a stream of 10 rows``); ``is_upper_bound`` (0 or 1) is about all of them.
+    What was not measured has no column. A perplexity that is not of single sentences names its context
+    (``..., in a stream of 10 rows``). ``is_upper_bound`` is 1 if any of the perplexities is an upper bound, else 0.
     """
     row: dict[str, Value] = {
         "system": result.system,

@@ -160,7 +160,11 @@ def count_matches(gold: Counter[tuple[int, int]], predicted: Counter[tuple[int, 
 
 
 def score_spans(gold: Sequence[Bracketing], predicted: Sequence[Bracketing], protocol: SpanProtocol) -> SpanResult:
-    """Unlabelled F1 of predicted trees, over all gold words or the kept ones; other words are a counted error."""
+    """Compute unlabelled F1 of predicted trees, which are over all gold words or over the kept ones.
+
+    A sentence whose words are neither is an error, which is counted. Raises ``InputError`` if the numbers of sentences
+    differ.
+    """
     compared = compare_spans(gold, predicted, protocol)
     scored = {place: one.counts for place, one in enumerate(compared) if isinstance(one, ComparedSpans)}
     errors = tuple(f"sentence {number}: {one}" for number, one in enumerate(compared, start=1) if isinstance(one, str))
@@ -177,7 +181,10 @@ def score_spans(gold: Sequence[Bracketing], predicted: Sequence[Bracketing], pro
 def compare_spans(
     gold: Sequence[Bracketing], predicted: Sequence[Bracketing], protocol: SpanProtocol
 ) -> list[ComparedSpans | str | None]:
-    """Spans of each sentence, what is wrong with it, or None; ``InputError`` where numbers of sentences differ."""
+    """For each sentence the spans of both trees, or what is wrong with it, or None if the protocol leaves it out.
+
+    Raises ``InputError`` if the numbers of sentences differ.
+    """
     if len(gold) != len(predicted):
         raise InputError(
             f"{len(gold)} gold trees but {len(predicted)} predicted ones",
@@ -207,7 +214,9 @@ def _compare(
 
 
 def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:
-    """Predicted words that stay; None if they are not the gold words (without empty elements) nor the kept ones."""
+    """Which predicted words stay; None if they are neither the gold words, with or without empty elements, nor the
+    kept ones.
+    """
     pronounced = [i for i, tag in enumerate(gold.tags) if tag != EMPTY_TAG]
     if list(predicted.words) == [gold.words[i] for i in pronounced]:
         return [keep[i] for i in pronounced]
@@ -238,7 +247,10 @@ def labelled_spans(
 
 
 def left_binarised(spans: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Nested spans made binary from the left: of each one's first two, three, ... children; none of single words."""
+    """Make nested spans binary from the left: every span gets those of its first two, three, ... children.
+
+    The longest span holds all others. Spans of single words are left out.
+    """
     chains = [(start, end, ["X"]) for start, end in set(spans) if end - start > 1]
     if not chains:
         return set()

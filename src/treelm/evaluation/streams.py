@@ -74,10 +74,11 @@ class ContinuousCache:
 def stream_perplexities(
     lm: StreamLM, corpus: PreparedCorpus, config: EvaluationConfig, *, sentence_ends: bool = True
 ) -> tuple[Perplexity, ...]:
-    """Perplexity per word, ends included; of characters also per character (BPC) or, without ends, per token.
+    """Compute the perplexity of a text that is read in a row, per word, ends of sentences included.
 
-    Each of the ``stream_rows`` begins from the zero state at its place in the text; every token is a target once.
-    Raises ``InputError`` for a text without words.
+    Models of characters also have a perplexity per character (from which bits per character follow) or, without
+    ``sentence_ends``, per token. The text is cut into ``stream_rows`` rows, each of which begins from the zero state;
+    every token is predicted once. Raises ``InputError`` for a text without words.
     """
     encoded = EncodedCorpus(corpus, lm.vocabulary, corpus.labels)
     batches = BPTTBatches(
@@ -129,7 +130,10 @@ def num_characters(corpus: PreparedCorpus) -> int:
 
 
 def document_perplexity(lm: LanguageModel, corpus: PreparedCorpus) -> Perplexity:
-    """Perplexity per word, ends included, each sentence read given its document so far (``score_document``)."""
+    """Compute perplexity per word, ends included, of sentences given what comes before them in their document.
+
+    Raises ``InputError`` for a model that does not keep the context of a document.
+    """
     reader = require(lm, DocumentContext)
 
     def scores() -> Iterator[SentenceScore]:
@@ -160,9 +164,10 @@ def evaluate_stream(
     format: Format | Literal["auto"] | None = None,
     skipped: list[InputError] | None = None,
 ) -> EvaluationResult:
-    """The metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
+    """Compute the perplexities of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
 
-    Bad sentences go to ``skipped``. Raises ``InputError`` for a text with fewer tokens than the recipe's rows.
+    ``skipped`` collects the errors of sentences that are left out. Raises ``InputError`` for a text that has fewer
+    tokens than the recipe has rows.
     """
     data, config, sentence_ends = recipe.data, recipe.evaluation, recipe.training.sentence_ends
     path, options = locate_split(data, name, format)

@@ -67,9 +67,9 @@ class LearnedTrees:
 def learned_trees(
     lm: LanguageModel, sentences: Sequence[Sequence[str]], *, on_sentence: Callable[[], None] = lambda: None
 ) -> Iterator[LearnedTrees]:
-    """The trees of one model, named by its system; if they come from distances, by both builders.
+    """Yield the trees of one model under the name of its system; if they come from distances, those of each builder.
 
-    ``on_sentence`` is called for each. Raises ``InputError`` for a system without trees.
+    ``on_sentence`` is called after each sentence. Raises ``InputError`` for a system that does not parse.
     """
     compute: Callable[[Sequence[Sequence[str]]], Iterable[Any]] = require(lm, Parser).parse
     if isinstance(lm, DistanceParser):
@@ -134,7 +134,10 @@ def _by_class(seeds: Iterable[Mapping[str, float]]) -> dict[str, Spread]:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeAnalysis:
-    """What a system's trees have in common with gold trees and each other: unlabelled F1 and shares in 0..100."""
+    """What the trees of a system have in common with gold trees and with each other.
+
+    F1 is unlabelled. F1 and shares are percentages, 0..100, unless a field says otherwise.
+    """
 
     name: str
     num_seeds: int
@@ -189,9 +192,11 @@ def analyse_structure(
     num_draws: int = 5,
     on_row: Callable[[], None] = lambda: None,
 ) -> StructureResult:
-    """Analyse the trees of each system beside trivial ones, ``num_draws`` of each kind that is random; none for 0.
+    """Analyse the trees of each system under a protocol, beside those of trivial trees.
 
-    ``on_row`` is called after each. Raises ``InputError`` without gold trees, and for trees over other words.
+    Of each kind of random trees there are ``num_draws``; for 0, there are no trivial trees. ``on_row`` is called after
+    each system and each kind of trivial trees. Raises ``InputError`` for sentences without gold trees, and for trees
+    over other words than theirs.
     """
     gold = [gold_bracketing(one) for one in sentences]
     trivial = trivial_trees(gold, protocol, num_seeds=num_draws, random_distances=True) if num_draws else ()
@@ -318,7 +323,10 @@ class _Analyser:
         return add_up(counts).f1
 
     def _against_heights(self, seed: Sequence[Distances]) -> tuple[list[float], dict[str, float]]:
-        """Each sentence's correlation of distances with heights, if these differ, and the mean distance by height."""
+        """The correlation of distances with heights of each sentence, and the mean distance by class of heights.
+
+        Sentences whose heights are all equal have no correlation, and are left out.
+        """
         correlations = []
         by_height: dict[str, list[float]] = {}
         for labels, distances, heights in zip(self.labels, seed, self._heights, strict=True):

@@ -89,7 +89,10 @@ class Table:
             yield Text(self.caption, style="table.caption")
 
     def parts(self, width: int) -> Iterator[RichTable]:
-        """Parts at most ``width`` cells wide: labels with as many columns as fit; long labels and texts are wrapped."""
+        """Split the table into parts of at most ``width`` cells, each of the labels with as many columns as fit.
+
+        Long labels and a last column of text are wrapped.
+        """
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
 

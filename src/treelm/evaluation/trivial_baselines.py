@@ -65,11 +65,12 @@ def trivial_baselines(
     random_distances: bool = False,
     upper_bound: bool = True,
 ) -> list[Baseline]:
-    """Left-, right-branching, balanced and random trees, and gold trees made binary, over the words that are kept.
+    """Score left-branching, right-branching, balanced and random trees, and gold trees made binary, under a protocol.
 
-    Random trees split anywhere, or are uniform over binary trees (RANDOM of Klein 2005 and of Shen et al. 2018): means
-    over ``num_seeds``. ``random_distances`` adds trees that the builders make of distances uniform in 0..1. The upper
-    bound is the gold tree made binary, as the protocol makes it or else from the right: no binary tree exceeds it.
+    All trees are over the words that the protocol keeps. Random trees are split anywhere, or are uniform over binary
+    trees (RANDOM of Klein 2005 and of Shen et al. 2018); their F1 is the mean over ``num_seeds`` draws.
+    ``random_distances`` adds trees that the builders make from distances drawn uniformly in 0..1. The upper bound is
+    the F1 of the gold tree made binary, as the protocol does it or else from the right: no binary tree exceeds it.
     """
     rows = []
     for name, seeds in trivial_trees(gold, protocol, num_seeds=num_seeds, seed=seed, random_distances=random_distances):
@@ -96,7 +97,10 @@ def trivial_trees(
     seed: int = 1,
     random_distances: bool = False,
 ) -> Iterator[tuple[str, list[list[Bracketing]]]]:
-    """Rows of ``trivial_baselines`` by name: for each seed, trees over the words that are kept, empty without any."""
+    """Yield the name of each row of ``trivial_baselines`` with its trees, by draw and sentence.
+
+    Trees are over the words that the protocol keeps; a sentence without such words has an empty one.
+    """
     removal = choose_removal(gold, protocol)
     kept = [_kept_tree(sentence, kept_words(sentence, removal)) for sentence in gold]
 
@@ -115,7 +119,7 @@ def trivial_trees(
 
 
 def _kept_tree(sentence: Bracketing, keep: Sequence[bool]) -> Tree | None:
-    """The tree over the words that stay, without constituents that this leaves empty; None when no word stays."""
+    """The tree over the words that stay, without constituents that have none of them; None if no word stays."""
     words, place = list(compress(sentence.words, keep)), [0, *accumulate(keep)]
     spans = [(place[start], place[end], [label]) for label, start, end in reversed(sentence.spans)]
     inside = [span for span in spans if span[0] < span[1]]

@@ -42,7 +42,10 @@ def for_both_widths(draw: Callable[[int], Drawing], wide: int = WIDE) -> tuple[D
 def line_chart(
     lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes, width: int, *, logarithmic: bool = False
 ) -> Drawing:
-    """A line for each look and its points, with their marks; the x axis begins at 0, the y axis may be logarithmic."""
+    """Draw a line for each look through its points, with marks at those that have a tip.
+
+    The x axis begins at 0; the y axis may be logarithmic.
+    """
     points = [point for _, own in lines for point in own]
     right, height = width - _RIGHT, 320
     x = scale_over([point.x for point in points], _LEFT, right, zero=True)
@@ -56,7 +59,10 @@ def line_chart(
 
 
 def scatter_chart(points: Sequence[Point], axes: Axes, width: int, *, is_percent: bool = False) -> Drawing:
-    """Points over a logarithmic x axis and a y axis from 0 to 100, or one that all points and 0 fit on."""
+    """Draw points over a logarithmic x axis.
+
+    The y axis goes from 0 to 100 if values are percentages, else over all points and 0.
+    """
     right, height = width - _RIGHT, 400
     y = scale_over([0.0, *(point.y for point in points)], height - _BOTTOM, _TOP)
     if is_percent:

@@ -22,7 +22,7 @@ _IN_BITS = "hard - easy, bits (standard error)"
 
 
 def reading_tables(result: ReadingResult, scores: Sequence[BabyLMScore] = ()) -> list[Printed]:
-    """All tables of a result, what was compared above them and what the columns mean below."""
+    """The tables of a result, after lines that say what was compared, and before lines that explain the columns."""
     lags = f"here and {result.num_lags} words before" if result.num_lags else "here"
     deltas: list[Row] = [
         [
@@ -169,7 +169,11 @@ def effect_tables(results: Sequence[GardenPaths]) -> list[Printed]:
 
 
 def pair_tables(effect: Effect, item: Item, rows: Sequence[RunMetrics]) -> list[Printed]:
-    """Bits of each word of a hard sentence (``item``) and its easy one, people's times, and trees of searches."""
+    """Show a hard sentence (``item``) beside its easy one, which has one word more before the critical word.
+
+    There are the bits of every word by each of the models, the effect on people's reading times, and of models that
+    search the best trees up to the critical word. All ``rows`` have analyses of both sentences, the hard one first.
+    """
     names = _by_name(rows)
     (hard, easy), place = (one.words for one in rows[0].sentences), item.places[0]
     more = next(number for number, word in enumerate(easy) if word != hard[number])

@@ -36,7 +36,10 @@ _LINE = 92  # characters of a caption
 
 
 def distances_drawing(found: Distances) -> Drawing:
-    """A bar for each token: the distance to the one before (Fig. 4, Shen et al. 2018); those of words apart."""
+    """Draw a bar for each token: the distance between it and the token before (Fig. 4, Shen et al. 2018).
+
+    Where words consist of several tokens, the bars before words have a colour of their own.
+    """
     left, height, gap = MARGIN + 32.0, 120, 10
     base, x, parts, largest = MARGIN + height, left, [], max(found.values, default=0.0)
     for token, value, begins in zip(found.tokens, found.values, found.begins_word, strict=True):
@@ -66,7 +69,10 @@ def _grid(
 
 
 def spans_drawing(found: SpanWeights) -> Drawing:
-    """Weights of spans: in row t, column i that from token i to t - 1; longer than ``reach[t]`` is out of reach."""
+    """Draw the weights of the spans that each token attends to when it is read.
+
+    Row t, column i is the span from token i to token t - 1. A span that is longer than ``reach[t]`` is out of reach.
+    """
     cell, parts = 24, []
     for row, weights in enumerate(found.weights[1:], 1):
         for column, weight in enumerate(weights):
@@ -244,6 +250,10 @@ def _key_line(kind: str, meaning: str) -> Drawing:
 
 
 def figure_of(lm: LanguageModel, tree: Tree, gold: Tree | None = None) -> Drawing:
-    """Draw what a model's tree follows from, else the tree; ``InputError`` for a tree that is too tall to be drawn."""
+    """Draw what the tree that a model has found of a sentence follows from, or the tree if there is no such structure.
+
+    ``gold`` is drawn beside it where that helps. A notebook shows the drawing. Raises ``InputError`` for a tree that is
+    too tall to be drawn.
+    """
     found = structure_of(lm, tree.words())
     return tree_drawing(tree, "tree") if found is None else structure_figure(found, tree, gold)

@@ -27,7 +27,11 @@ _MARKS = (  # around (0, 0)
 
 
 def element(name: str, /, *content: str, **attributes: str | float | None) -> Markup:
-    """An element with escaped texts; None leaves an attribute out, ``_`` is a hyphen, and a last one is dropped."""
+    """An element; its texts are escaped.
+
+    In names of attributes, ``_`` stands for a hyphen, and one at the end is dropped (``class_``). An attribute that is
+    None is left out. Floats are written with two decimals at most.
+    """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value if isinstance(value, str) else _number(value))}"'
         for key, value in attributes.items()
@@ -82,7 +86,7 @@ def mark(look: int, x: float, y: float, tip: str | None = None) -> Markup:
 
 
 def text_width(text: str, font_size: float = FONT) -> float:
-    """About as wide as a text is in a sans-serif font, in pixels."""
+    """Estimate the width of a text in a sans-serif font, in pixels."""
     return font_size * sum(map(_ems, text))
 
 

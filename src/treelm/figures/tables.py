@@ -57,9 +57,10 @@ def suite_table(
     title: str = "",
     details: bool = False,
 ) -> Table:
-    """One row a prediction of a suite: accuracy in percent of each model, and beside them published ones.
+    """A row for each prediction of each suite: the accuracies of models in percent, beside published ones.
 
-    Of a single model, or with ``details``, also without unknown words; ``details`` have numbers of items.
+    A single model also has accuracies over items without unknown words. With ``details``, all models have these and
+    numbers of items.
     """
     several = len(results) > 1
     rows: list[Row] = []
@@ -84,7 +85,10 @@ def suite_table(
 
 
 def circuit_table(results: Mapping[str, Sequence[SuiteResult]], references: Sequence[Reference] = ()) -> Table:
-    """Means of complete circuits and the SG score beside published models; of one model, without unknown words too."""
+    """Mean accuracies of the circuits that are complete, and the SG score, in percent, beside published models.
+
+    A single model also has means over items without unknown words.
+    """
     by_model: list[tuple[str, Mapping[str, float]]] = [(name, accuracies(own)) for name, own in results.items()]
     if len(results) == 1:
         (own,) = results.values()

@@ -50,7 +50,10 @@ class _Block(NamedTuple):
 
 
 def _upright(tree: Tree, rows: Sequence[Sequence[str]], columns: list[int]) -> list[str]:
-    """A drawing with ``rows`` at the bottom, constituents as low as can be; ``columns`` are cells that words need."""
+    """Draw a tree with the texts of its words in ``rows`` at the bottom, and constituents as low as possible.
+
+    ``columns`` are the widths in cells that words need; they are widened until labels fit.
+    """
     nodes = list(zip(reversed(tree.constituents()), reversed(tree.spans()), strict=True))
     for _, (label, start, end) in nodes:  # widen columns until labels fit over them
         columns[end - 1] += max(0, cell_len(label) - sum(columns[start:end]) - GAP * (end - start - 1))

@@ -46,7 +46,11 @@ def tree_drawing(tree: Tree, title: str) -> Drawing:
 def draw_tree(
     tree: Tree, columns: TreeColumns, title: str, gold: Tree | None = None, *, is_open: bool = False
 ) -> Drawing:
-    """Constituents as brackets over words, dashed if gold lacks them; open ones go on to the right of the last word."""
+    """Draw the constituents of a tree as brackets over the words in ``columns``.
+
+    Constituents that ``gold`` does not have are dashed. If the tree ``is_open``, constituents with the last word go on
+    to its right, because what else they will hold has not been read yet.
+    """
     heights = heights_of(tree)
     labelled = is_open or shows_labels(tree)
     agreed = None if gold is None else {(start, end) for _, start, end in gold.spans()}

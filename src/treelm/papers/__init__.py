@@ -8,7 +8,6 @@
     title = "What each part is worth"
     data = "ptb-lm"                               # training data of the paper's setting: a name of data.toml
     seeds = 1                                     # runs of a row in the paper's setting
-    paired_with = "PRPN"                          # seeds are paired: each row's values less those of this row, by seed
     notes = ["What a reader must know."]
 
     ["Table 3".measures]                          # how something is measured; kinds: treelm.papers.metrics
@@ -37,9 +36,9 @@
 its own takes those, laid over the shared ones of the same names. ``finetune`` makes, in the paper's setting, a second
 run from the best weights of the first. A row can also change options of measures (``measures.test = {...}``) and the
 metric of a column (``metrics = { "test ppl" = "" }``), be ``untrained = true`` (a network as it is drawn), and have
-``seeds``, ``data``, ``paired_with``, a ``note``, and values that others than the paper give (``elsewhere``). Where
-recipes change from column to column, ``{column}`` in ``train`` is the column's name, and a column has ``data``.
-``data.toml`` says of each data set what it is, where it comes from, and where it lies below ``--data``.
+``data``, a ``note``, and values that others than the paper give (``elsewhere``). Where recipes change from column to
+column, ``{column}`` in ``train`` is the column's name, and a column has ``data``. Recipes that only tables use lie in
+``recipes``. ``data.toml`` says of each data set what it is, where it comes from, and where it lies below ``--data``.
 
 ``kept/PAPER.toml`` has what earlier runs gave, as it is shown, a word for each column, ours among them::
 
@@ -49,6 +48,7 @@ recipes change from column to column, ``{column}`` in ``train`` is the column's 
     ["Table 3".rows]
     "PRPN" = "231.4±18.5 5"
 
-``declaration`` reads and checks these files, ``data`` finds data, ``plan`` says which jobs a table needs, ``work`` does
-one of them, ``metrics`` measures it, ``results`` puts values beside the printed ones, ``output`` writes them.
+``tests/papers/test_declaration.py`` checks what is declared. ``declaration`` reads these files, ``data`` finds data,
+``plan`` says which jobs a table needs, ``work`` does one of them, ``metrics`` measures it, ``results`` puts values
+beside the printed ones, ``output`` writes them.
 """

@@ -1,10 +1,12 @@
-"""Data that declarations name: what they are, where they come from, and where they lie on this machine."""
+"""Files of declarations, and the data that they name: where these come from, and where they lie on this machine."""
 
 from __future__ import annotations
 
+import os
 import re
+import tomllib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,6 @@ from treelm.configs import from_plain
 from treelm.corpora.catalog import PACKAGED, SPLITS, corpus_names
 from treelm.corpora.data_config import DataConfig
 from treelm.errors import InputError
-from treelm.io.files import read_text
-from treelm.training.recipe import parse_toml
 
 FOLDER = Path(str(files("treelm"))) / "papers"
 FILE = "data.toml"
@@ -36,39 +36,32 @@ class DataSet:
     test: str = ""
     is_parsed: bool = False  # whether its constituency trees are the output of a parser, not made by hand
 
-    def __post_init__(self) -> None:
-        """Raise ``InputError`` for data without a place."""
-        if not (self.folder or self.train or self.dev or self.test):
-            raise InputError("no place", remedy="give folder, or train, dev and test")
-
     def describe(self) -> str:
-        """What is missing, in a line."""
+        """A line on the data: what they are, where they come from, and where they should lie."""
         place = self.folder or self.train or self.dev or self.test
         return f"{self.name} ({self.what}): {self.source}; as {place} in the folder of --data"
 
 
-def data_sets(folder: Path = FOLDER) -> Mapping[str, DataSet]:
-    """What is known of data, by name, here and beside declarations; ``InputError`` for an entry that is no table."""
-    found: dict[str, DataSet] = {}
-    for path in dict.fromkeys((FOLDER / FILE, folder / FILE)):
-        entries = parse_toml(read_text(path), str(path)) if path.exists() else {}
-        for name, entry in entries.items():
-            where = f"{path} [{name}]"
-            if not isinstance(entry, dict):
-                raise InputError("not a table", where=where, remedy="write what, source and folder below its name")
-            found[name] = from_plain(DataSet, {"name": name, **entry}, where=where)
-    return found
+def read_declarations(file: str) -> dict[str, Any]:
+    """Read a file of the folder of declarations, such as ``kept/prpn.toml``, as plain values."""
+    return tomllib.loads((FOLDER / file).read_text(encoding="utf-8"))
+
+
+def data_sets() -> dict[str, DataSet]:
+    """The data sets that ``data.toml`` describes, by name."""
+    entries = read_declarations(FILE).items()
+    return {name: from_plain(DataSet, {"name": name, **entry}, where=f"{FILE} [{name}]") for name, entry in entries}
 
 
 @dataclass(frozen=True)
 class DataRoot:
     """Where data are looked for: the folder of ``--data``, else what is shipped and what users' catalogues name."""
 
-    folder: Path | None
-    sets: Mapping[str, DataSet]
+    folder: Path | None = None
+    sets: Mapping[str, DataSet] = field(default_factory=data_sets)
 
     def find(self, name: str) -> DataConfig | None:
-        """The data of a name as a recipe's section would name them; None if they are not available."""
+        """The data of a name as the ``[data]`` section of a recipe would name them; None if they are not available."""
         if self.folder is not None and name != PACKAGED:
             entry = self.sets[name]
             own = {split: self.folder / file for split in SPLITS if (file := getattr(entry, split))}
@@ -79,11 +72,11 @@ class DataRoot:
         return DataConfig(corpus=name) if name in corpus_names() else None
 
     def missing(self, *names: str) -> list[str]:
-        """Which of these data are missing, each once."""
+        """The names among these whose data are not available, each once."""
         return [name for name in dict.fromkeys(names) if name and self.find(name) is None]
 
     def locate(self, name: str) -> DataConfig:
-        """Give what ``find`` finds. Raises ``InputError`` where the data are missing."""
+        """The data as ``find`` gives them. Raises ``InputError`` if they are not available."""
         found = self.find(name)
         if found is None:
             raise InputError(f"no {name} data", remedy=self.sets[name].describe())
@@ -91,28 +84,32 @@ class DataRoot:
 
 
 def paper_names() -> list[str]:
-    """The papers that come with the package."""
+    """The names of the papers whose tables are declared, in alphabetical order."""
     return sorted(path.stem for path in FOLDER.glob("*.toml") if path.name != FILE)
 
 
-def paper_file(paper: str) -> Path:
-    """The file of declarations of a paper, by its name or path. Raises ``InputError`` if there is none."""
-    known = paper.lower() in paper_names()
-    path = FOLDER / f"{paper.lower()}.toml" if known else Path(paper)
-    if not path.is_file():
-        remedy = f"choose one of {', '.join(paper_names())}, or give a file of declarations"
-        raise InputError(f"no paper {paper!r}" if paper else "no paper is named", remedy=remedy)
-    return path
+def paper_values(paper: str) -> dict[str, Any]:
+    """What the file of a paper declares: its tables and figures in their order, and what is ``SHARED`` by them.
+
+    Raises ``InputError`` for a name that is not one of ``paper_names``.
+    """
+    if paper not in paper_names():
+        found = f"no paper {paper!r}" if paper else "no paper is named"
+        raise InputError(found, remedy=f"choose one of {', '.join(paper_names())}")
+    return read_declarations(f"{paper}.toml")
 
 
-def paper_values(path: Path) -> dict[str, Any]:
-    """What a file declares, unchecked: tables and figures in their order, and what is ``SHARED``."""
-    return parse_toml(read_text(path), str(path))
+def recipe_path(recipe: str) -> str:
+    """The path of a recipe that lies among the declarations; the name of any other recipe as it is."""
+    path = os.path.join(FOLDER, recipe)
+    return path if os.path.isfile(path) else recipe
 
 
 def chosen(values: Iterable[str], names: Collection[str], paper: str) -> list[str]:
-    """Of ``paper_values`` the tables and figures that are named (``table 2``, ``figure4``), also word by word; all
-    without names. Raises ``InputError`` for other words and for what the paper does not have.
+    """Choose the tables and figures of ``paper_values`` that are named, such as ``table 2`` and ``figure4``.
+
+    A name may also come word by word: ``table``, ``2``. Without names, all are chosen. Raises ``InputError`` for
+    other words and for a table or figure that the paper does not have.
     """
     tables = [name for name in values if name not in SHARED]
     text = " ".join(names).lower()

@@ -1,21 +1,16 @@
-"""Declarations of tables and figures: what is in a paper's file, read and checked before anything runs."""
+"""Declarations of tables and figures: what a paper's file says of them."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from treelm.configs import from_plain
-from treelm.errors import InputError, choose_from
-from treelm.papers.data import SHARED, DataSet, chosen, paper_values
+from treelm.papers.data import chosen, paper_values, recipe_path
 from treelm.papers.metrics import KINDS, Measure
-from treelm.training.recipe import load_recipe
 
-_NAME = re.compile(r"(Table|Figure) (\d+)")
 _NUMBER = re.compile(r"(-?\d+(?:\.(\d+))?)(M?)(?:±(\d+(?:\.\d+)?))?\*?")
 NOTHING = "-"
 Arguments = tuple[str, tuple[str, ...]]
@@ -34,7 +29,7 @@ class Number:
 
     @classmethod
     def parse(cls, text: str) -> Number | None:
-        """Read it; None for what is not a number, such as NA."""
+        """Parse a printed number; None for a text that is not a number, such as NA."""
         if not (found := _NUMBER.fullmatch(text)):
             return None
         number, decimals, unit, spread = found.groups()
@@ -70,8 +65,6 @@ class Row:
     baseline: str = ""
     absent: str = ""
     data: str = ""
-    seeds: int | None = None
-    paired_with: str = ""
     options: dict[str, Any] = field(default_factory=dict)  # of every measure of the table
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)  # options of single measures
     metrics: dict[str, str] = field(default_factory=dict)
@@ -108,10 +101,8 @@ class Table:
     data: str = ""
     set: str = ""  # settings of every row in the paper's setting, before the row's own
     seeds: int = 1
-    paired_with: str = ""
     notes: tuple[str, ...] = ()
-    paper: str = ""  # whose paper it is of
-    folder: str = ""  # folder of the file, in which recipes may lie
+    paper: str = ""  # the authors and the year of the paper
 
     @property
     def stem(self) -> str:
@@ -119,14 +110,12 @@ class Table:
         return self.name.replace(" ", "").lower()
 
     def measure(self, name: str, row: Row, stand_in: StandIn | None) -> Measure:
-        """A measure with the options of table, stand-in and row, later ones first; ``InputError`` for unknown ones."""
+        """A measure with the options of the table, of the stand-in and of the row; what a later one says counts."""
         options = dict(self.measures[name])
         for changes in (stand_in, row):
             if changes:
                 options |= {**changes.options, **changes.measures.get(name, {})}
-        kind = options.pop("kind", None)
-        _check_known("kind", [kind], KINDS)
-        built: Measure = from_plain(KINDS[kind], options, where=f"measures.{name}")
+        built: Measure = from_plain(KINDS[options.pop("kind")], options, where=f"{self.name}, measures.{name}")
         return built
 
     def metric(self, column: Column, row: Row) -> str:
@@ -140,7 +129,7 @@ class Table:
                 yield column, self.measure(column.measure or column.name, row, stand_in), metric
 
     def train(self, row: Row, stand_in: StandIn | None = None, column: Column | None = None) -> Arguments:
-        """Recipe, which may lie beside the declaration, and settings of a row in a column, without data and seed."""
+        """The recipe of a row in a column and its settings, without those of the data and of the seed."""
         text = row.train.replace("{column}", column.name.lower() if column else "")
         recipe, settings = split_arguments(text)
         if stand_in is None:
@@ -151,11 +140,13 @@ class Table:
         else:
             instead, more = split_arguments(stand_in.train.get(recipe, ""))
             recipe, settings = instead or recipe, (*stand_in.set.split(), *more, *settings)
-        beside = os.path.join(self.folder, recipe)
-        return beside if os.path.isfile(beside) else recipe, settings
+        return recipe_path(recipe), settings
 
     def command(self, row: Row, stand_in: StandIn | None, column: Column) -> str:
-        """What trains a row in a column, without data and seed, or the baseline that it is; nothing for neither."""
+        """The command that trains a row in a column, without those of the data and of the seed.
+
+        For a baseline its name, and for a row that nothing trains an empty text.
+        """
         if not row.train:
             return row.baseline
         recipe, settings = self.train(row, stand_in, column)
@@ -163,17 +154,12 @@ class Table:
         begin = "as drawn, " if row.untrained else ""
         return f"{begin}treelm train {recipe}{' --set ' * bool(settings)}{' '.join(settings)}{then}"
 
-    def reference(self, row: Row) -> str:
-        """The row whose seeds are paired with those of a trained row; none, for a row that is its own."""
-        other = row.paired_with or self.paired_with
-        return other if row.train and other != row.name else ""
-
     def printed(self, row: Row) -> dict[str, str]:
         """What the paper prints in a row, by column."""
         return self.texts(row.printed, ours=False)
 
     def texts(self, words: str, *, ours: bool = True) -> dict[str, str]:
-        """Words by column, of the paper's columns alone or of ours, too."""
+        """Values that stand one after the other in a text, by column; ``ours`` if added columns have one, too."""
         columns = [column.name for column in self.columns if ours or not column.added]
         return {name: word for name, word in zip(columns, words.split(), strict=False) if word != NOTHING}
 
@@ -184,48 +170,34 @@ def split_arguments(text: str) -> Arguments:
     return recipe.strip(), tuple(settings.split())
 
 
-def load_paper(path: Path, sets: Mapping[str, DataSet], names: Collection[str] = ()) -> list[Table]:
-    """Read the tables and figures of a file, or those that are named, in the order of the file.
+def load_paper(paper: str, names: Collection[str] = ()) -> list[Table]:
+    """Read the tables and figures of a paper, or those that are named (see ``chosen``), in the order of its file.
 
-    Raises ``InputError`` for an unknown name and for a declaration that is not valid.
+    Raises ``InputError`` for a paper, table or figure that there is not.
     """
-    values = paper_values(path)
-    paper = str(values.pop("paper", path.stem))
-    shared = {name: values.pop(name, {}) for name in SHARED[1:]}
-    wanted = chosen(values, names, path.stem)
-    tables = []
-    for name in wanted:
-        where, block = f"{path} [{name}]", values[name]
-        try:
-            if not _NAME.fullmatch(name) or not isinstance(block, dict):
-                raise InputError(f"unknown field {name!r}", remedy='name tables as papers do: ["Table 2"]')
-            tables.append(_table(name, block, shared, paper, path, sets))
-        except InputError as error:
-            raise InputError(error.found, where=f"{where} {error.where or ''}".strip(), remedy=error.remedy) from None
-    return tables
+    values = paper_values(paper)
+    return [_table(name, values[name], values) for name in chosen(values, names, paper)]
 
 
-def _table(
-    name: str, block: dict[str, Any], shared: dict[str, Any], paper: str, path: Path, sets: Mapping[str, DataSet]
-) -> Table:
-    """Build and check one table: measures and stand-ins of its own come over those that the paper's tables share."""
-    parts: dict[str, Any] = {}
-    for part, kind in (("columns", Column), ("rows", Row)):
-        blocks = block.pop(part, {}).items()
-        parts[part] = tuple(from_plain(kind, {"name": key, **one}, where=f"{part}.{key}") for key, one in blocks)
-    own = block.pop("stand_ins", None)
-    parts["stand_ins"] = tuple(
-        from_plain(StandIn, _over(shared["stand_ins"].get(key, {}), one), where=f"stand_ins.{key}")
-        for key, one in (shared["stand_ins"] if own is None else own).items()
-    )
-    measures = _over(shared["measures"], block.pop("measures", {}))
-    plain = {"source": f"{name}, {paper}", **block, "name": name, "measures": measures}
-    plain |= {"paper": paper, "folder": str(path.parent)}
-    table: Table = from_plain(Table, {**plain, "columns": [], "rows": [], "stand_ins": []}, where="")
-    table = replace(table, **parts)
-    _check(table, sets)
+def _table(name: str, block: dict[str, Any], values: Mapping[str, Any]) -> Table:
+    """Build a table or figure from its ``block`` and from what the ``values`` of the file share among all of them."""
+    shared = {part: values.get(part, {}) for part in ("measures", "stand_ins")}
+    stand_ins = block.get("stand_ins", shared["stand_ins"])
+    parts = {
+        "columns": _named(block.get("columns", {})),
+        "rows": _named(block.get("rows", {})),
+        "stand_ins": [_over(shared["stand_ins"].get(key, {}), one) for key, one in stand_ins.items()],
+        "measures": _over(shared["measures"], block.get("measures", {})),
+    }
+    plain = {"source": f"{name}, {values['paper']}", **block, **parts, "name": name, "paper": values["paper"]}
+    table: Table = from_plain(Table, plain, where=name)
     printed = [table.printed(row) for row in table.rows]
     return replace(table, columns=tuple(_like_printed(column, printed) for column in table.columns))
+
+
+def _named(blocks: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The blocks of a TOML table, each with its key as its name."""
+    return [{"name": name, **block} for name, block in blocks.items()]
 
 
 def _like_printed(column: Column, printed: Iterable[Mapping[str, str]]) -> Column:
@@ -237,46 +209,9 @@ def _like_printed(column: Column, printed: Iterable[Mapping[str, str]]) -> Colum
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables laid over each other: what both have is of the second, and of tables in turn."""
+    """Lay one TOML table over another: where both have a name, the value above counts; of tables in turn."""
     both = {
         name: _over(below[name], value) if isinstance(value, dict) and isinstance(below.get(name), dict) else value
         for name, value in above.items()
     }
     return {**below, **both}
-
-
-def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
-    """Raise ``InputError`` for what names something that is not there, by making all measures and recipes."""
-    names = [column.name for column in table.columns]
-    measured = [column for column in table.columns if column.metric]
-    parts: tuple[Column | StandIn | Row, ...] = (*table.columns, *table.stand_ins, *table.rows)
-    _check_known("data", [table.data, *(one.data for one in parts)], sets)
-    _check_known("measure", [column.measure or column.name for column in measured], table.measures)
-    _check_known("measure", [name for row in table.rows for name in row.measures], table.measures)
-    _check_known("column", [name for row in table.rows for name in row.metrics], names)
-    paired = [table.paired_with, *(row.paired_with for row in table.rows)]
-    _check_known("paired_with", paired, [row.name for row in table.rows if row.train])
-    for row in table.rows:
-        where = f"rows.{row.name}"
-        given = [name for name in ("train", "baseline", "absent") if getattr(row, name)]
-        if len(given) != 1:
-            found = f"it has {' and '.join(given) or 'nothing to train'}"
-            raise InputError(found, where=where, remedy="give one of train, baseline, absent")
-        number = sum(not column.added for column in table.columns)
-        if row.printed and len(row.printed.split()) != number:
-            found = f"printed has {len(row.printed.split())} values, not {number}"
-            raise InputError(found, where=where, remedy=f"give one for each column of the paper, or {NOTHING}")
-        for setting in (None, *table.stand_ins):
-            _check_known("data", [measure.own_data for _, measure, _ in table.measured(row, setting)], sets)
-            for recipe, settings in {table.train(row, setting, column) for column in tuple(measured) or (None,)}:
-                if row.train:
-                    load_recipe(recipe, settings)
-                if row.finetune and setting is None:
-                    load_recipe(recipe, (*settings, *split_arguments(row.finetune)[1]))
-
-
-def _check_known(field: str, names: Iterable[str | None], known: Collection[str]) -> None:
-    """Raise ``InputError`` for a name that is given but not known."""
-    for name in names:
-        if name != "" and name not in known:
-            raise InputError(f"unknown {field} {name!r}", remedy=choose_from(str(name), known))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 TSV = (
     *("row", "column", "setting", "ours", "interval", "deviation", "n", "published", "difference", "by_seed"),
     *("cpu_seconds", "wall_seconds", "why"),
-    *("paired_with", "paired_difference", "paired_interval", "pairs", "paired_by_seed"),
     *("kept", "kept_setting", "not_in_paper", "recipe", "printed", "elsewhere"),
 )
 LEGEND = (
@@ -42,14 +41,11 @@ def as_tsv(result: PlannedTable) -> str:
     """One line for each row and column, unrounded; notes in lines that begin with ``#``."""
     lines: list[Sequence[object]] = [TSV]
     for one in result.cells:
-        ours, paired = one.ours, one.paired
+        ours = one.ours
         cells: list[object] = [one.row.name, one.column.name, one.label, ours.mean if ours else None]
         published = one.number.value if one.number else one.printed
         cells += [ours.interval, ours.deviation, len(ours), published, one.difference, _listed(ours)]
         cells += [*result.seconds.get(one.row.name, (None, None)), one.missing]
-        cells += (
-            [None] * 5 if paired is None else [one.other, paired.mean, paired.interval, len(paired), _listed(paired)]
-        )
         cells += [
             one.kept,
             result.kept.setting if one.kept and result.kept else None,
@@ -84,7 +80,10 @@ def _rounded(value: Cell, mean: float, spread: float | None, *, sign: str = "") 
 
 
 def _tables(result: PlannedTable) -> Iterator[Table]:
-    """The paper's rows and columns, then ours, if they have values: a line for each kind of value of a row."""
+    """Yield a table of the paper's rows and columns, one of added rows and one of added columns, if they have values.
+
+    A row has a line for each kind of its values: printed, ours and so on.
+    """
     table, is_first = result.table, True
     for title, of_rows, is_ours in (
         ("", (False,), False),
@@ -109,7 +108,7 @@ def _tables(result: PlannedTable) -> Iterator[Table]:
 
 
 def _kinds(cells: Iterable[Cell]) -> dict[str, dict[str, str]]:
-    """What is known of a row: by kind, in order, the texts of its columns."""
+    """What is known of the cells of a row: by kind of value, the texts of its columns."""
     texts: dict[str, dict[str, str]] = {kind: {} for kind in (PRINTED, ELSEWHERE, OURS, DIFFERENCE, KEPT)}
     for cell in cells:
         for kind, text in shown(cell).items():
@@ -163,7 +162,7 @@ def as_text(result: PlannedTable) -> RenderableType:
         times = (f"{row} {cpu:.0f} / {wall:.0f}" for row, (cpu, wall) in result.seconds.items())
         lines.append(f"training, mean CPU seconds / wall seconds of a run: {'; '.join(times)}")
     lines += [f"note: {note}" for note in result.notes]
-    tables = [part for one in (*_tables(result), *_differences(result.cells)) for part in (_narrowed(one), Text())]
+    tables = [part for one in _tables(result) for part in (_narrowed(one), Text())]
     name = table.name if table.source.startswith(f"{table.name}, ") else table.source  # the paper is named once, above
     return Group(Text(f"{name}: {table.title}", style="bold"), *tables, *map(Text, lines), Text())
 
@@ -186,16 +185,3 @@ def _first_named(rows: Sequence[Row]) -> list[Row]:
         for number, row in enumerate(rows)
         for (heading, name), *others in [row]
     ]
-
-
-def _differences(values: Iterable[Cell]) -> Iterator[Table]:
-    """A table for each row from which others differ."""
-    groups: dict[str, list[Row]] = {}
-    for value in values:
-        if value.paired is not None:
-            difference = _rounded(value, value.paired.mean, value.paired.interval, sign="+")
-            row = [("", value.row.name), ("", value.column.name)]
-            row += [("difference", difference), ("pairs", str(len(value.paired)))]
-            groups.setdefault(value.other, []).append(row)
-    for other, rows in groups.items():
-        yield Table.of(_first_named(rows), title=f"difference from {other}, seed by seed", num_labels=2)

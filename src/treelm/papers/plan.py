@@ -23,7 +23,10 @@ PAPER, RECIPE = "the paper's setting", "the recipe"
 
 @dataclass(kw_only=True)
 class Job:
-    """A run that is trained or drawn, or data alone, with its measures; tables share what is named alike."""
+    """A run that is trained or drawn, or data alone, with what is measured of it.
+
+    Its name follows from all that determines it, so that tables that need the same run share it.
+    """
 
     name: str
     data: str
@@ -35,7 +38,7 @@ class Job:
     measures: list[Measure] = field(default_factory=list)
 
     def add(self, measure: Measure) -> None:
-        """Have something more measured, once."""
+        """Add a measure, unless the job has it already."""
         if measure not in self.measures:
             self.measures.append(measure)
 
@@ -61,7 +64,10 @@ class Sample(dict[int, float]):
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A value to be had: from which jobs, and why from none; and what is known of it (``results.gather``)."""
+    """A cell of a table: the jobs that its value comes from, or why there is none.
+
+    ``results.gather`` adds what is known of the value.
+    """
 
     row: Row
     column: Column
@@ -77,8 +83,6 @@ class Cell:
     printed: str = ""  # as the paper has it, or another source (``is_elsewhere``)
     is_elsewhere: bool = False
     kept: str = ""  # what an earlier run gave, from the repository
-    other: str = ""  # the row whose values ``paired`` are less
-    paired: Sample | None = None  # ours less another row's, seed by seed, if they are paired and both measure the same
 
     @property
     def number(self) -> Number | None:
@@ -103,7 +107,10 @@ class KeptTable:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTable:
-    """A table with its cells, one at least of each row; kept values, seconds and notes when they are gathered."""
+    """A table with its cells, at least one of each row.
+
+    ``results.gather`` adds kept values, seconds of training and notes.
+    """
 
     table: Table
     cells: Sequence[Cell]
@@ -132,8 +139,11 @@ class Plan:
 
 
 def make_plan(tables: Sequence[Table], root: DataRoot, *, small: bool, seeds: int | None) -> Plan:
-    """Plan all tables. Jobs on data alone come first, then the first seed of every run, then the second: whenever time
-    is up, the rows have about as many seeds each. A finetuning comes after the run that it goes on from.
+    """Plan the jobs of all tables, in the papers' settings or, if ``small``, in stand-ins.
+
+    Jobs on data alone come first, then the first seed of every run, then the second: whenever time is up, all rows have
+    about the same number of seeds. A finetuning comes after the run that it continues. ``seeds`` is the number of
+    seeds of every row; without it, the declared one.
     """
     planner = _Planner(root, small=small, seeds=seeds)
     planned = [planner.plan(table) for table in tables]
@@ -211,7 +221,7 @@ class _Planner:
         recipe, settings = table.train(row, stand_in, column)
         found = self.root.locate(data)
         settings += tuple(f'data.{name}="{getattr(found, name) or "none"}"' for name in ("corpus", *SPLITS))
-        number = self.seeds or row.seeds or (stand_in.seeds if stand_in else table.seeds)
+        number = self.seeds or (stand_in.seeds if stand_in else table.seeds)
         finetuning = () if stand_in else split_arguments(row.finetune)[1]
         job = Job(name="", data=data, recipe=recipe, settings=settings, untrained=row.untrained)
         known = (recipe, settings, data, row.untrained, number, finetuning)

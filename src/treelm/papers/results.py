@@ -8,23 +8,20 @@ from pathlib import Path
 from statistics import fmean
 
 from treelm.configs import from_plain
-from treelm.io.files import read_text
+from treelm.papers.data import read_declarations
 from treelm.papers.metrics import AGREEMENT, Structure, Training
 from treelm.papers.plan import Cell, KeptTable, PlannedTable, Sample
 from treelm.papers.work import FOLDER, kept
-from treelm.training.recipe import parse_toml
-
-KEPT = "kept"  # folder of results beside declarations, a file a paper
 
 
-def load_kept(paper: Path) -> dict[str, KeptTable]:
-    """Results that are kept for a file of declarations, by table, if any. Raises ``InputError`` for a wrong file."""
-    path = paper.parent / KEPT / paper.name
-    values = parse_toml(read_text(path), str(path)) if path.is_file() else {}
-    made = values.pop("made", "")
-    return {
-        name: from_plain(KeptTable, {"made": made, **one}, where=f"{path} [{name}]") for name, one in values.items()
-    }
+def load_kept(paper: str) -> dict[str, KeptTable]:
+    """The results of earlier runs that the package has for a paper, by table; empty if there are none."""
+    try:
+        values = read_declarations(f"kept/{paper}.toml")
+    except FileNotFoundError:
+        return {}
+    made = values.pop("made")
+    return {name: from_plain(KeptTable, {"made": made, **one}, where=name) for name, one in values.items()}
 
 
 def gather(
@@ -35,9 +32,10 @@ def gather(
     not_yet: str = "not run yet",
     results: KeptTable | None = None,
 ) -> PlannedTable:
-    """The table with what the runs in ``out`` gave, beside ``results`` of the repository.
+    """Add to a table what the runs in ``out`` gave, and ``results``, which earlier runs gave.
 
-    ``codes`` are exit codes of jobs that failed now, by name; of others, ``not_yet`` says why there is nothing.
+    ``codes`` are the exit codes of jobs that have just failed, by name; of other jobs without values, ``not_yet`` says
+    why they have none.
     """
     table, rows = planned.table, results.rows if results else {}
     notes = dict.fromkeys((*table.notes, *(results.notes if results else ())))
@@ -59,18 +57,14 @@ def gather(
         logs = [log for log in logs if "cpu_seconds" in log]
         if logs:
             seconds[row] = (fmean(log["cpu_seconds"] for log in logs), fmean(log["wall_seconds"] for log in logs))
-    for (name, column), cell in cells.items():
+    for (name, _), cell in cells.items():
         if cell.row.note and (not cell.row.added or cell.ours or cell.kept):
             notes[f"{name}: {cell.row.note}"] = None
-        other = cells.get((table.reference(cell.row), column))
-        if other and other.metric == cell.metric and (seeds := sorted(cell.ours.keys() & other.ours.keys())):
-            paired = Sample({seed: cell.ours[seed] - other.ours[seed] for seed in seeds})
-            cells[name, column] = replace(cell, other=other.row.name, paired=paired)
     return replace(planned, cells=[*cells.values()], kept=results, seconds=seconds, notes=[*notes])
 
 
 def _measured(cell: Cell, out: Path, codes: Mapping[str, int], not_yet: str) -> Cell:
-    """The cell with the values of its jobs that are done, and why there are not all."""
+    """The cell with the values of its finished jobs; if some are missing, also with the reason."""
     ours, why, done = Sample({} if cell.given is None else {0: cell.given}), cell.missing, list[Path]()
     if cell.measure is None:
         return replace(cell, ours=ours)

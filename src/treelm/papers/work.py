@@ -27,7 +27,11 @@ FOLDER, FINISHED, KEPT = "runs", "finished.json", "reproduced"
 
 
 def do_job(job: Job, out: Path, root: DataRoot, train: Callable[[list[str]], int]) -> int:
-    """Train by ``train`` (``treelm train``) and measure what is not done yet; the exit code of training, or 0."""
+    """Train the run of a job unless it is trained, and measure what is not measured yet.
+
+    ``train`` is ``treelm train``: it gets the arguments and returns an exit code. Returns the exit code of training, 0
+    if nothing had to be trained. Raises ``InputError`` if the run that a finetuning continues is not finished.
+    """
     folder = out / FOLDER / job.name
     if job.recipe and not (folder / FINISHED).exists():
         code = _draw(job, folder) if job.untrained else train(_arguments(job, folder, out))

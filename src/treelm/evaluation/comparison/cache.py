@@ -18,7 +18,7 @@ class MetricCache:
         self._folder = folder
 
     def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
-        """Find what was kept of the same origin; None if there is nothing, or a file that is damaged."""
+        """The metrics that were kept of the same origin; None if there are none, or if their file is damaged."""
         path = self.path(part, origin)
         try:
             kept = read_json(path, remedy="remove it") if path.exists() else None

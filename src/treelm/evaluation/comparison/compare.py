@@ -31,10 +31,12 @@ FEW_STEPS, FEW_SECONDS = 1000, 15.0
 def compare(
     sources: Sequence[Path], settings: Settings, show: ShowProgress, *, keep_in: Path | None = None
 ) -> Comparison:
-    """Measure a row for each run (a folder, or a model of the package by name), and take those of kept comparisons.
+    """Compare sources, each of them a run folder, a model of the package by its name, or a kept comparison (.json).
 
-    What takes long is kept in ``keep_in``, else in each run folder, never in the package or another program's folder.
-    Raises ``InputError`` for what is neither, for a source given twice, and for a run without data of the split.
+    Every run is measured, and gives a row; a kept comparison gives the rows that it has. What takes long is kept in
+    the folder ``keep_in``, or in each run folder if there is none; nothing is written into the package or into a folder
+    of another program. ``show`` shows progress. Raises ``InputError`` for a source that is neither a run nor a
+    comparison, for one that is given twice, and for a run whose recipe lacks data of the split.
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
@@ -88,7 +90,10 @@ def _found(source: Path) -> Path:
 
 
 def row_names(runs: Sequence[Path]) -> dict[Path, str]:
-    """Each run's folder name, with folders above it until all differ. Raises ``InputError`` for the same run twice."""
+    """Name each run by its folder, with as many of the folders above it as make all names different.
+
+    Raises ``InputError`` if a run is given twice.
+    """
     whole = {run: name_parts(run) for run in runs}
     if len(set(whole.values())) < len(runs):
         raise InputError("the same run twice", remedy="give each run once")

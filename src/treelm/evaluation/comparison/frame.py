@@ -75,7 +75,10 @@ class Column:
 
 
 def _get(*path: str, **having: Any) -> Value:
-    """A getter along attributes and keys, of tuples the first record that is ``having``; None where one is missing."""
+    """Make a getter that follows ``path`` through attributes and mapping keys, and gives None where one is missing.
+
+    Of a tuple of records it takes the first one whose attributes equal ``having``.
+    """
 
     def value(row: RunMetrics) -> Any:
         found: Any = row
@@ -173,7 +176,10 @@ def _share(name: str, value: Value, heading: str, group: str = SYNTAX, **options
 
 
 def _syntaxgym(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """SyntaxGym: SG score, with and without unknown words, circuits, suites; means of suites if a score is lacking."""
+    """Columns of SyntaxGym: SG score with and without unknown words, circuits and suites.
+
+    Where runs lack the SG score because a suite was not scored, means over the suites that were scored are shown.
+    """
     scored = [row.syntaxgym for row in rows if row.syntaxgym is not None]
     sizes = {len(one.suites) for one in scored if one.sg_score is None}
     known_sizes = {
@@ -219,7 +225,11 @@ def _human(rows: Sequence[RunMetrics]) -> Iterator[Column]:
 
 
 def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
-    """For each row, the number of the first row that differs from it by the seed of its training alone."""
+    """Group rows that differ only by the seed of their training: for each row, the number of the first of its group.
+
+    Rows with other texts, searches, vocabularies or training data are of different groups, as are two rows of one
+    model (equal weights).
+    """
     first: dict[Hashable, int] = {}
     weights: set[Hashable] = set()
     numbers = []
@@ -260,7 +270,11 @@ class ComparisonFrame:
 
     @classmethod
     def of(cls, comparison: Comparison, names: Sequence[str] = ()) -> ComparisonFrame:
-        """Gather the columns that some run has values for, or those named, in order; ``InputError`` for others."""
+        """Make the frame of a comparison, with the columns that some run has a value for.
+
+        With ``names``, only these columns are displayed, in this order. Raises ``InputError`` for a name that is not
+        one of the columns.
+        """
         import pandas
 
         rows = comparison.runs
@@ -272,7 +286,7 @@ class ComparisonFrame:
         return cls(data, columns, seed_numbers(rows), comparison)
 
     def public(self) -> pandas.DataFrame:
-        """All columns but hidden ones, unrounded, with means over seeds and differences; missing where none is."""
+        """All columns but hidden ones, unrounded, then means over seeds and differences; NaN where there is none."""
         data = self.data[[column.name for column in self.columns if column.group != HIDDEN]].copy()
         extra = [(one.runs, name, one.metric, getattr(one, name)) for one in self.comparison.seeds for name in SEEDS]
         extra += [
@@ -285,7 +299,10 @@ class ComparisonFrame:
         return data
 
     def to_csv(self) -> str:
-        """``public``, bounds as 0 or 1; an apostrophe before what spreadsheets would compute, such as ``=1+1``."""
+        """Write ``public`` as CSV, with ``is_upper_bound`` as 0 or 1, and nothing where there is no value.
+
+        Texts that spreadsheets would compute, such as ``=1+1``, begin with an apostrophe.
+        """
         data = self.public()
         text: str = data.astype(object).where(data.notna(), None).map(_plain).to_csv(index=False, lineterminator="\n")
         return text
@@ -329,7 +346,11 @@ class ComparisonFrame:
         return [column for column in self.columns if column.group in (groups or TABLES)]
 
     def table(self, columns: Sequence[Column] | None = None, **options: Any) -> Table:
-        """A table of the runs with values in the columns, then means over seeds; what is best for certain is bold."""
+        """A table of the runs in some columns, by default all displayed ones, then means of models of several seeds.
+
+        Rows without any value are left out. What is certainly the best of its column is bold. ``options`` are those
+        of ``Table``.
+        """
         columns = self.shown() if columns is None else columns
         several = [model for model in dict.fromkeys(self.seeds) if self.seeds.count(model) > 1]
         several = several if any(column.better for column in columns) else []
@@ -381,7 +402,11 @@ class ComparisonFrame:
         return [sorted(group, key=lambda one: one.mean, reverse=is_high) for group in groups.values()]
 
     def with_uncertainty(self) -> Comparison:
-        """The comparison with means over seeds, and where they compare, differences of models from the first one."""
+        """The comparison with means over seeds, and with the differences of all models from the first one.
+
+        A difference is there where values compare, where bounds leave no doubt about its sign, and where the sums by
+        unit are known.
+        """
         seeds, found = list[SeedMean](), list[Difference | None]()
         order = list(self.data["run"])
         for column in self.shown():

@@ -109,7 +109,10 @@ class Measurement:
             self._origin["device"] = "cuda"  # times are others there
 
     def metrics(self) -> RunMetrics:
-        """Measure everything that is not kept. Raises ``InputError`` for what is not finished or cannot be read."""
+        """Measure the run; parts that were kept before are not measured again.
+
+        Raises ``InputError`` for a run that is not finished, and for data that cannot be read.
+        """
         seconds, words_per_second, curve, notes = training_metrics(self._run, self._recipe.training)
         evaluated = self._evaluated()
         metrics = replace(
@@ -149,9 +152,11 @@ class Measurement:
         total: int | None = None,
         **origin: Any,
     ) -> Record:
-        """A part of the metrics as it was kept of ``origin``, or measured now and kept, of ``total`` sentences.
+        """A part of the metrics: as it was kept, or else measured now and kept.
 
-        Raises ``InputError`` if the model has become another one while it was measured.
+        ``part`` is its name in the cache and ``origin`` all that it follows from besides the run. ``measure`` makes a
+        record of ``kind``; meanwhile ``what`` and the ``total`` number of sentences are shown. Raises ``InputError``
+        if the weights of the run changed while it was measured.
         """
         origin = {**self._origin, **origin}
         kept = None if self._cache is None else self._cache.get(part, origin)
@@ -314,7 +319,10 @@ class Measurement:
 
 
 def unit_sums(evaluated: Evaluation) -> UnitSums:
-    """Sums of what was evaluated: by document if there are ``FEWEST_UNITS`` (not a sentence each), else by sentence."""
+    """Add up the bits and the spans of each document, which are what a bootstrap draws.
+
+    Where documents are fewer than ``FEWEST_UNITS``, or single sentences, sums are by sentence.
+    """
     sentences, result = evaluated.sentences, evaluated.result
     of_documents, units = np.unique([one.document for one in sentences], return_inverse=True)
     by_document = FEWEST_UNITS <= len(of_documents) < len(sentences)
@@ -369,7 +377,7 @@ def _reading_gain(result: ModelResult) -> ReadingGain:
 
 
 def _recipe_hash(recipe: Recipe) -> str:
-    """A hash of all of a recipe but its seed and how it is evaluated; empty for models that were not trained here."""
+    """A hash of all that a model was trained by, but for the seed; empty for models that treelm did not train."""
     if recipe.model.config is None:
         return ""
     training = replace(recipe.training, seed=0)

@@ -60,7 +60,10 @@ class UnitSums:
     """Matched, gold and predicted spans, by protocol."""
 
     def of(self, column: str) -> NDArray[np.float64] | None:
-        """The sums (U, 2) or (U, 3) that a column follows from; None for others, and of too few units."""
+        """The sums by unit, (U, 2) or (U, 3), from which the metric of a column follows.
+
+        None for columns without such sums, if there are too few units, and if a sum is infinite.
+        """
         found = self.bits if column == "perplexity" else self.spans.get(column.partition(", ")[2], ())
         sums = np.array(found, dtype=np.float64)
         return sums if len(sums) >= FEWEST_UNITS and np.isfinite(sums).all() else None
@@ -152,7 +155,11 @@ class LossPoint:
 def training_metrics(
     run: Path, config: TrainingConfig
 ) -> tuple[float | None, float | None, tuple[LossPoint, ...], tuple[str, ...]]:
-    """Seconds of training, words a second in updates, the curve, notes on how it ended; None where not recorded."""
+    """Read the records of training: seconds, words a second in updates of the weights, the loss curve, and notes.
+
+    Numbers are None if they were not recorded. A note says if training stopped early. Raises ``InputError`` for
+    records that cannot be read.
+    """
     path = run / METRICS
     lines = read_metrics(path) if path.exists() else []  # a model may have been saved without them
     num_words, seconds, points = 0, 0.0, []
@@ -269,7 +276,7 @@ class RunMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedMean:
-    """A metric of a model: of a run, or the mean over seeds."""
+    """A metric of a model: the value of its run, or the mean over the runs of its seeds."""
 
     model: str  # name of the run; of several seeds, that of their system
     runs: tuple[str, ...]

@@ -76,7 +76,10 @@ def find_folder(name: str, given: str, layouts: Mapping[str, Mapping[str, str]],
 
 
 def read_columns(path: Path, numbers: Iterable[str] = (), **options: Any) -> pd.DataFrame:
-    """A table of known content as text, or ``numbers`` (NaN: missing); ``options`` are those of ``pandas.read_csv``."""
+    """Read a table of known content as text, but the columns ``numbers`` as numbers, NaN where a cell is missing.
+
+    ``options`` are those of ``pandas.read_csv``.
+    """
     import pandas as pd
 
     frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8", **options)

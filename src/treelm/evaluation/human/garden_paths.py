@@ -1,4 +1,4 @@
-"""Effects of syntactic difficulty in bits beside people's milliseconds, by item, and over sizes of the beam."""
+"""Effects of syntactic difficulty in bits, by item, beside their effects on people's reading times."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class GardenPaths:
         return next((one for one in self.effects if (one.effect, one.region) == (effect, region)), None)
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each item, effect and region: bits, and the effect on reading times with its interval, in ms."""
+        """The effects with a row for each item, effect and region (``ITEM_COLUMNS``).
+
+        A row has the bits of the model, and the effect on people's reading times with its 95 % interval, in ms.
+        """
         import pandas as pd
 
         people = human_effects()

@@ -91,7 +91,11 @@ def score_material(
     compute: Compute[SentenceScore] | None = None,
     on_sentence: Callable[[], None] = lambda: None,
 ) -> Surprisals:
-    """Score a material by a model, sentence by sentence or document by document."""
+    """Score the words of a material by a model, sentence by sentence, or document by document (``context``).
+
+    ``normalise`` rewrites each word before it is read. ``compute`` scores groups of sentences in other processes.
+    ``on_sentence`` is called after each sentence. Raises ``InputError`` for what the model cannot read.
+    """
     stimuli, scores = list(material.stimuli(punctuation, normalise)), list[SentenceScore]()
     for _, score in score_stimuli(lm, stimuli, context=context, batch_size=batch_size, compute=compute):
         assert score is not None, "errors are raised"
@@ -109,11 +113,12 @@ def score_material(
 
 
 def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Surprisals:
-    """Read the surprisals of a material from a table of any program: TSV or CSV with a header, in bits.
+    """Read the surprisals of a material, in bits, from a table of any program: TSV or CSV with a header.
 
-    Its rows have the key columns of the material, or are the words in order, in a column ``word``. What it lacks has
-    none. Beside ``surprisal_bits_NAME`` stands ``is_unk_NAME``. Raises ``InputError`` with file and line, also for
-    other words than those of the material.
+    The rows of the table have the key columns of the material, or are its words in order, in a column ``word``. Words
+    that it lacks have no surprisal. Whether a word is unknown stands in ``is_unk``, or in ``is_unk_NAME`` beside
+    ``surprisal_bits_NAME``. Raises ``InputError`` with file and line, also where the words of the table are not those
+    of the material.
     """
     table = read_frame(path)
     if column not in table:
@@ -140,7 +145,10 @@ def table_name(path: Path, column: str = BITS) -> str:
 
 
 def _places(material: Material, table: pd.DataFrame, path: Path) -> NDArray[np.int_]:
-    """The place in the material of each row of a table; -1 for a row of another word."""
+    """The place in the material of each row of a table, (rows,); -1 for a row of a word that it does not have.
+
+    Raises ``InputError`` if keys or words of the table do not fit the material.
+    """
     import pandas as pd
 
     needed, names = ", ".join(material.key_names), list(material.key_names)
@@ -195,9 +203,10 @@ def read_frame(path: Path, encoding: str | None = None, unreadable: list[InputEr
 
 
 def numbers(table: pd.DataFrame, name: str) -> Floats:
-    """The numbers in a column of a table of ``read_frame``, NaN for missing values.
+    """The numbers in a column of a table of ``read_frame``, (rows,), NaN for missing values.
 
-    Raises ``InputError`` for other text, and where a mark may stand between thousands (1.169 beside 534).
+    Raises ``InputError`` for text that is not a number, and for numbers whose mark may separate thousands (1.169
+    beside 534).
     """
     cells = [(str(where), cell) for where, cell in table[name].items()]
     given = [(where, cell) for where, cell in cells if cell not in MISSING]
@@ -219,9 +228,10 @@ def numbers(table: pd.DataFrame, name: str) -> Floats:
 
 
 def surprisals_of(table: pd.DataFrame, name: str) -> Floats:
-    """The surprisals in a column of a table, in bits; warns of what may be probabilities.
+    """The surprisals in a column of a table of ``read_frame``, in bits, (rows,).
 
-    Raises ``InputError`` as ``numbers`` does, and where most are negative: log probabilities.
+    Warns if all values are below 1, since they may be probabilities. Raises ``InputError`` as ``numbers`` does, and if
+    most values are negative, as log probabilities are.
     """
     bits = numbers(table, name)
     given = np.flatnonzero(np.isfinite(bits) & (bits != 0))

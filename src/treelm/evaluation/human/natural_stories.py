@@ -81,7 +81,7 @@ def load(folder: str = "") -> ReadingCorpus:
 
 
 def _corpus(words: pd.DataFrame, published: dict[str, Surprisals]) -> ReadingCorpus:
-    """The corpus of a row a word; ``mean_rt`` and ``gmean_rt`` are those of the published row that names it."""
+    """Build the corpus from a table with a row a word, whose times are still those of the published row of the word."""
     times = words[["mean_rt", "gmean_rt"]].groupby(words["story"], sort=False).shift()
     stories, sentences = tuple(words["story"]), words["sentence"]
     bare = words["bare"].str.replace(" ", "")

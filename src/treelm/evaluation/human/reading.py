@@ -93,7 +93,10 @@ class ReadingResult:
 
 
 def check_names(names: Sequence[str], over: Sequence[str] | None = None) -> None:
-    """Raise ``InputError`` for two models of one name; with ``over``, for no model at all, or an unknown name."""
+    """Raise ``InputError`` if two models have one name.
+
+    With ``over``, also if there is no model at all, and if a name in ``over`` is not one of theirs.
+    """
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two models named {name}", remedy="give each once, or rename a table")
@@ -113,7 +116,11 @@ class Regression:
     """A corpus, a design and the models' surprisals, lined up on the words that are compared."""
 
     def __init__(self, corpus: ReadingCorpus, design: Design, models: Sequence[Surprisals]) -> None:
-        """Choose the words; raises ``InputError`` for names that the corpus lacks and for too few words."""
+        """Choose the words that are compared, and gather times, predictors and surprisals of these.
+
+        Raises ``InputError`` for names that the corpus does not have, for two models of one name, and for too few
+        words.
+        """
         check_names([model.name for model in models])
         self.corpus = corpus
         self.models = {model.name: model for model in models}
@@ -190,7 +197,11 @@ class Regression:
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a word that is compared: keys, time, predictors and surprisals at all lags (``NAME_1``: before it)."""
+        """The table of the regression: a row for each word that is compared.
+
+        It has keys, the word, its sentence, fold and class, its time, and predictors and surprisals at all lags:
+        ``NAME_0`` of the word itself, ``NAME_1`` of the word before it.
+        """
         import pandas as pd
 
         corpus = self.corpus
@@ -214,7 +225,11 @@ def measure_reading(
     design: Design = AS_THE_CORPUS,
     over: Sequence[str] = (),
 ) -> ReadingResult:
-    """Compare models on a corpus, each of ``over`` also below and above every other. Raises as ``Regression`` does."""
+    """Measure what models' surprisals add to the prediction of reading times, on the words that all models have.
+
+    Each model in ``over`` is also added to the baseline with every other model, and every other model to the baseline
+    with it. Raises ``InputError`` as ``Regression`` does, and for a name in ``over`` that no model has.
+    """
     check_names([model.name for model in models], over)
     regression = Regression(corpus, design, models)
     base = regression.likelihood()

@@ -27,9 +27,10 @@ _SINGLE_READERS = "; of single readers, give mean times, one row a word"
 
 
 def load(path: Path, columns: TableColumns, skipped: list[InputError] | None = None) -> ReadingCorpus:
-    """Read a table of reading times, sentences and documents in order; predictors follow from words if none is named.
+    """Read a table of reading times with a row a word, in which the words of a sentence stand together and in order.
 
-    Raises ``InputError`` with file and line; ``skipped`` collects those of sentences.
+    The sentences of a document stand together, too. If no columns of predictors are named, predictors follow from the
+    words. Raises ``InputError`` with file and line; ``skipped`` collects the errors of single sentences instead.
     """
     import pandas as pd
 
@@ -86,7 +87,7 @@ def load(path: Path, columns: TableColumns, skipped: list[InputError] | None = N
 def _notes(
     words: pd.DataFrame, fold_kind: str, responses: dict[str, Floats], predictors: dict[str, Floats]
 ) -> Iterator[str]:
-    """Notes on sentences of several readers, times that no reader has, and words without a frequency."""
+    """Yield notes on sentences that several readers read, on times that cannot be, and on words without a frequency."""
     times_read = words.groupby("sentence")["word"].agg(" ".join).value_counts()
     again = times_read[times_read > 1]
     if len(again) > len(times_read) / 2:
@@ -105,7 +106,7 @@ def _notes(
 
 
 def _of_words(words: pd.DataFrame, frequencies: str) -> dict[str, Floats]:
-    """Predictors that follow from the words alone."""
+    """Predictors that follow from the words alone, (N,) each: length, punctuation, end of sentence, frequency."""
     found = {"length": words["word"].map(word_length)}
     if frequencies:
         found[ZIPF_FREQUENCY] = words["word"].map(Frequencies.named(frequencies).of)

@@ -58,10 +58,10 @@ def require_library() -> None:
 def held_out_log_likelihood(
     times: Floats, predictors: Floats, folds: Sequence[str], *, curved: Floats | None = None
 ) -> Floats:
-    """Log likelihood in nats of every time, by least squares on the words of all other folds, Gaussian.
+    """Compute the log likelihood in nats of every time (N,), by a Gaussian model fitted to the words of other folds.
 
-    ``predictors`` (N, P) get a constant, and ``splines`` of the columns ``curved`` (N, C). Units, knots and what varies
-    are those of the words that are fitted.
+    The mean is fitted by least squares to a constant, ``predictors`` (N, P), and ``splines`` of the columns ``curved``
+    (N, C). Units of predictors and knots of splines are those of the words that are fitted.
     """
     from scipy.stats import norm
 
@@ -78,12 +78,12 @@ def held_out_log_likelihood(
 
 
 def has_words_for(num_predictors: int, folds: Sequence[str]) -> bool:
-    """Tell whether, whatever fold is left out, the words of the others are twice as many as what is fitted to them."""
+    """Tell whether, whichever fold is left out, there are two words or more for each coefficient that is fitted."""
     return len(folds) - max(Counter(folds).values(), default=0) >= 2 * (num_predictors + 1)
 
 
 def can_curve(surprisals: Floats, folds: Sequence[str]) -> bool:
-    """Tell whether surprisals take values enough for ``splines``, whatever fold is left out."""
+    """Tell whether surprisals (N, lags) have enough different values for ``splines``, whichever fold is left out."""
     labels = np.array(folds)
     return all(
         len(np.unique(column[labels != fold])) > SPLINE_DF for column in surprisals.T for fold in dict.fromkeys(folds)
@@ -91,7 +91,10 @@ def can_curve(surprisals: Floats, folds: Sequence[str]) -> bool:
 
 
 def mean_with_interval(gains: Floats, folds: Sequence[str]) -> Delta:
-    """Mean of gains of words, which in one fold go together: standard errors clustered by fold, t of folds - 1."""
+    """Mean of gains (N,) in nats, with its 95 % interval by standard errors clustered by fold.
+
+    The interval is by Student's t with one degree of freedom less than there are folds; NaN for a single fold.
+    """
     codes = np.unique(np.array(folds), return_inverse=True)[1]
     by_fold = np.array([gains[codes == code].mean() for code in range(codes.max() + 1)])
     low, high = float("nan"), float("nan")
@@ -109,7 +112,10 @@ def mean_with_interval(gains: Floats, folds: Sequence[str]) -> Delta:
 
 
 def slopes(times: Floats, predictors: Floats, surprisals: Floats) -> tuple[Slope, ...]:
-    """Coefficients of surprisals (N, lags) in the fit to all words; NaN where other predictors determine these."""
+    """Compute the coefficients of surprisals (N, lags) beside other predictors (N, P), in the fit to all words.
+
+    They are NaN if the other predictors determine the surprisals, which then have no coefficients of their own.
+    """
     base, count = with_constant(predictors), surprisals.shape[1]
     design = np.column_stack([base, surprisals])
     rank = np.linalg.matrix_rank
@@ -125,7 +131,7 @@ def slopes(times: Floats, predictors: Floats, surprisals: Floats) -> tuple[Slope
 
 
 def compare_fits(times: Floats, fewer: Floats, more: Floats) -> NestedTest:
-    """Test predictors ``more``, whose span holds that of ``fewer``, against these on all words."""
+    """Test whether predictors ``more`` (N, Q) predict times (N,) better than ``fewer`` (N, P), which they span."""
     wide, narrow = fit(times, more), fit(times, fewer)
     if wide.df_resid == narrow.df_resid:  # what is added is a combination of what was there
         return NestedTest(f=0.0, p=1.0, num_added=0)
@@ -134,7 +140,10 @@ def compare_fits(times: Floats, fewer: Floats, more: Floats) -> NestedTest:
 
 
 def splines(surprisals: Floats, *, among: Bools | None = None) -> Floats:
-    """Natural cubic splines of each column, with knots at the quantiles of the words ``among``, and straight beyond."""
+    """Natural cubic splines of each column of surprisals (N, lags): (N, lags * SPLINE_DF).
+
+    Knots are at the quantiles of the words ``among``, by default of all; beyond these, curves go on straight.
+    """
     return np.column_stack([_spline(column, slice(None) if among is None else among) for column in surprisals.T])
 
 
@@ -148,7 +157,10 @@ def _spline(column: Floats, among: Bools | slice) -> Floats:
 
 
 def with_constant(predictors: Floats, *, among: Bools | None = None) -> Floats:
-    """A constant, and predictors in standard units of the words ``among``: zero where these do not vary."""
+    """A constant, and predictors (N, P) in standard units: (N, 1 + P).
+
+    Mean and deviation are those of the words ``among``, by default of all; a predictor that does not vary there is 0.
+    """
     own = predictors if among is None else predictors[among]
     mean, spread = own.mean(axis=0), own.std(axis=0)
     varies = spread > _NO_SPREAD * np.abs(own).max(axis=0, initial=0)
@@ -162,7 +174,7 @@ def fit(times: Floats, predictors: Floats) -> Any:
 
 
 def _fit_design(times: Floats, design: Floats, **options: Any) -> Any:
-    """Least squares; of predictors that depend on each other, by the pseudoinverse, the smallest solution."""
+    """Fit by least squares; where predictors depend on each other, the pseudoinverse gives the smallest solution."""
     from statsmodels.regression import linear_model
 
     with warnings.catch_warnings():

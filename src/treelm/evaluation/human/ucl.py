@@ -31,7 +31,9 @@ _LENGTH, _FREQUENCY, _PLACE = "length", "Subtlex_log10", "context_length"
 
 
 def load(folder: str = "") -> ReadingCorpus:
-    """Read the corpus from a folder with ``all_measures.csv``: ten folds of sentences, first words without times.
+    """Read the corpus from a folder with ``all_measures.csv``, in ten folds of sentences.
+
+    The first words of sentences have no times there.
 
     Raises ``InputError`` where it is not there, or not the release that is known.
     """
@@ -83,7 +85,10 @@ class BabyLMScore:
 
 
 def reading_score(corpus: ReadingCorpus, model: Surprisals) -> BabyLMScore:
-    """The scores of a model on the UCL corpus: of all words that have a value and, if needed, a word before."""
+    """Compute BabyLM's scores of a model on the UCL corpus.
+
+    A score is over all words that have the values it needs, those of the word before included.
+    """
     own = [*corpus.predictors.values(), *corpus.controls.values()]
     before = [corpus.shifted(corpus.predictors["length"], 1), corpus.shifted(model.bits, 1)]
     eyes = [_gain(corpus.responses[name], own, model.bits) for name in sorted(RESPONSES[1:])]

@@ -111,7 +111,10 @@ class _Reader:
         self.regions: list[Region] = []
 
     def read(self, node: ast.expr) -> tuple[bool, _Compute]:
-        """Whether a node is true or false, and what computes it; ``SyntaxError``, ``TypeError`` for what is wrong."""
+        """Tell whether a node is true or false rather than a number, and return the function that computes it.
+
+        Raises ``SyntaxError`` for what is not a formula, and ``TypeError`` for operands of the wrong kind.
+        """
         match node:
             case ast.Name(id=name) if name != "g":
                 return False, self._operand(self.operands[int(name[1:])])

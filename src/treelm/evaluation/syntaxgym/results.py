@@ -73,9 +73,9 @@ def references() -> dict[str, Reference]:
 
 
 def read_surprisals(path: Path) -> dict[str, list[ScoredToken]]:
-    """Read surprisals of any program by sentence: a row a token, with the columns ``NEEDED`` and perhaps is_unk.
+    """Read surprisals of any program from a table with a row a token: the tokens of each sentence by its text.
 
-    Raises ``InputError`` with file and line.
+    The table has the columns ``NEEDED``, and may have ``is_unk``. Raises ``InputError`` with file and line.
     """
     table = read_frame(path)
     for name in NEEDED:

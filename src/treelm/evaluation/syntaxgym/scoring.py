@@ -50,9 +50,10 @@ _METRICS: dict[Metric, Callable[[list[float]], float]] = {
 
 
 def align(condition: Condition, tokens: Sequence[ScoredToken], *, where: str) -> dict[int, list[ScoredToken]]:
-    """Find the tokens of every region, by their places in the text; blanks before a token belong to no region.
+    """Find the tokens of every region by their places in the text.
 
-    Raises ``InputError`` for a token over the end of a region, for one outside the text, and for words without any.
+    Blanks at the beginning of a token belong to no region. Raises ``InputError`` for a token that reaches over the end
+    of a region or lies outside the text, and for words that no token covers.
     """
     text, spans = condition.text, condition.spans
     found: dict[int, list[ScoredToken]] = {number: [] for number in spans}
@@ -184,10 +185,12 @@ def score_suites(
     compute: Compute[SentenceScore] | None = None,
     keep: tuple[MetricCache, str] | None = None,
 ) -> list[SuiteResult]:
-    """Score every sentence once and evaluate the suites.
+    """Score every sentence of suites once, and evaluate their predictions.
 
-    ``with_end`` adds the surprisal of the end to the last token, as the released tool does. ``compute`` scores
-    in other processes. ``keep``: where groups are kept, so that an interrupted call goes on, and ``model_hash``.
+    ``with_end`` adds the surprisal of the end of the sentence to the last token, as the released tool does.
+    ``on_sentence`` is called for each sentence. ``compute`` scores groups of sentences in other processes. ``keep`` is
+    a cache with the model's hash: scores are kept in it group by group, so that an interrupted call goes on where it
+    was. Sentences are scored in alphabetical order, so that a search computes a common beginning once.
     """
     spans = {text: list(token_spans(text, tokenisation)) for text in write_sentences(suites)}
     words = {text: tuple(text[start:end] for start, end in spans[text]) for text in spans}

@@ -76,9 +76,10 @@ def packaged_suites() -> Mapping[str, Suite]:
 
 
 def load_suites(names_or_paths: Sequence[str] = ()) -> list[Suite]:
-    """Load suites by their packaged names (none: all) or from JSON files.
+    """Load suites by their packaged names, or from JSON files (``.gz`` too) with one suite, or several by name.
 
-    Raises ``InputError`` for a name that is neither, a damaged file, and two suites of one name.
+    Without names, all packaged suites are loaded. Raises ``InputError`` for what is neither a name nor a file, for a
+    file that is not valid, and for two suites of one name.
     """
     packaged = packaged_suites()
     if not names_or_paths:
@@ -150,7 +151,10 @@ def _read_condition(values: Mapping[str, Any]) -> Condition:
 
 
 def _check(item: Item, suite: Suite, where: str) -> None:
-    """Raise ``InputError`` unless an item has, once, all that formulas name, and sentences of the same regions."""
+    """Raise ``InputError`` unless an item has all conditions and regions that the formulas name, each of them once.
+
+    All of its sentences must have the same regions.
+    """
     regions = {condition.name: condition.spans for condition in item.conditions}
     if len(regions) < len(item.conditions):
         raise InputError("two conditions of one name", where=where, remedy="rename one")
@@ -171,5 +175,5 @@ def _check(item: Item, suite: Suite, where: str) -> None:
 
 
 def _twice(names: Iterable[Hashable]) -> list[Hashable]:
-    """What stands there more than once."""
+    """The names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]

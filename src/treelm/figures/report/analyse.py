@@ -47,9 +47,10 @@ def kept_sentences(comparison: Comparison) -> list[Sentence]:
 
 
 def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: ShowProgress) -> Comparison:
-    """The comparison with every system's analyses of the sentences, by its recipe's search, where not kept.
+    """Add every system's analyses of the sentences to a comparison, unless it has them already.
 
-    Raises ``InputError`` for a run that is away or another one now, and for a sentence without words.
+    A system searches as its recipe says. Raises ``InputError`` for a run that is not where it was or has other weights
+    now, and for a sentence without words.
     """
     chosen = [one.words for one in sentences]
     if not all(chosen):
@@ -70,7 +71,7 @@ def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: 
 
 
 def analyses_of(lm: LanguageModel, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
-    """Trees, surprisals, and what only this system has."""
+    """Analyse sentences by a model: trees, surprisals, and the structures that only this system has."""
     if has(lm, TreeConditioned):  # nothing is known of a sentence that has none
         scores = [None if one.tree is None else score_with_trees(lm, [one])[0] for one in sentences]
         found = [Analysis(score=score, tree=None) for score in scores]
@@ -90,7 +91,10 @@ def analyses_of(lm: LanguageModel, sentences: Sequence[Sentence]) -> tuple[Sente
 
 
 def _beam(lm: LanguageModel, words: Sequence[str]) -> tuple[tuple[PartialTree, ...], ...]:
-    """The best analyses after each word, without a first word that no constituent holds yet: brackets cannot say it."""
+    """The best partial analyses that a search holds after each word; empty for a system without a search.
+
+    An analysis in which no constituent holds the first word yet is left out, since brackets cannot express it.
+    """
     if not isinstance(lm, Searching):
         return ()
     state, steps = lm.start(), []

@@ -33,13 +33,19 @@ _LONGEST_NAME = 80  # characters of the name of a picture's file
 
 
 def write_report(comparison: Comparison, path: Path) -> None:
-    """Write the page of a comparison as a whole; ``InputError`` for a name that is no page's, and without runs."""
+    """Write the page of a comparison into a file.
+
+    Raises ``InputError`` for a name that does not end as a page's does, and for a comparison without runs.
+    """
     check_path(path)
     write_atomically(path, report_page(comparison).encode())
 
 
 def write_figures(comparison: Comparison, folder: Path) -> int:
-    """Write each picture of the page, and surprisals of sentences, into SVG files; return how many there are."""
+    """Write each picture of the page, and the surprisals of each sentence, into an SVG file named by its title.
+
+    Returns the number of files. Raises ``InputError`` for a comparison without runs.
+    """
     pictures: list[str] = _PICTURE.findall(report_page(comparison))  # of a chart in two widths the wide one
     pictures += [surprisal_drawing(words, models).__html__() for words, models in sentence_bars(comparison)]
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +60,10 @@ def write_figures(comparison: Comparison, folder: Path) -> int:
 
 
 def check_path(path: Path, *, to_come: Path | None = None) -> None:
-    """Raise ``InputError`` for a file that no page can be written into; the folder ``to_come`` will be made before."""
+    """Raise ``InputError`` for a file that no page can be written into.
+
+    The folder ``to_come`` need not exist yet: it will be made before the page is written.
+    """
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report into {path}", remedy="end its name in .html")
     check_output_path(path, to_come=to_come)

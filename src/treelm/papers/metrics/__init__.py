@@ -11,8 +11,8 @@ from treelm.configs import to_plain
 from treelm.papers.metrics.base import Measure, Measured, Subject
 from treelm.papers.metrics.runs import MinimalPairs, Setting, SyntaxGym, Training
 from treelm.papers.metrics.shapes import Depth, Splits
-from treelm.papers.metrics.speed import ScoringSpeed, SearchSpeed, TrainingSpeed
-from treelm.papers.metrics.trees import AGREEMENT, Distances, Evaluate, Structure
+from treelm.papers.metrics.speed import SearchSpeed, TrainingSpeed
+from treelm.papers.metrics.trees import AGREEMENT, Evaluate, Structure
 
 __all__ = [
     "AGREEMENT",
@@ -30,14 +30,12 @@ KINDS: dict[str, type[Measure]] = {
     "structure": Structure,
     "splits": Splits,
     "depth": Depth,
-    "distances": Distances,
     "syntaxgym": SyntaxGym,
     "minimal pairs": MinimalPairs,
     "training": Training,
     "setting": Setting,
     "training speed": TrainingSpeed,
     "search speed": SearchSpeed,
-    "scoring speed": ScoringSpeed,
 }
 """Classes of measures by the name in declarations."""
 

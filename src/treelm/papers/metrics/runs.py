@@ -17,7 +17,7 @@ from treelm.io.files import cache_directory
 from treelm.models.search.options import SearchOptions
 from treelm.papers.metrics.base import Measure, Measured, Subject
 from treelm.training.metrics import FILE_NAME as LOG
-from treelm.training.metrics import perplexity, read_metrics
+from treelm.training.metrics import read_metrics
 from treelm.training.recipe import Recipe
 
 
@@ -36,8 +36,6 @@ class Training(Measure):
             values |= {"epochs": float(lines[-1]["epoch"]), "updates": float(lines[-1]["step"])}
         if dev:
             values["dev_loss_nats_per_word"] = min(line["loss_nats_per_word"] for line in dev)
-        if words := [line["word_nats_per_decision"] for line in dev if "word_nats_per_decision" in line]:
-            values["dev_perplexity"] = perplexity(min(words))
         return Measured(values=values)
 
 

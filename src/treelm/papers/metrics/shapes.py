@@ -54,7 +54,10 @@ def split_shares(trees: Iterable[Tree]) -> dict[str, float]:
 
 
 def untrained(model: ModelConfig, sentences: Iterable[Iterable[str]]) -> Callable[[int], Parser]:
-    """What builds the untrained model of a recipe from a seed; ``InputError`` if its trees are not of splits in two."""
+    """Return a function that builds the untrained model of a recipe from a seed, with the words of ``sentences``.
+
+    That function raises ``InputError`` if the model has no binary trees of its own.
+    """
     vocabulary = WordVocabulary(sorted({word for words in sentences for word in words}))
     system: Any = system_class(model.system)
 
@@ -68,7 +71,7 @@ def untrained(model: ModelConfig, sentences: Iterable[Iterable[str]]) -> Callabl
 
 
 def _binary_parser(model: LanguageModel, *, where: str) -> Parser:
-    """The model, if it builds binary trees. Raises ``InputError`` if it does not."""
+    """Return the model as a parser. Raises ``InputError`` if it has no binary trees of its own."""
     if not isinstance(model, StreamLM) or not has(model, Parser):
         remedy = "take one of palm whose attention is not given, of prpn or of on-lstm"
         raise InputError(f"this {model.system} has no binary trees of its own", where=where, remedy=remedy)

@@ -1,4 +1,4 @@
-"""Speed and memory on this machine: updates in training, search, scoring."""
+"""Speed and memory on this machine: updates in training, and search."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from treelm.errors import InputError, check_positive
 from treelm.inference.loading import load
 from treelm.io.workers import end_with_parent
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import score_with_trees, set_search
+from treelm.models.capabilities import set_search
 from treelm.models.layers.devices import DeviceName, process_peak_mb, restart_peak
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.options import SearchOptions, SearchPrecision
+from treelm.models.search.options import SearchPrecision
 from treelm.papers.metrics.base import Measure, Measured, OnTreebank, Subject
 from treelm.training.config import TrainingConfig
 from treelm.training.distributed import ProcessGroup
@@ -57,7 +57,11 @@ def updates(model: LanguageModel, config: TrainingConfig, batches: Iterable[Batc
 
 
 def measure_training(recipe: Recipe, *, seconds: float) -> dict[str, float]:
-    """Train by a recipe for about so many seconds: whole updates with reading; memory is right in a fresh process."""
+    """Train by a recipe for about so many seconds in this process, and return speeds and the peak of memory in MB.
+
+    Whole updates are measured, reading of batches included, after ``WARM_UP_STEPS``. Memory is that of training alone
+    only in a fresh process (``in_fresh_process``).
+    """
     with endless_updates(recipe) as made:
         restart_peak()
         before = process_peak_mb()
@@ -92,7 +96,11 @@ def measure_search(
     at_once: int | None = None,
     device: DeviceName = "cpu",
 ) -> dict[str, float]:
-    """Score and parse sentences, all or so many at once; memory above the loaded model's, right in a fresh process."""
+    """Score and parse sentences, all at once or ``at_once`` of them, and return speeds and the peak of memory in MB.
+
+    The first sentences are searched once before, to warm up. Memory is that above the loaded model, which is right only
+    in a fresh process (``in_fresh_process``).
+    """
     lm = load(run, device=device)
     set_search(lm, search)
     restart_peak()
@@ -122,7 +130,10 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
 def fitting_sentences(
     sentences: Iterable[Sequence[str]], number: int, *, where: str, words: tuple[int, int] = (13, 17)
 ) -> list[Sequence[str]]:
-    """The first sentences of so many words, fewest and most. Raises ``InputError`` if there is none in ``where``."""
+    """The first ``number`` sentences with so many words, fewest and most.
+
+    Raises ``InputError`` if there are none in ``where``.
+    """
     fewest, most = words
     fitting = list(islice((one for one in sentences if fewest <= len(one) <= most), number))
     if not fitting:
@@ -182,19 +193,3 @@ class SearchSpeed(OnTreebank):
         search = SearchConfig(**{name: getattr(self, name) for name in names})
         at_once = self.sentences_at_once
         return Measured(values=measure_search(str(subject.run), chosen, search, at_once=at_once, device="auto"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoringSpeed(SearchOptions, OnTreebank):
-    """Words scored a second, side by side, by the run's search or another; on one core in jobs."""
-
-    def of_run(self, subject: Subject) -> Measured:
-        """Score the sentences, the first of them once before, so that what is made once is there."""
-        config = self.config(subject.recipe.data, subject.root)
-        sentences = [one for one in self.sentences(config) if one.words]
-        model = subject.model(self)
-        score_with_trees(model, sentences[:1])
-        seconds, cpu_seconds = _timed(lambda: score_with_trees(model, sentences))
-        num_words = sum(len(one.words) for one in sentences)
-        values = {"words_per_cpu_second": num_words / cpu_seconds, "words_per_second": num_words / seconds}
-        return Measured(values=values)

@@ -1,4 +1,4 @@
-"""Metrics on treebanks: F1 and perplexity, learned trees beside gold trees, shapes of trees, distances."""
+"""Metrics on treebanks: F1 and perplexity, and learned trees beside gold trees."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
-
-import torch
+from typing import Literal
 
 from treelm.corpora.data_config import DataConfig
-from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.evaluation.comparison.settings import ProtocolName
 from treelm.evaluation.evalb_files import gold_bracketing
@@ -45,7 +42,11 @@ _EVALUATION = ("stream", "stream_rows", *_CACHE, "max_sentences", "tree_builder"
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(SearchOptions, OnTreebank):
-    """What ``treelm evaluate`` measures; without ``perplexity``, F1 by ``protocols`` alone, which may be faster."""
+    """What ``treelm evaluate`` measures of a run, and trivial trees against the same gold trees.
+
+    Without ``perplexity``, only F1 by ``protocols`` is measured, which is faster for systems that need not predict
+    words to find trees.
+    """
 
     protocols: tuple[ProtocolName, ...] = ()
     perplexity: bool = True
@@ -136,7 +137,7 @@ AGREEMENT = "seeds agree"
 
 @dataclass(frozen=True, kw_only=True)
 class Structure(OnTreebank):
-    """What ``treelm structure`` reports of a run's trees by one protocol, and of trivial ones."""
+    """What ``treelm structure`` reports of a run's trees under one protocol, and of trivial trees."""
 
     protocol: ProtocolName = "wsj40"
     tree_builder: TreeBuilder = "biased"
@@ -185,25 +186,3 @@ class Structure(OnTreebank):
             **{f"f1, sentences of {name}": spread for name, spread in row.f1_by_sentence_length.items()},
         }
         yield from ((name, spread.mean) for name, spread in single.items() if spread is not None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distances(OnTreebank):
-    """Shares in percent of what is useless in the distances of the first sentences, as training would compute them."""
-
-    max_sentences: int | None = 500
-
-    def of_run(self, subject: Subject) -> Measured:
-        """Find the distances of the run. Raises ``InputError`` for a network without a parser of PRPN's kind."""
-        lm: Any = subject.model(SearchOptions())
-        if not hasattr(lm, "distance_shares") or lm.parser is None:
-            raise InputError("no distances of PRPN", where=str(subject.run), remedy="take runs of prpn with a parser")
-        sentences = self.sentences(self.config(subject.recipe.data, subject.root))
-        with torch.no_grad():
-            shares = lm.distance_shares(encode_words([one.words for one in sentences], lm.vocabulary))
-        values = {
-            "distances that are 0": 100 * shares.zero,
-            "distances equal to the one before": 100 * shares.equal,
-            "saturated gates": 100 * shares.saturated,
-        }
-        return Measured(values=values)
