@@ -228,8 +228,7 @@ def evaluate_run(
     ) as compute:
         for name in names:
             evaluation = None
-            of_file = settings.format if files else None
-            path, options = locate_split(recipe.data, name, of_file)
+            path, options = locate_split(recipe.data, name, settings.format if files else None)
             if config.stream != "only":
                 sentences = read_sentences(path, options, skipped=skipped)
                 corpus = "" if files else recipe.data.corpus or ""
@@ -246,17 +245,17 @@ def evaluate_run(
                     compute=compute,
                 )
             if config.stream != "no":
-                own_skipped = skipped if evaluation is None or skipped is None else []  # else they are in it already
-                stream = evaluate_stream(lm, recipe, name, format=of_file, skipped=own_skipped)
-                result = stream if evaluation is None else evaluation.result.with_stream(stream)
-                evaluation = replace(evaluation or Evaluation(result=stream, sentences=(), analyses=()), result=result)
+                on_error = recipe.data.on_error if skipped is None else "skip"
+                text = prepared([path], options=options, on_error=on_error, max_sentences=config.max_sentences)
+                stream = evaluate_stream(lm, text, recipe, split=name)
+                if evaluation is None:
+                    evaluation = Evaluation(result=stream, sentences=tuple(text.sentences()), analyses=())
+                    if skipped is not None:
+                        skipped += text.skipped
+                else:
+                    evaluation = replace(evaluation, result=evaluation.result.with_stream(stream))
             assert evaluation is not None
-            read: Iterable[Sentence] = evaluation.sentences
-            if config.stream == "only":
-                read = prepared(
-                    [path], options=options, on_error="skip", max_sentences=config.max_sentences
-                ).sentences()
-            learned = training_note(lm, trained_on, path, options, [one.words for one in read])
+            learned = training_note(lm, trained_on, path, options, [one.words for one in evaluation.sentences])
             for note in learned:
                 _logger.warning("%s: %s", name, note)
             searched = str(lm.search) if isinstance(lm, Searching) else ""

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.data_config import locate_split
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.lines import Format
-from treelm.corpora.preparing import prepared
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
@@ -156,37 +152,24 @@ def require_context(lm: LanguageModel, config: EvaluationConfig, *, fixed_rows: 
         raise InputError(found, remedy=f"remove {what}")
 
 
-def evaluate_stream(
-    lm: LanguageModel,
-    recipe: Recipe,
-    name: str,
-    *,
-    format: Format | Literal["auto"] | None = None,
-    skipped: list[InputError] | None = None,
-) -> EvaluationResult:
-    """Compute the perplexities of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
+def evaluate_stream(lm: LanguageModel, corpus: PreparedCorpus, recipe: Recipe, *, split: str) -> EvaluationResult:
+    """Compute the perplexities of a text that is read in a row; ``split`` is its name in the result.
 
-    ``skipped`` collects the errors of sentences that are left out. Raises ``InputError`` for a text that has fewer
-    tokens than the recipe has rows.
+    Raises ``InputError`` for a text that has fewer tokens than the recipe has rows.
     """
-    data, config, sentence_ends = recipe.data, recipe.evaluation, recipe.training.sentence_ends
-    path, options = locate_split(data, name, format)
-    on_error = data.on_error if skipped is None else "skip"
-    corpus = prepared([path], options=options, on_error=on_error, max_sentences=config.max_sentences)
-    if skipped is not None:
-        skipped += corpus.skipped
+    config, sentence_ends = recipe.evaluation, recipe.training.sentence_ends
     if isinstance(lm, StreamLM):
         num_tokens = len(corpus) * sentence_ends + corpus.num_tokens
         if num_tokens < config.stream_rows:
             short = f"a stream of {num_tokens} tokens for {config.stream_rows} rows"
-            raise InputError(short, where=name, remedy="lower stream_rows, or give more data")
+            raise InputError(short, where=split, remedy="lower stream_rows, or give more data")
         perplexities = stream_perplexities(lm, corpus, config, sentence_ends=sentence_ends)
     else:
         perplexities = (document_perplexity(lm, corpus),)
     counts = dict(zip(corpus.forms.to_list(), corpus.form_counts().counts.tolist(), strict=True))
     return EvaluationResult(
         system=lm.system,
-        split=name,
+        split=split,
         num_sentences=len(corpus),
         num_words=corpus.num_tokens,
         num_skipped=len(corpus.skipped),
