@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import pytest
 
@@ -39,6 +39,23 @@ learning_rate = 0.02
 action_beam = 20
 word_beam = 5
 """
+
+
+def suite_of(name: str, *verbs: tuple[str, str]) -> dict[str, Any]:
+    """A suite of an item for each pair of verbs, of which the first is expected after "the dog"."""
+
+    def condition(name: str, verb: str) -> dict[str, Any]:
+        regions = [{"region_number": 1, "content": "the dog"}, {"region_number": 2, "content": verb}]
+        return {"condition_name": name, "regions": regions}
+
+    return {
+        "meta": {"name": name, "metric": "sum"},
+        "predictions": [{"type": "formula", "formula": "(2;%learned%) < (2;%odd%)"}],
+        "items": [
+            {"item_number": number, "conditions": [condition("learned", learned), condition("odd", odd)]}
+            for number, (learned, odd) in enumerate(verbs, start=1)
+        ],
+    }
 
 
 class Outcome(NamedTuple):

@@ -9,32 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import RECIPE, Treelm
+from tests.cli.conftest import RECIPE, Treelm, suite_of
 from treelm.cli import run as run_treelm
 from treelm.evaluation.comparison import measure
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.training.run_folder import load_run_recipe
 
-SUITE = {
-    "meta": {"name": "mine", "metric": "sum"},
-    "predictions": [{"type": "formula", "formula": "(2;%right%) < (2;%wrong%)"}],
-    "region_meta": {"1": "subject", "2": "verb"},
-    "items": [
-        {
-            "item_number": 1,
-            "conditions": [
-                {
-                    "condition_name": name,
-                    "regions": [
-                        {"region_number": 1, "content": "the dog"},
-                        {"region_number": 2, "content": verb},
-                    ],
-                }
-                for name, verb in (("right", "barks"), ("wrong", "zzz"))
-            ],
-        }
-    ],
-}
 SYSTEMS = {
     "counts": 'system = "ngram"\norder = 2\nfallback_discounts = [0.5, 1.0, 1.5]\n',
     "parser": 'system = "shift-reduce"\nsize = 12\nlanguage_model = false\n',
@@ -49,7 +29,7 @@ def runs(project: Path) -> list[str]:
         recipe = f"{start}[model]\n{model}{'' if name == 'counts' else training}"
         (project / f"{name}.toml").write_text(recipe, encoding="utf-8")
         assert run_treelm(["train", str(project / f"{name}.toml"), "--output", str(project / name), "--quiet"]) == 0
-    (project / "suite.json").write_text(json.dumps(SUITE), encoding="utf-8")
+    (project / "suite.json").write_text(json.dumps(suite_of("mine", ("barks", "zzz"))), encoding="utf-8")
     (project / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks .\tdog the . barks\n")
     return [str(project / name) for name in ("run", "counts", "parser")]
 

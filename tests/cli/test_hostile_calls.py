@@ -219,7 +219,6 @@ def folder(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         **dict.fromkeys(("in.ptb", "in.tsv", "in.html", "comparison.csv", "dir/in.ptb", "dir/words.csv"), TREE),
         "in.txt": "The city was old .\nI think so .\n",
         "train.txt": "one two",
-        "empty.txt": "",
         "blank.txt": "\n \t\n\n",
         "bits.tsv": "sentence\tchar_start\tchar_end\tsurprisal_bits\nYes\t0\t3\tmany\n",
         "few.tsv": "sentence\tchar_start\tchar_end\tsurprisal_bits\nx\t0\t1\t1.0\n",
@@ -228,7 +227,6 @@ def folder(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         "bad.jsonl": '{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good"\n',
         "times.csv": "text,sentence,word,rt\n" + "".join(times),
         "r.toml": RECIPE.replace('"train.ptb"', '"in.ptb"'),
-        "unknown.toml": RECIPE.replace("epochs", "epoks"),
         "unclosed.toml": "[data\n",
         "nul.toml": '[data]\ntrain = "tr.ptb\\u0000"\n[model]\nsystem = "ngram"\n',
         "loop.toml": '[data]\ntrain = "loop.ptb"\n[model]\nsystem = "ngram"\n',
@@ -250,8 +248,6 @@ def folder(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     shutil.copytree(RUNS / "rnng", tmp_path / "no-weights", ignore=without_weights)
     shutil.copytree(RUNS / "rnng", tmp_path / "weights-dir", ignore=without_weights)
     (tmp_path / "weights-dir" / "model.safetensors").mkdir()
-    shutil.copytree(RUNS / "rnng", tmp_path / "mixed")
-    shutil.copy(RUNS / "lstm" / "config.json", tmp_path / "mixed")
     return tmp_path
 
 

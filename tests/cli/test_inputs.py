@@ -136,25 +136,24 @@ def test_bad_sentences_of_a_table_are_left_out_and_named(treelm: Treelm, tmp_pat
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 @pytest.mark.parametrize(
-    ("name", "content", "options"),
+    ("name", "content"),
     [
-        ("in.txt", "le café .\n", ()),
-        ("in.csv", "sentence_id,word\n1,le\n1,café\n1,.\n", ()),
+        ("in.txt", "le café .\n"),
+        ("in.csv", "sentence_id,word\n1,le\n1,café\n1,.\n"),
         (
             "in.conllu",
             "".join(f"{n}\t{w}\t_\t_\t_\t_\t{n - 1}\t_\t_\t_\n" for n, w in enumerate(["le", "café", "."], 1)),
-            (),
         ),
     ],
     ids=["text", "table", "conllu"],
 )
 def test_input_of_another_encoding_is_named_and_read(
-    name: str, content: str, options: tuple[str, ...], encoding: str, folder: Path, treelm: Treelm
+    name: str, content: str, encoding: str, folder: Path, treelm: Treelm
 ) -> None:
     (folder / name).write_bytes(content.encode(encoding))
-    refused = treelm("surprisal", RUNS / "ngram", name, *options)
+    refused = treelm("surprisal", RUNS / "ngram", name)
     assert (refused.code, "--encoding" in refused.err) == (2, True), refused.err
-    found = treelm("surprisal", RUNS / "ngram", name, *options, "--encoding", encoding)
+    found = treelm("surprisal", RUNS / "ngram", name, "--encoding", encoding)
     assert found.code == 0, found.err
     assert [row.split("\t")[2] for row in found.out.splitlines()] == ["word", "le", "café", "."]
 

@@ -50,12 +50,19 @@ def stop(process: "subprocess.Popen[str]", run: Path, signal_number: int, *, aft
     return error
 
 
-def test_a_stopped_run_says_how_to_go_on_and_goes_on(project: Path, tmp_path: Path) -> None:
-    """SIGHUP: ``test_a_terminal_that_is_closed_loses_no_work``; more than one signal: ``tests/training``."""
+def test_under_nohup_a_run_goes_on_and_when_it_is_stopped_it_says_how_to_resume_it(
+    project: Path, tmp_path: Path
+) -> None:
+    """A terminal that is closed: the next test but one; more than one signal: ``tests/training``."""
     run = tmp_path / "run"
+    command = ["train", str(project / "recipe.toml"), "--output", str(run)]
     endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
-    with started(["train", str(project / "recipe.toml"), "--output", str(run), *endless]) as process:
-        error = stop(process, run, signal.SIGTERM, after_step=5)
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from treelm.cli import main; main()"
+    with started([*command, *endless], code) as process:
+        for reached in (5, 30):
+            wait_for_step(process, run, reached)
+            process.send_signal(signal.SIGHUP)
+        error = stop(process, run, signal.SIGTERM, after_step=40)
     assert f"treelm train --resume {run}" in error
     reached = max(steps(run))
     with started(["train", "--resume", str(run)]) as process:
@@ -97,15 +104,11 @@ def test_a_terminal_that_is_closed_loses_no_work(project: Path, tmp_path: Path) 
     assert json.loads((saved / "state.json").read_text())["state"]["step"] >= reached
 
 
-def test_nohup_goes_on(project: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from treelm.cli import main; main()"
-    command = ["train", str(project / "recipe.toml"), "--output", str(run), "--set", "training.epochs=100000"]
-    with started([*command, "training.log_every_steps=5"], code) as process:
-        for reached in (5, 30):
-            wait_for_step(process, run, reached)
-            process.send_signal(signal.SIGHUP)
-        stop(process, run, signal.SIGTERM, after_step=40)
+def ended(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """A program of Python that has come to its end in a folder, whose modules it finds too."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), str(folder)])}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_an_interrupt_that_a_library_swallows_is_still_no_fault_of_ours(tmp_path: Path) -> None:
@@ -123,11 +126,8 @@ treelm.cli.train.main = main
 sys.argv = ["treelm", "train"]
 treelm.cli.main()
 """
-    environment = {**os.environ, "PYTHONPATH": str(SRC)}
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stderr) == (130, "treelm train: interrupted\n")
+    found = ended("-c", program, folder=tmp_path)
+    assert (found.returncode, found.stderr) == (130, "treelm train: interrupted\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -148,11 +148,8 @@ treelm.cli.models.main = main
 sys.argv = ["treelm", "models"]
 treelm.cli.main()
 """
-    environment = {**os.environ, "PYTHONPATH": str(SRC)}
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stderr) == (128 + getattr(signal, name), f"treelm models: ended by {name}\n")
+    found = ended("-c", program, folder=tmp_path)
+    assert (found.returncode, found.stderr) == (128 + getattr(signal, name), f"treelm models: ended by {name}\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -170,7 +167,5 @@ def test_no_moment_of_a_signal_shows_a_traceback(run: str, subcommand: str, expe
     program = f"import atexit, signal, sys, treelm.cli\ntreelm.cli.run = {run}\n"
     program += f"sys.argv = ['treelm', {subcommand!r}]\ntreelm.cli.main()"
     (tmp_path / "program.py").write_text(program)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), str(tmp_path)])}
-    command = [sys.executable, "-m", "program"]  # as several processes are started
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (expected, "")
+    found = ended("-m", "program", folder=tmp_path)  # as several processes are started
+    assert (found.returncode, found.stderr) == (expected, "")

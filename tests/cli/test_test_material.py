@@ -3,34 +3,14 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Treelm
+from tests.cli.conftest import Treelm, suite_of
 from tests.legacy.make import HERE as RUNS
 from treelm import load
 
-SUITE: dict[str, Any] = {
-    "meta": {"name": "barking", "metric": "sum"},
-    "predictions": [{"type": "formula", "formula": "(2;%learned%) < (2;%odd%)"}],
-    "items": [
-        {
-            "item_number": number,
-            "conditions": [
-                {
-                    "condition_name": name,
-                    "regions": [
-                        {"region_number": 1, "content": "the dog"},
-                        {"region_number": 2, "content": content},
-                    ],
-                }
-                for name, content in (("learned", learned), ("odd", odd))
-            ],
-        }
-        for number, (learned, odd) in enumerate([("barks.", "dog."), ("barks", "the")], start=1)
-    ],
-}
+SUITE = suite_of("barking", ("barks.", "dog."), ("barks", "the"))
 
 
 def test_a_suite_is_scored_beside_published_models(treelm: Treelm, project: Path, tmp_path: Path) -> None:
@@ -93,5 +73,3 @@ def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, 
     shown = treelm("pairs", *runs, tmp_path / "p.csv", *columns).out
     assert "kind: a" in shown
     assert "on-lstm" in shown
-    refused = treelm("pairs", *runs, tmp_path / "p.csv", *columns, "--items", tmp_path / "p.csv")
-    assert (refused.code, "the output is the input" in refused.err) == (2, True)

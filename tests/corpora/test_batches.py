@@ -30,7 +30,6 @@ class Lengths:
 
 SCHEMES = (BatchesConfig(), BatchesConfig(scheme="sample-in-groups"))
 LENGTHS = st.lists(st.integers(1, 60), max_size=60)
-DATA = Lengths(np.random.default_rng(0).integers(1, 60, 500).tolist())
 
 
 def epoch(batches: SentenceBatches) -> list[list[int]]:

@@ -121,10 +121,6 @@ def test_a_batch_has_the_tags_that_a_model_asks_for(folder: Path) -> None:
 
 
 TREE = "(S (N {}))"
-TOKEN = "1\t{}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
-CONLLU = "".join(
-    f"{before}{TOKEN.format('a')}" for before in ("# newdoc id = x\n", "", "# newdoc\n", "# newdocument\n")
-)
 
 
 def documents(content: str, format: str = "text", **options: object) -> list[int]:

@@ -169,9 +169,6 @@ def test_standard_input_is_text_unless_a_format_is_given(format: str, monkeypatc
         list(read_sentences("-", format=format))
 
 
-PLAIN = ["(Laughter)", "( Laughter ( 1990 ) )", "(see (Smith 1990) for more)", "(A) (B) c", "(1", "(:", "# a", "1\ta"]
-
-
 def test_reading_streams() -> None:
     def endless() -> io.RawIOBase:
         class Endless(io.RawIOBase):

@@ -131,28 +131,23 @@ def test_cells_of_a_row_come_back_with_each_region_and_name_the_sentence(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("rows", "settings", "note"),
+    ("rows", "note"),
     [
         (
             ["the/ dog", "a/ cat"],
-            {},
             "every sentence has /, which is read as words or parts of them: to cut there, give --region-separator /",
         ),
-        (
-            ["[the] [dog]", "a [cat] ran"],
-            {},
-            "every sentence has [ ], which is read as words or parts of them: to mark a",
-        ),
-        (["the _dog_ ran_", "a cat_NN"], {}, "to mark a target, write *target*"),
-        (["the [dog] ran"], {}, ""),
-        (["the *dog*", "a *cat*"], {}, ""),
-        (["the / dog", "a cat"], {}, ""),
-        (["1. the dog", "2. a cat"], {}, "every sentence begins with its number"),
+        (["[the] [dog]", "a [cat] ran"], "every sentence has [ ], which is read as words or parts of them: to mark a"),
+        (["the _dog_ ran_", "a cat_NN"], "to mark a target, write *target*"),
+        (["the [dog] ran"], ""),
+        (["the *dog*", "a *cat*"], ""),
+        (["the / dog", "a cat"], ""),
+        (["1. the dog", "2. a cat"], "every sentence begins with its number"),
     ],
 )
-def test_what_every_sentence_has_is_told(rows: list[str], settings: dict[str, Any], note: str, tmp_path: Path) -> None:
+def test_what_every_sentence_has_is_told(rows: list[str], note: str, tmp_path: Path) -> None:
     parse(Arguments, "treelm surprisal", ["run", "items.csv"])
-    found = as_typed("".join(read(tmp_path, *rows, columns=settings).notes))
+    found = as_typed("".join(read(tmp_path, *rows).notes))
     assert bool(found) == bool(note)
     assert note in found
     assert "--text-column" not in found

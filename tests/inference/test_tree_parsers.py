@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -43,47 +43,44 @@ class FakeBeneparParser:
             )
 
 
-@pytest.fixture(params=["benepar"])
-def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    module: Any = ModuleType(request.param)
+BENEPAR = ParserSettings(name="benepar")
+
+
+@pytest.fixture(autouse=True)
+def benepar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module in the place of benepar's."""
+    module: Any = ModuleType("benepar")
     module.Parser = FakeBeneparParser
     module.InputSentence = SimpleNamespace
-    monkeypatch.setitem(sys.modules, request.param, module)
+    monkeypatch.setitem(sys.modules, "benepar", module)
     open_parser.cache_clear()
-    yield request.param
+    yield
     open_parser.cache_clear()
 
 
-def test_words_are_ours_whatever_the_parser_escapes(name: str) -> None:
-    lines = open_parser(ParserSettings(name=name))([["(", "x"], ["yes"]])
+def test_words_are_ours_whatever_the_parser_escapes() -> None:
+    lines = open_parser(BENEPAR)([["(", "x"], ["yes"]])
     assert [one.line for one in lines] == [
         "(S (NP (NN -LRB-)) (NN x))",
         "(TOP (NN yes))",
     ]  # TOP stays where a bare word would be left
 
 
-def test_a_parser_that_loses_a_word_is_caught(name: str) -> None:
-    with pytest.raises(InputError, match=f"{name} has changed the number of words"):
-        open_parser(ParserSettings(name=name))([["a", "lost", "dog", "barks"]])
+def test_a_parser_that_loses_a_word_is_caught() -> None:
+    with pytest.raises(InputError, match="benepar has changed the number of words"):
+        open_parser(BENEPAR)([["a", "lost", "dog", "barks"]])
 
 
-def test_what_the_parser_stumbles_over_costs_one_sentence(name: str) -> None:
-    good, bad = compute_each(open_parser(ParserSettings(name=name)), [["a", "dog"], ["a", "bad", "dog"]])
+def test_what_the_parser_stumbles_over_costs_one_sentence() -> None:
+    good, bad = compute_each(open_parser(BENEPAR), [["a", "dog"], ["a", "bad", "dog"]])
     assert not isinstance(good, InputError)
     assert good.line == "(S (NP (NN a)) (NN dog))"
     assert isinstance(bad, InputError)
-    assert f"{name} cannot parse it (sentence too long)" in str(bad)
+    assert "benepar cannot parse it (sentence too long)" in str(bad)
 
 
-def test_a_parser_that_is_not_installed_says_how_to_install_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=rf"{name} is not installed; pip install 'treelm\[{name}\]'") as caught:
-        open_parser(ParserSettings(name=name))
+def test_a_parser_that_is_not_installed_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "benepar", None)
+    with pytest.raises(InputError, match=r"benepar is not installed; pip install 'treelm\[benepar\]'") as caught:
+        open_parser(BENEPAR)
     assert "\n" not in str(caught.value)
-
-
-def fail(error: Exception) -> Callable[..., None]:
-    def constructor(*_: Any, **__: Any) -> None:
-        raise error
-
-    return constructor

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.stream_toys import ToyParsingStreamLM, ToyStreamLM, toy
 from treelm.corpora.encoding import encode_words
-from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.evaluation.audit import audit
 from treelm.trees.distances import tree_from_distances
-from treelm.trees.tree import Tree
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 
@@ -91,23 +90,14 @@ def test_a_segment_that_begins_forgets_what_is_carried() -> None:
     assert continued.total != model.stream_losses(begins, None)[0].total
 
 
-def test_losses_of_sentences_are_the_plain_form_and_count_words_and_ends() -> None:
+def test_loss_and_gradients_of_sentences_are_the_plain_form_and_words_and_ends_are_counted() -> None:
     model = toy().double()
     losses = model.losses(encode_words(SENTENCES, model.vocabulary))
     expected = [plain_log_probs(model, [*map(int, words), 8]) for words in SENTENCES]
-    assert losses.total.item() == pytest.approx(-sum(one.sum().item() for one in expected), abs=1e-10)
+    assert_same_loss_and_gradients(model, losses.total, -torch.cat(expected).sum())
     assert (losses.num_words, losses.num_sentences, losses.terms["word"].count) == (18, 4, 22)
     for score, one in zip(model.score(SENTENCES), expected, strict=True):
         np.testing.assert_allclose(score.log_probs, one.detach().numpy(), atol=1e-9)
-
-
-def test_gradients_of_sentences_are_those_of_the_plain_form() -> None:
-    model = toy().double()
-    parameters = list(model.parameters())
-    total = model.losses(encode_words(SENTENCES, model.vocabulary)).total
-    plain = -sum(plain_log_probs(model, [*map(int, words), 8]).sum() for words in SENTENCES)
-    for fast, slow in zip(torch.autograd.grad(total, parameters), torch.autograd.grad(plain, parameters), strict=True):
-        torch.testing.assert_close(fast, slow, rtol=0, atol=1e-10)
 
 
 def test_words_of_several_tokens_are_words() -> None:
@@ -149,7 +139,3 @@ def test_trees_are_built_from_the_distances_of_the_steps() -> None:
     assert model.parse(SENTENCES)[0] == tree_from_distances(SENTENCES[0], expected)
     model.tree_builder = "biased"
     assert model.parse(SENTENCES)[0] == tree_from_distances(SENTENCES[0], expected, builder="biased")
-
-
-def sentence(words: list[str], tree: Tree | None = None) -> Sentence:
-    return Sentence(words=tuple(words), tree=tree, identifier="1", source="t", line=1)

@@ -25,6 +25,10 @@ WITHOUT_STATES = {"ngram", "pcfg", "neural-pcfg", "chart"}
 LMS = [name for name, small in SMALL.items() if small.system != "chart" and name != "shift-reduce parser"]
 
 
+few_systems = pytest.mark.parametrize("lm", ["lstm", "ngram", "neural-pcfg", "rnng", "som"], indirect=True)
+"""For what is computed the same way for every system, from scores and states that the conformance suite holds."""
+
+
 @pytest.fixture(scope="module", params=LMS)
 def lm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     folder: Path = tmp_path_factory.mktemp("small")
@@ -34,6 +38,7 @@ def lm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
     return model
 
 
+@few_systems
 def test_perplexity_counts_the_ends_and_says_so(lm: LanguageModel) -> None:
     found = lm.perplexity(SENTENCES)
     nats = -sum(score.log_probs.sum() for score in lm.score(SENTENCES))
@@ -42,6 +47,7 @@ def test_perplexity_counts_the_ends_and_says_so(lm: LanguageModel) -> None:
     assert repr(found) == f"perplexity per word, with end of sentence: {'≤ ' * found.is_upper_bound}{found.value:.2f}"
 
 
+@few_systems
 def test_a_conditional_score_is_that_of_the_words_in_a_row(lm: LanguageModel) -> None:
     contexts, targets = ["the cat", "", ["a"]], ["sees a dog", "the cat", ["bird", "hears"]]
     expected = []
@@ -113,6 +119,7 @@ def test_states_of_an_rnng_are_at_the_top_of_the_best_stack(tmp_path: Path, name
             assert found[layer - 1][number] == pytest.approx(expected, abs=1e-5)
 
 
+@few_systems
 def test_sentences_are_drawn_as_the_same_seed_draws_them(lm: LanguageModel) -> None:
     found = lm.generate(2, seed=3, max_words=4)
     assert found == lm.generate(2, seed=3, max_words=4)

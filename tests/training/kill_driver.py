@@ -34,7 +34,7 @@ from treelm.training.trainer import fit
 from treelm.training.trainer import train as train_recipe
 
 CONFIG = TrainingConfig(
-    epochs=24,
+    epochs=12,
     batch_size=4,
     learning_rate=0.1,
     micro_batch_size=3,
@@ -53,7 +53,7 @@ def train_toy(directory: Path) -> None:
 
 def train_system(name: str, directory: Path) -> None:
     recipe = recipe_of(name, directory.parent.parent, noisy=True)
-    changes = {"epochs": 6, "shards": None, "checkpoint_every_steps": 1, "batch_size": 5, "bptt": 5}
+    changes = {"epochs": 4, "shards": None, "checkpoint_every_steps": 1, "batch_size": 5, "bptt": 5}
     recipe = replace(recipe, training=replace(recipe.training, **changes))
     train_recipe(recipe, directory, resume=has_run(directory, recipe), quiet=True)
 

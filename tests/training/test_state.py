@@ -8,30 +8,26 @@ from treelm.training.config import TrainingConfig
 from treelm.training.state import LearningRate, Patience, TrainingState, warmup_factor
 
 
-def factors(steps: list[int], **settings: object) -> list[float]:
+@pytest.mark.parametrize(
+    ("steps", "settings", "expected"),
+    [
+        pytest.param([1, 2, 4, 9], {"warmup_steps": 4}, [0.25, 0.5, 1.0, 1.0], id="it rises to the peak and stays"),
+        pytest.param([4, 16, 64], {"warmup_steps": 4, "decay": "inverse-sqrt"}, [1.0, 0.5, 0.25], id="inverse-sqrt"),
+        pytest.param([1], {"decay": "inverse-sqrt"}, [1.0], id="without warmup it starts at the peak"),
+        pytest.param(
+            [2, 6, 10, 12], {"warmup_steps": 2, "decay": "linear", "decay_steps": 10}, [1.0, 0.5, 0.0, 0.0], id="linear"
+        ),
+        pytest.param(
+            [2, 4, 6, 10],
+            {"warmup_steps": 2, "decay": "cosine", "decay_steps": 10},
+            [1.0, 0.5 * (1 + 0.5**0.5), 0.5, 0.0],
+            id="cosine",
+        ),
+    ],
+)
+def test_learning_rates_rise_and_decay(steps: list[int], settings: dict, expected: list[float]) -> None:
     config = TrainingConfig(schedule="warmup", **settings)
-    return [warmup_factor(step, config) for step in steps]
-
-
-def test_warmup_rises_to_the_peak_and_stays() -> None:
-    assert factors([1, 2, 4, 9], warmup_steps=4) == [0.25, 0.5, 1.0, 1.0]
-
-
-def test_inverse_square_root_halves_at_four_times_the_warmup() -> None:
-    assert factors([4, 16, 64], warmup_steps=4, decay="inverse-sqrt") == [1.0, 0.5, 0.25]
-
-
-def test_linear_decay_ends_at_zero() -> None:
-    assert factors([2, 6, 10, 12], warmup_steps=2, decay="linear", decay_steps=10) == [1.0, 0.5, 0.0, 0.0]
-
-
-def test_cosine_decay_is_half_way_in_the_middle() -> None:
-    found = factors([2, 4, 6, 10], warmup_steps=2, decay="cosine", decay_steps=10)
-    assert found == pytest.approx([1.0, 0.5 * (1 + 0.5**0.5), 0.5, 0.0])
-
-
-def test_decay_without_warmup_starts_at_the_peak() -> None:
-    assert factors([1], decay="inverse-sqrt") == [1.0]
+    assert [warmup_factor(step, config) for step in steps] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -159,8 +159,3 @@ def full() -> Comparison:
         for number, system in enumerate(SYSTEMS)
     ]
     return Comparison(runs=tuple(rows), notes=(GUM_NOTES["brackets"], f"a note with {HOSTILE}"))
-
-
-def bare() -> Comparison:
-    """One run of which hardly anything is known."""
-    return Comparison(runs=(RunMetrics(name="counts", run="runs/counts", system="ngram", num_parameters=0),))

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Treelm
-from tests.cli.test_compare import SUITE
+from tests.cli.conftest import Treelm, suite_of
 from tests.models.hf.worlds import SENTENCES
 from treelm import load
 from treelm.errors import InputError
@@ -62,7 +61,7 @@ def test_comparison_beside_a_model_of_the_package_and_its_report(run: str, treel
     assert sorted(Path(run.removeprefix("hf:")).rglob("*")) == before, "nothing is written into another's folder"
     assert "llama" in (tmp_path / "page.html").read_text()
     suite = tmp_path / "suite.json"
-    suite.write_text(json.dumps(SUITE))
+    suite.write_text(json.dumps(suite_of("mine", ("barks", "zzz"))))
     for command in (("pairs", run, pairs), ("syntaxgym", run, "--suites", suite)):
         found = treelm(*command)
         assert found.code == 0, found.err

@@ -11,27 +11,12 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Treelm, treelm  # noqa: F401
+from tests.fuzz.seeds import ARPA
 from treelm import load
 from treelm.errors import InputError
 
 SENTENCES = [["The", "museum", "was", "built", "in", "the", "city", "."], ["of", "of", "the", "of"], ["Zymurgy"]]
-SMALL = """\\data\\
-ngram 1=4
-ngram 2=3
-
-\\1-grams:
--1.5\t<unk>
--99\t<s>\t-0.3
--0.4\tdog\t-0.2
--0.6\t</s>
-
-\\2-grams:
--0.1\t<s> dog
--0.5\tdog dog
--0.7\tdog </s>
-
-\\end\\
-"""
+SMALL = ARPA.decode()
 
 
 @pytest.fixture(scope="module")

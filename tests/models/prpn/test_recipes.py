@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
 from treelm.training.recipe import load_recipe
 
-LEGACY = Path(__file__).parents[2] / "legacy" / "prpn" / "config.json"
 SIZES = ("embedding_size", "hidden_size", "num_layers", "num_blocks", "tied", "look_back", "num_slots", "temperature")
 MODEL = (*SIZES, "dropout", "layer_dropout", "recurrent_dropout")
 OPTIMISER = ("batches", "batch_size", "learning_rate", "betas", "weight_decay", "gradient_clip", "epochs", "epsilon")

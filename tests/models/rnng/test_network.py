@@ -154,19 +154,6 @@ def test_gradient_with_dropout_is_that_of_the_loss_with_the_same_masks(compositi
         torch.testing.assert_close((found[name] * direction).sum(), (above - below) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("order", "composition", "num_layers", "num_unfinished"), VARIANTS)
-def test_a_sentence_does_not_depend_on_its_batch(
-    order: str, composition: str, num_layers: int, num_unfinished: int
-) -> None:
-    vocabulary = Tokens(9, num_unfinished)
-    model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers)
-    trees = random_trees(vocabulary, 20)
-    together = model.tree_log_probs(as_batch(trees, vocabulary))
-    alone = torch.cat([model.tree_log_probs(as_batch([tree], vocabulary)) for tree in trees])
-    torch.testing.assert_close(together, alone, rtol=1e-12, atol=0)
-    torch.testing.assert_close(-together.sum(), model.losses(as_batch(trees, vocabulary)).total, rtol=1e-12, atol=0)
-
-
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 @pytest.mark.parametrize("num_unfinished", [0, 1])

@@ -21,7 +21,6 @@ from tests.models.search.exhaustive import assert_narrow_beam_is_that_of_the_def
 from tests.systems import small_recipe
 from tests.training.treebanks import write_treebank
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.models.layers import chart
 from treelm.models.persistence.storage import load_model
@@ -235,15 +234,15 @@ def test_a_narrow_beam_is_the_one_of_the_definition(composition: str, beams: tup
     assert_narrow_beam_is_that_of_the_definition(model, PlainRNNG(model), sentences, *beams)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [2, 9, 11, 13])  # of twenty, some whose beams end early without groups
 def test_a_narrow_beam_has_an_analysis_for_whatever_comes_next(seed: int) -> None:
     """A binary tree that is complete takes no further word: without groups such trees fill a beam of three."""
     model = build(seed=seed, max_open=40, max_consecutive=40).eval()
     model.search = SearchConfig(action_beam=3, word_beam=3, fast_track=1)
     rng = np.random.default_rng(seed)
-    sentences = [[str(token) for token in rng.integers(0, 4, length)] for length in (1, 2, 3, 25)]
+    sentences = [[str(token) for token in rng.integers(0, 4, length)] for length in (1, 2, 3, 15)]
     assert all(np.isfinite(score.log_probs).all() for score in model.score(sentences))
-    assert [len(tree.words()) for tree in model.parse(sentences)] == [1, 2, 3, 25]
+    assert [len(tree.words()) for tree in model.parse(sentences)] == [1, 2, 3, 15]
 
 
 def test_the_importance_sampled_bound_is_below_and_near_with_many_draws() -> None:
@@ -261,10 +260,6 @@ def test_the_importance_sampled_bound_is_below_and_near_with_many_draws() -> Non
     few = build(bound_samples=1).eval()
     single = few.log_prob_bounds(sentences[:1] * 400)
     assert single.mean() + 2 * single.std() / 20 < exact[0]
-
-
-def _sentence(tree: Tree) -> Sentence:
-    return Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="toy", line=1)
 
 
 # Data and runs.

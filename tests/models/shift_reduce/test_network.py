@@ -54,11 +54,6 @@ def tokens_of(batch: SentenceBatch) -> list[list[int]]:
     return [batch.tokens[a:b].tolist() for a, b in bounds]
 
 
-def sentences(lengths: tuple[int, ...] = (7, 3, 9, 1, 5), seed: int = 1) -> list[list[str]]:
-    random = Random(seed)
-    return [[str(random.randrange(VOCABULARY_SIZE)) for _ in range(n)] for n in lengths]
-
-
 def gradients(model: ShiftReduce, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     model.zero_grad()
     loss.backward()

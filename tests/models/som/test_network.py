@@ -16,8 +16,6 @@ from treelm.errors import InputError
 from treelm.models.layers.few_calls import computing
 from treelm.models.som.network import SOM, MemoryReading
 
-TOLERANCE = {"rtol": 0, "atol": 1e-10}
-
 
 def naive(network: SOM, batch: SentenceBatch, reading: MemoryReading) -> torch.Tensor:
     layout, num_slots = reading.layout, network.config.num_slots

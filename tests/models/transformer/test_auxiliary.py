@@ -33,7 +33,6 @@ from treelm.training.trainer import fit
 WHOLE, PIECES = Tokens(8), Tokens(8, num_unfinished=3)
 TREEREG = {"auxiliary": "treereg", "treereg_layer": 1, "treereg_units": 5, "auxiliary_weight": 0.7}
 PLANTING = {"auxiliary": "tree-planting", "auxiliary_weight": 0.5}
-SMALL = {"treereg": "transformer treereg", "tree-planting": "transformer planting"}
 every_vocabulary = pytest.mark.parametrize("vocabulary", [WHOLE, PIECES])
 every_loss = pytest.mark.parametrize("config", [TREEREG, PLANTING])
 

@@ -165,9 +165,16 @@ def test_words_that_are_said_to_have_converged_are_right_in_worlds_that_can_be_e
     assert set(flags) == {1}  # of the widest, which loses nothing
 
 
-@pytest.mark.parametrize("sizes", [(40, 4), (41, 5), (1001, 27)], ids=str)
-@pytest.mark.parametrize("beams", [(6, 3, 1), (30, 5, 2)], ids=str)
-@pytest.mark.parametrize("threshold", [math.inf, 4.0])
+@pytest.mark.parametrize(
+    ("sizes", "beams", "threshold"),
+    [
+        ((40, 4), (6, 3, 1), math.inf),
+        ((41, 5), (30, 5, 2), 4.0),
+        ((1001, 27), (30, 5, 2), math.inf),
+        ((1001, 27), (6, 3, 1), 4.0),
+    ],
+    ids=str,
+)
 def test_neighbours_and_later_words_do_not_matter_to_the_last_bit(
     sizes: tuple[int, int], beams: tuple[int, int, int], threshold: float
 ) -> None:

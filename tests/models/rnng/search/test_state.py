@@ -55,19 +55,6 @@ def test_next_tokens_of_an_exhaustive_beam_equal_enumeration(variant: dict[str, 
         assert float(log_probs.exp().sum()) == pytest.approx(1.0)
 
 
-def test_extending_a_state_leaves_it_as_it_was() -> None:
-    model = subword_model()
-    state = model.extend(model.start(), ["5"])
-    before = model.next_word_log_probs(state)
-    first, again = model.extend(state, ["0+7"]), model.extend(state, ["0+7"])
-    other = model.extend(state, ["8"])
-    assert first.token_log_probs == again.token_log_probs
-    assert first.token_log_probs != other.token_log_probs
-    assert torch.equal(model.next_word_log_probs(state), before)
-    assert torch.equal(model.next_word_log_probs(first), model.next_word_log_probs(again))
-    assert state.words == (("5",),)
-
-
 def test_sentences_side_by_side_may_wait_for_each_other() -> None:
     model = subword_model(**BIG)
     state = model.start(3)
