@@ -37,7 +37,7 @@ from treelm.models.persistence.shipped import FOLDER
 from treelm.models.persistence.storage import load_model
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
 from treelm.training.recipe import load_recipe
-from treelm.training.run_folder import has_run, is_estimated, load_run_recipe
+from treelm.training.run_folder import has_run, is_estimated
 from treelm.training.trainer import train
 
 ROOT = Path(__file__).parents[1]
@@ -141,8 +141,10 @@ def _train(name: str, run: Path, changes: Sequence[str]) -> None:
     recipe = load_recipe(name, changes)
     if is_estimated(run, recipe):
         return
-    resume = has_run(run, recipe)
-    train(load_run_recipe(run) if resume else recipe, run, resume=resume)
+    if has_run(run, recipe):
+        train(resume=run)
+    else:
+        train(recipe, run)
 
 
 def _commit() -> str:

@@ -34,12 +34,13 @@ lm.score(sentences[:1])
 """
 WORK = {
     "training: 30 updates of the demo's RNNG, fp32": """
-from treelm.training.trainer import fit
-from treelm.training.recipe import load_recipe
+from treelm.training.distributed import ProcessGroup
 from treelm.training.prepare import set_up
+from treelm.training.recipe import load_recipe
+from treelm.training.trainer import Trainer
 recipe = load_recipe("demo", ["training.precision=fp32", "training.threads=1", "training.max_steps=40"])
 setup = set_up(recipe)
-steps = fit(setup.model, setup.batches, setup.dev, recipe.training, tempfile.mkdtemp() + "/run")
+steps = Trainer(setup, Path(tempfile.mkdtemp()), ProcessGroup(recipe.training), resumes=False).steps()
 list(itertools.islice(steps, 5))
 begin = time.process_time()
 list(itertools.islice(steps, 30))

@@ -19,6 +19,7 @@ import torch
 
 from tests.cli.conftest import Treelm, treelm  # noqa: F401
 from tests.systems import SMALL, small_recipe, small_setup
+from tests.training.fitting import fit
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
@@ -43,7 +44,6 @@ from treelm.models.streams import StreamLM
 from treelm.training.checkpoint import newest_checkpoint
 from treelm.training.outcomes import NonFiniteError
 from treelm.training.recipe import save_recipe
-from treelm.training.trainer import fit
 from treelm.training.updates import Batch, part_of
 from treelm.trees.tree import Tree
 

@@ -13,12 +13,12 @@ from tests.devices.test_inference import SCORING, SENTENCES
 from tests.devices.test_training import train
 from tests.devices.worlds import VARIANTS, World, build_world
 from tests.systems import small_setup
+from tests.training.fitting import fit
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.layers.precision import column_sums
 from treelm.training.config import Precision
 from treelm.training.optimizers import build_optimizer
-from treelm.training.trainer import fit
 
 pytestmark = pytest.mark.gpu
 

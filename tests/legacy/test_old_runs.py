@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_the_recipe_of_an_old_run_is_read(name: str) -> None:
 def test_an_old_run_is_resumed(name: str, tmp_path: Path) -> None:
     run = Path(shutil.copytree(HERE / name, tmp_path / "run"))
     before = (run / METRICS).read_text().splitlines()
-    train(load_run_recipe(run, ("training.max_steps=21",)), run, resume=True, quiet=True)
+    train(resume=run, quiet=True, training={"max_steps": 21})
     after = (run / METRICS).read_text().splitlines()
     assert after[: len(before)] == before
     assert json.loads(after[-1])["step"] == 21
@@ -106,9 +107,10 @@ def test_weights_without_a_hash_of_their_config_are_read(run: Path) -> None:
 def test_a_run_with_fields_that_are_no_more_goes_on_if_they_had_the_value_that_is_left(name: str) -> None:
     model = treelm.load(HERE / name)
     config = {**to_plain(model.config), **type(model.config).retired}
-    saved = {"model": {**describe_model(model), "config": config}, "training": {}}
-    check_same_run(saved, model, TrainingConfig(), HERE / name, None, where="state.json")
+    saved, recipe = {"model": {**describe_model(model), "config": config}, "training": {}}, load_run_recipe(HERE / name)
+    recipe = replace(recipe, training=TrainingConfig())
+    check_same_run(saved, model, recipe, HERE / name, where="state.json")
     for field in type(model.config).retired:
         other = {**saved, "model": {**describe_model(model), "config": {**config, field: "other"}}}
         with pytest.raises(InputError, match=f"{field} = None now, but the run was started with 'other'"):
-            check_same_run(other, model, TrainingConfig(), HERE / name, None, where="state.json")
+            check_same_run(other, model, recipe, HERE / name, where="state.json")

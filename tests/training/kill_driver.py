@@ -23,14 +23,13 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from tests.training.fitting import fit
 from tests.training.pairs import CHANGES, recipe_of
 from tests.training.runs import metrics
 from tests.training.toys import ToyBatches, toy_model
 from tests.training.treebanks import write_treebank
 from treelm import models
 from treelm.training.config import TrainingConfig
-from treelm.training.run_folder import has_run
-from treelm.training.trainer import fit
 from treelm.training.trainer import train as train_recipe
 
 CONFIG = TrainingConfig(
@@ -55,7 +54,7 @@ def train_system(name: str, directory: Path) -> None:
     recipe = recipe_of(name, directory.parent.parent, noisy=True)
     changes = {"epochs": 4, "shards": None, "checkpoint_every_steps": 1, "batch_size": 5, "bptt": 5}
     recipe = replace(recipe, training=replace(recipe.training, **changes))
-    train_recipe(recipe, directory, resume=has_run(directory, recipe), quiet=True)
+    train_recipe(recipe, directory, resume_if_present=True, quiet=True)
 
 
 def fork(work: Callable[[], None]) -> int:

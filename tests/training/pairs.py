@@ -18,11 +18,12 @@ import torch.distributed as distributed
 from safetensors.torch import save_file
 
 from tests.systems import SMALL, small_recipe
+from tests.training.fitting import fit
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.training.distributed import ProcessGroup
 from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe
-from treelm.training.trainer import fit, train
+from treelm.training.trainer import train
 
 REPOSITORY = Path(__file__).parents[2]
 # Batches of 12 sentences, or 5 rows, so that the two shards of a stream are not equal.

@@ -22,7 +22,6 @@ from treelm.errors import InputError
 from treelm.training.config import TrainingConfig
 from treelm.training.distributed import ProcessGroup, rank_and_size
 from treelm.training.recipe import load_recipe
-from treelm.training.run_folder import has_run
 from treelm.training.trainer import train
 
 RECIPE = f"""{DATA}
@@ -102,7 +101,7 @@ def newest_step(run: Path) -> int:
 def train_alone(folder: Path, name: str) -> dict[str, Any]:
     """The weights of a run that one process makes, or goes on with."""
     recipe, run = load_recipe(folder / "tiny.toml"), folder / name
-    train(recipe, run, resume=has_run(run, recipe), quiet=True)
+    train(recipe, run, resume_if_present=True, quiet=True)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = {f"{line['kind']} {line['step']}": torch.tensor(line["loss_nats_per_word"]) for line in lines}
     return {**losses, **load_file(run / "model.safetensors")}

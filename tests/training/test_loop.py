@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.training.fitting import fit
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model
 from treelm.training.config import TrainingConfig
 from treelm.training.outcomes import NonFiniteError
-from treelm.training.trainer import Step, fit
+from treelm.training.trainer import Step
 
 
 def dev() -> list:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from tests.training.fitting import fit
 from tests.training.test_streams import prepare
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import Losses
 from treelm.training import updates
 from treelm.training.config import TrainingConfig
-from treelm.training.trainer import fit
 
 CPU_MESSAGE = (
     "[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8"

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.training.fitting import fit
 from tests.training.runs import assert_same_weights, metrics
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.training.config import TrainingConfig
 from treelm.training.outcomes import TrainingInterrupted
-from treelm.training.trainer import Step, fit, stop_signals
+from treelm.training.trainer import Step, stop_signals
 
 
 def config(**changes: object) -> TrainingConfig:

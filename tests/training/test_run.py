@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.training.fitting import fit
 from tests.training.treebanks import DATA, STREAM, write_treebank
 from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model, read_data_identity
 from treelm.training.prepare import set_up
-from treelm.training.recipe import Recipe, load_recipe, save_recipe
+from treelm.training.recipe import Recipe, load_recipe, read_settings, save_recipe
 from treelm.training.run_folder import load_run_recipe
-from treelm.training.trainer import fit, train
+from treelm.training.trainer import train
 
 TRANSFORMER = f"""{DATA}
 [model]
@@ -120,8 +121,7 @@ def begun(tmp_path: Path) -> Path:
 
 def go_on(folder: Path) -> None:
     """One more step."""
-    recipe = load_run_recipe(folder / "run", ("training.max_steps=2",))
-    train(recipe, folder / "run", resume=True, quiet=True)
+    train(resume=folder / "run", quiet=True, training={"max_steps": 2})
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -197,7 +197,7 @@ def test_other_data_vocabulary_or_batches_are_refused_on_resume(tmp_path: Path, 
     path = write_treebank(tmp_path)
     train(load_recipe(path, ["training.max_steps=2"]), tmp_path / "run", quiet=True)
     with pytest.raises(InputError, match=rf"recipe\.toml: {found}, but the run was started with"):
-        load_run_recipe(tmp_path / "run", (override,))
+        train(resume=tmp_path / "run", quiet=True, **read_settings((override,)))
 
 
 CONSTANT = ("data.dev=none", "training.schedule=constant")
@@ -246,12 +246,12 @@ def test_a_run_goes_on_to_be_read_as_its_config_says(tmp_path: Path) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "reading": reading}))
     before = (tmp_path / "run" / "model.safetensors").read_bytes()
     longer = replace(recipe, training=replace(recipe.training, epochs=4))
-    train(longer, tmp_path / "run", resume=True, quiet=True)
+    train(longer, tmp_path / "run", resume_if_present=True, quiet=True)
     assert (tmp_path / "run" / "model.safetensors").read_bytes() != before
     assert json.loads(path.read_text())["reading"] == reading
     assert load_model(tmp_path / "run").config.sink_tokens == 1  # type: ignore[attr-defined]
     path.write_text('{"damaged')  # as before, training writes it anew
-    train(replace(recipe, training=replace(recipe.training, epochs=8)), tmp_path / "run", resume=True, quiet=True)
+    train(resume=tmp_path / "run", quiet=True, training={"epochs": 8})
     assert load_model(tmp_path / "run").config == recipe.model.config
 
 
@@ -274,5 +274,5 @@ def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew_by_resuming_it(tmp_p
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     before = contents(tmp_path / "run")
     with pytest.raises(InputError, match=r"a model, but no checkpoints to resume from; .*training\.start_from=.*run"):
-        train(load_run_recipe(tmp_path / "run"), tmp_path / "run", resume=True, quiet=True)
+        train(resume=tmp_path / "run", quiet=True)
     assert contents(tmp_path / "run") == before

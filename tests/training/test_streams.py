@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.training.fitting import fit
 from tests.training.runs import assert_same_weights, metrics
 from tests.training.treebanks import DATA, STREAM
 from treelm.corpora.stream_batches import StreamBatch
@@ -21,7 +22,7 @@ from treelm.training.optimizers import WeightAverages, build_optimizer, paramete
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe, save_recipe
 from treelm.training.state import AveragingStart
-from treelm.training.trainer import Step, fit, train
+from treelm.training.trainer import Step, train
 
 RECIPE = f"""{DATA.replace(".ptb", ".txt")}
 [model]

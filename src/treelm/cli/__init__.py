@@ -100,13 +100,19 @@ def _signals() -> Iterator[int]:
 
 
 class _Ended(KeyboardInterrupt):
-    """What a signal raises: after ``KeyboardInterrupt`` itself, ``python -m`` might end the process by a SIGINT."""
+    """The exception that a signal raises, instead of ``KeyboardInterrupt`` itself.
+
+    Where ``KeyboardInterrupt`` leaves code that ``exec`` runs, as the code that builds dataclasses, ``python -m`` ends the
+    process by a SIGINT of its own, whatever exit code the program has chosen.
+    """
 
 
 def _unwind_on_signals() -> None:
-    """Let signals that end a process come as an exception from now on, so that nothing half written stays.
+    """From now on, let signals that end a process arrive as an exception, so that no half-written file is left behind.
 
-    The first is remembered, as libraries may swallow it. SIGTERM and SIGHUP again do not disturb the cleaning up.
+    The first signal is remembered, because a library that catches every exception while it is imported may swallow this
+    one. SIGTERM and SIGHUP that arrive again, as many programs send them to a process and to its group, do not interrupt
+    the clean-up.
     """
 
     def unwind(number: int, frame: FrameType | None) -> None:

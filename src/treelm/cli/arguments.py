@@ -45,7 +45,10 @@ class Positional:
 
 
 def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Arguments:
-    """Read the arguments of a program. Raises ``InputError`` for those that cannot be, or have no effect."""
+    """Read the arguments of a program, or of a subcommand such as "treelm parse"; prints help and exits by itself.
+
+    Raises ``InputError`` for arguments that cannot be read, and for options that would have no effect (see ``refuse``).
+    """
     _asked[:] = [kind]
     given, unknown = parser_of(kind, program).parse_known_intermixed_args(arguments)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(given).items()}
@@ -67,7 +70,11 @@ def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Argu
 
 
 def refuse(options: Any, names: Iterable[str], why: str) -> None:
-    """Raise ``InputError`` for the first of these fields that is given; ``why`` ends it, such as "with --gold"."""
+    """Raise ``InputError`` for the first of these fields that is given, because it would have no effect.
+
+    ``why`` follows the option in the message, such as "without --data" or "with --gold". ``parse`` calls this for the
+    fields that the class names in ``needs`` and ``excludes``.
+    """
     for name in names:
         if is_given(options, name):
             missing = why.removeprefix("without ")
@@ -83,7 +90,10 @@ def in_options(error: InputError) -> InputError:
 
 
 def as_typed(text: str) -> str:
-    """The text with settings as they are typed in this call: of ``on_error = "skip"``, ``--on-error skip``."""
+    """The text with settings written as options of the present call: ``on_error = "skip"`` becomes ``--on-error skip``.
+
+    Messages of the library name settings as they are written in Python and in recipes.
+    """
     if not _asked:
         return text
     options = [one for one in arguments_of(_asked[0]) if not one[2]]
@@ -152,7 +162,7 @@ def _in_recipe(name: str) -> str:
 
 
 def is_given(options: Any, name: str) -> bool:
-    """Tell whether a field has another value than its default."""
+    """Tell whether a field has another value than its default; an option that is given with its default counts as not given."""
     return bool(getattr(options, name) != type(options).__dataclass_fields__[name].default)
 
 
@@ -221,7 +231,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def arguments_of(kind: type[Any]) -> Iterator[tuple[Field[Any], Any, Positional | None, list[str]]]:
-    """Every field with its type, its ``Positional`` if any, and its option: own name, and others such as "-o"."""
+    """Every field with its type, its ``Positional`` if it has one, and the names of its option.
+
+    The first name is that of the field, such as "--batch-size"; strings in the annotation are further names, such as "-o".
+    """
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         hint = hints[field.name]

@@ -113,9 +113,10 @@ def main(options: Arguments) -> int:
 def write_page(
     comparison: Comparison, path: Path, command: Sequence[str], sentences: Sequence[Sentence] = ()
 ) -> Comparison:
-    """Write the report and, beside it, the comparison with what it shows of sentences, which is given back.
+    """Write the report and, beside it, the comparison as JSON with what the report shows of sentences; returns the latter.
 
-    ``command`` are the arguments of the program, for the foot of the page.
+    ``command`` are the arguments of the program. The page names them, the date, releases and machine at its foot, unless
+    the comparison was read from a file that has these already.
     """
     from treelm import __version__
     from treelm.figures.report.analyse import examples_of, kept_sentences, with_sentences

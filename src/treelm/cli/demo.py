@@ -120,7 +120,10 @@ def main(options: Arguments) -> int:
 
 
 def _read(folder: Path) -> Path:
-    """Have trained models read a garden path, and show it: the file of a comparison, where what stands is kept."""
+    """Let trained models read a garden path, and print what they find; returns the file of a comparison with a row for each.
+
+    Figures that are in the file already are not measured again.
+    """
     from treelm.evaluation.comparison.metrics import Comparison, GardenPathMetrics, RunMetrics
     from treelm.evaluation.human import sap
     from treelm.evaluation.human.garden_paths import measure_effects

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_output(path: str) -> Iterator[IO[str]]:
-    """Standard output for ``-``, else a file that appears when complete. Raises ``InputError`` if it cannot be."""
+    """Open standard output for ``-``, else a file that appears under its name only when it is complete.
+
+    Raises ``InputError`` if standard output is closed, and for a path or a name that cannot be written.
+    """
     if path == "-":
         if sys.stdout is None:
             raise InputError("standard output is closed", remedy="open it, or give --output FILE")
@@ -79,7 +82,10 @@ def write_table(path: str, table: pd.DataFrame) -> None:
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Raise ``InputError`` if a file to write is one to read, under whatever name or link, before any work."""
+    """Raise ``InputError`` if a file to write is also one to read, under whatever name or link; ``-`` may be a file as well.
+
+    Call this before any work: a file that is written takes the place of the one that is there.
+    """
     read = [status for path in inputs if (status := _file_status(path, sys.stdin)) is not None]
     for path in outputs:
         status = _file_status(path, sys.stdout)

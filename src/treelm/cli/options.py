@@ -60,7 +60,10 @@ class ModelOptions(SearchOptions, DeviceSettings):
     """Options of loading a run. Systems that score without a search have no widths, and a note says so."""
 
     def load(self, run: str, *, predicts_words: bool = False) -> LanguageModel:
-        """The model of a run, with the search of its recipe as these options change it; ``InputError`` names it."""
+        """Load the model of a run; it searches as its recipe says, changed by these options.
+
+        Raises ``InputError`` that names the run, with ``predicts_words`` also for a model that gives words no probabilities.
+        """
         from treelm.inference.loading import load
         from treelm.models.search.config import SearchConfig  # here, as help needs no checks of a config
 
@@ -121,9 +124,10 @@ class ModelNames:
     """Names of the models, one a run; without it, those of their folders."""
 
     def names_of(self, runs: Sequence[str], *, in_columns: bool = False) -> list[str]:
-        """The names of the models of runs: those given, else of the folders, ``in_columns`` as R and pandas take them.
+        """The names of the models of some runs: those that are given, else the names of the folders.
 
-        Raises ``InputError`` for too many or too few names, and for two models of one name.
+        With ``in_columns`` they will end the names of columns, and are written so that R and pandas accept them. Raises
+        ``InputError`` for too many or too few names, and for two models of one name.
         """
         if self.names and len(self.names) != len(runs):
             raise InputError(f"{len(self.names)} names for {len(runs)} runs", remedy="give one name a run")
@@ -152,7 +156,10 @@ class ScoringOptions(WorkerOptions, ModelNames, TableOptions):
 
 
 def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[str, ...], str]:
-    """The named runs, and the file that comes last, or standard input. Raises ``InputError`` without a file."""
+    """Divide the arguments into the runs and the file, which comes last; a single run may stand alone for standard input.
+
+    Raises ``InputError`` if there is no file.
+    """
     from treelm.models.persistence.shipped import is_shipped_name
 
     *runs, file = inputs
@@ -165,7 +172,7 @@ def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[s
 
 
 def reference_names(given: Sequence[str], published: Iterable[str], usual: Sequence[str]) -> list[str]:
-    """The published models that --references names (all, none, or names), or the usual ones if it is not given.
+    """The published models that --references names: all, none, or the names given; the usual ones if it is not given.
 
     Raises ``InputError`` for an unknown name.
     """

@@ -81,7 +81,11 @@ def main(options: Arguments) -> int:
 
 
 def _runs(options: Arguments) -> list[Arguments]:
-    """The options of each run: with seeds, one for each. Raises ``InputError`` for seeds that cannot be."""
+    """The options of each run: with --seeds, one run for each seed, which is resumed if it was begun before.
+
+    Raises ``InputError`` for seeds without an output folder, for a seed that is given twice, and for a system that is
+    estimated from counts and has no seeds.
+    """
     from treelm.training.recipe import load_recipe
 
     if not options.seeds:

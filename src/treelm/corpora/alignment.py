@@ -1,4 +1,9 @@
-"""Trees put on a text of the same sentences, such as Mikolov's Penn Treebank or WikiText, word for word."""
+"""Trees put on a text that was made from the same sentences, so that their words are, word for word, those of the text.
+
+Perplexities are often published on texts that no treebank contains as they stand: Mikolov's Penn Treebank lacks
+punctuation and rare words, and WikiText has one paragraph a line. Here a treebank, or the output of a parser, gives its
+structure to such a text.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +46,17 @@ class _Placed(NamedTuple):
 
 
 def align(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> tuple[list[Sentence], dict[str, int]]:
-    """Give each line of a text its tree, and count; the words of a line stay as they are.
+    """Give each line of a text its tree; returns the lines with trees, and counts of trees, lines and words.
 
-    A tree is used once: of trees of the same words the one nearest to the tree before. A line that one tree covers has
-    that tree, without the words that the text leaves out; one of several trees has them under ``ROOT``, with words that
-    no tree covers between them; one without is flat and labelled ``UNPARSED``; a line without words has no tree.
+    The words of a line stay as they are. A tree is used once; of several trees over the same words, the one nearest to the
+    tree before is taken, and order plays no other part. A line that one tree covers has that tree, without the words that
+    the text leaves out and with the text's words in place of others. A line of several trees has them under ``ROOT``, with
+    words that no tree covers between them. A line without a tree is flat and labelled ``UNPARSED``; a line without words
+    has no tree.
 
-    Trees labelled ``UNPARSED`` are none. Raises ``InputError`` for a sentence without a tree among ``trees``, for a
-    word that brackets cannot hold, and if less than a tenth of the trees stands on less than a tenth of the lines.
+    Trees labelled ``UNPARSED`` are ignored. Raises ``InputError`` for a sentence without a tree among ``trees``, for a word
+    of the text that brackets cannot hold, and if less than a tenth of the trees stands on less than a tenth of the lines,
+    because any two texts have a few sentences in common.
     """
     trees = [one for one in trees if one.tree is None or one.tree.label != UNPARSED]
     placed = _Aligner(trees, lines).place()
@@ -215,7 +223,11 @@ class Spelling:
         return word if self._has_case else word.lower()
 
     def expected(self, word: str, tag: str | None = None) -> tuple[str, ...]:
-        """The forms of comparison of a word of a tree: none (punctuation that the text leaves out), one or several."""
+        """The forms of comparison that are expected of a word of a tree: none, one or several.
+
+        There is none for punctuation that the text leaves out. A number in Mikolov's text is ``n``. Where WikiText sets hyphens
+        apart, ``mid-1980s`` has three forms. A form that the text does not have is that of its unknown word.
+        """
         is_number = self._has_n and MIKOLOV_NUMBER.fullmatch(word) is not None
         if not self._has_punctuation and (tag in PUNCTUATION_TAGS or (tag is None and is_sign(word) and not is_number)):
             return ()

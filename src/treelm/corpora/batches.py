@@ -23,7 +23,10 @@ _Batch = TypeVar("_Batch")
 
 @configuration
 class BatchesConfig:
-    """Batches of whole sentences of similar length: in actions, or in tokens where there are no trees."""
+    """Settings of batches of whole sentences, which put sentences of similar length together.
+
+    The length of a sentence is its number of actions, or of tokens where there are no trees.
+    """
 
     scheme: Literal["sort-in-groups", "sample-in-groups"] = "sort-in-groups"
     """``sort-in-groups``: every epoch draws groups at random and sorts each by length, so that a batch holds neighbours
@@ -130,7 +133,11 @@ _DEFAULT = BatchesConfig()
 
 
 class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
-    """Batches epoch by epoch; ``state`` tells the position after the last one handed out, ``restore`` goes there."""
+    """Batches of one epoch after another, at a position that can be saved and restored.
+
+    An iteration gives the rest of the current epoch and then moves to the next one. ``state`` returns the position after
+    the batch that was handed out last, and ``restore`` goes back to such a position.
+    """
 
     def __init__(self, settings: dict[str, Any]) -> None:
         """Begin with the first batch of epoch 0; the cuts follow from ``settings``, of JSON values."""
@@ -187,7 +194,8 @@ class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
 class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
     """Batches of sentences of similar length, epoch by epoch; the order follows from the seed alone.
 
-    Every epoch arranges the corpus in groups, cuts each into batches by size and actions, and shuffles the batches.
+    Every epoch arranges the corpus in groups by the scheme of its ``BatchesConfig``, cuts each group into batches by size
+    and number of actions, and shuffles the batches. A sentence of more than ``max_actions`` is a batch by itself.
     """
 
     def __init__(

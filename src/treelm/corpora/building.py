@@ -61,7 +61,7 @@ class CorpusBuilder:
         self._document = _NO_DOCUMENT
 
     def add(self, sentences: Sequence[Sentence]) -> None:
-        """Append sentences. Raises ``InputError`` for too many labels or tags."""
+        """Append sentences, some thousand at a time. Raises ``InputError`` for more labels or tags than a corpus can hold."""
         actions = [[] if one.tree is None else self._actions(one.tree) for one in sentences]
         tags = [[self._tag_names[tag] for tag in one.tags] if one.tags else [-1] * len(one.words) for one in sentences]
         for names, what in ((self._labels, "constituent labels"), (self._tag_names, "part-of-speech tags")):
@@ -106,7 +106,10 @@ class CorpusBuilder:
         self._append(name, ends)
 
     def finish(self) -> PreparedCorpus:
-        """The corpus, described in its directory. Raises ``InputError`` if only some sentences have trees."""
+        """Complete the corpus, and write its description into the directory if there is one.
+
+        Raises ``InputError`` if some sentences have trees and others have none.
+        """
         forms = Strings.of(self._forms)
         self._append("forms", forms.content)
         self._append("form_offsets", forms.offsets)

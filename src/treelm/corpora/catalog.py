@@ -90,9 +90,10 @@ def is_corpus_name(text: str) -> bool:
 
 
 def corpus_entry(name: str) -> CorpusEntry:
-    """A corpus by its name, or by the path of a folder with ``train.ptb.gz`` and the like.
+    """A corpus by its name in the catalogue, or by the path of a folder with ``train.ptb.gz`` and the like.
 
-    Raises ``InputError`` for an unknown name; for a corpus of another distribution it says what to install.
+    Raises ``InputError`` for an unknown name, and for a corpus of a distribution that is not installed, with the command
+    that installs it.
     """
     if name == PACKAGED:
         folder = Path(str(files("treelm"))) / "data" / PACKAGED
@@ -131,9 +132,10 @@ def show(name: str) -> str:
 
 
 def _packaged_entry(name: str, folder: Path, told: str, documents: str) -> CorpusEntry:
-    """The corpus of a folder. ``told`` is its description, its licence and its makers, line by line.
+    """The entry of a corpus in a folder of a package.
 
-    ``documents`` names the table of documents.
+    ``told`` has the description on its first line, the licence on the second, then the makers. ``documents`` is the name of
+    the table of documents in the folder, which may be missing.
     """
     description, licence, notice = told.split("\n", 2)
     table = folder / documents

@@ -61,7 +61,11 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedCorpus:
-    """Sentences as flat arrays, in memory or memory-mapped, without a vocabulary (``EncodedCorpus``)."""
+    """Sentences as flat arrays, in memory or memory-mapped, independent of any vocabulary.
+
+    Words are numbers of word forms in order of first appearance; actions are top-down with one SHIFT a word, and labels are
+    numbered as in this corpus. ``EncodedCorpus`` adds a vocabulary and the labels of a model.
+    """
 
     arrays: Mapping[str, NDArray[Any]]
     labels: tuple[str, ...]
@@ -73,7 +77,10 @@ class PreparedCorpus:
 
     @classmethod
     def open(cls, directory: str | Path) -> PreparedCorpus:
-        """Open a prepared corpus; raises ``InputError`` if a file is missing, or is not what its hash says."""
+        """Open a prepared corpus. Raises ``InputError`` if a file is missing, truncated or changed.
+
+        Every array, however large, is compared with its hash, because models are trained on it.
+        """
         directory = Path(directory)
         meta = _read_meta(directory)
         try:
@@ -277,9 +284,10 @@ Statistic = int | Distribution | tuple[int, int] | None
 
 
 def corpus_statistics(corpus: PreparedCorpus) -> dict[str, Statistic]:
-    """Counts and distributions by name: those of trees are None for plain text, types are case-sensitive.
+    """Counts and distributions by name; those of trees are None for plain text, and types are case-sensitive.
 
-    Depth is that of nested nonterminals; of the last two rows the first number is top-down, the second in-order.
+    Depth is the number of nested nonterminals, and actions are those of a top-down derivation. Of the last two rows, the
+    first number is that of top-down derivations and the second that of in-order ones.
     """
     orders = [corpus.bounds("top-down"), corpus.bounds("in-order")]
     starts = range(0, len(corpus.actions), _CHUNK)

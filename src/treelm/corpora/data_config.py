@@ -37,7 +37,10 @@ class _Sources:
 
 @configuration
 class DataConfig(ReadOptions, _Sources):
-    """A corpus by name (or directory) or files by path, and the options of reading them."""
+    """The data of a run: a corpus by name or directory, or files by path, and the options of reading them.
+
+    A corpus may offer the same sentences in several formats, of which ``format`` chooses one.
+    """
 
     on_error: OnError = "raise"
     """Treatment of a sentence that cannot be read: stop, or leave it out and report it."""
@@ -79,16 +82,16 @@ def locate_split(
 
 
 def prepared_split(config: DataConfig, split: Split, *, on_block: Callable[[], None] = lambda: None) -> PreparedCorpus:
-    """The prepared corpus of a split: from the cache, or prepared now, ``on_block`` called as ``prepare`` says."""
+    """The prepared corpus of a split, from the cache or prepared now; ``on_block`` is called while it is being prepared."""
     path, options = locate_split(config, split)
     most = config.max_sentences
     return prepared([path], options=options, on_error=config.on_error, max_sentences=most, on_block=on_block)
 
 
 def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
-    """The same data; for a corpus of which nobody has made a split here, the text that has its sentences.
+    """The same data or, where a split of its corpus has not been made on this machine, the text that has its sentences.
 
-    For counts of words, which are then of that text.
+    This is for what needs words alone, such as counts; these are then counts of that text.
     """
     package = None if config.corpus is None else package_of(config.corpus)
     text = None if package is None else package.made_corpora.get(str(config.corpus))
@@ -98,8 +101,10 @@ def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
 
 
 def example_sentences(data: DataConfig) -> list[Sentence]:
-    """The first sentences of dev (or test, or train) that fit a drawing; where all are longer, they are cut and have no
-    tree. Raises ``InputError`` if the data cannot be read any more.
+    """The first sentences of dev (or test, or train) that fit a drawing, with their trees.
+
+    If all sentences are longer, the first ones are cut and have no tree. Raises ``InputError`` if there are no data, or if
+    they can no longer be read.
     """
     splits: tuple[Split, ...] = ("dev", "test", "train")
     split = next((one for one in splits if data.has_split(one)), None)

@@ -25,8 +25,8 @@ _CHUNK = 8192  # sentences whose tokens are counted together
 class EncodedCorpus:
     """A prepared corpus as token ids of a vocabulary and actions over a model's labels.
 
-    A *form* is a distinct spelling; *pieces* are its tokens; *places* are indices into the corpus's flat arrays. Every
-    form is encoded once; batches are made by table look-up.
+    A *form* is a distinct spelling; *pieces* are its tokens; *places* are indices into the corpus's flat arrays. Every form
+    is encoded once; a batch looks its sentences up in the table of forms, without a loop over tokens.
     """
 
     def __init__(
@@ -40,12 +40,13 @@ class EncodedCorpus:
         leave_out: NDArray[np.intp] | slice = slice(0),
         num_preceding: int = 0,
     ) -> None:
-        """Encode the forms. ``labels`` and ``tags`` are the model's; a corpus without trees needs no labels.
+        """Encode the forms. ``labels`` and ``tags`` are those of the model; a corpus without trees needs no labels.
 
-        With ``num_preceding``, batches hold at most so many tokens of what precedes each sentence in its document. A
-        label that the model does not have raises ``InputError`` with its first ``file:line``; with
-        ``unknown_labels="drop"`` the sentences that hold one are left out, as are those in ``leave_out``;
-        ``num_dropped`` counts both.
+        With ``num_preceding``, batches hold at most so many tokens of what precedes each sentence in its document.
+
+        A label that the model does not have raises ``InputError`` with the label and its first ``file:line``. With
+        ``unknown_labels="drop"`` the sentences that hold such a label are left out instead, as are those whose numbers are in
+        ``leave_out``; ``num_dropped`` counts both.
         """
         self.prepared = prepared
         self.vocabulary = vocabulary
@@ -153,7 +154,10 @@ class EncodedCorpus:
         return with_ends[kept], offsets_of(stop - begin)
 
     def _rows(self, words: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of the table of pieces for whole sentences; first words use its second half where positions matter."""
+        """Rows in the table of pieces for the words of whole sentences, of which sentence i begins at ``offsets[i]``.
+
+        First words use the second half of the table if the vocabulary encodes them differently.
+        """
         rows = words.astype(np.int64)
         if self.vocabulary.position_matters:
             rows[offsets[:-1][np.diff(offsets) > 0]] += len(self.prepared.forms)

@@ -1,4 +1,8 @@
-"""Files as numbered lines of bytes, cut into stretches of a sentence each, whose faults harm no neighbours."""
+"""Files as numbered lines of bytes, and lines cut into stretches of one sentence each.
+
+A file is cut cheaply and in one process; each stretch is then read by itself, in any process. A bad sentence therefore
+cannot harm its neighbours, and the result does not depend on which process read which sentence.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +150,10 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
 
 
 def _check_format(expected: Format, lines: _Lines, name: str) -> None:
-    """Refuse a first line (of neither blanks nor a comment) that is one of trees, or CoNLL-U, in another format."""
+    """Raise ``InputError`` if the first line that is neither blank nor a comment is one of trees or CoNLL-U, not ``expected``.
+
+    Read as text, its brackets and columns would become words. Trees whose labels are not in capitals are not recognised.
+    """
     contents = ((number, line.strip()) for number, line in lines)
     number, content = next((one for one in contents if one[1] and not one[1].startswith(b"#")), (0, b""))
     for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
@@ -157,7 +164,10 @@ def _check_format(expected: Format, lines: _Lines, name: str) -> None:
 
 
 def _check_no_table(lines: _Lines, name: str) -> None:
-    """Refuse lines of which the first ones have equally many tabs: cells of a table would be taken for words."""
+    """Raise ``InputError`` if the first lines all have the same number of tabs: a table, whose cells would become words.
+
+    It looks no further than to the first line that cannot be a row.
+    """
     rows: list[tuple[int, int]] = []
     for number, line in lines:
         if content := line.strip():

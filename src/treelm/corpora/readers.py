@@ -154,7 +154,10 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
 def read_stretch(
     stretch: Stretch, options: ReadOptions, left_out: Counter[str] | None = None
 ) -> Iterator[Sentence | InputError]:
-    """The sentences of a stretch, with an error in place of each bad one; ``left_out`` counts annotation by kind."""
+    """The sentences of a stretch, with an error in place of each bad one.
+
+    The result does not depend on other stretches. ``left_out`` counts annotation that is left out, by its kind.
+    """
     name, format = stretch.source, stretch.format
 
     def sentence(line: int = stretch.line, identifier: str | None = None, **parts: Any) -> Sentence:

@@ -1,4 +1,9 @@
-"""Running text as training text was treated: marks normalised, sentences found, words cut."""
+"""Running text treated as the training text was: marks normalised, sentences found, words cut.
+
+A model that was trained on straight quotation marks takes curly ones for rare words, and one that was trained on
+sentences takes a paragraph for a very long one. Text to be scored therefore goes through the functions that prepared
+the training text.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +57,10 @@ def normalise(paragraph: str) -> str:
 
 
 def _british_marks(text: str) -> str:
-    """Outer single marks as double ones, inner double marks as single ones.
+    """Write outer single quotation marks as double ones, and inner double marks as single ones.
 
-    A closing single mark, which is the apostrophe too, closes an open quotation, and stands beside no letter.
+    A closing single mark, which is also the apostrophe, is one that follows an open quotation, and stands neither before a
+    letter or digit nor right behind a letter.
     """
     written, num_open = [], 0
     for place, character in enumerate(text):
@@ -106,7 +112,11 @@ def _pysbd(language: str) -> Any:
 
 
 def sentence_ends(words: Sequence[str], language: str = ENGLISH) -> list[int]:
-    """The number of words up to the end of each sentence of a text. Raises ``InputError`` as ``normalise`` does."""
+    """For each sentence of a text, the number of words up to its end; the last sentence ends with the words.
+
+    The words are normalised to find the sentences, but are not changed themselves. Raises ``InputError`` as ``normalise``
+    and ``split_sentences`` do.
+    """
     written = [(normalise(word) or word).encode(errors="replace").decode() for word in words]  # half a character is one
     sentences = iter(split_sentences(" ".join(written), language))
     ends, place, limit = list[int](), 0, _num_characters(next(sentences, ""))
@@ -132,7 +142,11 @@ def paragraphs_of(text: str) -> Iterator[str]:
 
 
 def sentences_of(text: str, language: str = ENGLISH) -> Iterator[tuple[str, ...]]:
-    """The words of every sentence of a text with blank lines between paragraphs; raises as ``normalise`` does."""
+    """The words of every sentence of a running text, whose paragraphs are divided by blank lines.
+
+    Paragraphs are normalised and split into sentences, and these are cut into words as treebanks do. Raises ``InputError``
+    as ``normalise`` and ``split_sentences`` do.
+    """
     for paragraph in paragraphs_of(text):
         for sentence in split_sentences(normalise(paragraph), language):
             yield words_of(sentence, "treebank")

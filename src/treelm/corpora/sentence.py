@@ -47,13 +47,16 @@ class Sentence:
 
 
 def preprocess(sentence: Sentence, how: Preprocessing) -> Sentence | None:
-    """The sentence with fewer words, in fewer forms; None when no word is left. The tree loses what this empties.
+    """The sentence with fewer words, in fewer forms; None when no word is left. Constituents that this empties are removed.
 
-    ``prpn`` is how PRPN's experiments on parsing read it (Shen et al. 2018): punctuation and currency signs are left
-    out, words are in lower case, each stretch of digits is ``N``. ``mikolov`` is Mikolov's text of the Penn Treebank
-    (Mikolov et al. 2010): punctuation is left out, words are in lower case, a number and ``%`` are ``N``; ``$``, ``#``
-    and ``10-year`` stay; sentences of 100 tokens or more, which the text seems to lack, are left out. Rare words are
-    the vocabulary's business (``min_count = 3`` and ``max_size = 9998`` there).
+    ``prpn`` reads sentences as the parsing experiments of PRPN do (Shen et al. 2018): punctuation and currency signs are
+    left out, words are in lower case, and each stretch of digits is ``N``. Rare words are left to the vocabulary, which has
+    ``min_count = 3`` there.
+
+    ``mikolov`` is Mikolov's text of the Penn Treebank (Mikolov et al. 2010): punctuation is left out, words are in lower
+    case, numbers and ``%`` are ``N``; ``$``, ``#`` and ``10-year`` stay. Rare words are left to the vocabulary here too,
+    which has ``max_size = 9998``. The text lacks a few sentences, which have, as far as can be seen, 100 tokens or more,
+    punctuation counted; such sentences are left out.
 
     Raises ``InputError`` for a sentence without part-of-speech tags.
     """

@@ -59,7 +59,10 @@ class StreamBatch:
 
 
 class TokenStream:
-    """All sentences of a corpus in a row, each followed by the end token (unless ``sentence_ends`` was off)."""
+    """All sentences of a corpus in a row, each followed by the end token (unless ``sentence_ends`` was off).
+
+    A token takes one byte of memory for small vocabularies, and two or four bytes for others.
+    """
 
     def __init__(
         self,
@@ -129,7 +132,10 @@ class TokenStream:
         )
 
     def _constituents(self, positions: NDArray[np.int64], num_steps: int) -> NDArray[np.int64] | None:
-        """Find ``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,)."""
+        """``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
+
+        The input of a step stands one place before its target, and what ends just before this input stands two places before.
+        """
         if self.spans is None:
             return None
         ends, lengths = self.spans
@@ -142,13 +148,16 @@ class TokenStream:
 class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
     """Segments of a stream, epoch by epoch; all that is drawn follows from seed and epoch alone.
 
-    The stream is cut into ``batch_size`` rows of equal length, read side by side; what does not fill a row is left out
-    (``keep_rest=False``, training) or makes the last rows shorter, their missing places masked (evaluation). Every
-    token is a target once: the first input of a row is the token before it in the stream, for row 0 the end token.
+    The stream is cut into ``batch_size`` rows of equal length, read side by side. What does not fill a row is left out
+    (``keep_rest=False``, for training) or makes the last rows shorter, with their missing places masked (for evaluation).
+    Every token is a target once: the first input of a row is the token before it in the stream, for row 0 the end token.
 
     A segment has ``bptt`` steps. With ``random_length`` (Merity et al. 2018, section 5) a base of ``bptt``, or with
     probability 0.05 half of it, is drawn, then the length from N(base, 5), at least 5; ``learning_rate_scale`` is the
-    length over ``bptt``. With ``shuffle_documents`` the documents stand in another order in every epoch.
+    length over ``bptt``. A segment that begins an epoch does not continue the hidden state.
+
+    With ``shuffle_documents`` the documents stand in the stream in another order in every epoch; the sentences of a
+    document stay together and in their order.
     """
 
     def __init__(
@@ -195,7 +204,10 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         self._row_length = -(-len(self.stream) // batch_size) if keep_rest else len(self.stream) // batch_size
 
     def _cut_epoch(self) -> Sequence[tuple[int, int]]:
-        """The steps, of every row, at which segments of the epoch begin and end; shuffles documents first."""
+        """The steps, of every row, at which the segments of the current epoch begin and end.
+
+        Where documents are shuffled, the stream of the epoch is put together here.
+        """
         if self._shuffle_documents:
             _, starts, lengths = np.unique(self._encoded.documents, return_index=True, return_counts=True)
             order = np.random.default_rng([self._seed, self.epoch, _DOCUMENTS]).permutation(len(starts))
@@ -225,10 +237,11 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
 class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
     """Batches of packed rows, epoch by epoch; every token of the corpus is a target once an epoch.
 
-    A row holds as many whole sentences of one document, in their order, as go into ``bptt`` tokens with their ends; a
-    longer sentence is cut into rows of ``bptt``. The first input of a row is the end token before it. With ``shuffle``
-    (training) the first row of every document has room for a drawn number of tokens, from 1 to ``bptt``. Rows of
-    similar length share a batch; the order of batches follows from seed and epoch alone.
+    A row holds as many whole sentences of one document, in their order, as fit into ``bptt`` tokens with their ends; a
+    longer sentence is cut into rows of ``bptt``. The first input of a row is the end token before it, so that its first
+    sentence is read as if it stood alone. With ``shuffle`` (for training) the first row of every document has room for a
+    random number of tokens, from 1 to ``bptt``, so that each epoch packs other sentences together. Rows of similar length
+    share a batch; the order of batches follows from seed and epoch alone.
     """
 
     def __init__(
@@ -287,10 +300,10 @@ class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
 
 
 def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Sentence, first token and the token after the last, (n, 3), of constituents of two words or more but not of all.
+    """Constituents of two words or more, without those of whole sentences: (n, 3) of sentence, first token, token after last.
 
-    A span that several constituents share is there once. ``ends_word`` (V,) tells tokens that end words. Raises
-    ``InputError`` for a batch without trees.
+    Tokens are counted from the start of their sentence. A span that several constituents share is there once. ``ends_word``
+    (V,) is true for tokens that end words. Raises ``InputError`` for a batch without trees.
     """
     actions, offsets = batch.trees()
     opens = np.flatnonzero(actions >= FIRST_NT)

@@ -23,11 +23,13 @@ _NO_TEXT = "ÿ"  # how it writes byte 255, which no text holds: here a blank wit
 class TokenizerVocabulary(Vocabulary):
     """The tokens of another tokenizer; each word is segmented by itself, as it is within a text.
 
-    Where tokens mark the *beginning* of a word, only the token after it tells that it has ended. Here the tokens of a
-    word are read last first (``dogs`` is ``s``, ``Ġdog``), so that the marked token ends the word, as in every other
-    vocabulary. The segmentation is the tokenizer's, and the probability of a word is the product over its tokens.
-    Tokens of control have no ids, except the unknown one. A word that is not written completely is unknown; byte-level
-    tokenizers write every word.
+    If tokens mark where a word *begins*, only the token after a word shows that the word has ended, and no model could tell
+    the probability of a word without it. Here the tokens of a word are therefore read last first (``dogs`` is ``s``,
+    ``Ġdog``): the marked token comes last and ends the word, as in every other vocabulary. The segmentation is that of the
+    tokenizer, and the probability of a word is the product over its tokens.
+
+    Control tokens of the tokenizer have no ids here, except the unknown token; the other tokens keep their order. A word
+    that the tokenizer does not write completely, as one word, is unknown; byte-level tokenizers write every word.
     """
 
     kind: ClassVar[str] = "tokenizer"
@@ -67,7 +69,10 @@ class TokenizerVocabulary(Vocabulary):
         return len(self._tokens)
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        """Write each form as within a text, the marked token last. Raises ``InputError`` for one that cannot be."""
+        """Write each form as the tokenizer does within a text, with the token that marks the word last.
+
+        Raises ``InputError`` for a form that is not written as one word, if the tokenizer has no unknown token.
+        """
         pieces = self._segmented([self._before + form for form in forms])
         for number, form in enumerate(forms):
             if " " in form and self._has_bytes:
@@ -172,7 +177,7 @@ def _unknown_token(model: dict[str, Any]) -> str | None:
 def _sign(content: dict[str, Any], tokens: set[str]) -> tuple[str, bool]:
     """What the first token of a word begins with, and whether tokens are bytes.
 
-    Raises ``InputError`` for a tokenizer by whose tokens words cannot be told apart or written in full.
+    Raises ``InputError`` for a tokenizer that does not mark the beginnings of words, or that would lose characters.
     """
     from tokenizers import pre_tokenizers
 

@@ -2,7 +2,8 @@
 
 A class is ``UNK`` with features joined by ``-``: the case of the word (``CAPS``, ``INITC`` for the capital that starts
 a sentence, ``KNOWNLC`` when its lower-case form is known, ``LC``), ``NUM``, ``DASH`` and one suffix. With the English
-suffixes these are the signatures of the Berkeley parser's lexicon (Petrov et al. 2006), as in Dyer et al. 2016.
+suffixes these are the signatures of the Berkeley parser's lexicon (Petrov et al. 2006), which RNNGs have used since
+Dyer et al. 2016. Nothing else in them is English: words in scripts without case have no features of case.
 """
 
 from __future__ import annotations
@@ -131,9 +132,10 @@ def learned_suffixes(forms: Iterable[str]) -> list[str]:
 
 
 def trained_classes(tokens: Counter[str], *, learned: bool) -> list[str]:
-    """Classes with an id beside the plain one, by frequency; those by ``learned`` suffixes have ten tokens at least.
+    """Classes that get an id beside the plain one, from counts of their tokens, the most frequent first.
 
-    Where nothing is plain, the rarest class that backs off to the plain one is given up, so that this has a token.
+    Classes by ``learned`` suffixes, of which there may be many, need at least ten tokens. If all tokens have such a class,
+    the rarest class that backs off to the plain one is given up, so that the plain class has tokens to be trained on.
     """
     frequent = [name for name in tokens if name != PLAIN and tokens[name] >= (FEWEST if learned else 1)]
     classes = sorted(frequent, key=lambda name: (-tokens[name], name))

@@ -46,7 +46,11 @@ class FormCounts:
 
 
 class Vocabulary(ABC):
-    """A finite set of tokens that any word form can be written in; it is their property whether they end a word."""
+    """A finite set of tokens in which every word form can be written.
+
+    Whether a token ends a word is a property of the token, so that a model that has read a prefix knows whether the word
+    may go on.
+    """
 
     kind: ClassVar[str]  # its name in configurations and files
     is_predictable: ClassVar[bool] = True
@@ -77,7 +81,10 @@ class Vocabulary(ABC):
         return "".join(map(self.token, tokens))
 
     def shown(self, index: int) -> str:
-        """A token as people write it: ``and``, ``un…`` where its word goes on, ``␣`` where it ends; bytes by name."""
+        """A token as people write it: ``and``, ``un…`` where its word goes on, ``␣`` where it only ends the word.
+
+        Bytes that are no character by themselves are shown by the names of their tokens.
+        """
         text = self.spell([index]) or "␣"
         if "\N{REPLACEMENT CHARACTER}" in text:
             return self.token(index)

@@ -1,4 +1,4 @@
-"""Vocabularies of whole words, with one unknown token, classes of unknown words, or affixes; and one of characters."""
+"""Vocabularies of whole words, with one unknown token, with classes of unknown words, or with affixes; and of characters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ class WordVocabulary(Vocabulary):
         classes: Iterable[str] = (),
         suffixes: Iterable[str] = (),
     ) -> None:
-        """Keep known forms in the order of ids, unknown ``classes`` beside the plain one, learned ``suffixes``."""
+        """Keep known forms in the order of their ids.
+
+        ``classes`` are the unknown classes beside the plain one, unless ``unknown`` is "single"; ``suffixes`` are the learned
+        suffixes of ``unknown = "suffixes"``. Raises ``InputError`` for a form that is given twice.
+        """
         check_choice("unknown", unknown, get_args(Unknown))
         self.unknown: Unknown = unknown
         self.suffixes = tuple(suffixes)
@@ -56,7 +60,10 @@ class WordVocabulary(Vocabulary):
     def build(
         cls, counts: FormCounts, *, min_count: int = 1, max_size: int | None = None, unknown: Unknown = "single"
     ) -> WordVocabulary:
-        """Keep the ``max_size`` most frequent forms that occur ``min_count`` times, ties by first appearance."""
+        """Keep the ``max_size`` most frequent forms, not counting unknown tokens, that occur at least ``min_count`` times.
+
+        Equally frequent forms keep the order of their first appearance.
+        """
         by_frequency = np.argsort(-counts.counts, kind="stable")
         frequent = by_frequency[counts.counts[by_frequency] >= min_count][:max_size]
         forms = [counts.forms[index] for index in frequent]
@@ -170,8 +177,10 @@ def _count_classes(counts: FormCounts, unknown: NDArray[np.int64], class_of: Cal
 class AffixVocabulary(Vocabulary):
     """Nine hashed tokens that describe a form, then the form itself, or the token of all unknown ones.
 
-    A parser that does not predict words need not spell them: an unknown word looks like those that it resembles. Ids:
-    the unknown token is 0, then known forms, then ``num_rows`` tokens of descriptions.
+    A parser that does not predict words need not spell them: it is enough that an unseen word looks like those that it
+    resembles. Descriptions are hashed into few tokens, so that two of them may share one.
+
+    Ids: the unknown token is 0, then come known forms, then ``num_rows`` tokens of descriptions.
     """
 
     kind: ClassVar[str] = "affixes"

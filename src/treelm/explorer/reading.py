@@ -58,7 +58,10 @@ class Look:
 
 
 class Reader:
-    """One model, which remembers where it has been, and works in a thread of its own, in small parts, in order."""
+    """One model, which remembers where it has been.
+
+    It computes in a thread of its own, in small parts, in the order in which they were asked for.
+    """
 
     def __init__(self, name: str, lm: LanguageModel, *, is_on: bool = True) -> None:
         """Begin before the first word; ``name`` is what the page calls the model, which reads at first if it is on."""

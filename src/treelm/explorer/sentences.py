@@ -40,7 +40,10 @@ class Limits:
 
 
 def sentences_of(text: str, limits: Limits) -> list[tuple[str, ...]]:
-    """Cut lines into sentences, and these as treebanks do. Raises ``InputError`` for a text beyond the limits."""
+    """Cut lines into sentences as ``treelm surprisal --split-sentences`` does, and sentences into words as treebanks do.
+
+    Raises ``InputError`` for a text that is longer than the limits.
+    """
     found = [words for one in _written(text, limits.split_sentences) if (words := words_of(one, "treebank"))]
     for number, words in enumerate(found, 1):
         if len(words) > limits.max_words:

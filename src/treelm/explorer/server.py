@@ -135,7 +135,10 @@ class Explorer:
 
     @asynccontextmanager
     async def _explaining(self) -> AsyncIterator[None]:
-        """Let a model compute for as long as it may; what ends it, a fault too, becomes an ``InputError``."""
+        """Let a model compute for as long as it may; what ends it, a fault of the program too, becomes an ``InputError``.
+
+        The page then reports it, and the other models read on.
+        """
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 yield
@@ -177,7 +180,10 @@ def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIAp
 
 
 def _guarded(app: ASGIApp, token: str) -> ASGIApp:
-    """Let in who knows the token and calls this machine by its own name, not the page of another site (``Origin``)."""
+    """Answer only requests that know the token and call this machine by its own name; all others get 404.
+
+    A page of another site cannot get in even if it has found out the address, as browsers send its ``Origin``.
+    """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -219,7 +225,10 @@ class _Impatient(H11Protocol):
 
 
 def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, ready: Callable[[str], None]) -> None:
-    """Serve the page until Ctrl-C or SIGTERM; ``ready`` gets its address. ``InputError`` for a port in use."""
+    """Serve the page until Ctrl-C or SIGTERM. ``ready`` is called with the address once a browser may open it.
+
+    Raises ``InputError`` for a port that is not free.
+    """
     config = uvicorn.Config(
         application(readers, limits, token),
         http=_Impatient,

@@ -19,7 +19,10 @@ WRITE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def check_output_path(path: Path | str, *, instead: str = "", to_come: Path | None = None) -> None:
-    """Raise ``InputError`` for a file without a folder (unless ``to_come``), or a folder, before any work."""
+    """Raise ``InputError`` for a file to write that is a folder, or whose folder does not exist; call it before any work.
+
+    ``instead`` ends the remedy with what else the user can do. ``to_come`` is a folder that will be made before the file.
+    """
     folder = Path(path).parent
     is_to_come = to_come is not None and folder.resolve() == to_come.resolve()
     if not is_to_come and not folder.is_dir():
@@ -30,7 +33,10 @@ def check_output_path(path: Path | str, *, instead: str = "", to_come: Path | No
 
 @contextmanager
 def open_atomic(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
-    """A new file, under a hidden name, that takes the place of ``path`` if the block ends without an error."""
+    """Open a new file, with mode and options, that takes the place of ``path`` if the block ends without an error.
+
+    Until then it has a hidden name, and is never a file or link that existed before, so that nothing is written elsewhere.
+    """
     new = _hidden(path)
     with _path_instead_of(path, new):
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
@@ -44,7 +50,10 @@ def open_atomic(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """A new folder to fill, called ``path`` when the block ends without an error, unless another was faster."""
+    """Give a new folder to fill, which is called ``path`` when the block ends without an error, and is removed otherwise.
+
+    It is also removed if another process has made ``path`` in the meantime.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = _hidden(path)
     with _path_instead_of(path, new):
@@ -61,7 +70,10 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file: write beside it, flush to disk, rename. A device or a pipe is written to."""
+    """Replace a file: write beside it, flush to disk, rename. A crash leaves either the old file or the new one.
+
+    A device or a pipe is written to, as a file in its place would end it.
+    """
     if path.exists() and not path.is_file() and not path.is_dir():
         with path_in_errors(path):
             path.write_bytes(content)

@@ -1,4 +1,7 @@
-"""Input files: opened, unpacked, decoded, and read whole; pipes and standard input too."""
+"""Input files: opened, unpacked, decoded, and read whole.
+
+Files of runs and settings must be regular files; input may also be a pipe, standard input, gzip or xz.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,10 @@ def unpacked_name(name: str) -> str:
 
 @contextmanager
 def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open a file, ``-`` or a binary stream; unpacks gzip and xz. Raises ``InputError`` if it cannot be opened."""
+    """Open a file, ``-`` for standard input, or a binary stream. Gzip and xz are known by their first bytes and unpacked.
+
+    Raises ``InputError`` for a file that cannot be opened, and for standard input that is closed.
+    """
     if not isinstance(source, str | Path):
         yield source if isinstance(source, gzip.GzipFile | lzma.LZMAFile) else _unpacked(source)
     elif str(source) == STDIN:
@@ -159,7 +165,10 @@ def check_unpacked(size: int, packed: int, *, name: str) -> None:
 
 
 def unpacked(content: bytes, *, name: str) -> bytes:
-    """The content of a file, unpacked if it is gzip or xz. Raises ``InputError`` for damage, and too much of it."""
+    """The content of a file that was read whole, unpacked if it is gzip or xz; ``name`` is for messages.
+
+    Raises ``InputError`` for packed data that are damaged, or that become far larger than ``check_unpacked`` allows.
+    """
     opener = _opener_of(content)
     if opener is None:
         return content
@@ -171,9 +180,9 @@ def unpacked(content: bytes, *, name: str) -> bytes:
 
 
 def in_utf8(content: bytes, encoding: str, *, name: str) -> bytes:
-    """Convert text of another encoding to UTF-8; bytes that are not of it are left for ``decoded`` to refuse.
+    """Convert text of another encoding to UTF-8; bytes that are not valid in it are kept, for ``decoded`` to refuse.
 
-    Raises ``InputError`` for an unknown encoding, and for half a character at the end.
+    Raises ``InputError`` for an unknown encoding, and for a text that ends within a character.
     """
     try:
         text = io.TextIOWrapper(io.BytesIO(content), encoding, "surrogateescape", newline="").read()
@@ -207,7 +216,11 @@ def decoded(content: bytes, *, name: str, line: int = 1, has_option: bool = Fals
 
 
 def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False, most: float = MOST_SETTINGS) -> bytes:
-    """A file of so many bytes at most; ``InputError`` when it cannot be read, or is a pipe and may not be."""
+    """The content of a file of at most ``most`` bytes, the limit of settings by default.
+
+    Raises ``InputError`` with the remedy for a file that cannot be read or is larger, and for a pipe or a device unless
+    ``may_be_pipe``.
+    """
     if not may_be_pipe:
         require_regular(path, remedy=remedy)
     with _explained(str(path), remedy):
@@ -241,7 +254,10 @@ def file_hash(path: Path, *, remedy: str) -> str:
 
 
 def require_regular(path: Path, *, remedy: str) -> None:
-    """Raise ``InputError`` for a pipe or a device, unless a shell has opened it for this process."""
+    """Raise ``InputError`` for a pipe, which may never end or begin, or a device, which may fill the memory.
+
+    A pipe that a shell has opened for this process is accepted. Missing files and folders are reported where they are opened.
+    """
     if str(path).startswith(_DESCRIPTORS) or not os.path.exists(path) or path.is_dir():
         return
     if not path.is_file():

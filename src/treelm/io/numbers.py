@@ -1,4 +1,7 @@
-"""Numbers in ASCII digits, as files and options write them; Python reads more: ``1_000``, and digits of all scripts."""
+"""Numbers as files and options write them: ASCII digits, a point, an exponent.
+
+Python reads more, such as ``1_000`` and the digits of all scripts, which no other program does.
+"""
 
 from __future__ import annotations
 

@@ -92,12 +92,18 @@ class TableRows(NamedTuple):
 
 
 def read_table(path: str | Path) -> TableRows:
-    """Read a table from a file, or the first sheet of a workbook. Raises ``InputError`` as ``read_rows`` does."""
+    """Read a table from a text file, or from the first visible sheet of a workbook of Excel.
+
+    Raises ``InputError`` as ``read_rows`` does, and for a file that cannot be read.
+    """
     return read_rows(table_text(path), str(path))
 
 
 def table_text(path: str | Path, encoding: str | None = None) -> str:
-    """The text of a file with a table; of a workbook, that of its first visible sheet with tabs between cells."""
+    """The text of a file with a table; of a workbook, its first visible sheet with tabs between cells.
+
+    ``encoding`` is that of ``read_text``. Raises ``InputError`` for a file that cannot be read, and for no workbook.
+    """
     return _sheet_text(Path(path)) if Path(path).suffix.lower() == _EXCEL else read_text(path, encoding=encoding)
 
 

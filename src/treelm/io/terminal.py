@@ -21,7 +21,11 @@ _has_bar = False  # in the terminal, beside which there is no other
 
 @contextmanager
 def suppress_hangup() -> Iterator[None]:
-    """Let nothing come of writing to people who have left, or to a full disk: work under way is not lost with them."""
+    """Ignore errors of writing to people who have left, or to a full disk, so that work in progress is not lost with them.
+
+    Their terminal may be closed, the reader of a pipe (a viewer of logs, ``tee``, ``head``) may have ended, or the disk of
+    a log may be full.
+    """
     try:
         yield
     except OSError as error:
@@ -36,7 +40,10 @@ def log(message: str) -> None:
 
 
 def stdout_console(width: int | None = None) -> Console:
-    """A console on standard output that raises ``BrokenPipeError``, where rich would end the program by itself."""
+    """A console on standard output that raises ``BrokenPipeError`` when its reader has gone, as every stream does.
+
+    Without it, rich would end the program with an exit code of its own.
+    """
     from rich.console import Console  # here because commands that print plain lines need no rich
 
     class StdoutConsole(Console):

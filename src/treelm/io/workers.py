@@ -1,4 +1,8 @@
-"""A function of many tasks in fresh interpreters (loky): results in task order, memory bounded."""
+"""A function of many tasks in worker processes (loky), with results in the order of the tasks.
+
+Workers are fresh interpreters that do not import the user's main script, which would fail in notebooks and for scripts
+without ``if __name__ == "__main__"``. Memory is bounded, because tasks are read only as results are taken.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Checkpoints of training: each a directory of JSON and safetensors that is renamed into place when it is complete.
 
-``checkpoints/step-00000120.0/`` holds ``state.json`` and tensor files, each with a checksum of its content, the latter
-also with that of the state. Nothing is pickled. What is damaged is put aside, and the checkpoint before it is used.
+``checkpoints/step-00000120.0/`` holds ``state.json``, with a checksum of itself, and tensor files, each with a checksum
+of its content and that of the state it belongs to. Nothing is pickled. A damaged checkpoint is put aside, and the one
+before it is used.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def checkpoint_paths(run: Path) -> list[Path]:
 
 
 def save_checkpoint(run: Path, checkpoint: Checkpoint, *, keep: int) -> None:
-    """Write a checkpoint, and remove all but the ``keep`` newest; a crash leaves those before it as they were."""
+    """Write a checkpoint, and remove all but the ``keep`` newest; a crash leaves those before it as they were.
+
+    If writing fails, as on a full disk, what was written of the checkpoint is removed.
+    """
     directory = run / FOLDER
     directory.mkdir(parents=True, exist_ok=True)
     for left in directory.glob(".*"):
@@ -70,7 +74,10 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint, *, keep: int) -> None:
 
 
 def newest_checkpoint(run: Path) -> Checkpoint | None:
-    """The newest whole checkpoint, or None; damaged ones are put aside. Raises ``InputError`` if all are damaged."""
+    """The newest checkpoint that is whole; None if there has been none.
+
+    Damaged checkpoints are reported in a warning and put aside. Raises ``InputError`` if all are damaged.
+    """
     paths = checkpoint_paths(run)
     for path in reversed(paths):
         try:

@@ -21,7 +21,10 @@ Threads = Annotated[int, Field(ge=1, le=1024)]
 
 @configuration
 class TrainingConfig:
-    """Training ends at the first of ``epochs``, ``max_steps``, limits of time, early stopping; a step is a batch."""
+    """Training ends at whichever of ``epochs``, ``max_steps``, the two limits of time and early stopping comes first.
+
+    One step is one batch and one update of the weights. Raises ``InputError`` for values that do not fit together.
+    """
 
     # How long. These four may grow when a run is resumed; not the first two under a schedule in shares of the run.
     epochs: Size | None = 18
@@ -30,8 +33,8 @@ class TrainingConfig:
     """Updates of the weights."""
     max_minutes: Positive | None = None
     """Minutes of training by the clock, over all resumed parts: updates, evaluations on dev and checkpoints, but not
-    the preparation of data, nor what a caller of ``fit`` does between two steps. The step in which they are over is
-    the last. Limits of time make a run depend on the machine's speed, and on what else runs there."""
+    the preparation of data, nor what a caller of ``Trainer.steps`` does between two steps. The step in which they are
+    over is the last. Limits of time make a run depend on the machine's speed, and on what else runs there."""
     max_cpu_minutes: Positive | None = None
     """Minutes of processor time in updates of the weights, over all resumed parts and all threads: a limit that other
     programs on the same machine hardly change, and that evaluation does not count for."""

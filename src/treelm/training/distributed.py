@@ -44,7 +44,11 @@ class ProcessGroup:
     _messages: ClassVar[Any] = None  # gloo's connection for messages, beside the one for gradients, which may be NCCL's
 
     def __init__(self, config: TrainingConfig) -> None:
-        """Find the other processes and wait for them. Raises ``InputError`` where they or a GPU are not there."""
+        """Find the other processes and wait for them.
+
+        Raises ``InputError`` if the config asks for processes that nobody has started, or for a GPU that is not there, and if
+        the processes cannot connect.
+        """
         device = find_device(config.device, where="[training]")
         self.rank, self.size, local_rank = rank_and_size()
         self._timeout_minutes = config.timeout_minutes
@@ -125,10 +129,10 @@ class ProcessGroup:
         return found
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Add up the gradients of all at once. A parameter that somebody used has a gradient everywhere then.
+        """Add up the gradients of all processes at once. Afterwards, a parameter that any process used has a gradient everywhere.
 
-        torch's ``DistributedDataParallel`` counts on the same parameters in every process and step, which trees do not
-        give.
+        torch's ``DistributedDataParallel`` does not fit: it expects every process to use every parameter in every step, which a
+        network whose graph follows a tree does not do.
         """
         if self.size == 1:
             return

@@ -1,4 +1,7 @@
-"""Losses added up, and ``metrics.jsonl`` with them, one JSON object a line, cut back on resume."""
+"""Losses added up, and ``metrics.jsonl``, which holds them, one JSON object a line.
+
+When a run is resumed, the file is cut back to the checkpoint, so that no step stands there twice.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,10 @@ class MetricsLog:
     """Appends lines to ``metrics.jsonl``; between lines the file is closed."""
 
     def __init__(self, path: Path, *, offset: int = 0) -> None:
-        """Drop what stands behind ``offset`` (bytes): steps that are made again. A shorter log is an ``InputError``."""
+        """Drop what stands behind ``offset`` (bytes), because it belongs to steps that will be made again.
+
+        A missing log is begun anew, with a warning. Raises ``InputError`` for a log that is shorter: it is another run's.
+        """
         self._path = path
         if offset and not path.exists():
             _logger.warning("%s is gone: a new log begins, without the steps so far", path)
@@ -109,7 +115,10 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl`` but a half one at the end. Raises ``InputError`` with ``file:line`` for others."""
+    """The lines of ``metrics.jsonl``. Raises ``InputError`` with file and line for one that is not a JSON object.
+
+    A last line that is incomplete is left out: the program was stopped there, or is just writing it.
+    """
     found = []
     lines = read_bytes(path, remedy="give a run folder", most=math.inf).split(b"\n")
     for number, line in enumerate(lines, start=1):

@@ -68,7 +68,11 @@ def seed_everything(seed: int) -> None:
 
 
 def seed_shard(seed: int, step: int, shard: int, device: torch.device) -> torch.Generator:
-    """Seed torch for one part of a step's batch; the generator returned is for what all parts have in common."""
+    """Seed torch for one shard of a step's batch, so that random numbers do not depend on which process computes it.
+
+    Returns the generator for random numbers that all shards of the step have in common; each shard gets it in the same
+    state.
+    """
     own, common = (
         np.random.SeedSequence(entropy).generate_state(1, np.uint64)
         for entropy in ([seed, step, shard + 1], [seed, step, 0])

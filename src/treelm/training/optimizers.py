@@ -24,7 +24,10 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig, *, epoch: int) -> Optimizer:
-    """The optimiser of an epoch (from 0). Raises ``InputError`` as ``parameter_groups`` does."""
+    """The optimiser of an epoch (counted from 0); with ``adam-then-asgd`` one or the other.
+
+    Raises ``InputError`` for a pattern of ``no_weight_decay`` that fits no parameter.
+    """
     groups = parameter_groups(model, config)
     if not uses_adam(config, epoch):
         return SGD(groups, lr=config.learning_rate, fused=True)
@@ -39,7 +42,10 @@ def uses_adam(config: TrainingConfig, epoch: int) -> bool:
 
 
 def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
-    """Parameters with and without weight decay. Raises ``InputError`` if a ``no_weight_decay`` pattern matches none."""
+    """Groups of parameters for an optimiser: those with weight decay and, if ``no_weight_decay`` names some, those without.
+
+    Raises ``InputError`` for a pattern that fits no parameter.
+    """
     named = dict(model.named_parameters())
     spared = dict[str, nn.Parameter]()
     for pattern in config.no_weight_decay:
@@ -92,7 +98,10 @@ def _fill(model: nn.Module, values: Mapping[str, Tensor]) -> None:
 
 
 class ScheduledOptimizer:
-    """The optimizer, learning rate and averages of weights of the present phase, by counters of the state."""
+    """The optimizer of the present phase, with its learning rate and the averages of weights.
+
+    It follows the counters of a ``TrainingState``, which it does not change, except for the beginning of averaging.
+    """
 
     def __init__(self, model: nn.Module, config: TrainingConfig, state: TrainingState) -> None:
         """The optimizer that the state's epoch calls for; raises ``InputError`` for patterns that fit no parameter."""

@@ -40,7 +40,7 @@ SECTIONS = ("data", "vocabulary", "batches", "model", "training", "search", "eva
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A system with its own config, whose fields stand directly in ``[model]`` in TOML."""
+    """A system with its own config. In TOML, the fields of ``config`` stand directly in ``[model]``."""
 
     system: str  # name in ``treelm.models.SYSTEMS``
     config: Any  # the system's config dataclass
@@ -299,7 +299,10 @@ _PATHS = {"data": ("corpus", "train", "dev", "test"), "vocabulary": ("file",), "
 
 
 def _absolute(section: str, name: str, value: Any, folder: Path) -> Any:
-    """The value of a field; relative paths are made absolute. A folder goes before a model of its name."""
+    """The value of a field; relative paths are made absolute, so that the recipe that is kept in a run finds its files.
+
+    Names of corpora and models stay as they are, but a folder goes before a model of its name.
+    """
     if name not in _PATHS.get(section, ()) or not isinstance(value, str) or value in ("", _NONE) or "\0" in value:
         return value  # what is not a path is refused with its field
     is_name = name == "corpus" and is_corpus_name(value)

@@ -55,12 +55,17 @@ def check_run(folder: Path) -> None:
 
 
 def check_resumable(folder: Path, recipe: Recipe) -> None:
-    """Raise ``InputError`` for a folder without a run, a model without checkpoints, a recipe with other data."""
-    check_run(folder)
+    """Raise ``InputError`` for a model without checkpoints, and for a recipe by which batches would be others than in the run.
+
+    Model and training are compared later, when the checkpoint is read (see ``check_same_run``).
+    """
     if not recipe.model.is_estimated and (folder / WEIGHTS).exists() and not checkpoint_paths(folder):
         remedy = f"restore them, or begin a new run from this model: training.start_from={folder}"
         raise InputError(f"a model, but no {FOLDER} to resume from", where=str(folder), remedy=remedy)
-    _check_same_data(recipe, folder / FILE_NAME)
+    saved = load_recipe(folder / FILE_NAME)
+    for section in ("data", "vocabulary", "batches"):
+        values = (to_plain(getattr(one, section)) for one in (saved, recipe))
+        check_unchanged(*values, what=section, where=str(folder / FILE_NAME))
 
 
 def has_run(run_directory: Path | str, recipe: Recipe) -> bool:
@@ -74,43 +79,25 @@ def is_estimated(run_directory: Path | str, recipe: Recipe) -> bool:
 
 
 def load_run_recipe(run_directory: Path | str, settings: Settings = ()) -> Recipe:
-    """The recipe of a run (a folder, or a model that ships with the package), for evaluating or resuming it.
+    """The recipe of a run (a folder, or a model that ships with the package), changed by ``settings``.
 
-    Raises ``InputError`` without a run, and for a setting by which its data or vocabulary would have been others.
+    Raises ``InputError`` without a run, and as ``load_recipe`` does.
     """
     path = find_run(run_directory) / FILE_NAME
     if not path.exists():
         raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
-    recipe = load_recipe(path, settings)
-    _check_same_data(recipe, path)
-    return recipe
-
-
-def _check_same_data(recipe: Recipe, kept: Path) -> None:
-    """Raise ``InputError`` if the batches of a recipe would be others than by the one that a run keeps."""
-    saved = load_recipe(kept)
-    for section in ("data", "vocabulary", "batches"):
-        values = (to_plain(getattr(one, section)) for one in (saved, recipe))
-        check_unchanged(*values, what=section, where=str(kept))
+    return load_recipe(path, settings)
 
 
 def recipe_of_model(run: Path | str) -> Recipe:
-    """The recipe of a run, for evaluating it; of a model that was not trained here, one without data."""
+    """The recipe of a run, for evaluating it. A model that was not trained by treelm has default settings and no data."""
     folder = find_run(run)
     if (folder / FILE_NAME).exists() or not weight_files(folder):
         return load_run_recipe(run)
     return Recipe(data=DataConfig(), model=ModelConfig(system=read_system(folder).system, config=None))
 
 
-def check_same_run(
-    saved: Mapping[str, Any],
-    model: LanguageModel,
-    config: TrainingConfig,
-    run: Path,
-    recipe: Recipe | None,
-    *,
-    where: str,
-) -> None:
+def check_same_run(saved: Mapping[str, Any], model: LanguageModel, recipe: Recipe, run: Path, *, where: str) -> None:
     """Raise ``InputError`` unless data, vocabulary, network and training are those of a checkpoint's values.
 
     Paths of the data may differ, their content may not. Fields that are newer than the checkpoint had their defaults.
@@ -119,7 +106,7 @@ def check_same_run(
     data_before, data_now = before.pop("data_identity", {}), now.pop("data_identity", {})
     for split in SPLITS if data_before and data_now else ():  # old runs do not name their data
         if data_before.get(split) != data_now.get(split):
-            place = locate_split(recipe.data, split)[0] if recipe and recipe.data.has_split(split) else run
+            place = locate_split(recipe.data, split)[0] if recipe.data.has_split(split) else run
             remedy = "put back the data as they were, or train on these in another run folder"
             found = f"the {split} data are not those that this run was begun with"
             raise InputError(found, where=str(place), remedy=remedy)
@@ -130,7 +117,9 @@ def check_same_run(
     before["config"] = {**plain_defaults(config_class), **without_retired(config_class, before.get("config", {}))}
     check_unchanged(before, now, what="model", where=where)
     trained = {**to_plain(TrainingConfig()), **saved["training"]}
-    check_unchanged(trained, to_plain(config), what="training", where=where, may_change=config.extendable)
+    check_unchanged(
+        trained, to_plain(recipe.training), what="training", where=where, may_change=recipe.training.extendable
+    )
 
 
 def check_unchanged(

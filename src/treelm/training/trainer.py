@@ -6,9 +6,9 @@ import logging
 import math
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from time import perf_counter, process_time
@@ -61,7 +61,6 @@ from treelm.training.run_folder import (
 from treelm.training.state import Interval, TrainingState
 from treelm.training.updates import (
     Batch,
-    Batches,
     ShardStates,
     dev_f1,
     dev_loss,
@@ -70,7 +69,6 @@ from treelm.training.updates import (
     read_epoch,
     update_weights,
 )
-from treelm.trees.tree import Tree
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # Windows lacks the last two
 _logger = logging.getLogger(__name__)
@@ -80,7 +78,7 @@ def train(
     recipe: AnyRecipe = "",
     output: str | Path = "",
     *,
-    resume: str | Path | bool = "",
+    resume: str | Path = "",
     resume_if_present: bool = False,
     quiet: bool = False,
     **settings: Mapping[str, Any],
@@ -88,31 +86,42 @@ def train(
     """Train by a recipe and return the best model, as it was saved in the run folder ``output``.
 
     The recipe is the name of a packaged one, a path, or a dictionary of its sections; ``settings`` change it:
-    ``training={"epochs": 2}`` is ``--set training.epochs=2`` of the command line. ``resume`` goes on with the run in
-    this folder, by the recipe that is kept there (True: with that in ``output``, by the recipe that is given),
-    ``resume_if_present`` with the run in ``output`` if there is one. Unless ``quiet``, progress is shown on standard
-    error; else warnings are logged, also when a limit of time ends training. Of several processes the first one
-    prepares data, writes and shows, on a file system shared by all. Raises ``InputError`` for a recipe or a folder that
-    cannot be, and what ``fit`` raises.
+    ``training={"epochs": 2}`` is ``--set training.epochs=2`` of the command line. ``resume`` continues the run in this
+    folder by the recipe that is kept there; ``resume_if_present`` continues the run in ``output`` if there is one, and
+    begins it otherwise. Progress is shown on standard error, unless ``quiet``: then warnings are logged, also when a
+    limit of time ends training. Of several processes, started by torchrun or srun, the first one prepares data, writes
+    and shows progress; they share a file system.
+
+    Raises ``InputError`` for a recipe or a folder that cannot be used, and what ``Trainer.steps`` raises.
     """
-    recipe, run = _recipe_and_folder(recipe, output, resume, settings)
+    if not resume:
+        if not recipe:
+            raise InputError("no recipe", remedy='give one and output = "RUN", or resume = "RUN"')
+        if not isinstance(output, (str, Path)) or not str(output):
+            raise InputError("no run folder", remedy='add output = "RUN"')
+        recipe, run = load_recipe(recipe, settings), Path(output)
+    elif recipe or output:
+        found = f'{"a recipe" if recipe else "output"} beside resume = "{resume}"'
+        raise InputError(found, remedy="remove one of them: a run keeps its recipe")
+    else:
+        check_given(resume)
+        check_run(Path(resume))
+        recipe, run = load_run_recipe(resume, settings), Path(resume)
     if resume_if_present and is_estimated(run, recipe):
         return _trained(run, recipe)
-    resume = bool(resume) or (resume_if_present and has_run(run, recipe))
+    resumes = bool(resume) or (resume_if_present and has_run(run, recipe))
     group = ProcessGroup(recipe.training)
     with ExitStack() as stack:  # from the first look at the folder to the last: what was seen there stays true
         group.on_main(lambda: stack.enter_context(lock_folder(run)))
         is_shown = group.is_main and not quiet
         with doing("preparing data and vocabulary") if is_shown else nullcontext():
-            setup = _prepare(recipe, run, group, resume=resume)
-        model = setup.model
-        if isinstance(model, Counted):
+            setup = _prepare(recipe, run, group, resumes=resumes)
+        if isinstance(setup.model, Counted):
             group.on_main(lambda: _estimate(setup, run))
             return _trained(run, recipe)
         config, evaluates = setup.recipe.training, setup.dev is not None
-        trainer = Trainer(model, setup.batches, setup.dev, setup.dev_trees, config, run, group, setup.recipe, resume)
         with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else nullcontext() as show:
-            for step in trainer.steps():
+            for step in Trainer(setup, run, group, resumes=resumes).steps():
                 if show:
                     show(step)
                 elif (step.stopped_because or "").startswith(LIMITS_OF_TIME):
@@ -157,41 +166,23 @@ def _calibrate(setup: Setup, run: Path) -> None:
 # Prepare.
 
 
-def _recipe_and_folder(
-    recipe: AnyRecipe, output: str | Path, resume: str | Path | bool, settings: Mapping[str, Mapping[str, Any]]
-) -> tuple[Recipe, Path]:
-    """The recipe and the folder of a run that begins or goes on, see ``train``."""
-    if resume and not isinstance(resume, bool):
-        if recipe or output:
-            found = f'{"a recipe" if recipe else "output"} beside resume = "{resume}"'
-            raise InputError(found, remedy="remove one of them: a run keeps its recipe")
-        check_given(resume)
-        check_run(Path(resume))
-        return load_run_recipe(resume, settings), Path(resume)
-    if not recipe:
-        raise InputError("no recipe", remedy='give one and output = "RUN", or resume = "RUN"')
-    if not isinstance(output, (str, Path)) or not str(output):
-        raise InputError("no run folder", remedy='add output = "RUN"')
-    return load_recipe(recipe, settings), Path(output)
-
-
-def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) -> Setup:
+def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resumes: bool) -> Setup:
     """The first process checks the folder and makes what is kept on disk; then the others find it there."""
     setup: Setup | None = None
 
     def first() -> None:
         nonlocal setup
-        if resume:
+        if resumes:
             check_resumable(run, recipe)
         else:
             check_new_run(run, recipe)
         if recipe.model.is_estimated:
-            _check_estimated(recipe.model.system, recipe.training, resume=resume)
+            _check_estimated(recipe.model.system, recipe.training, resumes=resumes)
         kept = run / VOCABULARY
-        setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
+        setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resumes and kept.exists() else None)
         if not recipe.model.is_estimated:
             check_settings(setup.model, recipe.training, group, has_dev=setup.dev is not None)
-        if not resume:
+        if not resumes:
             run.mkdir(parents=True, exist_ok=True)
             save_vocabulary(setup.model.vocabulary, kept)
             save_recipe(setup.recipe, run / RECIPE)
@@ -201,9 +192,9 @@ def _prepare(recipe: Recipe, run: Path, group: ProcessGroup, *, resume: bool) ->
         return setup or set_up(recipe, vocabulary=load_vocabulary(run / VOCABULARY))
 
 
-def _check_estimated(system: str, config: TrainingConfig, *, resume: bool) -> None:
+def _check_estimated(system: str, config: TrainingConfig, *, resumes: bool) -> None:
     """Raise ``InputError`` for what has no meaning without steps."""
-    if resume:
+    if resumes:
         remedy = "train it again, in another run folder"
         raise InputError(f"{system} is estimated in one go: there is nothing to resume", remedy=remedy)
     for one in fields(config):
@@ -261,67 +252,36 @@ class Step:
     stopped_because: str | None  # if this is the last step
 
 
-def fit(
-    model: LanguageModel,
-    batches: Batches,
-    dev: Iterable[Batch] | None,
-    config: TrainingConfig,
-    run_directory: Path | str,
-    *,
-    resume: bool = False,
-    dev_trees: list[Tree] | None = None,
-    group: ProcessGroup | None = None,
-    recipe: Recipe | None = None,
-) -> Iterator[Step]:
-    """Train a model; a generator that makes one step each time it is asked for one::
-
-        for step in fit(model, batches, dev, config, "runs/first"):
-            if step.is_best:
-                print(step.epoch, step.dev.nats_per_word)
-
-    The minimised loss is ``model.losses(batch).total``, a sum in nats, divided by the batch's words or sentences
-    (``config.normalise_loss``). ``dev`` is evaluated by the same total, per word, without dropout; the best model on
-    it is in ``run_directory`` (without dev, the last; with ``select_by = "unlabeled_f1"``, the one whose trees agree
-    best with ``dev_trees``). With ``resume``, a run goes on from its newest checkpoint as if it had never stopped: the
-    same weights bit for bit, given the same machine and number of threads.
-
-    Started by torchrun or srun, every process calls this with the same arguments, and each gets all steps; only the
-    first one writes. ``group`` is for callers that have connected already. ``recipe`` is kept in the run folder when a
-    run is resumed with a longer one.
-
-    Raises ``InputError`` when the run cannot begin or resume, ``NonFiniteError`` before a bad update,
-    ``TrainingInterrupted`` after SIGINT, SIGTERM, SIGHUP or SIGUSR1, when the step is finished and saved, and
-    ``ProcessLost`` when another process is gone. Another SIGINT ends the process at once.
-    """
-    run, group = Path(run_directory), group or ProcessGroup(config)
-    check_settings(model, config, group, has_dev=dev is not None)
-    if (config.select_by == "unlabeled_f1") != (dev_trees is not None):
-        remedy = "give dev_trees exactly when it needs them"
-        raise InputError(f"select_by = {config.select_by!r} and dev trees", remedy=remedy)
-    with ExitStack() as stack:
-        group.on_main(lambda: stack.enter_context(lock_folder(run)))
-        yield from Trainer(model, batches, dev, dev_trees, config, run, group, recipe, resume).steps()
-
-
-@dataclass
 class Trainer:
-    """A run in progress in a locked folder; ``steps`` sets ``state``, ``optimizer`` and ``log``."""
+    """A run in progress, in a folder that the caller has locked: its state, optimizer, log and hidden states."""
 
-    model: LanguageModel
-    batches: Batches
-    dev: Iterable[Batch] | None
-    dev_trees: list[Tree] | None
-    config: TrainingConfig
-    run: Path
-    group: ProcessGroup
-    recipe: Recipe | None
-    resume: bool
-    carried: ShardStates = field(default_factory=dict)  # hidden states of a stream
-    _clock: float = 0.0
-    _saved_after: float = 0.0
+    def __init__(self, setup: Setup, run: Path, group: ProcessGroup, *, resumes: bool) -> None:
+        """Take what a recipe was made into; with ``resumes``, the newest checkpoint in ``run`` is gone on from."""
+        self.setup, self.model, self.config = setup, setup.model, setup.recipe.training
+        self.run, self.group, self.resumes = run, group, resumes
+        self.state = TrainingState()
+        self.carried: ShardStates = {}
+        """Hidden states of a stream, for the next segment."""
+        self._clock = self._saved_after = 0.0
 
     def steps(self) -> Iterator[Step]:
-        """Make one step each time one is asked for, as ``fit`` says."""
+        """Train, and make one step each time one is asked for::
+
+            for step in Trainer(setup, Path("runs/first"), ProcessGroup(config), resumes=False).steps():
+                if step.is_best:
+                    print(step.epoch, step.dev.nats_per_word)
+
+        The minimised loss is ``model.losses(batch).total``, a sum in nats, divided by the batch's words or sentences
+        (``config.normalise_loss``). Dev is evaluated by the same total, per word, without dropout; the best model on it
+        is in the run folder (without dev, the last; with ``select_by = "unlabeled_f1"``, the one whose trees agree best
+        with those of dev). A run that is resumed goes on as if it had never stopped: with the same weights bit for bit,
+        given the same machine and number of threads.
+
+        Every one of several processes gets all steps. Raises ``InputError`` when the run cannot begin or resume,
+        ``NonFiniteError`` before a bad update, ``TrainingInterrupted`` after SIGINT, SIGTERM, SIGHUP or SIGUSR1, when
+        the step is finished and saved, and ``ProcessLost`` when another process is gone. Another SIGINT ends the
+        process at once.
+        """
         with numerics(self.config), stop_signals() as received:
             self._begin()
             config, state, group = self.config, self.state, self.group
@@ -329,8 +289,8 @@ class Trainer:
             if reason is not None:
                 _logger.warning("nothing left to do in %s: %s", self.run, reason)
             while reason is None:
-                self.optimizer.begin_epoch(len(self.batches))
-                for batch, position, following in read_epoch(self.batches):
+                self.optimizer.begin_epoch(len(self.setup.batches))
+                for batch, position, following in read_epoch(self.setup.batches):
                     ends_epoch = following is None
                     begin, cpu_begin = perf_counter(), process_time()
                     if not state.step:
@@ -402,20 +362,20 @@ class Trainer:
             self._restore(checkpoint)
         else:
             seed_everything(self.config.seed)
-            self.state.position = self.batches.state()
+            self.state.position = self.setup.batches.state()
             group.broadcast_weights(model)
         self.log = MetricsLog(self.run / FILE_NAME, offset=self.state.metrics_bytes) if group.is_main else None
         self._saved_after = self.state.seconds
         if checkpoint:
             restore_random_state(checkpoint.tensors["random"], checkpoint.values["random"], where=checkpoint.where)
-            if self.recipe and group.is_main:
-                save_recipe(self.recipe, self.run / RECIPE)  # it was accepted, and may be longer than before
+            if group.is_main:
+                save_recipe(self.setup.recipe, self.run / RECIPE)  # it was accepted, and may be longer than before
         else:
             self.save()
         model.train()
 
     def _find_checkpoint(self) -> Checkpoint | None:
-        checkpoint = newest_checkpoint(self.run) if self.resume else None
+        checkpoint = newest_checkpoint(self.run) if self.resumes else None
         if checkpoint is None:  # a run that was killed before its first checkpoint starts from the beginning
             check_new_run(self.run)
         remove_leftovers(self.run)
@@ -424,7 +384,7 @@ class Trainer:
     def _restore(self, checkpoint: Checkpoint) -> None:
         """Fill model, optimizer, hidden states and position; raises ``InputError`` unless it is the same run."""
         group, where, weights = self.group, checkpoint.where, checkpoint.tensors["weights"]
-        check_same_run(checkpoint.values, self.model, self.config, self.run, self.recipe, where=where)
+        check_same_run(checkpoint.values, self.model, self.setup.recipe, self.run, where=where)
         for name, value in describe_machine(group.device, processes=group.size).items():
             before = checkpoint.values["machine"].get(name, 1 if name == "processes" else None)
             if value != before:
@@ -438,7 +398,7 @@ class Trainer:
             num_rows = max(map(len, rows_of_all.values()), default=0)  # without memory nothing is carried
             for shard, rows in own_shards(num_rows, self.config, group).items():
                 self.carried[shard] = {name: one[rows].to(group.device) for name, one in rows_of_all.items()}
-        self.batches.restore(self.state.position)
+        self.setup.batches.restore(self.state.position)
 
     def _elapsed(self) -> float:
         """Seconds of training until now. All processes go by the first one's clock."""
@@ -451,25 +411,27 @@ class Trainer:
     def validate(self, batch: Batch, *, by_plan: bool) -> tuple[LossSum | None, bool]:
         """Score dev; returns the loss and whether it is the best so far. The best model is saved to the run folder.
 
-        Without dev, the present model is saved. Schedule and early stopping see planned evaluations only, so that a
-        run that was extended is the same as one that was long from the start. Averaged weights, if there are any, are
-        scored and saved. A model of latent trees is asked about its structure in ``batch``, the last one. Raises
-        ``InputError`` for dev data without words, and ``NonFiniteError`` for a dev loss that is not finite.
+        Without dev, the present model is saved. Schedule and early stopping see planned evaluations only, so that a run that
+        was extended is the same as one that was long from the start. If the optimizer averages weights, the averaged ones are
+        scored and saved. ``batch`` is the last training batch; a model of latent trees is asked whether its structure in it has
+        become useless. Raises ``InputError`` for dev data without words, and ``NonFiniteError`` for a dev loss that is not
+        finite.
         """
         averages, state = self.optimizer.averages, self.state
         with averages.in_place(self.model):
             self._warn_of_structure(batch)
-            if self.dev is None:
+            if self.setup.dev is None:
                 self._save_model()
                 return None, True
             begin = perf_counter()
-            loss = dev_loss(self.model, self.dev, self.config, self.group)
+            loss = dev_loss(self.model, self.setup.dev, self.config, self.group)
             if not loss.num_words:
                 raise InputError("the dev data gives no words", remedy="check [data]: are all sentences filtered out?")
             value = loss.nats_per_word
             if not math.isfinite(value):
                 raise NonFiniteError(f"the dev loss is {value}", step=state.step)
-            f1 = None if self.dev_trees is None else dev_f1(self.model, self.dev_trees, self.group)
+            gold = self.setup.dev_trees
+            f1 = None if gold is None else dev_f1(self.model, gold, self.group)
             is_best = state.is_best(value, f1)
             if is_best:
                 self._save_model()
@@ -550,7 +512,11 @@ class Trainer:
 
 @contextmanager
 def stop_signals() -> Iterator[list[str]]:
-    """The names of the signals that come while the block runs, unless ignored before; a second SIGINT ends it."""
+    """Collect the names of the signals that arrive while the block runs.
+
+    Signals that were ignored before (by ``nohup``) stay ignored. A second SIGINT has its usual effect. Outside the main
+    thread, where Python allows no handlers, no signal is watched.
+    """
     received: list[str] = []
     is_main = threading.current_thread() is threading.main_thread()
     numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name) and is_main]

@@ -1,4 +1,7 @@
-"""The losses of a batch, in shards and micro-batches: an update of the weights, and the scores of dev."""
+"""The losses of a batch, and what follows from them: an update of the weights, and the scores of dev.
+
+A batch is computed in shards, in micro-batches, and in halves of what does not fit into memory.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +19,7 @@ from numpy.typing import NDArray
 from torch.optim import Optimizer
 
 from treelm.corpora.arrays import offsets_of
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.batches import EpochBatches, SentenceBatch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import LanguageModel, Loss, Losses
@@ -38,24 +41,11 @@ from treelm.trees.tree import Tree
 Batch = SentenceBatch | StreamBatch
 
 
-class Batches(Protocol):
-    """Batches of one epoch after another, with a position that can be saved and restored."""
+def read_epoch(batches: EpochBatches[Any, Any]) -> Iterator[tuple[Batch, dict[str, Any], Batch | None]]:
+    """The rest of an epoch: each batch, the position behind it, and the next batch, which is None where the epoch ends.
 
-    def __len__(self) -> int:
-        """Number of batches in the present epoch."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches that are left in the present epoch; a new iteration gives the next epoch."""
-
-    def state(self) -> dict[str, Any]:
-        """The position behind the batch that was given last, as JSON values."""
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a position."""
-
-
-def read_epoch(batches: Batches) -> Iterator[tuple[Batch, dict[str, Any], Batch | None]]:
-    """The rest of an epoch: each batch, the position behind it, the next batch or None. ``InputError`` without any."""
+    Raises ``InputError`` if there is no batch.
+    """
     iterator = iter(batches)
     batch = next(iterator, None)
     if batch is None:
@@ -151,10 +141,12 @@ def update_weights(
 ) -> Update:
     """Change the weights by the gradient of one batch.
 
-    The loss is the sum over the batch divided by its words or sentences, of a stream by its targets. Of several
-    processes each computes some shards. Nothing is read back from the device before the end, and ``next_batch`` is
-    planned meanwhile; so the optimiser, which must be a fused one, learns on the device to leave the weights alone.
-    Raises ``NonFiniteError``, the weights unchanged, when loss or gradient is not finite.
+    The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches, or in a stream by the
+    targets of the segment. Of several processes each computes some shards of the batch. Nothing is read back from the
+    device before the end, when losses and norm arrive at once, and ``next_batch`` is planned meanwhile. The optimiser must
+    therefore be a fused one, which learns on the device whether to leave the weights alone.
+
+    Raises ``NonFiniteError``, with the weights unchanged, when loss or gradient is not finite.
     """
     if isinstance(batch, StreamBatch):
         divisor = batch.num_targets
@@ -212,11 +204,13 @@ def losses_in_parts(
     draws: Callable[[int], AbstractContextManager[object]] = nullcontext,
     backward: Callable[[Losses], None] | None = None,
 ) -> tuple[list[tuple[Losses, tuple[str, ...]]], ShardStates]:
-    """The losses of the rows of a batch that ``shards`` names, by part, with the parts' names; and hidden states.
+    """The losses of the rows of a batch that ``shards`` names, part by part, with the names of the rows; and hidden states.
 
-    Each shard is computed within its random ``draws``; ``backward`` gets the losses of each part, those returned have
-    no gradient. When memory is exhausted, all is done again in parts of half the size. Raises ``InputError`` for a
-    single row that does not fit into memory, and for a batch that does not and cannot be split.
+    Each shard is computed within its random ``draws``, and ``backward`` gets the losses of each part. The losses that are
+    returned have no gradient; the hidden states are those of a stream after the batch, by shard. When memory is exhausted,
+    all is computed again in parts of half the size.
+
+    Raises ``InputError`` for a single row that does not fit into memory, and for a batch that does not and cannot be split.
     """
     size, device = config.micro_batch_size if backward else None, device_of(model)
     while True:
@@ -289,7 +283,8 @@ def _warn_of_memory(size: int, half: int) -> None:
 def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingConfig, group: ProcessGroup) -> LossSum:
     """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
 
-    Of several processes each scores some of it; batches are added up in their order, whoever scored them.
+    Of several processes each scores some of the batches, or of the rows of a stream. Batches are added up in their order,
+    so that the sum does not depend on who scored them. The model is in training mode again afterwards.
     """
     model.eval()
     own: list[tuple[int, LossSum]] = []
@@ -310,7 +305,10 @@ def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingCon
 
 @torch.no_grad()
 def dev_f1(model: LanguageModel, trees: list[Tree], group: ProcessGroup) -> float:
-    """Unlabelled F1 of the model's trees of dev, the mean over sentences (``inner_f1``), 0..100."""
+    """Unlabelled F1 of the model's trees of dev, the mean over sentences (``inner_f1``), from 0 to 100.
+
+    Of several processes each parses some sentences. The model is in training mode again afterwards.
+    """
     model.eval()
     own: dict[int, list[float]] = {}
     with group.raise_together():

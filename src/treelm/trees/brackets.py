@@ -42,7 +42,10 @@ class BracketedTree(NamedTuple):
 
 @lru_cache(100_000)
 def strip_function(label: str, separators: str = PENN.separators) -> str:
-    """The label up to the first separator after its first character; one that starts with ``-`` stays whole."""
+    """The label without function tags and indices: cut at the first separator after its first character.
+
+    Labels that start with ``-`` (``-NONE-``, ``-LRB-``) stay whole.
+    """
     places = [] if label.startswith("-") else [label.find(separator, 1) for separator in separators]
     return label[: min((place for place in places if place > 0), default=len(label))]
 
@@ -66,14 +69,15 @@ def read_trees(
 ) -> list[BracketedTree | InputError]:
     """The trees of a text in their normal form, and an ``InputError`` instead of each bad one. Takes linear time.
 
-    Normal form: function tags are cut off labels at ``separators``, by default those of the treebank; words tagged
-    ``-NONE-`` and all else that is annotation in this treebank go, and constituents that they leave empty; the outer
-    bracket (empty, ROOT or TOP) goes if its only child is a constituent, and an empty one is named ROOT otherwise
-    (``unwrap``); ``-LRB-`` and its like become brackets; part-of-speech tags stand beside the tree. With
-    ``has_tags=False`` words have none. ``left_out`` counts what goes, by its kind.
+    Normal form: function tags are cut off labels (``NP-SBJ=1`` becomes ``NP``) at ``separators``, by default those of the
+    treebank. Words tagged ``-NONE-``, all else that is annotation in this treebank, and constituents that this leaves empty
+    are removed. The outer bracket (empty, ROOT or TOP) is removed if its only child is a constituent, and an empty one is
+    named ROOT otherwise (``unwrap``). ``-LRB-`` and its like become brackets, also inside words. Part-of-speech tags stand
+    beside the tree; with ``has_tags=False`` words have none. ``left_out`` counts what is removed, by its kind. Where a
+    treebank has metadata, a tree of nothing else is left out too.
 
-    What follows a bracket that closes nothing, or a word outside brackets, is not read, nor is the tree before it on
-    the same line: they may belong together.
+    What follows a bracket that closes nothing, or a word outside brackets, is not read, nor is the tree before it on the
+    same line, because they may belong together.
     """
     cuts = treebank.separators if separators is None else separators
     is_plain = has_tags and treebank.is_plain

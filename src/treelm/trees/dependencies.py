@@ -1,4 +1,7 @@
-"""CoNLL-U in, and dependency trees as constituency trees (section 4.2 and Fig. 4, Shen et al. 2021)."""
+"""CoNLL-U in, and dependency trees as constituency trees (section 4.2 and Fig. 4, Shen et al. 2021).
+
+This is a small reader of our own, because errors must name the line, and one bad sentence must not lose the others.
+"""
 
 from __future__ import annotations
 

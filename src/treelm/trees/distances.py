@@ -86,7 +86,10 @@ def tree_from_span_scores(words: Sequence[str], scores: NDArray[np.floating], *,
 
 
 def tree_from_splits(words: Sequence[str], split: Callable[[int, int], int], label: str = "X") -> Tree:
-    """The binary tree that splits words from start to end at ``split(start, end)``; ``ValueError`` without words."""
+    """The binary tree that splits the words from start to end (excluded) at ``split(start, end)``, from the top down.
+
+    One word becomes a constituent of one word. Raises ``ValueError`` without words.
+    """
     if not words:
         raise ValueError("a tree has words")
     flat: list[str | tuple[str, int]] = [(label, 1)] if len(words) == 1 else []

@@ -48,9 +48,10 @@ def add_up(counts: Iterable[SpanCounts]) -> SpanCounts:
 
 
 def inner_f1(gold: Tree, found: Tree) -> float:
-    """Unlabelled F1, 0..100, over spans of at least two words and less than the sentence, as a set.
+    """Unlabelled F1, from 0 to 100, over the set of spans of at least two words and less than the sentence.
 
-    Without such gold spans it is 100, or 0 if some are predicted, as in the protocols ``wsj10`` and ``wsj40``.
+    A sentence without such gold spans counts as 100, or as 0 if some are predicted, as in the protocols ``wsj10`` and
+    ``wsj40`` of the evaluation.
     """
     own, other = inner_spans(gold), inner_spans(found)
     return SpanCounts(matched=len(own & other), gold=len(own), predicted=len(other)).f1

@@ -41,13 +41,16 @@ def replace_words(tree: Tree, pieces: Sequence[Sequence[str]]) -> Tree | None:
 
 
 def keep_words(tree: Tree, keep: Sequence[bool], words: Sequence[str]) -> Tree | None:
-    """Leave out words but those to ``keep``, which become ``words``, and constituents that this empties."""
+    """Leave out words, and constituents that this empties; None when no word is left.
+
+    ``keep`` says of each word whether it stays, and ``words`` are the new forms of those that stay.
+    """
     new = iter(words)
     return replace_words(tree, [(next(new),) if kept else () for kept in keep])
 
 
 def collapse_unaries(tree: Tree) -> Tree:
-    """Make one constituent, labelled as its top, of each chain of constituents with one child."""
+    """Make one constituent of each chain of constituents with one child, labelled as the top of the chain."""
 
     def merged(label: str, children: Sequence[Tree | str]) -> Tree:
         child = children[0]
@@ -57,7 +60,10 @@ def collapse_unaries(tree: Tree) -> Tree:
 
 
 def binarise_left(tree: Tree, mark: str = BINARY_MARK) -> Tree:
-    """Branch left where there are three or more children: ``(NP a b c)`` becomes ``(NP (NP|<> a b) c)``."""
+    """Branch left where there are three or more children: ``(NP a b c)`` becomes ``(NP (NP|<> a b) c)``.
+
+    Constituents of one child stay as they are.
+    """
 
     def branch(label: str, children: Sequence[Tree | str]) -> Tree:
         node, *others = children
@@ -69,7 +75,10 @@ def binarise_left(tree: Tree, mark: str = BINARY_MARK) -> Tree:
 
 
 def binarise_right(tree: Tree, mark: str = BINARY_MARK) -> Tree:
-    """Branch right where there are three or more children: ``(NP a b c)`` becomes ``(NP a (NP|<> b c))``."""
+    """Branch right where there are three or more children: ``(NP a b c)`` becomes ``(NP a (NP|<> b c))``.
+
+    Constituents of one child stay as they are.
+    """
 
     def branch(label: str, children: Sequence[Tree | str]) -> Tree:
         *others, node = children

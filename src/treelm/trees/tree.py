@@ -26,7 +26,11 @@ class Span(NamedTuple):
 
 @final
 class Tree:
-    """An immutable constituent over trees and words, at least one; no method recurses, however deep it is."""
+    """An immutable constituent: a label over children, which are trees and words, at least one.
+
+    Words are direct children of constituents: part-of-speech tags are set apart when a file is read. No method recurses, so
+    that the depth of a tree is bounded by memory alone.
+    """
 
     __slots__ = ("children", "label")
 
@@ -102,7 +106,10 @@ class Tree:
 
     @staticmethod
     def parse(text: str) -> Tree:
-        """The tree that ``str(tree)`` writes so, words without tags. Raises ``InputError`` unless it is one tree."""
+        """The tree that a text in brackets shows, words without tags: the inverse of ``str(tree)``.
+
+        Raises ``InputError`` unless the text is one tree.
+        """
         from treelm.trees.brackets import read_trees
 
         read = read_trees(text, has_tags=False, separators="", unwrap=False)
@@ -191,7 +198,10 @@ def bracketed(tree: Tree, write_label: Callable[[str], str], write_word: Callabl
 
 
 def fold(tree: Tree, combine: Callable[[str, list[Node | str]], Node]) -> Node:
-    """A tree from its words up, right to left: ``combine(label, children)`` makes a node of its children."""
+    """Rebuild a tree from its words up: ``combine(label, children)`` makes a node of what the children became.
+
+    Words stay as they are. Children come before parents, and right before left.
+    """
     done: list[Node | str] = []
     for node in reversed(list(tree.preorder())):
         if isinstance(node, str):

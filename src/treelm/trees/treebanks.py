@@ -32,7 +32,10 @@ class Treebank:
     encoding: str = ""  # encoding of files that are not in UTF-8
 
     def is_of(self, head: bytes) -> bool:
-        """Tell whether the first lines of a file have this sign, or lemmas in lower case behind most words."""
+        """Tell whether the first lines of a file have the sign of this treebank, or lemmas behind most of their words.
+
+        Lemmas are in lower case. A few words are no evidence, because they may have hyphens of their own.
+        """
         if self.sign is not None and self.sign.search(head):
             return True
         leaves = _LEAF.findall(head) if self.lemma else []
@@ -107,7 +110,10 @@ TREEBANKS: Final = {
 
 
 def treebank_of(name: str, head: bytes) -> Treebank:
-    """The treebank of a name, or by signs in the first lines (``auto``). Raises ``InputError`` for another name."""
+    """The treebank of a name or, for ``auto``, the first one whose sign is in the first lines of a file.
+
+    Raises ``InputError`` for another name.
+    """
     check_choice("treebank", name, (AUTO, *TREEBANKS))
     if name != AUTO:
         return TREEBANKS[name]

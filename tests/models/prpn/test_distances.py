@@ -16,10 +16,10 @@ from torch import Tensor
 from tests.models.prpn.worlds import VOCABULARY_SIZE, prpn
 from tests.models.test_streams import stream_batch
 from tests.systems import small_setup
+from tests.training.fitting import fit
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.parsing import DistanceShares, ParsingNetwork, distance_shares
 from treelm.training.recipe import load_recipe, recipe_names
-from treelm.training.trainer import fit
 
 RECIPES = tuple(name for name in recipe_names() if name.startswith("prpn-"))
 NUM_SEEDS, NUM_STEPS, NUM_ROWS = 20, 25, 2

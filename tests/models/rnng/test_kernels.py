@@ -13,13 +13,13 @@ from tests.devices.calls import num_calls
 from tests.models.rnng.test_network import gradients, random_trees
 from tests.models.rnng.worlds import Tokens, as_batch, build_model
 from tests.systems import small_setup
+from tests.training.fitting import fit
 from treelm.models.layers import few_calls
 from treelm.models.layers.few_calls import StackLevels, computing
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng import network
 from treelm.models.rnng.network import RNNG
 from treelm.models.rnng.plan import plan_batch
-from treelm.training.trainer import fit
 
 
 @pytest.mark.parametrize(("composition", "most"), [("lstm", 45), ("none", 0), ("attention", 120)])

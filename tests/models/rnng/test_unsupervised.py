@@ -19,6 +19,7 @@ from tests.models.rnng.plain_unsupervised import all_trees, bound
 from tests.models.rnng.worlds import Tokens, as_batch, random_tree
 from tests.models.search.exhaustive import assert_narrow_beam_is_that_of_the_definition
 from tests.systems import small_recipe
+from tests.training.fitting import fit
 from tests.training.treebanks import write_treebank
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
@@ -36,7 +37,6 @@ from treelm.models.rnng.unsupervised import (
 from treelm.models.search.config import SearchConfig
 from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe, save_recipe
-from treelm.training.trainer import fit
 from treelm.trees.tree import Tree
 
 SIZES = {"embedding_size": 4, "hidden_size": 3, "dropout": 0.0, "num_layers": 1, "max_open": 12, "max_consecutive": 12}

@@ -23,12 +23,12 @@ from tests.models.transformer.plain import (
 )
 from tests.models.transformer.test_network import plain_nats, sizes_of, transformer
 from tests.systems import small_recipe
+from tests.training.fitting import fit
 from treelm.corpora.encoding import encode_words
 from treelm.models.layers.gold_trees import binary_splits, trees_of, word_distances
 from treelm.models.transformer.auxiliary import scin_chart
 from treelm.models.transformer.network import Transformer
 from treelm.training.prepare import set_up
-from treelm.training.trainer import fit
 
 WHOLE, PIECES = Tokens(8), Tokens(8, num_unfinished=3)
 TREEREG = {"auxiliary": "treereg", "treereg_layer": 1, "treereg_units": 5, "auxiliary_weight": 0.7}
