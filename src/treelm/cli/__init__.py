@@ -102,8 +102,8 @@ def _signals() -> Iterator[int]:
 class _Ended(KeyboardInterrupt):
     """The exception that a signal raises, instead of ``KeyboardInterrupt`` itself.
 
-    Where ``KeyboardInterrupt`` leaves code that ``exec`` runs, as the code that builds dataclasses, ``python -m`` ends the
-    process by a SIGINT of its own, whatever exit code the program has chosen.
+    Where ``KeyboardInterrupt`` leaves code that ``exec`` runs, as the code that builds dataclasses, ``python -m`` ends
+    the process by a SIGINT of its own, whatever exit code the program has chosen.
     """
 
 
@@ -111,8 +111,8 @@ def _unwind_on_signals() -> None:
     """From now on, let signals that end a process arrive as an exception, so that no half-written file is left behind.
 
     The first signal is remembered, because a library that catches every exception while it is imported may swallow this
-    one. SIGTERM and SIGHUP that arrive again, as many programs send them to a process and to its group, do not interrupt
-    the clean-up.
+    one. SIGTERM and SIGHUP that arrive again, as many programs send them to a process and to its group, do not
+    interrupt the clean-up.
     """
 
     def unwind(number: int, frame: FrameType | None) -> None:

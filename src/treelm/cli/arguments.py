@@ -162,7 +162,10 @@ def _in_recipe(name: str) -> str:
 
 
 def is_given(options: Any, name: str) -> bool:
-    """Tell whether a field has another value than its default; an option that is given with its default counts as not given."""
+    """Tell whether a field has another value than its default.
+
+    An option that is given with its default value counts as not given.
+    """
     return bool(getattr(options, name) != type(options).__dataclass_fields__[name].default)
 
 
@@ -233,7 +236,8 @@ class _Parser(argparse.ArgumentParser):
 def arguments_of(kind: type[Any]) -> Iterator[tuple[Field[Any], Any, Positional | None, list[str]]]:
     """Every field with its type, its ``Positional`` if it has one, and the names of its option.
 
-    The first name is that of the field, such as "--batch-size"; strings in the annotation are further names, such as "-o".
+    The first name is that of the field, such as "--batch-size"; strings in the annotation are further names, such as
+    "-o".
     """
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):

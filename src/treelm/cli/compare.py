@@ -113,10 +113,10 @@ def main(options: Arguments) -> int:
 def write_page(
     comparison: Comparison, path: Path, command: Sequence[str], sentences: Sequence[Sentence] = ()
 ) -> Comparison:
-    """Write the report and, beside it, the comparison as JSON with what the report shows of sentences; returns the latter.
+    """Write the report and, beside it, the comparison with what the report shows of sentences, which is returned.
 
-    ``command`` are the arguments of the program. The page names them, the date, releases and machine at its foot, unless
-    the comparison was read from a file that has these already.
+    ``command`` are the arguments of the program. The page names them, the date, releases and machine at its foot,
+    unless the comparison was read from a file that has these already.
     """
     from treelm import __version__
     from treelm.figures.report.analyse import examples_of, kept_sentences, with_sentences

@@ -120,7 +120,7 @@ def main(options: Arguments) -> int:
 
 
 def _read(folder: Path) -> Path:
-    """Let trained models read a garden path, and print what they find; returns the file of a comparison with a row for each.
+    """Let trained models read a garden path, and print what they find; returns the file of their comparison.
 
     Figures that are in the file already are not measured again.
     """

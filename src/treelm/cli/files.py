@@ -82,9 +82,10 @@ def write_table(path: str, table: pd.DataFrame) -> None:
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Raise ``InputError`` if a file to write is also one to read, under whatever name or link; ``-`` may be a file as well.
+    """Raise ``InputError`` if a file to write is also one to read, under whatever name or link.
 
-    Call this before any work: a file that is written takes the place of the one that is there.
+    Standard input and output (``-``) may be files as well. Call this before any work: a file that is written takes the
+    place of the one that is there.
     """
     read = [status for path in inputs if (status := _file_status(path, sys.stdin)) is not None]
     for path in outputs:

@@ -62,7 +62,8 @@ class ModelOptions(SearchOptions, DeviceSettings):
     def load(self, run: str, *, predicts_words: bool = False) -> LanguageModel:
         """Load the model of a run; it searches as its recipe says, changed by these options.
 
-        Raises ``InputError`` that names the run, with ``predicts_words`` also for a model that gives words no probabilities.
+        Raises ``InputError`` that names the run, with ``predicts_words`` also for a model that gives words no
+        probabilities.
         """
         from treelm.inference.loading import load
         from treelm.models.search.config import SearchConfig  # here, as help needs no checks of a config
@@ -156,7 +157,7 @@ class ScoringOptions(WorkerOptions, ModelNames, TableOptions):
 
 
 def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[str, ...], str]:
-    """Divide the arguments into the runs and the file, which comes last; a single run may stand alone for standard input.
+    """Divide arguments into the runs and the file, which comes last; a single run may stand alone, for standard input.
 
     Raises ``InputError`` if there is no file.
     """

@@ -24,13 +24,13 @@ def run_side_by_side(
     seconds: float | None = None,
     after: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, int]:
-    """Run ``treelm`` once for each name, with that name's arguments, ``jobs`` at a time; returns the exit codes by name.
+    """Run ``treelm`` once for each name, with its arguments, ``jobs`` at a time; returns the exit codes by name.
 
-    Calls begin in the order given. Lines on their standard error are printed on ours behind the name; their standard output
-    is dropped. An interrupt (Ctrl-C, SIGTERM), and the end of the given number of ``seconds``, ask all of them to stop,
-    which training does after saving, and no further call begins; another interrupt kills them. They also end if this
-    process is killed. ``after`` maps the name of a call to that of another one which must succeed before it begins; if the
-    other fails, the call has its exit code.
+    Calls begin in the order given. Lines on their standard error are printed on ours behind the name; their standard
+    output is dropped. An interrupt (Ctrl-C, SIGTERM), and the end of the given number of ``seconds``, ask all of them
+    to stop, which training does after saving, and no further call begins; another interrupt kills them. They also end
+    if this process is killed. ``after`` maps the name of a call to that of another one which must succeed before it
+    begins; if the other fails, the call has its exit code.
     """
     is_over, running, codes = Event(), set[subprocess.Popen[str]](), dict[str, Future[int]]()
 

@@ -49,8 +49,8 @@ class SourceOptions(WorkerOptions, TableOptions):
     ) -> list[tuple[str, Callable[[], Surprisals]]]:
         """The name of each source with a function that reads or computes its surprisals, published models first.
 
-        Something named on the command line is a table if there is such a file, then a published model unless there is a folder
-        of that name, and else a run. Raises ``InputError`` for a name that is none of these.
+        Something named on the command line is a table if there is such a file, then a published model unless there is a
+        folder of that name, and else a run. Raises ``InputError`` for a name that is none of these.
         """
         from treelm.evaluation.human.material import read_surprisals, table_name
         from treelm.inference.loading import model_hash
@@ -74,7 +74,10 @@ class SourceOptions(WorkerOptions, TableOptions):
         return [*((name, partial(published.__getitem__, name)) for name in names), *others]
 
     def score(self, run: str, material: Material, context: Context = "sentence") -> Surprisals:
-        """Score a material by a run; prints how many words were unknown, impossible (of infinite bits) or not converged."""
+        """Score a material by a run.
+
+        Prints how many words were unknown, impossible (of infinite bits) or not converged.
+        """
         from treelm.corpora.running_text import normalise
         from treelm.evaluation.human.material import score_material
         from treelm.inference.stimulus_advice import listed

@@ -48,15 +48,15 @@ class _Placed(NamedTuple):
 def align(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> tuple[list[Sentence], dict[str, int]]:
     """Give each line of a text its tree; returns the lines with trees, and counts of trees, lines and words.
 
-    The words of a line stay as they are. A tree is used once; of several trees over the same words, the one nearest to the
-    tree before is taken, and order plays no other part. A line that one tree covers has that tree, without the words that
-    the text leaves out and with the text's words in place of others. A line of several trees has them under ``ROOT``, with
-    words that no tree covers between them. A line without a tree is flat and labelled ``UNPARSED``; a line without words
-    has no tree.
+    The words of a line stay as they are. A tree is used once; of several trees over the same words, the one nearest to
+    the tree before is taken, and order plays no other part. A line that one tree covers has that tree, without the
+    words that the text leaves out and with the text's words in place of others. A line of several trees has them under
+    ``ROOT``, with words that no tree covers between them. A line without a tree is flat and labelled ``UNPARSED``; a
+    line without words has no tree.
 
-    Trees labelled ``UNPARSED`` are ignored. Raises ``InputError`` for a sentence without a tree among ``trees``, for a word
-    of the text that brackets cannot hold, and if less than a tenth of the trees stands on less than a tenth of the lines,
-    because any two texts have a few sentences in common.
+    Trees labelled ``UNPARSED`` are ignored. Raises ``InputError`` for a sentence without a tree among ``trees``, for a
+    word of the text that brackets cannot hold, and if less than a tenth of the trees stands on less than a tenth of the
+    lines, because any two texts have a few sentences in common.
     """
     trees = [one for one in trees if one.tree is None or one.tree.label != UNPARSED]
     placed = _Aligner(trees, lines).place()
@@ -225,8 +225,8 @@ class Spelling:
     def expected(self, word: str, tag: str | None = None) -> tuple[str, ...]:
         """The forms of comparison that are expected of a word of a tree: none, one or several.
 
-        There is none for punctuation that the text leaves out. A number in Mikolov's text is ``n``. Where WikiText sets hyphens
-        apart, ``mid-1980s`` has three forms. A form that the text does not have is that of its unknown word.
+        There is none for punctuation that the text leaves out. A number in Mikolov's text is ``n``. Where WikiText sets
+        hyphens apart, ``mid-1980s`` has three forms. A form that the text does not have is that of its unknown word.
         """
         is_number = self._has_n and MIKOLOV_NUMBER.fullmatch(word) is not None
         if not self._has_punctuation and (tag in PUNCTUATION_TAGS or (tag is None and is_sign(word) and not is_number)):

@@ -135,8 +135,8 @@ _DEFAULT = BatchesConfig()
 class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
     """Batches of one epoch after another, at a position that can be saved and restored.
 
-    An iteration gives the rest of the current epoch and then moves to the next one. ``state`` returns the position after
-    the batch that was handed out last, and ``restore`` goes back to such a position.
+    An iteration gives the rest of the current epoch and then moves to the next one. ``state`` returns the position
+    after the batch that was handed out last, and ``restore`` goes back to such a position.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -194,8 +194,8 @@ class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
 class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
     """Batches of sentences of similar length, epoch by epoch; the order follows from the seed alone.
 
-    Every epoch arranges the corpus in groups by the scheme of its ``BatchesConfig``, cuts each group into batches by size
-    and number of actions, and shuffles the batches. A sentence of more than ``max_actions`` is a batch by itself.
+    Every epoch arranges the corpus in groups by the scheme of its ``BatchesConfig``, cuts each group into batches by
+    size and number of actions, and shuffles the batches. A sentence of more than ``max_actions`` is a batch by itself.
     """
 
     def __init__(

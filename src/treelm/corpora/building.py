@@ -61,7 +61,10 @@ class CorpusBuilder:
         self._document = _NO_DOCUMENT
 
     def add(self, sentences: Sequence[Sentence]) -> None:
-        """Append sentences, some thousand at a time. Raises ``InputError`` for more labels or tags than a corpus can hold."""
+        """Append sentences, some thousand at a time.
+
+        Raises ``InputError`` for more labels or tags than a corpus can hold.
+        """
         actions = [[] if one.tree is None else self._actions(one.tree) for one in sentences]
         tags = [[self._tag_names[tag] for tag in one.tags] if one.tags else [-1] * len(one.words) for one in sentences]
         for names, what in ((self._labels, "constituent labels"), (self._tag_names, "part-of-speech tags")):

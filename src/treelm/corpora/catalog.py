@@ -92,8 +92,8 @@ def is_corpus_name(text: str) -> bool:
 def corpus_entry(name: str) -> CorpusEntry:
     """A corpus by its name in the catalogue, or by the path of a folder with ``train.ptb.gz`` and the like.
 
-    Raises ``InputError`` for an unknown name, and for a corpus of a distribution that is not installed, with the command
-    that installs it.
+    Raises ``InputError`` for an unknown name, and for a corpus of a distribution that is not installed, with the
+    command that installs it.
     """
     if name == PACKAGED:
         folder = Path(str(files("treelm"))) / "data" / PACKAGED
@@ -134,8 +134,8 @@ def show(name: str) -> str:
 def _packaged_entry(name: str, folder: Path, told: str, documents: str) -> CorpusEntry:
     """The entry of a corpus in a folder of a package.
 
-    ``told`` has the description on its first line, the licence on the second, then the makers. ``documents`` is the name of
-    the table of documents in the folder, which may be missing.
+    ``told`` has the description on its first line, the licence on the second, then the makers. ``documents`` is the
+    name of the table of documents in the folder, which may be missing.
     """
     description, licence, notice = told.split("\n", 2)
     table = folder / documents

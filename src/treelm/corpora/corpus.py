@@ -63,8 +63,8 @@ class Bounds(NamedTuple):
 class PreparedCorpus:
     """Sentences as flat arrays, in memory or memory-mapped, independent of any vocabulary.
 
-    Words are numbers of word forms in order of first appearance; actions are top-down with one SHIFT a word, and labels are
-    numbered as in this corpus. ``EncodedCorpus`` adds a vocabulary and the labels of a model.
+    Words are numbers of word forms in order of first appearance; actions are top-down with one SHIFT a word, and labels
+    are numbered as in this corpus. ``EncodedCorpus`` adds a vocabulary and the labels of a model.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -286,8 +286,8 @@ Statistic = int | Distribution | tuple[int, int] | None
 def corpus_statistics(corpus: PreparedCorpus) -> dict[str, Statistic]:
     """Counts and distributions by name; those of trees are None for plain text, and types are case-sensitive.
 
-    Depth is the number of nested nonterminals, and actions are those of a top-down derivation. Of the last two rows, the
-    first number is that of top-down derivations and the second that of in-order ones.
+    Depth is the number of nested nonterminals, and actions are those of a top-down derivation. Of the last two rows,
+    the first number is that of top-down derivations and the second that of in-order ones.
     """
     orders = [corpus.bounds("top-down"), corpus.bounds("in-order")]
     starts = range(0, len(corpus.actions), _CHUNK)

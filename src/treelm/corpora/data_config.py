@@ -82,7 +82,10 @@ def locate_split(
 
 
 def prepared_split(config: DataConfig, split: Split, *, on_block: Callable[[], None] = lambda: None) -> PreparedCorpus:
-    """The prepared corpus of a split, from the cache or prepared now; ``on_block`` is called while it is being prepared."""
+    """The prepared corpus of a split, from the cache or prepared now.
+
+    ``on_block`` is called after each thousand sentences that are prepared. Raises ``InputError`` as ``prepared`` does.
+    """
     path, options = locate_split(config, split)
     most = config.max_sentences
     return prepared([path], options=options, on_error=config.on_error, max_sentences=most, on_block=on_block)
@@ -103,8 +106,8 @@ def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
 def example_sentences(data: DataConfig) -> list[Sentence]:
     """The first sentences of dev (or test, or train) that fit a drawing, with their trees.
 
-    If all sentences are longer, the first ones are cut and have no tree. Raises ``InputError`` if there are no data, or if
-    they can no longer be read.
+    If all sentences are longer, the first ones are cut and have no tree. Raises ``InputError`` if there are no data, or
+    if they can no longer be read.
     """
     splits: tuple[Split, ...] = ("dev", "test", "train")
     split = next((one for one in splits if data.has_split(one)), None)

@@ -25,8 +25,8 @@ _CHUNK = 8192  # sentences whose tokens are counted together
 class EncodedCorpus:
     """A prepared corpus as token ids of a vocabulary and actions over a model's labels.
 
-    A *form* is a distinct spelling; *pieces* are its tokens; *places* are indices into the corpus's flat arrays. Every form
-    is encoded once; a batch looks its sentences up in the table of forms, without a loop over tokens.
+    A *form* is a distinct spelling; *pieces* are its tokens; *places* are indices into the corpus's flat arrays. Every
+    form is encoded once; a batch looks its sentences up in the table of forms, without a loop over tokens.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class EncodedCorpus:
         With ``num_preceding``, batches hold at most so many tokens of what precedes each sentence in its document.
 
         A label that the model does not have raises ``InputError`` with the label and its first ``file:line``. With
-        ``unknown_labels="drop"`` the sentences that hold such a label are left out instead, as are those whose numbers are in
-        ``leave_out``; ``num_dropped`` counts both.
+        ``unknown_labels="drop"`` the sentences that hold such a label are left out instead, as are those whose numbers
+        are in ``leave_out``; ``num_dropped`` counts both.
         """
         self.prepared = prepared
         self.vocabulary = vocabulary

@@ -150,9 +150,10 @@ def _numbered_lines(stream: IO[bytes], name: str, damage: list[InputError] | Non
 
 
 def _check_format(expected: Format, lines: _Lines, name: str) -> None:
-    """Raise ``InputError`` if the first line that is neither blank nor a comment is one of trees or CoNLL-U, not ``expected``.
+    """Raise ``InputError`` if the first line, blank ones and comments aside, is of trees or CoNLL-U, not ``expected``.
 
-    Read as text, its brackets and columns would become words. Trees whose labels are not in capitals are not recognised.
+    Read as text, its brackets and columns would become words. Trees whose labels are not in capitals are not
+    recognised.
     """
     contents = ((number, line.strip()) for number, line in lines)
     number, content = next((one for one in contents if one[1] and not one[1].startswith(b"#")), (0, b""))
@@ -164,7 +165,7 @@ def _check_format(expected: Format, lines: _Lines, name: str) -> None:
 
 
 def _check_no_table(lines: _Lines, name: str) -> None:
-    """Raise ``InputError`` if the first lines all have the same number of tabs: a table, whose cells would become words.
+    """Raise ``InputError`` if the first lines all have equally many tabs: a table, whose cells would become words.
 
     It looks no further than to the first line that cannot be a row.
     """

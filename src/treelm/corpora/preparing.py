@@ -126,15 +126,15 @@ def _status(source: str | Path) -> tuple[int, ...] | None:
 
 
 def split_text8(file: Path, folder: Path, parts: Text8Parts = "90-5-5") -> dict[str, int]:
-    """Write ``train.txt``, ``dev.txt`` and so on with so many percent of the characters each; returns how many each has.
+    """Write ``train.txt``, ``dev.txt`` and so on with so many percent of the characters each; returns their numbers.
 
     text8 is 100 million characters of Wikipedia on one line, of the letters a to z and blanks (Mahoney 2006). The lines
-    that are written end between words and mean nothing: train with ``sentence_ends = false``. A word on the border of two
-    parts is cut in two. With a character vocabulary, the end mark of a word stands for the blank after it, so that a part
-    of n characters has n tokens (one more where it begins within a word, one less where it begins with a blank).
+    that are written end between words and mean nothing: train with ``sentence_ends = false``. A word on the border of
+    two parts is cut in two. With a character vocabulary, the end mark of a word stands for the blank after it, so that
+    a part of n characters has n tokens (one more where it begins within a word, one less where it begins with a blank).
 
-    Raises ``InputError`` for other characters than the 27 of text8, and for a folder with a part of another split that this
-    one would not replace.
+    Raises ``InputError`` for other characters than the 27 of text8, and for a folder with a part of another split that
+    this one would not replace.
     """
     others = (
         folder / f"{name}.txt" for split in TEXT8_PARTS.values() for name in split if name not in TEXT8_PARTS[parts]

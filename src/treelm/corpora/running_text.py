@@ -59,8 +59,8 @@ def normalise(paragraph: str) -> str:
 def _british_marks(text: str) -> str:
     """Write outer single quotation marks as double ones, and inner double marks as single ones.
 
-    A closing single mark, which is also the apostrophe, is one that follows an open quotation, and stands neither before a
-    letter or digit nor right behind a letter.
+    A closing single mark, which is also the apostrophe, is one that follows an open quotation, and stands neither
+    before a letter or digit nor right behind a letter.
     """
     written, num_open = [], 0
     for place, character in enumerate(text):
@@ -114,8 +114,8 @@ def _pysbd(language: str) -> Any:
 def sentence_ends(words: Sequence[str], language: str = ENGLISH) -> list[int]:
     """For each sentence of a text, the number of words up to its end; the last sentence ends with the words.
 
-    The words are normalised to find the sentences, but are not changed themselves. Raises ``InputError`` as ``normalise``
-    and ``split_sentences`` do.
+    The words are normalised to find the sentences, but are not changed themselves. Raises ``InputError`` as
+    ``normalise`` and ``split_sentences`` do.
     """
     written = [(normalise(word) or word).encode(errors="replace").decode() for word in words]  # half a character is one
     sentences = iter(split_sentences(" ".join(written), language))
@@ -144,8 +144,8 @@ def paragraphs_of(text: str) -> Iterator[str]:
 def sentences_of(text: str, language: str = ENGLISH) -> Iterator[tuple[str, ...]]:
     """The words of every sentence of a running text, whose paragraphs are divided by blank lines.
 
-    Paragraphs are normalised and split into sentences, and these are cut into words as treebanks do. Raises ``InputError``
-    as ``normalise`` and ``split_sentences`` do.
+    Paragraphs are normalised and split into sentences, and these are cut into words as treebanks do. Raises
+    ``InputError`` as ``normalise`` and ``split_sentences`` do.
     """
     for paragraph in paragraphs_of(text):
         for sentence in split_sentences(normalise(paragraph), language):

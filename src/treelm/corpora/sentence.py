@@ -47,16 +47,16 @@ class Sentence:
 
 
 def preprocess(sentence: Sentence, how: Preprocessing) -> Sentence | None:
-    """The sentence with fewer words, in fewer forms; None when no word is left. Constituents that this empties are removed.
+    """The sentence with fewer words, in fewer forms, and without constituents that this empties; None without words.
 
-    ``prpn`` reads sentences as the parsing experiments of PRPN do (Shen et al. 2018): punctuation and currency signs are
-    left out, words are in lower case, and each stretch of digits is ``N``. Rare words are left to the vocabulary, which has
-    ``min_count = 3`` there.
+    ``prpn`` reads sentences as the parsing experiments of PRPN do (Shen et al. 2018): punctuation and currency signs
+    are left out, words are in lower case, and each stretch of digits is ``N``. Rare words are left to the vocabulary,
+    which has ``min_count = 3`` there.
 
-    ``mikolov`` is Mikolov's text of the Penn Treebank (Mikolov et al. 2010): punctuation is left out, words are in lower
-    case, numbers and ``%`` are ``N``; ``$``, ``#`` and ``10-year`` stay. Rare words are left to the vocabulary here too,
-    which has ``max_size = 9998``. The text lacks a few sentences, which have, as far as can be seen, 100 tokens or more,
-    punctuation counted; such sentences are left out.
+    ``mikolov`` is Mikolov's text of the Penn Treebank (Mikolov et al. 2010): punctuation is left out, words are in
+    lower case, numbers and ``%`` are ``N``; ``$``, ``#`` and ``10-year`` stay. Rare words are left to the vocabulary
+    here too, which has ``max_size = 9998``. The text lacks a few sentences, which have, as far as can be seen, 100
+    tokens or more, punctuation counted; such sentences are left out.
 
     Raises ``InputError`` for a sentence without part-of-speech tags.
     """

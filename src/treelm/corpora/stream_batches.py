@@ -134,7 +134,8 @@ class TokenStream:
     def _constituents(self, positions: NDArray[np.int64], num_steps: int) -> NDArray[np.int64] | None:
         """``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
 
-        The input of a step stands one place before its target, and what ends just before this input stands two places before.
+        The input of a step stands one place before its target, and what ends just before this input stands two places
+        before.
         """
         if self.spans is None:
             return None
@@ -149,8 +150,9 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
     """Segments of a stream, epoch by epoch; all that is drawn follows from seed and epoch alone.
 
     The stream is cut into ``batch_size`` rows of equal length, read side by side. What does not fill a row is left out
-    (``keep_rest=False``, for training) or makes the last rows shorter, with their missing places masked (for evaluation).
-    Every token is a target once: the first input of a row is the token before it in the stream, for row 0 the end token.
+    (``keep_rest=False``, for training) or makes the last rows shorter, with their missing places masked (for
+    evaluation). Every token is a target once: the first input of a row is the token before it in the stream, for row 0
+    the end token.
 
     A segment has ``bptt`` steps. With ``random_length`` (Merity et al. 2018, section 5) a base of ``bptt``, or with
     probability 0.05 half of it, is drawn, then the length from N(base, 5), at least 5; ``learning_rate_scale`` is the
@@ -239,9 +241,9 @@ class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
 
     A row holds as many whole sentences of one document, in their order, as fit into ``bptt`` tokens with their ends; a
     longer sentence is cut into rows of ``bptt``. The first input of a row is the end token before it, so that its first
-    sentence is read as if it stood alone. With ``shuffle`` (for training) the first row of every document has room for a
-    random number of tokens, from 1 to ``bptt``, so that each epoch packs other sentences together. Rows of similar length
-    share a batch; the order of batches follows from seed and epoch alone.
+    sentence is read as if it stood alone. With ``shuffle`` (for training) the first row of every document has room for
+    a random number of tokens, from 1 to ``bptt``, so that each epoch packs other sentences together. Rows of similar
+    length share a batch; the order of batches follows from seed and epoch alone.
     """
 
     def __init__(
@@ -300,10 +302,11 @@ class PackedBatches(EpochBatches[NDArray[np.int64], StreamBatch]):
 
 
 def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Constituents of two words or more, without those of whole sentences: (n, 3) of sentence, first token, token after last.
+    """Spans of constituents of two words or more, except those of whole sentences.
 
-    Tokens are counted from the start of their sentence. A span that several constituents share is there once. ``ends_word``
-    (V,) is true for tokens that end words. Raises ``InputError`` for a batch without trees.
+    Each row of the result (n, 3) is sentence, first token and the token after the last. Tokens are counted from the
+    start of their sentence. A span that several constituents share is there once. ``ends_word`` (V,) is true for tokens
+    that end words. Raises ``InputError`` for a batch without trees.
     """
     actions, offsets = batch.trees()
     opens = np.flatnonzero(actions >= FIRST_NT)

@@ -23,13 +23,13 @@ _NO_TEXT = "ÿ"  # how it writes byte 255, which no text holds: here a blank wit
 class TokenizerVocabulary(Vocabulary):
     """The tokens of another tokenizer; each word is segmented by itself, as it is within a text.
 
-    If tokens mark where a word *begins*, only the token after a word shows that the word has ended, and no model could tell
-    the probability of a word without it. Here the tokens of a word are therefore read last first (``dogs`` is ``s``,
-    ``Ġdog``): the marked token comes last and ends the word, as in every other vocabulary. The segmentation is that of the
-    tokenizer, and the probability of a word is the product over its tokens.
+    If tokens mark where a word *begins*, only the token after a word shows that the word has ended, and no model could
+    tell the probability of a word without it. Here the tokens of a word are therefore read last first (``dogs`` is
+    ``s``, ``Ġdog``): the marked token comes last and ends the word, as in every other vocabulary. The segmentation is
+    that of the tokenizer, and the probability of a word is the product over its tokens.
 
-    Control tokens of the tokenizer have no ids here, except the unknown token; the other tokens keep their order. A word
-    that the tokenizer does not write completely, as one word, is unknown; byte-level tokenizers write every word.
+    Control tokens of the tokenizer have no ids here, except the unknown token; the other tokens keep their order. A
+    word that the tokenizer does not write completely, as one word, is unknown; byte-level tokenizers write every word.
     """
 
     kind: ClassVar[str] = "tokenizer"

@@ -89,8 +89,8 @@ def token_spans(text: str, how: Tokenisation, *, where: str | None = None) -> It
 def words_of_each(sentences: Sequence[str | Sequence[str]]) -> list[Sequence[str]]:
     """The words of sentences, each of them a list of words, or a text that is split on whitespace.
 
-    Raises ``InputError`` for one text instead of a list, because its characters would be taken for sentences; also for a
-    word that is not a text, is empty, or has a NUL character.
+    Raises ``InputError`` for one text instead of a list, because its characters would be taken for sentences; also for
+    a word that is not a text, is empty, or has a NUL character.
     """
     if isinstance(sentences, str):
         raise InputError("one text where a list of sentences was expected", remedy=f"give [{sentences!r}]")

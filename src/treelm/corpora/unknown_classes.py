@@ -134,8 +134,9 @@ def learned_suffixes(forms: Iterable[str]) -> list[str]:
 def trained_classes(tokens: Counter[str], *, learned: bool) -> list[str]:
     """Classes that get an id beside the plain one, from counts of their tokens, the most frequent first.
 
-    Classes by ``learned`` suffixes, of which there may be many, need at least ten tokens. If all tokens have such a class,
-    the rarest class that backs off to the plain one is given up, so that the plain class has tokens to be trained on.
+    Classes by ``learned`` suffixes, of which there may be many, need at least ten tokens. If all tokens have such a
+    class, the rarest class that backs off to the plain one is given up, so that the plain class has tokens to be
+    trained on.
     """
     frequent = [name for name in tokens if name != PLAIN and tokens[name] >= (FEWEST if learned else 1)]
     classes = sorted(frequent, key=lambda name: (-tokens[name], name))

@@ -68,7 +68,8 @@ class VocabularyConfig:
 def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary:
     """Build the vocabulary of a corpus from the counts of its training split (``PreparedCorpus.form_counts``).
 
-    Raises ``InputError`` if there are no words, and for a file that is not the vocabulary or tokenizer that it should be.
+    Raises ``InputError`` if there are no words, and for a file that is not the vocabulary or tokenizer that it should
+    be.
     """
     if not len(counts.forms):
         raise InputError("a vocabulary from no words at all", remedy="give training data with words")

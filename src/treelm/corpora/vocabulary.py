@@ -48,8 +48,8 @@ class FormCounts:
 class Vocabulary(ABC):
     """A finite set of tokens in which every word form can be written.
 
-    Whether a token ends a word is a property of the token, so that a model that has read a prefix knows whether the word
-    may go on.
+    Whether a token ends a word is a property of the token, so that a model that has read a prefix knows whether the
+    word may go on.
     """
 
     kind: ClassVar[str]  # its name in configurations and files

@@ -1,4 +1,4 @@
-"""Vocabularies of whole words, with one unknown token, with classes of unknown words, or with affixes; and of characters."""
+"""Vocabularies of whole words, with one unknown token, classes of unknown words or affixes; and one of characters."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class WordVocabulary(Vocabulary):
     ) -> None:
         """Keep known forms in the order of their ids.
 
-        ``classes`` are the unknown classes beside the plain one, unless ``unknown`` is "single"; ``suffixes`` are the learned
-        suffixes of ``unknown = "suffixes"``. Raises ``InputError`` for a form that is given twice.
+        ``classes`` are the unknown classes beside the plain one, unless ``unknown`` is "single"; ``suffixes`` are the
+        learned suffixes of ``unknown = "suffixes"``. Raises ``InputError`` for a form that is given twice.
         """
         check_choice("unknown", unknown, get_args(Unknown))
         self.unknown: Unknown = unknown
@@ -60,9 +60,9 @@ class WordVocabulary(Vocabulary):
     def build(
         cls, counts: FormCounts, *, min_count: int = 1, max_size: int | None = None, unknown: Unknown = "single"
     ) -> WordVocabulary:
-        """Keep the ``max_size`` most frequent forms, not counting unknown tokens, that occur at least ``min_count`` times.
+        """Keep the ``max_size`` most frequent forms that occur at least ``min_count`` times.
 
-        Equally frequent forms keep the order of their first appearance.
+        Unknown tokens come on top of ``max_size``. Equally frequent forms keep the order of their first appearance.
         """
         by_frequency = np.argsort(-counts.counts, kind="stable")
         frequent = by_frequency[counts.counts[by_frequency] >= min_count][:max_size]

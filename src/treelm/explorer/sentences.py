@@ -40,7 +40,7 @@ class Limits:
 
 
 def sentences_of(text: str, limits: Limits) -> list[tuple[str, ...]]:
-    """Cut lines into sentences as ``treelm surprisal --split-sentences`` does, and sentences into words as treebanks do.
+    """Cut lines into sentences as ``treelm surprisal --split-sentences`` does, and these into words as treebanks do.
 
     Raises ``InputError`` for a text that is longer than the limits.
     """

@@ -135,7 +135,7 @@ class Explorer:
 
     @asynccontextmanager
     async def _explaining(self) -> AsyncIterator[None]:
-        """Let a model compute for as long as it may; what ends it, a fault of the program too, becomes an ``InputError``.
+        """Let a model compute for as long as it may; what ends it, a fault too, becomes an ``InputError``.
 
         The page then reports it, and the other models read on.
         """

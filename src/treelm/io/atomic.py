@@ -19,9 +19,10 @@ WRITE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def check_output_path(path: Path | str, *, instead: str = "", to_come: Path | None = None) -> None:
-    """Raise ``InputError`` for a file to write that is a folder, or whose folder does not exist; call it before any work.
+    """Raise ``InputError`` for a file to write that is a folder, or whose folder does not exist.
 
-    ``instead`` ends the remedy with what else the user can do. ``to_come`` is a folder that will be made before the file.
+    Call this before any work. ``instead`` ends the remedy with what else the user can do. ``to_come`` is a folder that
+    will be made before the file.
     """
     folder = Path(path).parent
     is_to_come = to_come is not None and folder.resolve() == to_come.resolve()
@@ -35,7 +36,8 @@ def check_output_path(path: Path | str, *, instead: str = "", to_come: Path | No
 def open_atomic(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
     """Open a new file, with mode and options, that takes the place of ``path`` if the block ends without an error.
 
-    Until then it has a hidden name, and is never a file or link that existed before, so that nothing is written elsewhere.
+    Until then it has a hidden name, and is never a file or link that existed before, so that nothing is written
+    elsewhere.
     """
     new = _hidden(path)
     with _path_instead_of(path, new):
@@ -50,9 +52,9 @@ def open_atomic(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Give a new folder to fill, which is called ``path`` when the block ends without an error, and is removed otherwise.
+    """Give a new folder to fill, which is called ``path`` when the block ends without an error.
 
-    It is also removed if another process has made ``path`` in the meantime.
+    It is removed after an error, and also if another process has made ``path`` in the meantime.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = _hidden(path)

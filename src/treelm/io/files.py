@@ -82,9 +82,10 @@ def unpacked_name(name: str) -> str:
 
 @contextmanager
 def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open a file, ``-`` for standard input, or a binary stream. Gzip and xz are known by their first bytes and unpacked.
+    """Open a file, ``-`` for standard input, or a binary stream.
 
-    Raises ``InputError`` for a file that cannot be opened, and for standard input that is closed.
+    Gzip and xz are recognised by their first bytes and unpacked. Raises ``InputError`` for a file that cannot be
+    opened, and for standard input that is closed.
     """
     if not isinstance(source, str | Path):
         yield source if isinstance(source, gzip.GzipFile | lzma.LZMAFile) else _unpacked(source)
@@ -256,7 +257,8 @@ def file_hash(path: Path, *, remedy: str) -> str:
 def require_regular(path: Path, *, remedy: str) -> None:
     """Raise ``InputError`` for a pipe, which may never end or begin, or a device, which may fill the memory.
 
-    A pipe that a shell has opened for this process is accepted. Missing files and folders are reported where they are opened.
+    A pipe that a shell has opened for this process is accepted. Missing files and folders are reported where they are
+    opened.
     """
     if str(path).startswith(_DESCRIPTORS) or not os.path.exists(path) or path.is_dir():
         return

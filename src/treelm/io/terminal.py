@@ -21,10 +21,10 @@ _has_bar = False  # in the terminal, beside which there is no other
 
 @contextmanager
 def suppress_hangup() -> Iterator[None]:
-    """Ignore errors of writing to people who have left, or to a full disk, so that work in progress is not lost with them.
+    """Ignore errors of writing to people who have left, or to a full disk, so that work in progress is not lost.
 
-    Their terminal may be closed, the reader of a pipe (a viewer of logs, ``tee``, ``head``) may have ended, or the disk of
-    a log may be full.
+    Their terminal may be closed, the reader of a pipe (a viewer of logs, ``tee``, ``head``) may have ended, or the disk
+    of a log may be full.
     """
     try:
         yield

@@ -46,8 +46,8 @@ class ProcessGroup:
     def __init__(self, config: TrainingConfig) -> None:
         """Find the other processes and wait for them.
 
-        Raises ``InputError`` if the config asks for processes that nobody has started, or for a GPU that is not there, and if
-        the processes cannot connect.
+        Raises ``InputError`` if the config asks for processes that nobody has started, or for a GPU that is not there,
+        and if the processes cannot connect.
         """
         device = find_device(config.device, where="[training]")
         self.rank, self.size, local_rank = rank_and_size()
@@ -129,10 +129,11 @@ class ProcessGroup:
         return found
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Add up the gradients of all processes at once. Afterwards, a parameter that any process used has a gradient everywhere.
+        """Add up the gradients of all processes at once.
 
-        torch's ``DistributedDataParallel`` does not fit: it expects every process to use every parameter in every step, which a
-        network whose graph follows a tree does not do.
+        Afterwards, a parameter that any process used has a gradient in all of them. torch's ``DistributedDataParallel``
+        does not fit: it expects every process to use every parameter in every step, which a network whose graph follows
+        a tree does not do.
         """
         if self.size == 1:
             return

@@ -88,7 +88,8 @@ class MetricsLog:
     def __init__(self, path: Path, *, offset: int = 0) -> None:
         """Drop what stands behind ``offset`` (bytes), because it belongs to steps that will be made again.
 
-        A missing log is begun anew, with a warning. Raises ``InputError`` for a log that is shorter: it is another run's.
+        A missing log is begun again, with a warning. Raises ``InputError`` for a log that is shorter: it is another
+        run's.
         """
         self._path = path
         if offset and not path.exists():

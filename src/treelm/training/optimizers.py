@@ -42,7 +42,7 @@ def uses_adam(config: TrainingConfig, epoch: int) -> bool:
 
 
 def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
-    """Groups of parameters for an optimiser: those with weight decay and, if ``no_weight_decay`` names some, those without.
+    """Groups of parameters: those with weight decay and, if ``no_weight_decay`` names some, those without.
 
     Raises ``InputError`` for a pattern that fits no parameter.
     """

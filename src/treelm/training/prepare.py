@@ -117,9 +117,10 @@ def read_dev_trees(corpus: PreparedCorpus) -> list[Tree]:
 
 
 def _encode(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe, *, trains: bool) -> EncodedCorpus:
-    """A corpus in tokens of the model's vocabulary; of dev, without the trees that the model cannot build, with a warning.
+    """A corpus in tokens of the model's vocabulary.
 
-    Raises ``InputError`` if the model cannot be trained or evaluated on the corpus.
+    Sentences of dev whose trees the model cannot build are left out, with a warning. Raises ``InputError`` if the model
+    cannot be trained or evaluated on the corpus.
     """
     config, others = model.config, sorted(set(corpus.labels) - set(model.labels))
     encoded = EncodedCorpus(

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def progress(
     config: TrainingConfig, steps_per_epoch: int, *, evaluates: bool = True, stream: TextIO | None = None
 ) -> Iterator[Callable[[Step], None]]:
-    """Give a function that shows a step on ``stream`` (standard error): a bar in a terminal, and a line for each evaluation.
+    """Give a function that shows a step on ``stream`` (standard error): a bar in a terminal, and a line an evaluation.
 
-    Without dev data (``evaluates`` is false) the end of each epoch has a line instead. In a file or a pipe there is no bar,
-    but a line now and then where these lines are far apart.
+    Without dev data (``evaluates`` is false) the end of each epoch has a line instead. In a file or a pipe there is no
+    bar, but a line now and then where these lines are far apart.
     """
     console = stderr_console(stream)
     bar = Progress(

@@ -55,7 +55,7 @@ def check_run(folder: Path) -> None:
 
 
 def check_resumable(folder: Path, recipe: Recipe) -> None:
-    """Raise ``InputError`` for a model without checkpoints, and for a recipe by which batches would be others than in the run.
+    """Raise ``InputError`` for a model without checkpoints, and for a recipe by which batches would be others.
 
     Model and training are compared later, when the checkpoint is read (see ``check_same_run``).
     """
@@ -90,7 +90,10 @@ def load_run_recipe(run_directory: Path | str, settings: Settings = ()) -> Recip
 
 
 def recipe_of_model(run: Path | str) -> Recipe:
-    """The recipe of a run, for evaluating it. A model that was not trained by treelm has default settings and no data."""
+    """The recipe of a run, for evaluating it.
+
+    That of a model which was not trained by treelm has default settings and no data, so that files must be given.
+    """
     folder = find_run(run)
     if (folder / FILE_NAME).exists() or not weight_files(folder):
         return load_run_recipe(run)

@@ -411,11 +411,11 @@ class Trainer:
     def validate(self, batch: Batch, *, by_plan: bool) -> tuple[LossSum | None, bool]:
         """Score dev; returns the loss and whether it is the best so far. The best model is saved to the run folder.
 
-        Without dev, the present model is saved. Schedule and early stopping see planned evaluations only, so that a run that
-        was extended is the same as one that was long from the start. If the optimizer averages weights, the averaged ones are
-        scored and saved. ``batch`` is the last training batch; a model of latent trees is asked whether its structure in it has
-        become useless. Raises ``InputError`` for dev data without words, and ``NonFiniteError`` for a dev loss that is not
-        finite.
+        Without dev, the present model is saved. Schedule and early stopping see planned evaluations only, so that a run
+        that was extended is the same as one that was long from the start. If the optimizer averages weights, the
+        averaged ones are scored and saved. ``batch`` is the last training batch; a model of latent trees is asked
+        whether its structure in it has become useless. Raises ``InputError`` for dev data without words, and
+        ``NonFiniteError`` for a dev loss that is not finite.
         """
         averages, state = self.optimizer.averages, self.state
         with averages.in_place(self.model):

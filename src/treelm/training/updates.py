@@ -141,10 +141,10 @@ def update_weights(
 ) -> Update:
     """Change the weights by the gradient of one batch.
 
-    The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches, or in a stream by the
-    targets of the segment. Of several processes each computes some shards of the batch. Nothing is read back from the
-    device before the end, when losses and norm arrive at once, and ``next_batch`` is planned meanwhile. The optimiser must
-    therefore be a fused one, which learns on the device whether to leave the weights alone.
+    The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches, or in a stream by
+    the targets of the segment. Of several processes each computes some shards of the batch. Nothing is read back from
+    the device before the end, when losses and norm arrive at once, and ``next_batch`` is planned meanwhile. The
+    optimiser must therefore be a fused one, which learns on the device whether to leave the weights alone.
 
     Raises ``NonFiniteError``, with the weights unchanged, when loss or gradient is not finite.
     """
@@ -204,13 +204,14 @@ def losses_in_parts(
     draws: Callable[[int], AbstractContextManager[object]] = nullcontext,
     backward: Callable[[Losses], None] | None = None,
 ) -> tuple[list[tuple[Losses, tuple[str, ...]]], ShardStates]:
-    """The losses of the rows of a batch that ``shards`` names, part by part, with the names of the rows; and hidden states.
+    """The losses of the rows of a batch that ``shards`` names, by part, with the names of the rows; and hidden states.
 
-    Each shard is computed within its random ``draws``, and ``backward`` gets the losses of each part. The losses that are
-    returned have no gradient; the hidden states are those of a stream after the batch, by shard. When memory is exhausted,
-    all is computed again in parts of half the size.
+    Each shard is computed within its random ``draws``, and ``backward`` gets the losses of each part. The losses that
+    are returned have no gradient; the hidden states are those of a stream after the batch, by shard. When memory is
+    exhausted, all is computed again in parts of half the size.
 
-    Raises ``InputError`` for a single row that does not fit into memory, and for a batch that does not and cannot be split.
+    Raises ``InputError`` for a single row that does not fit into memory, and for a batch that does not and cannot be
+    split.
     """
     size, device = config.micro_batch_size if backward else None, device_of(model)
     while True:
@@ -283,8 +284,8 @@ def _warn_of_memory(size: int, half: int) -> None:
 def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingConfig, group: ProcessGroup) -> LossSum:
     """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
 
-    Of several processes each scores some of the batches, or of the rows of a stream. Batches are added up in their order,
-    so that the sum does not depend on who scored them. The model is in training mode again afterwards.
+    Of several processes each scores some of the batches, or of the rows of a stream. Batches are added up in their
+    order, so that the sum does not depend on who scored them. The model is in training mode again afterwards.
     """
     model.eval()
     own: list[tuple[int, LossSum]] = []

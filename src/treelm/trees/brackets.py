@@ -69,15 +69,15 @@ def read_trees(
 ) -> list[BracketedTree | InputError]:
     """The trees of a text in their normal form, and an ``InputError`` instead of each bad one. Takes linear time.
 
-    Normal form: function tags are cut off labels (``NP-SBJ=1`` becomes ``NP``) at ``separators``, by default those of the
-    treebank. Words tagged ``-NONE-``, all else that is annotation in this treebank, and constituents that this leaves empty
-    are removed. The outer bracket (empty, ROOT or TOP) is removed if its only child is a constituent, and an empty one is
-    named ROOT otherwise (``unwrap``). ``-LRB-`` and its like become brackets, also inside words. Part-of-speech tags stand
-    beside the tree; with ``has_tags=False`` words have none. ``left_out`` counts what is removed, by its kind. Where a
-    treebank has metadata, a tree of nothing else is left out too.
+    Normal form: function tags are cut off labels (``NP-SBJ=1`` becomes ``NP``) at ``separators``, by default those of
+    the treebank. Words tagged ``-NONE-``, all else that is annotation in this treebank, and constituents that this
+    leaves empty are removed. The outer bracket (empty, ROOT or TOP) is removed if its only child is a constituent, and
+    an empty one is named ROOT otherwise (``unwrap``). ``-LRB-`` and its like become brackets, also inside words.
+    Part-of-speech tags stand beside the tree; with ``has_tags=False`` words have none. ``left_out`` counts what is
+    removed, by its kind. Where a treebank has metadata, a tree of nothing else is left out too.
 
-    What follows a bracket that closes nothing, or a word outside brackets, is not read, nor is the tree before it on the
-    same line, because they may belong together.
+    What follows a bracket that closes nothing, or a word outside brackets, is not read, nor is the tree before it on
+    the same line, because they may belong together.
     """
     cuts = treebank.separators if separators is None else separators
     is_plain = has_tags and treebank.is_plain

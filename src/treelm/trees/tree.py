@@ -28,8 +28,8 @@ class Span(NamedTuple):
 class Tree:
     """An immutable constituent: a label over children, which are trees and words, at least one.
 
-    Words are direct children of constituents: part-of-speech tags are set apart when a file is read. No method recurses, so
-    that the depth of a tree is bounded by memory alone.
+    Words are direct children of constituents: part-of-speech tags are set apart when a file is read. No method
+    recurses, so that the depth of a tree is bounded by memory alone.
     """
 
     __slots__ = ("children", "label")

@@ -66,7 +66,8 @@ def is_binary(tree: Tree) -> bool:
 def binary_upper_bound(gold: Tree, branching: Literal["right", "left"] = "right") -> Tree:
     """The gold tree made binary, as a prediction: no binary tree has a higher recall of unlabelled constituents.
 
-    Chains of unary constituents collapse to their top; constituents that binarising adds have the label of their parent.
+    Chains of unary constituents collapse to their top; constituents that binarising adds have the label of their
+    parent.
     """
     if branching not in ("right", "left"):
         raise ValueError(f'branching {branching!r}: choose "right" or "left"')
