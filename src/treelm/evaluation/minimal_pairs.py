@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,26 +51,17 @@ class MinimalPair:
     where: str
 
 
-@dataclass(frozen=True)
-class PairCounts:
-    """The pairs of a group, as rows of ``MinimalPairResult.items``, and their counts. A tie is not correct."""
+class PairCounts(NamedTuple):
+    """Numbers of pairs of a group. A tie is not correct."""
 
-    items: pd.DataFrame
+    correct: int  # pairs whose grammatical sentence is the more probable one
+    ties: int  # pairs whose sentences have equal probabilities
+    total: int
 
-    @property
-    def correct(self) -> int:
-        """Number of pairs whose grammatical sentence is the more probable one."""
-        return int(self.items["is_correct"].sum())
-
-    @property
-    def ties(self) -> int:
-        """Number of pairs whose sentences have equal probabilities."""
-        return int(self.items["is_tie"].sum())
-
-    @property
-    def total(self) -> int:
-        """Number of pairs."""
-        return len(self.items)
+    @classmethod
+    def of(cls, items: pd.DataFrame) -> PairCounts:
+        """Count rows of ``MinimalPairResult.items``."""
+        return cls(int(items["is_correct"].sum()), int(items["is_tie"].sum()), len(items))
 
     @property
     def accuracy(self) -> float | None:
@@ -95,12 +86,12 @@ class MinimalPairResult:
     @property
     def overall(self) -> PairCounts:
         """All pairs."""
-        return PairCounts(self.items)
+        return PairCounts.of(self.items)
 
     @property
     def without_unknown(self) -> PairCounts:
         """The pairs without unknown words in the sentences."""
-        return PairCounts(self.items[self.items["has_unk"] == 0])
+        return PairCounts.of(self.items[self.items["has_unk"] == 0])
 
     @property
     def num_with_unknown(self) -> int:
@@ -111,7 +102,7 @@ class MinimalPairResult:
     def groups(self) -> dict[str, dict[str, PairCounts]]:
         """The pairs of each group, by grouping."""
         return {
-            grouping: {str(group): PairCounts(own) for group, own in self.items.groupby(column, sort=False)}
+            grouping: {str(group): PairCounts.of(own) for group, own in self.items.groupby(column, sort=False)}
             for grouping, column in self.groupings.items()
         }
 

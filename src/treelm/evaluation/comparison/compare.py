@@ -42,7 +42,7 @@ def compare(
         raise InputError("nothing to compare", remedy="give run folders")
     if keep_in is not None and keep_in.exists() and not keep_in.is_dir():
         raise InputError("not a folder", where=str(keep_in), remedy="give the name of a folder")
-    settings.check()
+    materials = settings.load()
     sources = [_found(source) for source in sources]
     kept_ones = {source: Comparison.load(source) for source in sources if _is_comparison(source)}
     runs = [source for source in sources if source not in kept_ones]
@@ -58,7 +58,7 @@ def compare(
             folder = keep_in or (source if is_ours else None)
             kept = None if folder is None else MetricCache(folder / FOLDER)
             with doing(f"measuring {names[source]}"):
-                rows.append(Measurement(source, names[source], settings, kept, show).metrics())
+                rows.append(Measurement(source, names[source], settings, kept, show).metrics(materials))
     taken: set[str] = set()
     for number, row in enumerate(rows):  # numbers distinguish rows of one name, such as a run and what was kept of it
         tries = (f"{row.name} ({again})" if again > 1 else row.name for again in count(1))

@@ -38,7 +38,7 @@ from treelm.evaluation.comparison.metrics import (
     UnitSums,
     training_metrics,
 )
-from treelm.evaluation.comparison.settings import Settings
+from treelm.evaluation.comparison.settings import Materials, Settings
 from treelm.evaluation.evalb_files import gold_bracketing
 from treelm.evaluation.evaluate import Evaluation, evaluate_run, is_unparsed
 from treelm.evaluation.human import sap, ucl
@@ -46,7 +46,7 @@ from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
 from treelm.evaluation.human.reading import ModelResult, measure_reading
-from treelm.evaluation.minimal_pairs import MinimalPairResult, first_of_groups, score_pairs
+from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult, score_pairs
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.evaluation.span_protocols import PROTOCOLS
 from treelm.evaluation.syntaxgym.results import (
@@ -108,8 +108,8 @@ class Measurement:
         if find_device(settings.device) != "cpu":
             self._origin["device"] = "cuda"  # times are others there
 
-    def metrics(self) -> RunMetrics:
-        """Measure the run; parts that were kept before are not measured again.
+    def metrics(self, materials: Materials) -> RunMetrics:
+        """Measure the run on its split and on the materials; parts that were kept before are not measured again.
 
         Raises ``InputError`` for a run that is not finished, and for data that cannot be read.
         """
@@ -127,13 +127,12 @@ class Measurement:
         )
         if not metrics.perplexities or metrics.needs_trees:
             return metrics  # words alone, without trees, are not enough for its probabilities
-        suites, settings = self._settings.load_suites(), self._settings
         return replace(
             metrics,
-            syntaxgym=self._syntaxgym(suites) if suites else None,
-            pairs=tuple(map(self._pairs, settings.pairs)),
-            reading=None if (corpus := settings.load_corpus()) is None else self._reading(corpus),
-            garden_paths=self._garden_paths() if settings.gardenpath else None,
+            syntaxgym=self._syntaxgym(materials.suites) if materials.suites else None,
+            pairs=tuple(self._pairs(file, pairs) for file, pairs in materials.pairs.items()),
+            reading=None if materials.corpus is None else self._reading(materials.corpus),
+            garden_paths=self._garden_paths() if self._settings.gardenpath else None,
         )
 
     @cached_property
@@ -266,10 +265,8 @@ class Measurement:
         what, total = f"{len(suites)} suites of SyntaxGym", len(write_sentences(suites))
         return self._measured("syntaxgym", SyntaxGymMetrics, what, score, total=total, suites=hashes)
 
-    def _pairs(self, file: str) -> PairMetrics:
+    def _pairs(self, file: str, pairs: Sequence[MinimalPair]) -> PairMetrics:
         settings = self._settings
-        pairs, most = list(settings.read_pairs(file)), settings.max_pairs_per_group
-        pairs = pairs if most is None else first_of_groups(pairs, most)
 
         def score(advance: Advance) -> PairMetrics:
             found = score_pairs(self._lm, pairs, tokenisation=settings.tokenisation, on_sentence=advance)
@@ -284,7 +281,7 @@ class Measurement:
             name=Path(file).name,
             file=file_hash(Path(file), remedy="check the path"),
             columns=[settings.good, settings.bad, *settings.group_by, *filter(None, [settings.encoding])],
-            most=most,
+            most=settings.max_pairs_per_group,
         )
 
     def _reading(self, corpus: ReadingCorpus) -> ReadingMetrics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from treelm.evaluation.syntaxgym.suites import Suite
 
 ProtocolName = Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Materials:
+    """What all runs of a comparison are measured on besides their split."""
+
+    suites: Sequence[Suite]
+    pairs: Mapping[str, Sequence[MinimalPair]]  # by file
+    corpus: ReadingCorpus | None  # of reading times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +85,25 @@ class Settings(PairOptions, SearchOptions, DeviceSettings):
     tokenisation: Literal["treebank", "whitespace"] = "treebank"
     """Cut of suites and pairs into words, as in treelm surprisal."""
 
-    def load_suites(self) -> list[Suite]:
-        """Load the suites that are named. Raises ``InputError`` as the function of that name does."""
+    def load(self) -> Materials:
+        """Read suites, pairs and the corpus of reading times that are named.
+
+        Raises ``InputError`` for what cannot be read, for a missing library, and for two files of pairs of one name.
+        """
+        from treelm.evaluation.minimal_pairs import first_of_groups
+
+        suites, corpus = self._load_suites(), self._load_corpus()
+        check_positive(max_pairs_per_group=self.max_pairs_per_group)
+        names = [Path(file).name for file in self.pairs]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"two files of pairs named {name}", remedy="rename one")
+        pairs = {file: list(self.read_pairs(file)) for file in self.pairs}
+        if (most := self.max_pairs_per_group) is not None:
+            pairs = {file: first_of_groups(own, most) for file, own in pairs.items()}
+        return Materials(suites=suites, pairs=pairs, corpus=corpus)
+
+    def _load_suites(self) -> list[Suite]:
         from treelm.evaluation.syntaxgym.suites import load_suites
 
         if len(self.syntaxgym) > 1 and {"all", "none"} & set(self.syntaxgym):
@@ -86,8 +112,7 @@ class Settings(PairOptions, SearchOptions, DeviceSettings):
             return []
         return load_suites(() if self.syntaxgym == ("all",) else self.syntaxgym)
 
-    def load_corpus(self) -> ReadingCorpus | None:
-        """Load the corpus of reading times that is named. Raises ``InputError`` also for a missing library."""
+    def _load_corpus(self) -> ReadingCorpus | None:
         from treelm.evaluation.human import natural_stories, ucl
         from treelm.evaluation.human.regression import require_library
 
@@ -96,16 +121,3 @@ class Settings(PairOptions, SearchOptions, DeviceSettings):
         require_library()
         load = natural_stories.load if self.reading == natural_stories.NAME else ucl.load
         return load(self.reading_data)
-
-    def check(self) -> None:
-        """Raise ``InputError`` for suites, pairs and corpora that cannot be read, and for two files of one name."""
-        self.load_suites()
-        self.load_corpus()
-        check_positive(max_pairs_per_group=self.max_pairs_per_group)
-        names = [Path(file).name for file in self.pairs]
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"two files of pairs named {name}", remedy="rename one")
-        for file in self.pairs:
-            for _ in self.read_pairs(file):
-                pass  # every line is checked
