@@ -34,7 +34,7 @@ Outcome = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class Check:
-    """A check: the largest deviation that was seen, what was allowed, and what it means for users."""
+    """The outcome of a check: the largest deviation, the tolerance, and what the check means for users."""
 
     name: str
     outcome: Outcome
@@ -153,7 +153,7 @@ def _causality(model: LanguageModel, sentences: Sentences, seed: int, num_cuts: 
 
 
 def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: random.Random) -> list[list[str]]:
-    """Two suffixes unlike this one: other words in the same number, and another number of words."""
+    """Make two suffixes that differ from this one: one of other words in the same number, and one of more words."""
     others = [generator.choice([other for other in pool if other != word] or [word + "x"]) for word in suffix]
     longer = [generator.choice(pool) for _ in range(len(suffix) + generator.randint(1, 3))]
     return [others, longer] if others else [longer]
@@ -195,7 +195,7 @@ def _normalisation(model: LanguageModel, sentences: Sentences) -> Found:
 
 
 def _enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None) -> Found:
-    """All (tree, sentence) pairs up to a length and the unfinished mass have probability 1 together."""
+    """The probabilities of all pairs of tree and sentence up to a length, and of unfinished ones, sum to 1."""
     explanation = "the model is a distribution over trees and sentences only if everything together has probability 1"
     mass = enumerate_all() if enumerate_all else None
     if mass is None:

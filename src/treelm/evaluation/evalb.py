@@ -59,7 +59,7 @@ class SentenceRow(BracketCounts):
 
 @dataclass(frozen=True, kw_only=True)
 class Total(BracketCounts):
-    """Sums over sentences; every metric is over the valid ones, in percent unless it is a count."""
+    """Sums and metrics over the valid sentences. Metrics are in percent unless they are counts."""
 
     rows: tuple[SentenceRow, ...]
     sentence_f1: float  # mean of the sentences' F1 (not a metric of EVALB)
@@ -91,7 +91,7 @@ class Total(BracketCounts):
 
 @dataclass(frozen=True, kw_only=True)
 class BracketingResult:
-    """All rows, their total, and what a reader must know to interpret them."""
+    """Scores of all sentences, in total and of short ones, and notes that help to interpret them."""
 
     parameters: Parameters
     total: Total
@@ -187,7 +187,7 @@ def _comparability(gold: _KeptWords, predicted: _KeptWords, parameters: Paramete
 
 
 class _KeptWords:
-    """A sentence under deletion: the words that stay, and the brackets over them."""
+    """The words of a sentence that are left after deletion, and the brackets over them."""
 
     def __init__(self, bracketing: Bracketing, parameters: Parameters) -> None:
         """Delete words by their tags; ``_mend_quotes`` may take some back."""
@@ -224,7 +224,7 @@ class _KeptWords:
 
 
 def _mend_quotes(gold: _KeptWords, predicted: _KeptWords) -> None:
-    """Keep a quote that one side deletes and the other, tagging it differently, does not (``QUOTE_LABEL``)."""
+    """Keep quotes that one side deletes, if the other side tags them differently and does not (``QUOTE_LABEL``)."""
     gold_quotes, predicted_quotes = gold.quotes(), predicted.quotes()
     for theirs in predicted_quotes:
         index = sum(predicted.keep[:theirs])
@@ -255,7 +255,7 @@ def _num_matched(gold: Sequence[Span], predicted: Sequence[Span], parameters: Pa
 
 
 def _num_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
-    """Predicted brackets that cross at least one gold bracket: overlap without one being inside the other."""
+    """Count the predicted brackets that cross a gold bracket: they overlap, and neither is inside the other."""
     places = {(start, end) for _, start, end in gold}
     return sum(
         any(first < start < last < end or start < first < end < last for first, last in places)

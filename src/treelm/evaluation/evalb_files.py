@@ -43,7 +43,7 @@ class Bracketing:
 
 
 def bracketing_of(tree: Tree, *, tags: Sequence[str] | None = None, where: str = "") -> Bracketing:
-    """A tree in memory, whose words have no tags, with the tags that are given (else all unknown)."""
+    """Convert a tree, whose words have no tags, with the tags that are given, or else the unknown tag for all words."""
     words = tuple(tree.words())
     unknown = Bracketing(words=words, tags=(UNKNOWN_TAG,) * len(words), spans=tuple(tree.spans()), where=where)
     return unknown if tags is None else unknown.with_tags(tags)
@@ -105,7 +105,10 @@ def read_bracketings(path: Path) -> list[Bracketing]:
 
 
 def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:
-    """The text of every tree over several lines, with the place where it begins."""
+    """Yield the text of each tree, which may take several lines, and the place where it begins (``file:line``).
+
+    Raises ``InputError`` for brackets that do not match.
+    """
     depth, parts, begun = 0, list[str](), 0
     for number, line in enumerate(lines, start=1):
         for token in TOKEN.finditer(line):
@@ -176,7 +179,7 @@ BUILT_IN = {parameters.name: parameters for parameters in (COLLINS, NEW)}
 
 
 def find_parameters(name_or_path: str) -> Parameters:
-    """A built-in set by its name, else the ``.prm`` file at this path."""
+    """Find a built-in set of parameters by its name, or read the ``.prm`` file at this path."""
     return BUILT_IN[name_or_path] if name_or_path in BUILT_IN else read_parameters(Path(name_or_path))
 
 

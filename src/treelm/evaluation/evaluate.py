@@ -71,7 +71,7 @@ NO_GOLD = "these sentences have no gold trees, so no F1"
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Metrics, and what they were computed from."""
+    """The metrics of a split or file, with the sentences and analyses from which they were computed."""
 
     result: EvaluationResult
     sentences: tuple[Sentence, ...]
@@ -265,7 +265,7 @@ def evaluate_run(
 
 
 def _about_trees(corpus: str, name: str, path: Path, format: Format) -> tuple[str, ...]:
-    """Notes on gold trees that are not annotated by hand; ``corpus`` is "" of files."""
+    """A note if gold trees were not annotated by hand, else nothing; ``corpus`` is empty for files."""
     if corpus == "gum-open":
         return (GUM_NOTES["conllu" if format == "conllu" else "brackets"],)
     parser = parser_of(path)
@@ -303,7 +303,7 @@ def _choose_gates(lm: LanguageModel, *, hard: bool) -> tuple[str, ...]:
 
 
 def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:
-    """Choose the splits to evaluate; return also those of the default that the recipe has no data for."""
+    """The splits to evaluate, and the default ones that are left out because the recipe has no data for them."""
     wanted = recipe.evaluation.splits
     if wanted != EvaluationConfig().splits:
         return wanted, ()

@@ -28,7 +28,7 @@ def interval(values: Sequence[float]) -> float | None:
 
 
 def spread_text(spread: float | None, digits: int) -> str:
-    """Write half an interval to stand after its mean, rounded; nothing where there is none."""
+    """Write half the width of an interval, rounded, such as `` ± 1.2``; nothing if there is none."""
     return "" if spread is None else f" ± {spread:.{digits}f}"
 
 

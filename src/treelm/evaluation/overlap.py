@@ -49,7 +49,7 @@ def training_note(
 
 
 def stand_in(corpus: PreparedCorpus, sentences: Sequence[Sequence[str]]) -> list[bool]:
-    """Tell of each sentence whether its words are a sentence of the corpus."""
+    """Tell for each sentence whether the corpus has a sentence of the same words."""
     numbers = {form: number for number, form in enumerate(corpus.forms.to_list())}
     coded = [np.array([numbers.get(word, -1) for word in words], corpus.words.dtype).tobytes() for words in sentences]
     own = np.asarray(corpus.words)

@@ -86,7 +86,7 @@ class EvaluationResult:
         }
 
     def all_notes(self) -> Iterator[str]:
-        """Notes of its own, then those of the bracketing results, then errors."""
+        """All notes, then the errors of single sentences."""
         yield from self.main_notes()
         for spans in self.spans:
             yield from (f"{spans.name}: {error}" for error in spans.errors)
@@ -100,7 +100,7 @@ class EvaluationResult:
             yield from bracketing.notes
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Name and value of every row of the table, values rounded for reading."""
+        """Yield the name and the rounded value of every row of the table."""
         for perplexity in self.perplexities:
             yield perplexity.name, perplexity.text
             if perplexity.unit != "word":

@@ -91,7 +91,10 @@ PROTOCOLS = {protocol.name: protocol for protocol in (WSJ10, KLEIN, WSJ40, PLAIN
 
 @dataclass(frozen=True, kw_only=True)
 class SpanResult:
-    """Unlabelled F1 under one protocol, at corpus level and as the mean of sentences, 0..100; 0 without sentences."""
+    """Unlabelled F1 in 0..100 under one protocol, of the whole corpus and as the mean of the sentences' F1.
+
+    It is 0 if there are no sentences.
+    """
 
     protocol: SpanProtocol
     removal: Removal  # how punctuation was recognised
@@ -122,7 +125,7 @@ class SpanResult:
 
 
 def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Removal:
-    """How punctuation is recognised in a corpus: by tags if it has any and signs are tagged so, else by word list."""
+    """Choose how punctuation is recognised in a corpus: by tags if they distinguish it, else by a list of words."""
     if not protocol.remove_punctuation:
         return "nothing"
     tagged = [sentence for sentence in gold if sentence.has_tags]
@@ -132,7 +135,10 @@ def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Remova
 
 
 def kept_words(gold: Bracketing, removal: Removal) -> list[bool]:
-    """Tell of each word of the gold tree whether it stays; of a sentence without any tags by the word list."""
+    """Tell for each word of the gold tree whether it is kept.
+
+    Punctuation is recognised by the list of words in a sentence without any tags, too.
+    """
     if removal == "tags" and gold.has_tags:
         return [tag not in REMOVED_TAGS for tag in gold.tags]
     removed = REMOVED_WORDS if removal != "nothing" else frozenset[str]()

@@ -119,7 +119,7 @@ def stream_perplexities(
 
 
 def num_characters(corpus: PreparedCorpus) -> int:
-    """Characters of all words, and one space between neighbours in a sentence."""
+    """Number of characters of all words, with one space between neighbouring words of a sentence."""
     lengths = np.array([len(form) for form in corpus.forms.to_list()], dtype=np.int64)
     spaces = np.maximum(np.diff(corpus.word_offsets) - 1, 0).sum()
     return int((lengths * corpus.form_counts().counts).sum() + spaces)
@@ -140,7 +140,7 @@ def document_perplexity(lm: LanguageModel, corpus: PreparedCorpus) -> Perplexity
 
 
 def require_context(lm: LanguageModel, config: EvaluationConfig, *, fixed_rows: bool = False) -> None:
-    """Raise ``InputError`` for a model that reads no text in a row, and for what only streams have."""
+    """Raise ``InputError`` if a model cannot read text in a row, or lacks what the settings ask of streams."""
     if isinstance(lm, StreamLM):
         return
     if not has(lm, DocumentContext):

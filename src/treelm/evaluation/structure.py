@@ -222,7 +222,7 @@ KeptSpans = Sequence[Sequence[tuple[int, int]] | None]
 
 
 def kept_spans(sentences: Sequence[Sentence], trees: LearnedTrees, protocol: SpanProtocol) -> list[KeptSpans]:
-    """The spans of each seed's trees: what is left of them for ``agreement``."""
+    """The spans of the trees of each seed that count under a protocol, from which ``agreement`` is computed."""
     analyser = _Analyser(sentences, protocol)
     return [_kept(analyser.compare(seed)) for seed in trees.seeds]
 
@@ -242,7 +242,10 @@ Span = tuple[int, int]
 
 
 class _Analyser:
-    """The gold side: heights between words, and labelled spans, None of sentences that the protocol leaves out."""
+    """Compares trees with gold trees, of which it holds labelled spans and the heights between words.
+
+    ``labels`` are None for sentences that the protocol leaves out.
+    """
 
     def __init__(self, sentences: Sequence[Sentence], protocol: SpanProtocol) -> None:
         self._gold, self._protocol = [gold_bracketing(one) for one in sentences], protocol
@@ -279,7 +282,7 @@ class _Analyser:
         )
 
     def with_symbols(self, analysis: TreeAnalysis, trees: LearnedTrees) -> TreeAnalysis:
-        """The analysis with what predicted labels stand for, if there are several."""
+        """Add to an analysis what the predicted labels stand for, if there are several."""
         seeds = [self._symbols(seed) for seed in trees.seeds]
         if any(len(seed) < 2 for seed in seeds):
             return analysis
@@ -315,7 +318,7 @@ class _Analyser:
         return {label: 100 * matched[label] / count for label, count in gold.most_common()}
 
     def _against_rule(self, seed: Sequence[ComparedSpans | None], rule: Callable[[Sequence[str]], Tree]) -> float:
-        """Corpus F1 against the trees that a rule makes of the kept words."""
+        """Corpus F1 against the trees that a rule builds over the kept words, such as right-branching ones."""
         counts = []
         for one in filter(None, seed):
             tree = bracketing_of(rule(["x"] * one.num_words))
@@ -342,7 +345,7 @@ class _Analyser:
 
 
 def many_to_one(symbols: Mapping[str, Mapping[str, int]]) -> float:
-    """Percentage of constituents with a gold label that get it if every symbol stands for its most frequent one."""
+    """Percentage of constituents that get their gold label if every symbol stands for its most frequent label."""
     labelled = [[count for label, count in of_labels.items() if label] for of_labels in symbols.values()]
     total = sum(map(sum, labelled))
     return 100 * sum(max(counts, default=0) for counts in labelled) / total if total else 0.0

@@ -78,7 +78,7 @@ class Table:
         return f"{begin}{heading}\\midrule\n{''.join(rows)}\\bottomrule\n\\end{{tabular}}\n"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Draw it in the terminal; columns that do not fit go below, under the same labels."""
+        """Draw the table for a terminal; columns that do not fit stand below, beside the same labels."""
         for number, part in enumerate(self.parts(options.max_width)):
             if number:
                 yield Text()

@@ -27,7 +27,7 @@ from treelm.trees.trivial import (
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """One row: F1 in 0..100 under the named protocol; means over seeds where there is chance."""
+    """F1 of trivial trees in 0..100 under a protocol; for random trees, the mean over seeds."""
 
     name: str
     protocol: str

@@ -18,7 +18,10 @@ _HIGHEST = 64  # pixels of the highest bar over words
 
 
 class Point(NamedTuple):
-    """A point with what is said of it; in a scatter, the look of its run, or None of those that are grey."""
+    """A point with the text that is shown for it.
+
+    ``look`` is the look of its run in a scatter chart; points without it are grey.
+    """
 
     x: float
     y: float
@@ -27,7 +30,7 @@ class Point(NamedTuple):
 
 
 class Axes(NamedTuple):
-    """The words of a chart."""
+    """The title of a chart and the names of its axes."""
 
     title: str  # for those who hear the page
     x: str
@@ -80,7 +83,7 @@ def scatter_chart(points: Sequence[Point], axes: Axes, width: int, *, is_percent
 
 
 def _axes(axes: Axes, x: Scale, y: Scale, right: float) -> Markup:
-    """Lines at round values of y, marks below, and what both axes are."""
+    """Draw both axes: lines at round values of y, marks at round values of x, and their names."""
     bottom = y.start
     parts = []
     for value in y.marks():
@@ -118,7 +121,7 @@ class Scale:
 def scale_over(
     values: Sequence[float], start: float, end: float, *, logarithmic: bool = False, zero: bool = False
 ) -> Scale:
-    """A scale that all values fit on with a little room; ``zero``: it begins at 0."""
+    """Make a scale on which all values fit with a little room; with ``zero``, it begins at 0 or below."""
     low, high = min(values), max(values)
     if logarithmic:
         room = (high / low) ** 0.04 if high > low else 1.5

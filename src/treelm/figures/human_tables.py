@@ -129,7 +129,7 @@ def effects_table(
     heading: str = "people, ms",
     reference: Callable[[str, int], str] = people_text,
 ) -> Table:
-    """A row for each effect and region that was measured: the ``reference`` under its heading, then a cell a model."""
+    """A row for each effect and region that was measured: the reference, then a cell for each model."""
     found = {name: {(one.effect, one.region): one for one in effects} for name, effects in models.items()}
     rows: list[Row] = []
     for effect in EFFECTS:

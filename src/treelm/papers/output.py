@@ -62,7 +62,7 @@ def _listed(values: Sample) -> str:
 
 
 def shown(value: Cell) -> dict[str, str]:
-    """What is known of a cell, as text by kind."""
+    """The known values of a cell as texts, by their kind: printed, ours and so on."""
     kinds = {ELSEWHERE if value.is_elsewhere else PRINTED: value.printed}
     if value.ours:
         has_deviation = value.number is not None and value.number.spread is not None
@@ -73,7 +73,7 @@ def shown(value: Cell) -> dict[str, str]:
 
 
 def _rounded(value: Cell, mean: float, spread: float | None, *, sign: str = "") -> str:
-    """A number with the digits that are printed in its place, else in its column, and in the unit of that."""
+    """Write a number with the digits of the printed value of the cell, else of its column, and in the column's unit."""
     digits, unit = value.number.digits if value.number else value.column.digits or 0, value.column.unit
     scale = 1e6 if unit else 1.0
     return f"{mean / scale:{sign}.{digits}f}{unit}{spread_text(None if spread is None else spread / scale, digits)}"
@@ -117,7 +117,7 @@ def _kinds(cells: Iterable[Cell]) -> dict[str, dict[str, str]]:
 
 
 def _settings(result: PlannedTable) -> Iterator[str]:
-    """What the values of ours and the kept ones were made with."""
+    """Yield the settings with which our values and the kept ones were made."""
     labels: dict[str, dict[str, None]] = {}
     for one in result.cells:
         if one.ours and one.label:
@@ -129,7 +129,7 @@ def _settings(result: PlannedTable) -> Iterator[str]:
 
 
 def _recipes(result: PlannedTable) -> Iterator[str]:
-    """How the rows are trained: those that are trained alike, and the command."""
+    """Yield the commands that train the rows, each after the names of its rows."""
     rows: dict[str, dict[str, None]] = {}
     for one in result.cells:
         name, command = one.row.name, one.recipe

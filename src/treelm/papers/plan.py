@@ -175,7 +175,7 @@ class _Planner:
         return table.stand_ins[-1] if table.stand_ins else None
 
     def _cells(self, table: Table, stand_in: StandIn | None, row: Row, runs: dict[str, list[Job]]) -> Iterator[Cell]:
-        """The cells of a row that are measured or have a value to stand beside, one at least; adds the row's runs."""
+        """Yield the cells of a row that are measured or have a printed value, at least one, and add to ``runs``."""
         measured = {column.name: (measure, metric) for column, measure, metric in table.measured(row, stand_in)}
         known = {*measured, *table.printed(row), *table.texts(row.elsewhere)}
         shown = [one for one in table.columns if one.name in known or (row.train and not one.metric)]
@@ -239,7 +239,7 @@ class _Planner:
                 yield self._named(replace(one, settings=one.settings + finetuning, start=one.name, measures=[]))
 
     def _named(self, job: Job) -> Job:
-        """The run with its name, and with what its log says, or the same run as another table has it."""
+        """Give a run its name, or return the run of this name that another table has already."""
         kind = "-drawn" if job.untrained else "-finetuned" if job.start else ""
         follows_from = [_described(self.recipe(job.recipe, job.settings)), job.data, job.untrained]
         digest = json_hash([*follows_from, job.start] if job.start else follows_from)
@@ -256,7 +256,7 @@ class _Planner:
 
 
 def _described(recipe: Recipe) -> dict[str, Any]:
-    """All of a recipe that its training follows from, but for where its data lie."""
+    """All values of a recipe that determine its training, without the paths of its data."""
     plain = {section: to_plain(getattr(recipe, section)) for section in ("data", "vocabulary", "batches", "training")}
     for name in ("corpus", *SPLITS):
         plain["data"].pop(name)

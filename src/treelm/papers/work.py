@@ -59,7 +59,7 @@ def kept(folder: Path, measure: Measure) -> Measured | None:
 
 
 def origin_of(measure: Measure) -> dict[str, Any]:
-    """What a value follows from besides the run, whose name says the rest: what is kept of another is not taken."""
+    """What a value follows from besides the run: the version of treelm, and the measure with its options."""
     return {"treelm": __version__, **json.loads(json.dumps(describe(measure)))}
 
 

@@ -7,7 +7,12 @@ from tests.evaluation.human.worlds import made_up, surprisals
 from treelm.evaluation.human import regression
 from treelm.evaluation.human.columns import Design
 from treelm.evaluation.human.corpora import ReadingCorpus
-from treelm.evaluation.human.reading import Regression, measure_reading
+from treelm.evaluation.human.reading import ModelResult, ReadingResult, Regression, measure_reading
+
+
+def of(result: ReadingResult, name: str) -> ModelResult:
+    """The result of a model by its name."""
+    return next(model for model in result.models if model.name == name)
 
 
 def plain_likelihood(times: np.ndarray, predictors: np.ndarray, folds: list[str]) -> np.ndarray:
@@ -37,7 +42,7 @@ def test_delta_and_clustered_interval() -> None:
     world = Regression(corpus, Design(), [corpus.published["true"]])
     gains = plain_likelihood(world.times, np.column_stack([world.base, world.bits("true")]), world.folds)
     gains -= plain_likelihood(world.times, world.base, world.folds)
-    found = measure_reading(corpus, [corpus.published["true"]]).find("true").delta
+    found = measure_reading(corpus, [corpus.published["true"]]).models[0].delta
     assert found.nats_per_word == pytest.approx(gains.mean(), abs=1e-9)
     assert found.num_folds_above_zero == found.num_folds == 6
     sums = [
@@ -53,16 +58,16 @@ def test_delta_and_clustered_interval() -> None:
 def test_slopes_are_the_milliseconds_that_a_bit_was_given() -> None:
     corpus = made_up()
     result = measure_reading(corpus, [corpus.published["true"], corpus.published["noise"]])
-    here, before = result.find("true").slopes
+    here, before = of(result, "true").slopes
     assert (here.ms_per_bit, before.ms_per_bit) == (pytest.approx(4, abs=0.3), pytest.approx(2, abs=0.3))
-    assert all(abs(slope.t) < 4 for slope in result.find("noise").slopes)
-    assert result.find("true").delta.low > 0 > result.find("noise").delta.nats_per_word
+    assert all(abs(slope.t) < 4 for slope in of(result, "noise").slopes)
+    assert of(result, "true").delta.low > 0 > of(result, "noise").delta.nats_per_word
 
 
 @pytest.mark.parametrize(("curve", "is_linear"), [(0.0, True), (0.6, False)])
 def test_splines_tell_whether_the_effect_is_linear(curve: float, is_linear: bool) -> None:
     corpus = made_up(curve=curve)
-    spline = measure_reading(corpus, [corpus.published["true"]]).find("true").spline
+    spline = measure_reading(corpus, [corpus.published["true"]]).models[0].spline
     assert (spline.test.p > 1e-3) is is_linear
     assert (spline.delta.low <= 0) is is_linear
     assert spline.test.num_added == 2 * (regression.SPLINE_DF - 1)
@@ -89,7 +94,7 @@ def test_missing_surprisals_exclude_words_for_all() -> None:
     first = "no reading time, or a doubtful one"  # the first words of stories
     assert result.left_out == {first: 6, "no surprisal of lacking, here or at a lag": 4}  # with the words after them
     assert result.num_words == len(corpus) - 10
-    assert (result.find("lacking").num_missing, result.find("lacking").num_unknown) == (2, 2)
+    assert (of(result, "lacking").num_missing, of(result, "lacking").num_unknown) == (2, 2)
     known = measure_reading(corpus, models, Design(known_only=True))
     assert known.left_out["unknown to lacking, here or at a lag"] == 3
     alone = measure_reading(corpus, [models[0]])
@@ -109,7 +114,7 @@ def test_predictor_constant_in_other_folds() -> None:
     for control in (in_one, one_word.astype(float), np.full(len(corpus), 330.1)):
         found = measure_reading(with_columns(corpus, genre=control), [corpus.published["true"]])
         assert found.baseline_log_likelihood == pytest.approx(plain.baseline_log_likelihood, abs=0.02)
-        assert found.find("true").delta.nats_per_word == pytest.approx(plain.find("true").delta.nats_per_word, abs=0.02)
+        assert of(found, "true").delta.nats_per_word == pytest.approx(of(plain, "true").delta.nats_per_word, abs=0.02)
 
 
 def test_knots_are_those_of_the_words_that_are_not_left_out() -> None:

@@ -14,7 +14,7 @@ class MetricCache:
     """One JSON file for each part of a run's metrics, named by a hash of all that the metrics follow from."""
 
     def __init__(self, folder: Path) -> None:
-        """``folder`` is made when something is kept."""
+        """Keep metrics in ``folder``, which is created when the first ones are put into it."""
         self._folder = folder
 
     def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
@@ -28,11 +28,11 @@ class MetricCache:
         return metrics if isinstance(metrics, dict) else None
 
     def put(self, part: str, origin: dict[str, Any], metrics: dict[str, Any]) -> None:
-        """Keep metrics, as a whole."""
+        """Write the file of these metrics; it replaces an earlier one as a whole."""
         self._folder.mkdir(parents=True, exist_ok=True)
         kept = encode_json(with_checksum({"origin": origin, "figures": metrics}))
         write_atomically(self.path(part, origin), kept)
 
     def path(self, part: str, origin: dict[str, Any]) -> Path:
-        """The place of metrics of an origin, whether they are there or not."""
+        """The path of the file for metrics of this origin, which need not exist."""
         return self._folder / f"{part}-{json_hash(origin)[:16]}.json"

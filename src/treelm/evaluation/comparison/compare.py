@@ -76,7 +76,7 @@ def _is_comparison(source: Path) -> bool:
 
 
 def _found(source: Path) -> Path:
-    """The file or folder of a source. Raises ``InputError`` for what is neither a model nor a comparison."""
+    """Find the run folder or the file of a source. Raises ``InputError`` if it is neither a model nor a comparison."""
     if _is_comparison(source):
         if source.suffix != ".json":
             remedy = 'give runs, or comparison.json of treelm compare; data = "FILE" is what runs are evaluated on'
@@ -117,7 +117,7 @@ def display_names(models: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def hardly_trained(rows: Sequence[RunMetrics]) -> Iterator[str]:
-    """Yield a warning if there are rows of models after a few steps."""
+    """Yield a warning if models were trained for fewer than ``FEW_STEPS`` steps and ``FEW_SECONDS`` seconds."""
     ends = ((row.name, row.loss_curve[-1]) for row in rows if row.loss_curve)
     found = [
         f"{name} ({end.step:,} step{'s' * (end.step != 1)} in {end.seconds:.0f} s)"
@@ -129,7 +129,7 @@ def hardly_trained(rows: Sequence[RunMetrics]) -> Iterator[str]:
 
 
 def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
-    """Yield notes on what makes metrics mean nothing, what keeps them from being compared, how they were made."""
+    """Yield notes on metrics: which mean nothing, which do not compare between rows, and how they were measured."""
     yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
     parsed = [row for row in rows if row.gold_trees is not None]
@@ -166,7 +166,7 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
 
 
 def _differing(rows: Sequence[RunMetrics], said: str, key: Callable[[RunMetrics], object]) -> Iterator[str]:
-    """Yield what is said of rows that differ by a key, with their names in groups that share it."""
+    """Yield a note if rows differ in a key: what is ``said`` and the names of the rows, in groups with equal keys."""
     groups: dict[object, list[str]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row.name)

@@ -101,7 +101,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """The columns that these runs may have a value in, in their order."""
+    """Yield all columns in which some of these runs may have a value, in the order in which they are displayed."""
     of_system = SPEED if any(row.system != row.name for row in rows) else DATA_ONLY
     yield Column("run", _get("name"), "run", group=NAMES)
     yield Column("system", _get("system"), "system", group=of_system)
@@ -136,7 +136,7 @@ def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
 
 
 def _perplexities(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """The perplexity that compares, with its bound, then others by name: of streams, per character."""
+    """Yield the perplexity by which runs compare, shares of words beside it, and other perplexities by their names."""
     comparable: tuple[str, ...] = ("vocabulary", "text", "needs_trees")
 
     def column(name: str, value: Value, heading: str) -> Column:
@@ -162,7 +162,7 @@ def _perplexities(rows: Sequence[RunMetrics]) -> Iterator[Column]:
 
 
 def _f1(rows: Sequence[RunMetrics], kind: str, protocol: str, heading: str) -> Iterator[Column]:
-    """F1 by a protocol, and of how many sentences it is, which stands in its heading."""
+    """Yield F1 by a protocol, with the number of sentences in its heading, and a column of that number."""
     value, count = _get(kind, "corpus_f1", protocol=protocol), _get(kind, "num_sentences", protocol=protocol)
     counts = sorted({found for row in rows if (found := count(row)) is not None})
     heading += f", n={'/'.join(f'{one:,}' for one in counts)}" if counts else ""
@@ -203,7 +203,7 @@ def _syntaxgym(rows: Sequence[RunMetrics]) -> Iterator[Column]:
 
 
 def _human(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """What surprisals add to reading times, BabyLM's reading scores, and effects at the critical word and after it."""
+    """Yield gains in the prediction of reading times, BabyLM's reading scores, and effects in bits by region."""
     for corpus in dict.fromkeys(row.reading.corpus for row in rows if row.reading is not None):
         name, heading = f"reading_delta_nats_per_word, {corpus}", f"delta {corpus.replace('-', ' ')}"
         yield Column(
@@ -245,7 +245,7 @@ def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
 
 
 def _is_before(one: SeedMean, other: SeedMean, better: str | None) -> bool:
-    """Tell whether a model is better for certain: a bound may be, but not better than another bound."""
+    """Tell whether ``one`` is certainly better than ``other``: an upper bound may be, unless the other is one, too."""
     return not other.is_bound and (one.mean > other.mean if better == "higher" else one.mean < other.mean)
 
 
@@ -361,7 +361,10 @@ class ComparisonFrame:
         return Table(headings=["run", *(column.heading for column in columns)], rows=told, **options)
 
     def _cells(self, column: Column, several: Sequence[int]) -> list[str]:
-        """The cells of runs, and of the means of models of several seeds: empty if the column is not a metric."""
+        """The cells of a column: of all runs, then of the means of models of ``several`` seeds.
+
+        Means are empty if the column is not a metric.
+        """
         groups = self.standings(column) if column.better else []
         best = [one.runs for group in groups if len(group) > 1 for one in _leaders(column, group)]
         means = {one.runs[0]: one for group in groups for one in group}
@@ -378,7 +381,10 @@ class ComparisonFrame:
         return bool(column.upper_bound_flag in self.data and self.data[column.upper_bound_flag][row])
 
     def standings(self, column: Column) -> list[list[SeedMean]]:
-        """Models by a metric, the best first, in groups whose values compare; without models that lack it."""
+        """Order models by a metric, the best first, in groups of models whose values compare.
+
+        A model has one value for all of its seeds; models that lack the metric are left out.
+        """
         groups: dict[Hashable, list[SeedMean]] = {}
         for model in dict.fromkeys(self.seeds):
             rows = [row for row, seed in enumerate(self.seeds) if seed == model]
@@ -419,7 +425,10 @@ class ComparisonFrame:
         return replace(self.comparison, seeds=tuple(seeds), differences=differences)
 
     def _difference(self, column: Column, one: SeedMean, other: SeedMean) -> Difference | None:
-        """A model less another, with its interval; None where bounds leave the order open, or sums are not known."""
+        """The difference of two models, ``one`` less ``other``, with its interval.
+
+        None if bounds leave open which of them is better, and if sums by unit are not known.
+        """
         for bound, rival in ((one, other), (other, one)):
             if bound.is_bound and not _is_before(bound, rival, column.better):
                 return None
@@ -443,7 +452,7 @@ class ComparisonFrame:
 
 
 def _leaders(column: Column, group: Sequence[SeedMean]) -> list[SeedMean]:
-    """The best of models that compare, several if they are equal; none if bounds leave it open which it is."""
+    """The best of models whose values compare: several if they are equal, none if bounds leave open which it is."""
     first = [one for one in group if not any(_is_before(other, one, column.better) for other in group)]
     return first if len(first) == 1 or not any(one.is_bound for one in first) else []
 
@@ -454,7 +463,10 @@ def _text(column: Column, value: Any, is_bound: bool) -> str:
 
 
 def _named(name: str, columns: Sequence[Column]) -> Column:
-    """The column of a name or heading; one that is in files alone is displayed under its name."""
+    """Find a column by its name or heading; a column that is otherwise only in files is displayed under its name.
+
+    Raises ``InputError`` if there is none.
+    """
     known = [one for one in columns if one.group not in (NAMES, HIDDEN)]
     for one in known:
         if name in (one.name, one.heading, one.name.partition(",")[0]):
@@ -477,7 +489,7 @@ def _plain(value: Any) -> Any:
 
 
 def write_files(comparison: Comparison, folder: Path, columns: Sequence[str] = ()) -> None:
-    """The comparison in every format; tables for people have the columns that are named, if any are."""
+    """Write a comparison into a folder in every format; Markdown and LaTeX have the ``columns`` that are named."""
     folder.mkdir(parents=True, exist_ok=True)
     comparison.save(folder / FILES["json"])
     for format in ("markdown", "csv", "latex"):

@@ -90,10 +90,10 @@ def check_data(run: Path, settings: Settings) -> None:
 
 
 class Measurement:
-    """One run, its model (loaded when something is to be measured) and what its metrics follow from."""
+    """Measures one run. Its model is loaded only if something was not measured before."""
 
     def __init__(self, run: Path, name: str, settings: Settings, cache: MetricCache | None, show: ShowProgress) -> None:
-        """Read the run's recipe; the model is not loaded yet. Without a cache nothing is kept."""
+        """Read the recipe of a run. ``cache`` keeps what was measured, if it is given; ``show`` shows progress."""
         self._run, self._name, self._settings, self._cache, self._show = run, name, settings, cache, show
         recipe = recipe_of_model(run)
         stream: Literal["no", "beside"] = "no" if recipe.evaluation.stream == "no" else "beside"
@@ -383,7 +383,7 @@ def _recipe_hash(recipe: Recipe) -> str:
 
 
 def _scoring_speed(lm: LanguageModel, sentences: Sequence[Sentence]) -> float:
-    """Words a second of probabilities alone, without trees where a search does not give both."""
+    """Measure how many words a second ``score`` reads, in about ``SPEED_SECONDS`` seconds."""
     num_words, begin = 0, perf_counter()
     for batch in batched(sentences, SPEED_BATCH):
         lm.score([sentence.words for sentence in batch])

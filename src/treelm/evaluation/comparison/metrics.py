@@ -42,7 +42,7 @@ GoldTrees = Literal["constituency", "dependencies"]
 
 @dataclass(frozen=True, kw_only=True)
 class F1Metric:
-    """F1 in 0..100 by a named protocol: of all sentences together, and the mean over sentences."""
+    """F1 in 0..100 by a named protocol: of the spans of all sentences together, and the mean of the sentences' F1."""
 
     protocol: str  # such as plain, wsj10, or evalb (COLLINS.prm, labelled)
     corpus_f1: float
@@ -52,7 +52,7 @@ class F1Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitSums:
-    """Sums by unit of a text, from which a bootstrap draws: by document if there are enough, else by sentence."""
+    """Sums by unit of a text, from which a bootstrap draws: units are documents if there are enough, else sentences."""
 
     unit: Literal["document", "sentence"]
     bits: tuple[tuple[InfFloat, float], ...] = ()  # and the number of words and ends that they are of
@@ -199,7 +199,7 @@ class WordBits:
 
 @dataclass(frozen=True, kw_only=True)
 class PartialTree:
-    """An analysis of the first words of a sentence: constituents that hold the last of them are open."""
+    """A partial analysis of the first words of a sentence; constituents with the last of these words are still open."""
 
     tree: str  # in brackets
     share: float  # its probability given the words
@@ -259,7 +259,7 @@ class RunMetrics:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ``InputError`` for a name that no table can hold."""
+        """Raise ``InputError`` for a name that cannot stand in a table."""
         check_name(self.name)
 
     @property

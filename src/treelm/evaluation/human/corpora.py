@@ -23,7 +23,7 @@ MARK, END = "mark", "end"
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingCorpus(Material):
-    """Words with their reading times and what predicts them before any model does."""
+    """Words with their reading times, and with predictors of these that do not come from a language model."""
 
     responses: Mapping[str, Floats]  # the first is the usual one; NaN: no time
     predictors: Mapping[str, Floats]  # join with their values at the words before; NaN: missing
@@ -40,7 +40,7 @@ class ReadingCorpus(Material):
     notes: tuple[str, ...] = ()  # what must be said of it
 
     def content_hash(self) -> str:
-        """A hash of words and times: releases and layouts of one corpus differ by it."""
+        """A hash of words and times, which differs between releases of a corpus."""
         digest = hashlib.sha256("\n".join(self.words).encode())
         for name, times in self.responses.items():
             digest.update(name.encode() + times.tobytes())

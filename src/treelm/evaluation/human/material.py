@@ -40,7 +40,10 @@ TRUE = ("1", "1.0", "True", "TRUE", "true")
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """Words in reading order, one entry a word in each field. A key names a word for tables of other programs."""
+    """Words in reading order; fields that are not names have one entry for each word.
+
+    Keys identify words in tables of other programs.
+    """
 
     name: str
     key_names: tuple[str, ...]
@@ -72,11 +75,6 @@ class Surprisals:
     is_unknown: Bools  # whether the model read the word, or a token of it, as an unknown one
     num_unconverged: int = 0  # words whose search has not converged
     says_unknown: bool = True  # False: where it comes from says nothing of unknown words
-
-    @property
-    def is_there(self) -> Bools:
-        """Whether a word has a surprisal that can be computed with."""
-        return np.isfinite(self.bits)
 
 
 def score_material(
@@ -140,7 +138,7 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
 
 
 def table_name(path: Path, column: str = BITS) -> str:
-    """The name of the model whose surprisals a table has in a column: the file's, if it is the usual column."""
+    """The name of the model whose surprisals stand in a column: the column's, or the file's for the usual column."""
     return path.stem if column in ("", BITS) else column
 
 
@@ -187,7 +185,7 @@ def _shown(names: Sequence[str], key: Sequence[str]) -> str:
 
 
 def _letters(word: str) -> str:
-    """A word without marks and case, as programs differ in them; marks alone as they are."""
+    """The letters and digits of a word in lower case, since programs differ in the rest; of a mark the mark itself."""
     return "".join(filter(str.isalnum, word.casefold())) or word
 
 

@@ -154,19 +154,25 @@ def _from_clone(folder: Path) -> pd.DataFrame:
 
 
 def _unquoted(path: Path, names: Iterable[str] | None = None, numbers: Iterable[str] = ()) -> pd.DataFrame:
-    """A table whose quotation marks stand for themselves, with the names of its header or those that are given."""
+    """Read a tab-separated table in which quotation marks are ordinary characters.
+
+    Names of columns are those of the header, or ``names`` if there is none.
+    """
     names = None if names is None else list(names)
     return read_columns(path, numbers, sep="\t", quoting=3, names=names, header=0 if names is None else None)
 
 
 def _coded(table: pd.DataFrame) -> pd.DataFrame:
-    """A table with the parts of its codes, such as ``1.12.word``: story, position and field."""
+    """Add columns for story, position and field, which are the parts of codes such as ``1.12.word``."""
     table[[*_KEY, "field"]] = table["code"].str.split(".", n=2, expand=True)
     return table
 
 
 def _leaves(trees: str, words: pd.DataFrame) -> pd.DataFrame:
-    """For each word the number of its tree, and the tag of its first leaf that is not punctuation; else empty."""
+    """For each word the number of its tree, and the tag of its first leaf that is not punctuation.
+
+    Both are empty for a word that no tree has.
+    """
     import pandas as pd
 
     found = [
@@ -185,7 +191,10 @@ def _leaves(trees: str, words: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gpt3(words: pd.DataFrame, path: Path) -> np.ndarray:
-    """Add up GPT-3's tokens by the word in which each begins; stories count from 0 there, and log p is in nats."""
+    """The surprisal of each word by GPT-3 in bits, (N,): the sum over the tokens that begin in it.
+
+    The file counts stories from 0, and has log probabilities in nats. Raises ``InputError`` if its text is another one.
+    """
     tokens = read_columns(path, ("logprob",))
     stories = (tokens["story"].astype(int) + 1).astype(str)
     found = np.full(len(words), math.nan)
@@ -210,7 +219,7 @@ def _blankless(text: str) -> str:
 
 
 def _published(folder: Path, words: pd.DataFrame) -> dict[str, Surprisals]:
-    """Surprisals of other models that lie in the folder, and GPT-3's, which the corpus has."""
+    """The surprisals of models whose files lie in the folder, and of GPT-3, which the corpus itself has."""
     bits: dict[str, pd.Series[float]] = {}
     for file, columns in _PUBLISHED.items():
         if (folder / file).is_file():

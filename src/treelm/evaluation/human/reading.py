@@ -87,10 +87,6 @@ class ReadingResult:
     over: tuple[Over, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def find(self, name: str) -> ModelResult:
-        """The result of a model by its name."""
-        return next(model for model in self.models if model.name == name)
-
 
 def check_names(names: Sequence[str], over: Sequence[str] | None = None) -> None:
     """Raise ``InputError`` if two models have one name.
@@ -113,7 +109,7 @@ def _check(kind: str, names: Sequence[str], known: Collection[str]) -> None:
 
 
 class Regression:
-    """A corpus, a design and the models' surprisals, lined up on the words that are compared."""
+    """The times, predictors and surprisals of a corpus, on the words that are compared."""
 
     def __init__(self, corpus: ReadingCorpus, design: Design, models: Sequence[Surprisals]) -> None:
         """Choose the words that are compared, and gather times, predictors and surprisals of these.
@@ -154,7 +150,7 @@ class Regression:
         return np.column_stack([self.corpus.shifted(values, lag) for lag in range(self.num_lags + 1)])
 
     def _require_words(self, num_more: int) -> None:
-        """Raise ``InputError`` unless there are words for the baseline and so many predictors more."""
+        """Raise ``InputError`` if there are too few words for the baseline and ``num_more`` predictors."""
         num_predictors, sizes = self.base.shape[1] + num_more, Counter(self.folds)
         if len(sizes) < 2 or not has_words_for(num_predictors, self.folds):
             least = len(self.folds) - max(sizes.values(), default=0)
@@ -167,7 +163,10 @@ class Regression:
             raise InputError(found, where=self.corpus.name, remedy=remedy)
 
     def _choose(self, design: Design, predictors: Mapping[str, Floats]) -> tuple[Bools, dict[str, int]]:
-        """The words that are compared, and how many others there are by reason."""
+        """Which words of the corpus are compared, and how many are left out, by reason.
+
+        A word is counted under the first reason that applies.
+        """
         corpus = self.corpus
         has_time: Bools = np.isfinite(corpus.responses[self.response])
         if corpus.usable is not None:
@@ -214,7 +213,7 @@ class Regression:
         return table.set_axis([name for name, _ in columns], axis=1)
 
     def likelihood(self, *more: Floats, curved: Floats | None = None) -> Floats:
-        """Held-out log likelihood of every word by the baseline, what is added to it, and splines of ``curved``."""
+        """Held-out log likelihood of every word, by the baseline with ``more`` predictors and splines of ``curved``."""
         self._require_words(sum(columns.shape[1] for columns in more))
         return held_out_log_likelihood(self.times, np.column_stack([self.base, *more]), self.folds, curved=curved)
 
@@ -277,7 +276,10 @@ def _model_result(
 
 
 def _spline(regression: Regression, bits: Floats, likelihood: Floats) -> Spline | None:
-    """Curves of surprisals against lines; ``likelihood`` is that of lines."""
+    """Compare splines of surprisals with straight lines, of which ``likelihood`` is the held-out log likelihood.
+
+    None if there are too few words or different values for splines.
+    """
     num_curves = bits.shape[1] * (SPLINE_DF - 1)
     num_predictors = regression.base.shape[1] + num_curves
     if not has_words_for(num_predictors, regression.folds) or not can_curve(bits, regression.folds):

@@ -50,7 +50,7 @@ class NestedTest:
 
 
 def require_library() -> None:
-    """Raise ``InputError`` unless statsmodels is there: asked before anything is scored."""
+    """Raise ``InputError`` if statsmodels or patsy is not installed; to be called before anything is scored."""
     for module in ("statsmodels.regression.linear_model", "patsy"):
         import_extra(module, "reading")
 

@@ -22,7 +22,7 @@ _UNKNOWN = "?"
 
 
 class Effect(NamedTuple):
-    """A difference between two conditions of an item: what is hard to read, and what is the same but easy."""
+    """An effect: the difference between two conditions of an item, one hard to read and one easy."""
 
     name: str  # as the benchmark's tables have it
     title: str
@@ -44,7 +44,7 @@ SUBSETS = tuple(dict.fromkeys(effect.subset for effect in EFFECTS))
 
 
 class Item(NamedTuple):
-    """One sentence, and the places of its regions among its words."""
+    """One sentence of an item, and the places of its regions among its words."""
 
     subset: str
     number: str

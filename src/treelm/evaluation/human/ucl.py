@@ -102,7 +102,7 @@ def reading_score(corpus: ReadingCorpus, model: Surprisals) -> BabyLMScore:
 
 
 def _gain(times: Floats, predictors: Sequence[Floats], bits: Floats) -> tuple[float, int]:
-    """Per cent of what the baseline leaves that surprisal explains, and the number of words."""
+    """The share of the variance left by the baseline that surprisal explains, in per cent, and the number of words."""
     base = np.column_stack([*predictors, *(one * other for one, other in combinations(predictors, 2))])
     there = np.isfinite(np.column_stack([times, base, bits])).all(axis=1)
     before = float(fit(times[there], base[there]).rsquared)

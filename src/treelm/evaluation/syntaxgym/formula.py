@@ -26,7 +26,7 @@ _Compute = Callable[[Surprisals], float]
 
 
 class Region(NamedTuple):
-    """A region (None: all regions together) in a condition."""
+    """A region in a condition; without a number, all regions of the condition together."""
 
     number: int | None
     condition: str
@@ -103,10 +103,10 @@ def parse_formula(text: str, *, where: str | None = None) -> Formula:
 
 
 class _Reader:
-    """Makes functions of a formula's tree in Python, whose names ``v0``, ``v1`` ... are its operands."""
+    """Turns a formula, parsed as an expression of Python with operands ``v0``, ``v1`` ..., into a function."""
 
     def __init__(self, operands: list[Region | float]) -> None:
-        """``operands`` are the values of ``v0``, ``v1`` ...; ``regions`` gathers those that are read."""
+        """Take the operands in their order; ``regions`` collects those that are regions as they are read."""
         self.operands = operands
         self.regions: list[Region] = []
 

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredToken:
-    """A token with its place in the sentence's text in characters, end exclusive: a word, a piece, a mark."""
+    """A token, such as a word or a piece of one, with its place in the text of the sentence.
+
+    ``start`` and ``end`` count characters from 0; the end is exclusive.
+    """
 
     start: int
     end: int
@@ -220,7 +223,7 @@ def score_suites(
 
 
 def _plain(words: Sequence[str], score: SentenceScore, lm: LanguageModel) -> dict[str, Any]:
-    """The bits of a sentence's words and of its end, exactly, infinite ones too, as JSON values."""
+    """The bits of the words of a sentence and of its end as JSON values, exactly, infinite ones included."""
     found = sentence_surprisal(words, score, lm.vocabulary)
     bits = [*(word.surprisal_bits for word in found.words), found.end_surprisal_bits]
     is_unk = [word.is_unk for word in found.words]
@@ -228,7 +231,7 @@ def _plain(words: Sequence[str], score: SentenceScore, lm: LanguageModel) -> dic
 
 
 def _tokens(spans: Sequence[tuple[int, int]], found: dict[str, Any], *, with_end: bool) -> list[ScoredToken]:
-    """The tokens of a sentence; the bits of the end, if they count, are the last one's."""
+    """The tokens of a sentence; ``with_end`` adds the bits of the end to the last one."""
     *bits, end_bits = map(float.fromhex, found["bits"])
     bits[-1] += end_bits if with_end else 0
     return [

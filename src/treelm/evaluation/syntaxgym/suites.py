@@ -56,7 +56,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """Items, what is predicted of each, and the metric that makes one value of a region's surprisals."""
+    """Items, predictions about each of them, and the metric that reduces the surprisals of a region to one value."""
 
     name: str
     metric: Metric
@@ -99,7 +99,7 @@ def load_suites(names_or_paths: Sequence[str] = ()) -> list[Suite]:
 
 def _read_suites(content: bytes, source: str) -> dict[str, Suite]:
     def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """A JSON object, in which a name that stands twice would lose what stood there first."""
+        """Build a JSON object. Raises ``ValueError`` for a name that occurs twice, whose first value would be lost."""
         if twice := _twice(name for name, _ in pairs):
             raise ValueError(f"{twice[0]!r} stands twice in one object")
         return dict(pairs)

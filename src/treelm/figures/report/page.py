@@ -93,7 +93,7 @@ def report_page(comparison: Comparison) -> str:
 
 
 def _summary(comparison: Comparison) -> str:
-    """The text that was scored, if it is one."""
+    """A sentence on the systems and on the text that was scored, if it is the same for all runs."""
     evaluated = [row for row in comparison.runs if row.num_sentences] or comparison.runs
     texts = {(row.split, row.num_sentences, row.num_words) for row in evaluated}
     systems = ", ".join(dict.fromkeys(row.system for row in comparison.runs))
@@ -122,7 +122,10 @@ def training_section(comparison: Comparison) -> Section | None:
 
 
 def _is_joint(curve: Curve) -> bool:
-    """Tell whether a curve is not of words given words alone: of a joint model, or of a whole loss with other parts."""
+    """Tell whether a curve shows another loss than that of words given the words before them.
+
+    That is so for joint models of words and trees, and where the part of the words is not logged.
+    """
     row, _, points = curve
     given_trees = row.perplexity is not None and row.perplexity.is_upper_bound
     return given_trees or any(point.word_nats is None for point in points)
@@ -143,7 +146,7 @@ def dev_points(row: RunMetrics) -> list[LossPoint]:
 
 
 def perplexity(point: LossPoint) -> float:
-    """Perplexity of words, if their part of the loss is known."""
+    """The exponential of the loss of words, or of the whole loss if the part of the words is not logged."""
     nats = point.loss_nats_per_word if point.word_nats is None else point.word_nats
     return math.exp(min(nats, 100.0))  # a run that diverged is still drawn
 

@@ -27,7 +27,7 @@ Baselines = dict[str, dict[str, tuple[float, ...]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Values of a run by metric, notes for readers, and, of data alone, values of baselines."""
+    """What was measured: values of a run by metric, or of data the values of baselines; and notes for readers."""
 
     values: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class OnTreebank(Measure):
         return own if self.preprocess is None else replace(own, preprocess=self.preprocess)
 
     def files(self, config: DataConfig) -> list[Path]:
-        """The files of the split; of all there are, each once."""
+        """The files of the split, or if it is ``all``, those of all splits, each once."""
         splits = [split for split in SPLITS if config.has_split(split)] if self.split == "all" else [self.split]
         return [*dict.fromkeys(locate_split(config, split)[0] for split in splits)]
 
@@ -105,7 +105,10 @@ class OnTreebank(Measure):
         return found[: self.max_sentences]
 
     def notes(self, root: DataRoot, own: str, config: DataConfig) -> tuple[str, ...]:
-        """A note if the gold trees are a parser's; dependency trees are made by hand in all data that we name."""
+        """A note if the gold trees are the output of a parser, else nothing.
+
+        Dependency trees are made by hand in all data sets of ``data.toml``.
+        """
         entry = root.sets[self.data or own]
         if not entry.is_parsed or any(".conllu" in file.suffixes for file in self.files(config)):
             return ()

@@ -97,7 +97,7 @@ class Evaluate(SearchOptions, OnTreebank):
 
 
 def _joined(files: Sequence[Path], scratch: Path) -> Path:
-    """One file of several, in a folder of their own: packed or not, they may stand one behind the other."""
+    """Join files, plain or gzip, into one in the folder ``scratch``; a single file stays where it is."""
     if len(files) == 1:
         return files[0]
     path = scratch / f"joined{''.join(files[0].suffixes[-2:])}"
