@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,22 +37,23 @@ class Axes(NamedTuple):
     y: str
 
 
-def for_both_widths(draw: Callable[[int], Drawing], wide: int = WIDE) -> tuple[Drawing, Drawing]:
-    """A chart drawn twice: the page shows the one that fits, with letters of the same size."""
-    return draw(wide), draw(NARROW)
+Chart = tuple[Drawing, Drawing]
+"""A chart drawn wide and narrow, with letters of the same size: a page shows the one that fits."""
 
 
-def line_chart(
-    lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes, width: int, *, logarithmic: bool = False
-) -> Drawing:
+def line_chart(lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes) -> Chart:
     """Draw a line for each look through its points, with marks at those that have a tip.
 
-    The x axis begins at 0; the y axis may be logarithmic.
+    The x axis begins at 0; the y axis is logarithmic.
     """
+    return _line_chart(lines, axes, WIDE), _line_chart(lines, axes, NARROW)
+
+
+def _line_chart(lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes, width: int) -> Drawing:
     points = [point for _, own in lines for point in own]
     right, height = width - _RIGHT, 320
     x = scale_over([point.x for point in points], _LEFT, right, zero=True)
-    y = scale_over([point.y for point in points], height - _BOTTOM, _TOP, logarithmic=logarithmic)
+    y = scale_over([point.y for point in points], height - _BOTTOM, _TOP, logarithmic=True)
     parts = [_axes(axes, x, y, right)]
     for look, own in lines:
         path = "M" + "L".join(f"{x(point.x):.1f} {y(point.y):.1f}" for point in own)
@@ -61,11 +62,15 @@ def line_chart(
     return Drawing("plot", axes.title, width, height, join(*parts))
 
 
-def scatter_chart(points: Sequence[Point], axes: Axes, width: int, *, is_percent: bool = False) -> Drawing:
+def scatter_chart(points: Sequence[Point], axes: Axes, *, is_percent: bool = False) -> Chart:
     """Draw points over a logarithmic x axis.
 
     The y axis goes from 0 to 100 if values are percentages, else over all points and 0.
     """
+    return _scatter_chart(points, axes, ALONE, is_percent), _scatter_chart(points, axes, NARROW, is_percent)
+
+
+def _scatter_chart(points: Sequence[Point], axes: Axes, width: int, is_percent: bool) -> Drawing:
     right, height = width - _RIGHT, 400
     y = scale_over([0.0, *(point.y for point in points)], height - _BOTTOM, _TOP)
     if is_percent:

@@ -17,11 +17,10 @@ from treelm.evaluation.comparison.compare import hardly_trained
 from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
 from treelm.figures import svg
-from treelm.figures.charts import Axes, Point, for_both_widths, line_chart, surprisal_drawing
+from treelm.figures.charts import Axes, Chart, Point, line_chart, surprisal_drawing
 from treelm.figures.report.scores import garden_path_section, pairs_section, reading_section, syntaxgym_section
 from treelm.figures.report.sentences import sentence_bars, sentence_sections
 from treelm.figures.report.templates import Section, looks_of, render, section
-from treelm.figures.svg import Drawing
 from treelm.io.atomic import check_output_path, write_atomically
 
 Curve = tuple[RunMetrics, int, list[LossPoint]]
@@ -151,11 +150,11 @@ def perplexity(point: LossPoint) -> float:
     return math.exp(min(nats, 100.0))  # a run that diverged is still drawn
 
 
-def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], float]) -> tuple[Drawing, Drawing]:
+def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], float]) -> Chart:
     def point(row: RunMetrics, one: LossPoint) -> Point:
         value, where = perplexity(one), place(one)
         return Point(where, value, f"{row.name}: {value:.1f} after {where:.3g} {unit} (step {one.step:,})")
 
     lines = [(look, [point(row, one) for one in points]) for row, look, points in curves]
     axes = Axes(title=f"perplexity on dev by {unit}", x=unit, y="perplexity on dev")
-    return for_both_widths(lambda width: line_chart(lines, axes, width, logarithmic=True))
+    return line_chart(lines, axes)

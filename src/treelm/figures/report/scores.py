@@ -9,7 +9,7 @@ from treelm.evaluation.comparison.metrics import Comparison, ReadingGain, RunMet
 from treelm.evaluation.human.garden_paths import EffectInBits, measure_effects
 from treelm.evaluation.human.sap import EFFECTS, human_effects, published
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, circuits, overall_score, references
-from treelm.figures.charts import ALONE, Axes, Point, for_both_widths, scatter_chart
+from treelm.figures.charts import Axes, Point, scatter_chart
 from treelm.figures.report.templates import Bars, Looks, Section, looks_of, section
 
 _GARDEN_PATHS = ("GPE_MVRR", "GPE_NPS", "GPE_NPZ")
@@ -34,7 +34,7 @@ def syntaxgym_section(comparison: Comparison) -> Section | None:
     if any(point.look is not None for point in points):
         axes = Axes(title="SG score against perplexity", x="perplexity", y="SG score")
         parts |= {
-            "scatter": for_both_widths(lambda width: scatter_chart(points, axes, width, is_percent=True), wide=ALONE),
+            "scatter": scatter_chart(points, axes, is_percent=True),
             "names": {looks[name]: name for name in found},
             "num_published": len(published),
             "num_without": sum(one.perplexity is None for one in published),
@@ -104,7 +104,7 @@ def _reading(comparison: Comparison, corpus: str) -> dict[str, Any]:
     axes = Axes(title=f"delta log likelihood of {corpus}", x="perplexity on its words", y="10^-3 nats a word")
     sizes = " or ".join(f"{size:,}" for size in sorted({reading.num_words for reading in found.values()}))
     return {
-        "scatter": for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
+        "scatter": scatter_chart(points, axes),
         "names": {look: name for name, look in looks.items() if name in found},
         "sizes": sizes,
         "name": corpus,
@@ -130,7 +130,7 @@ def garden_path_section(comparison: Comparison) -> Section | None:
     return section(
         "garden-paths",
         "Garden paths",
-        scatter=for_both_widths(lambda width: scatter_chart(points, axes, width), wide=ALONE),
+        scatter=scatter_chart(points, axes),
         names={looks[name]: name for name in found},
         published=list(others),
     )
