@@ -9,7 +9,7 @@ import numpy as np
 from tests.evaluation.human.worlds import made_up, surprisals
 from treelm.evaluation.human import sap
 from treelm.evaluation.human.garden_paths import GardenPaths, measure_effects
-from treelm.evaluation.human.reading import measure_reading
+from treelm.evaluation.human.reading import Regression
 from treelm.evaluation.human.ucl import BabyLMScore
 from treelm.evaluation.tables import Table
 from treelm.figures.human_tables import effect_tables, reading_tables
@@ -39,12 +39,12 @@ def test_effects_of_all_models_stand_beside_people() -> None:
 def test_reading_times_have_a_table_for_each_question() -> None:
     corpus = made_up()
     models = [corpus.published["true"], surprisals("flat", np.ones(len(corpus)), unknown=(3,))]
-    result = measure_reading(corpus, models, over=("true",))
+    result = Regression(corpus, models).measure(over=("true",))
     score = BabyLMScore(name="true", eye_tracking=9.5, self_paced_reading=2.25, num_words=(600, 700))
     parts = reading_tables(result, [score])
     assert parts[0] == "made-up, rt: 714 words, stories left out in turn"
     deltas, slopes, over, classes, babylm = (part for part in parts if isinstance(part, Table))
-    true = result.find("true")
+    true = result.models[0]
     assert rows(deltas)["true"][0] == f"{1000 * true.delta.nats_per_word:+.2f}"
     assert rows(deltas)["true"][2] == "6/6"
     assert rows(deltas)["flat"][3:] == ["-", "-", "1.00", "0", "1"]

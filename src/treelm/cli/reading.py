@@ -48,7 +48,7 @@ def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.configs import to_plain
     from treelm.evaluation.human import ucl
-    from treelm.evaluation.human.reading import Regression, check_names, measure_reading
+    from treelm.evaluation.human.reading import Regression, check_names
     from treelm.evaluation.human.regression import require_library
     from treelm.figures.human_tables import reading_tables
 
@@ -64,18 +64,19 @@ def main(options: Arguments) -> int:
         log(f"{corpus.name}: {what}; --response names another")
     sources = options.sources(corpus, corpus.published, corpus.references, options.context)
     check_names([name for name, _ in sources], options.over)
-    Regression(corpus, options, ())  # errors of the design are reported before minutes of scoring
+    Regression(corpus, design=options)  # errors of the design are reported before minutes of scoring
     models = [load() for _, load in sources]
     for model in models if options.known_only else ():
         if model.kind == "table" and not model.says_unknown:
             log(f"{model.name}: its table has no column is_unk, so all of its words count as known")
-    result = measure_reading(corpus, models, options, over=options.over)
+    regression = Regression(corpus, models, options)
+    result = regression.measure(options.over)
     if result.baseline_log_likelihood < result.constant_log_likelihood:
         lost = "the baseline predicts held-out times worse than their mean does: gains over it mean little"
         log(f"{corpus.name}: {lost}")
     scores = [ucl.reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
     if options.export:
-        write_table(options.export, Regression(corpus, options, models).to_frame())
+        write_table(options.export, regression.to_frame())
         log(f"wrote {options.export}")
     values = {**to_plain(result), "babylm": [to_plain(score) for score in scores]}
     options.show(values, *reading_tables(result, scores))
@@ -86,14 +87,13 @@ def _load(options: Arguments, skipped: list[InputError] | None) -> ReadingCorpus
     """The corpus by its name, or a table; raises ``InputError`` for options of another kind of corpus."""
     from treelm.evaluation.human import natural_stories, reading_tables, ucl
 
-    corpora = (natural_stories.NAME, ucl.NAME)
-    if options.corpus not in corpora:
+    loaders = {natural_stories.NAME: natural_stories.load, ucl.NAME: ucl.load}
+    if options.corpus not in loaders:
         refuse(options, ("data",), "with a table")
         if not Path(options.corpus).is_file():
-            near = nearest(options.corpus, corpora)
-            remedy = f"{near}name {' or '.join(corpora)}, or give a table"
+            near = nearest(options.corpus, loaders)
+            remedy = f"{near}name {' or '.join(loaders)}, or give a table"
             raise InputError(f"no corpus {options.corpus!r}", remedy=remedy)
         return reading_tables.load(Path(options.corpus), options, skipped)
     refuse(options, [one.name for one in fields(TableColumns)], f"with {options.corpus}")
-    load = natural_stories.load if options.corpus == natural_stories.NAME else ucl.load
-    return load(options.data)
+    return loaders[options.corpus](options.data)

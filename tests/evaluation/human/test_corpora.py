@@ -51,7 +51,7 @@ def sentences() -> ReadingCorpus:
 
 def check(corpus: ReadingCorpus, design: Design, expected: Table) -> None:
     """The published numbers, to the last digit that was given."""
-    world = Regression(corpus, design, [corpus.published[name] for name in expected.rows])
+    world = Regression(corpus, [corpus.published[name] for name in expected.rows], design)
     base = world.likelihood()
     assert len(world.times) == expected.num_words
     assert base.mean() == pytest.approx(expected.baseline, abs=6e-6)

@@ -7,13 +7,8 @@ import pytest
 
 from tests.evaluation.human.published import SAP
 from treelm.evaluation.human import sap
-from treelm.evaluation.human.garden_paths import EffectInBits, GardenPaths, measure_effects
+from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import Surprisals
-
-
-def find(result: GardenPaths, effect: str, region: int) -> EffectInBits:
-    """One effect at one region."""
-    return next(one for one in result.effects if (one.effect, one.region) == (effect, region))
 
 
 @pytest.mark.parametrize("place", SAP)
@@ -21,7 +16,8 @@ def test_published_effects_come_out(place: tuple[str, int]) -> None:
     people, *models = SAP[place]
     assert sap.human_effects()[*place, ""] == pytest.approx(people, abs=0.051)
     for name, numbers in zip(("gpt2", "lstm", "rnng"), models, strict=True):
-        found = find(measure_effects(sap.published()[name]), *place)
+        found = measure_effects(sap.published()[name]).find(*place)
+        assert found is not None
         assert (found.bits, found.standard_error, found.correlation) == pytest.approx(numbers, abs=0.0051)
         assert found.num_missing == 0
 
@@ -39,12 +35,14 @@ def of_places(values: dict[tuple[str, str, str], float]) -> Surprisals:
 
 def test_effects_are_hard_less_easy_over_items() -> None:
     values = {("garden-path", "1", "MVRR_AMB"): 25.0, ("garden-path", "2", "MVRR_UAMB"): math.inf}
-    found = find(measure_effects(of_places(values)), "GPE_MVRR", 0)
+    found = measure_effects(of_places(values)).find("GPE_MVRR", 0)
+    assert found is not None
     assert found.by_item["1"] == 24.0
     assert "2" not in found.by_item
     assert found.num_missing == 1
     assert found.bits == pytest.approx(24 / 23)
-    flat = find(measure_effects(of_places({})), "GPE_NPS", 0)
+    flat = measure_effects(of_places({})).find("GPE_NPS", 0)
+    assert flat is not None
     assert (flat.bits, flat.correlation) == (0.0, None)
 
 
@@ -61,4 +59,4 @@ def test_a_subset_alone_gives_the_same_effects(chosen: tuple[str, ...], effects:
     alone = measure_effects(sap.published(chosen)["gpt2"], chosen)
     whole = measure_effects(sap.published()["gpt2"])
     assert {one.effect for one in alone.effects} == effects
-    assert all(one == find(whole, one.effect, one.region) for one in alone.effects)
+    assert all(one == whole.find(one.effect, one.region) for one in alone.effects)

@@ -13,7 +13,7 @@ from tests.evaluation.human.worlds import made_up, surprisals
 from tests.evaluation.toys import ToyLM
 from treelm.errors import InputError
 from treelm.evaluation.human import reading_tables
-from treelm.evaluation.human.columns import Design, TableColumns
+from treelm.evaluation.human.columns import TableColumns
 from treelm.evaluation.human.material import read_surprisals, score_material
 from treelm.evaluation.human.reading import Regression
 from treelm.inference.loading import load
@@ -48,7 +48,7 @@ def test_columns_of_a_table_become_a_corpus(tmp_path: Path) -> None:
     np.testing.assert_array_equal(corpus.responses["rt"], [300, 310, 350, 290, np.nan])
     np.testing.assert_array_equal(corpus.shifted(corpus.predictors["freq"], 1), [np.nan, 9.5, 5.5, 2.0, np.nan])
     assert corpus.controls["position_in_document"].tolist() == [1, 2, 3, 4, 1]
-    assert np.isfinite(corpus.published["gpt2"].bits).tolist() == [False, True, True, True, True]
+    assert corpus.published["gpt2"].is_there.tolist() == [False, True, True, True, True]
     assert corpus.fold_kind == "folds of sentences"
 
 
@@ -214,7 +214,7 @@ def test_the_table_of_a_regression_has_what_is_compared() -> None:
     corpus = made_up()
     bits = corpus.published["true"].bits.copy()
     bits[5] = np.nan
-    world = Regression(corpus, Design(), [surprisals("5-gram", bits), corpus.published["noise"]])
+    world = Regression(corpus, [surprisals("5-gram", bits), corpus.published["noise"]])
     table = world.to_frame()
     assert len(table) == len(world.times) == int(world.kept.sum())
     head = ["story", "position", "word", "sentence", "fold", "class", "time", "length_0", "length_1", "position"]

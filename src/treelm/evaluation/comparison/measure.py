@@ -45,7 +45,7 @@ from treelm.evaluation.human import sap, ucl
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.material import score_material
-from treelm.evaluation.human.reading import ModelResult, measure_reading
+from treelm.evaluation.human.reading import ModelResult, Regression
 from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult, score_pairs
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.evaluation.span_protocols import PROTOCOLS
@@ -289,7 +289,7 @@ class Measurement:
             """Compare the run with the published models, in the corpus' own design."""
             own = score_material(self._lm, corpus, name=self._name, normalise=normalise, on_sentence=advance)
             published = [corpus.published[name] for name in corpus.references if name != self._name]
-            result = measure_reading(corpus, [*published, own])
+            result = Regression(corpus, [*published, own]).measure()
             *others, found = result.models
             return ReadingMetrics(
                 corpus=result.corpus,

@@ -40,6 +40,10 @@ class GardenPaths:
     kind: str
     effects: tuple[EffectInBits, ...]
 
+    def find(self, effect: str, region: int) -> EffectInBits | None:
+        """One effect at one region; None if its subset was not scored."""
+        return next((one for one in self.effects if (one.effect, one.region) == (effect, region)), None)
+
     def to_frame(self) -> pd.DataFrame:
         """The effects with a row for each item, effect and region (``ITEM_COLUMNS``).
 

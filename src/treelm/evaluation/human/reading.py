@@ -109,9 +109,11 @@ def _check(kind: str, names: Sequence[str], known: Collection[str]) -> None:
 
 
 class Regression:
-    """The times, predictors and surprisals of a corpus, on the words that are compared."""
+    """Prediction of the times of a corpus by its own predictors and by models' surprisals, on words that all have."""
 
-    def __init__(self, corpus: ReadingCorpus, design: Design, models: Sequence[Surprisals]) -> None:
+    def __init__(
+        self, corpus: ReadingCorpus, models: Sequence[Surprisals] = (), design: Design = AS_THE_CORPUS
+    ) -> None:
         """Choose the words that are compared, and gather times, predictors and surprisals of these.
 
         Raises ``InputError`` for names that the corpus does not have, for two models of one name, and for too few
@@ -217,88 +219,69 @@ class Regression:
         self._require_words(sum(columns.shape[1] for columns in more))
         return held_out_log_likelihood(self.times, np.column_stack([self.base, *more]), self.folds, curved=curved)
 
+    def measure(self, over: Sequence[str] = ()) -> ReadingResult:
+        """Measure what each model's surprisals add to the prediction of reading times.
 
-def measure_reading(
-    corpus: ReadingCorpus,
-    models: Sequence[Surprisals],
-    design: Design = AS_THE_CORPUS,
-    over: Sequence[str] = (),
-) -> ReadingResult:
-    """Measure what models' surprisals add to the prediction of reading times, on the words that all models have.
+        Each model in ``over`` is also added to the baseline with every other model, and every other model to the
+        baseline with it. Raises ``InputError`` if there is no model, for a name in ``over`` that no model has, and for
+        too few words.
+        """
+        check_names(list(self.models), over)
+        corpus, base = self.corpus, self.likelihood()
+        lines = {name: self.likelihood(self.bits(name)) for name in self.models}
+        classes = np.array(corpus.classes)[self.kept] if corpus.classes else np.array([])
+        class_sizes = dict(sorted(Counter(classes.tolist()).items(), key=lambda one: (-one[1], one[0])))
+        of_class = {name: classes == name for name in class_sizes}
+        constant = held_out_log_likelihood(self.times, np.zeros((len(self.times), 0)), self.folds)
+        pairs = [pair for pair in permutations(self.models, 2) if set(pair) & set(over)]
+        return ReadingResult(
+            corpus=corpus.name,
+            response=self.response,
+            baseline=self.baseline,
+            controls=tuple(corpus.controls),
+            num_lags=self.num_lags,
+            fold_kind=corpus.fold_kind,
+            num_words=len(self.times),
+            left_out=self.left_out,
+            constant_log_likelihood=float(constant.mean()),
+            baseline_log_likelihood=float(base.mean()),
+            class_sizes=class_sizes,
+            models=tuple(self._model(model, lines[name], base, of_class) for name, model in self.models.items()),
+            over=tuple(self._over(name, other, lines[other]) for name, other in pairs),
+            notes=corpus.notes,
+        )
 
-    Each model in ``over`` is also added to the baseline with every other model, and every other model to the baseline
-    with it. Raises ``InputError`` as ``Regression`` does, and for a name in ``over`` that no model has.
-    """
-    check_names([model.name for model in models], over)
-    regression = Regression(corpus, design, models)
-    base = regression.likelihood()
-    alone = {name: regression.likelihood(regression.bits(name)) for name in regression.models}
-    classes = np.array(corpus.classes)[regression.kept] if corpus.classes else np.array([])
-    class_sizes = dict(sorted(Counter(classes.tolist()).items(), key=lambda one: (-one[1], one[0])))
-    constant = held_out_log_likelihood(regression.times, np.zeros((len(regression.times), 0)), regression.folds)
-    pairs = [pair for pair in permutations(regression.models, 2) if set(pair) & set(over)]
-    return ReadingResult(
-        corpus=corpus.name,
-        response=regression.response,
-        baseline=regression.baseline,
-        controls=tuple(corpus.controls),
-        num_lags=regression.num_lags,
-        fold_kind=corpus.fold_kind,
-        num_words=len(regression.times),
-        left_out=regression.left_out,
-        constant_log_likelihood=float(constant.mean()),
-        baseline_log_likelihood=float(base.mean()),
-        class_sizes=class_sizes,
-        models=tuple(
-            _model_result(regression, model, alone[name], alone[name] - base, classes, list(class_sizes))
-            for name, model in regression.models.items()
-        ),
-        over=tuple(_over(regression, name, other, alone[other]) for name, other in pairs),
-        notes=corpus.notes,
-    )
+    def _model(self, model: Surprisals, lines: Floats, base: Floats, of_class: Mapping[str, Bools]) -> ModelResult:
+        """The result of a model, given the held-out log likelihoods with its surprisals (``lines``) and without."""
+        bits, gains, folds = self.bits(model.name), lines - base, np.array(self.folds)
+        return ModelResult(
+            name=model.name,
+            kind=model.kind,
+            delta=mean_with_interval(gains, self.folds),
+            slopes=slopes(self.times, self.base, bits),
+            by_class={name: mean_with_interval(gains[own], list(folds[own])) for name, own in of_class.items()},
+            spline=self._spline(bits, lines),
+            mean_bits=float(bits[:, 0].mean()),
+            num_missing=int((~np.isfinite(model.bits)).sum()),
+            num_unknown=int(model.is_unknown.sum()),
+        )
 
+    def _spline(self, bits: Floats, lines: Floats) -> Spline | None:
+        """Compare splines of surprisals with straight lines, of which ``lines`` are the held-out log likelihoods.
 
-def _model_result(
-    regression: Regression, model: Surprisals, likelihood: Floats, gains: Floats, classes: np.ndarray, names: list[str]
-) -> ModelResult:
-    bits, folds = regression.bits(model.name), np.array(regression.folds)
-    return ModelResult(
-        name=model.name,
-        kind=model.kind,
-        delta=mean_with_interval(gains, regression.folds),
-        slopes=slopes(regression.times, regression.base, bits),
-        by_class={name: mean_with_interval(gains[classes == name], list(folds[classes == name])) for name in names},
-        spline=_spline(regression, bits, likelihood),
-        mean_bits=float(bits[:, 0].mean()),
-        num_missing=int((~np.isfinite(model.bits)).sum()),
-        num_unknown=int(model.is_unknown.sum()),
-    )
+        None if there are too few words or different values for splines.
+        """
+        num_predictors = self.base.shape[1] + bits.shape[1] * (SPLINE_DF - 1)
+        if not has_words_for(num_predictors, self.folds) or not can_curve(bits, self.folds):
+            return None
+        line, curved = (np.column_stack([self.base, more]) for more in (bits, splines(bits)))
+        gains = self.likelihood(curved=bits) - lines
+        return Spline(test=compare_fits(self.times, line, curved), delta=mean_with_interval(gains, self.folds))
 
-
-def _spline(regression: Regression, bits: Floats, likelihood: Floats) -> Spline | None:
-    """Compare splines of surprisals with straight lines, of which ``likelihood`` is the held-out log likelihood.
-
-    None if there are too few words or different values for splines.
-    """
-    num_curves = bits.shape[1] * (SPLINE_DF - 1)
-    num_predictors = regression.base.shape[1] + num_curves
-    if not has_words_for(num_predictors, regression.folds) or not can_curve(bits, regression.folds):
-        return None
-    line, curved = (np.column_stack([regression.base, more]) for more in (bits, splines(bits)))
-    gains = regression.likelihood(curved=bits) - likelihood
-    return Spline(test=compare_fits(regression.times, line, curved), delta=mean_with_interval(gains, regression.folds))
-
-
-def _over(regression: Regression, name: str, other: str, likelihood_of_other: Floats) -> Over:
-    own, others = regression.bits(name), regression.bits(other)
-    both = regression.likelihood(others, own)
-    return Over(
-        model=name,
-        other=other,
-        delta=mean_with_interval(both - likelihood_of_other, regression.folds),
-        test=compare_fits(
-            regression.times,
-            np.column_stack([regression.base, others]),
-            np.column_stack([regression.base, others, own]),
-        ),
-    )
+    def _over(self, name: str, other: str, lines_of_other: Floats) -> Over:
+        """What a model adds to the baseline with another model's surprisals."""
+        own, others = self.bits(name), self.bits(other)
+        gains = self.likelihood(others, own) - lines_of_other
+        fewer, more = np.column_stack([self.base, others]), np.column_stack([self.base, others, own])
+        test = compare_fits(self.times, fewer, more)
+        return Over(model=name, other=other, delta=mean_with_interval(gains, self.folds), test=test)
