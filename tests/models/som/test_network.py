@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.devices.calls import num_calls
 from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
 from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
@@ -60,8 +61,9 @@ def test_loss_and_all_gradients_equal_the_naive_form(variant: dict[str, Any], fe
     torch.manual_seed(3)
     with computing(in_few_calls=few_calls):
         losses = network.losses(batch)
-    torch.manual_seed(3)
-    plain = naive(network, batch, network.read(batch))
+        torch.manual_seed(3)
+        reading = network.read(batch)
+    plain = naive(network, batch, reading)
     assert_same_loss_and_gradients(network, losses.total, plain)
 
 
@@ -127,18 +129,36 @@ def test_semantic_inputs_change_no_syntactic_value_of_a_disentangled_network() -
     assert not torch.equal(syntactic_values(), before)
 
 
+def lowest(log_probs: torch.Tensor) -> np.ndarray:
+    """The lowest slot that is occupied, or the one above it."""
+    occupied = torch.isfinite(log_probs).long().argmax(1).cpu().numpy()
+    return np.minimum(occupied + np.arange(len(log_probs)) % 2, log_probs.shape[1] - 1)
+
+
 @pytest.mark.parametrize("few_calls", [False, True])
-def test_gradients_under_dropout_are_those_of_finite_differences(few_calls: bool) -> None:
-    network = worlds.som(dropout=0.3, embedding_dropout=0.2, output_dropout=0.3, oracle="static")
+@pytest.mark.parametrize("oracle", ["static", "dynamic"])
+def test_gradients_under_dropout_are_those_of_finite_differences(oracle: str, few_calls: bool) -> None:
+    network = worlds.som(dropout=0.3, embedding_dropout=0.2, output_dropout=0.3, oracle=oracle)
     batch = worlds.batch(network, lengths=(6, 4))
 
     def loss() -> torch.Tensor:
         torch.manual_seed(5)
         with computing(in_few_calls=few_calls):
-            return network.losses(batch).total
+            return network.losses(batch, choose=None if oracle == "static" else lowest).total
 
     names = ["cell.hidden.weight", "cell.gates.bias", "prediction_cell.gates.weight", "attachment.key.weight"]
-    assert_gradients_by_differences(network, loss, [*names, "embedding"])
+    assert_gradients_by_differences(network, loss, [*names, "cell.norm.weight", "cell.hidden.bias", "embedding"])
+
+
+def test_calls_grow_with_the_longest_sentence_and_hardly_with_the_batch() -> None:
+    network = worlds.som(dropout=0.3, num_slots=5)
+    few, many = (worlds.batch(network, lengths=(12, 9, 11) * copies) for copies in (4, 32))
+    found = []
+    for batch in (few, many):
+        torch.manual_seed(1)
+        found.append(num_calls(network, batch))
+    assert found[0] <= found[1] <= 1.3 * found[0]
+    assert found[1] <= 80 * 12
 
 
 @pytest.mark.parametrize("prediction_network", [True, False])

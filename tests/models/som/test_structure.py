@@ -58,8 +58,10 @@ def test_worked_example_of_the_plan() -> None:
     """Vectors 0 to 3 are the inputs, 4 to 7 the nodes."""
     layout = lay_out(np.array([0, 3]))
     graph, made = MemoryGraph(layout, 3), []
-    for t, decision in enumerate([2, 1, 2], 1):
-        made += [(int(first[0]), int(second[0])) for first, second in graph.step(t, np.array([decision]))]
+    for decision in (2, 1, 2):
+        made += [
+            (int(first[0]), int(second[0])) for first, second in graph.step(np.zeros(1, np.int64), np.array([decision]))
+        ]
     assert made == [(1, 0), (2, 1), (5, 0), (3, 6)]
     assert graph.written.tolist() == [-1, 0, 1, 6]
     assert graph.candidates.tolist() == [[-1, -1, 0], [-1, 1, 4], [2, 5, 6], [-1, 3, 7]]

@@ -1,4 +1,4 @@
-"""The cell of Shen et al. (2021, Eq. 3) over a whole graph: forward as nodes come, backward by levels.
+"""The cell of Shen et al. (2021, Eq. 3) over a whole graph, for a CPU: forward as nodes come, backward by levels.
 
 The gradients of the weights are formed at the end. A node reads h, the candidate in the slot below, and m, the vector
 in its own memory slot; with masks of dropout d, d' (1 without):
@@ -16,17 +16,20 @@ Shapes: n nodes, L leaves, D size of a vector, S segments.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from treelm.models.layers.few_calls import few_calls
+from treelm.models.layers.devices import to_device
 from treelm.models.layers.packed import PackedProduct
 from treelm.models.layers.precision import add_outer, operand
-from treelm.models.som.plan import CellGraph
+from treelm.models.som.plan import CellGraph, IntArray
 
 NORM_EPSILON = 1e-5
 OUTER_ROWS = 2048  # rows that are gathered at a time for the gradient of a weight
@@ -66,8 +69,35 @@ def segmented_norm(vectors: Tensor, weight: Tensor, bias: Tensor, segments: tupl
     return torch.cat(parts, -1) * weight + bias
 
 
-class CellTape:
+class CellTape(ABC):
     """Evaluations of a cell, as many as come, over a bank of vectors, and what their gradient needs."""
+
+    bank: Tensor  # (leaves and nodes or more, D)
+    num_leaves: int
+    num_nodes: int
+
+    @abstractmethod
+    def extend(self, slots: Sequence[tuple[IntArray, IntArray]]) -> None:
+        """Evaluate the nodes of one step, slot by slot as ``MemoryGraph.step`` gives them."""
+
+    @abstractmethod
+    def sweep(self, graph: CellGraph) -> None:
+        """Evaluate all nodes of a graph, level by level."""
+
+    @abstractmethod
+    def sort(self, order: Tensor) -> None:
+        """Put the nodes into ``order`` (n,): from the order of evaluation to that of levels."""
+
+    @abstractmethod
+    def gradient(self, d_bank: Tensor, bank: Tensor, graph: CellGraph) -> tuple[Tensor, ...]:
+        """The gradients of the tensors of ``CellWeights``, of nodes in the order of a graph.
+
+        ``d_bank`` is what reaches the bank from elsewhere, and then also what reaches it from the nodes.
+        """
+
+
+class SlotTape(CellTape):
+    """Each slot of a step or each level is a few operations on rows that stay in the cache: for a CPU."""
 
     def __init__(self, leaves: Tensor, weights: CellWeights, *, capacity: int, dropout: float) -> None:
         """Begin with leaves (L, D). Memory is for so many nodes at first, and is doubled where there are more."""
@@ -89,14 +119,27 @@ class CellTape:
 
     _BY_NODE = ("hidden", "gates", "normalised", "inverse_deviation", "input_mask", "hidden_mask")
 
-    def evaluate(self, pairs: Tensor) -> None:
+    def extend(self, slots: Sequence[tuple[IntArray, IntArray]]) -> None:
+        """See ``CellTape``."""
+        pairs = to_device(np.concatenate([np.stack(pair, 1) for pair in slots]), self.bank.device)
+        for slot in torch.split(pairs, [len(first) for first, _ in slots]):
+            self._evaluate(slot)
+
+    def sweep(self, graph: CellGraph) -> None:
+        """See ``CellTape``."""
+        self._draw_masks(slice(0, len(graph.first)))
+        pairs = torch.stack([graph.first, graph.second], 1)
+        for start, end in pairwise(graph.offsets):
+            self._evaluate(pairs[start:end])
+
+    def _evaluate(self, pairs: Tensor) -> None:
         """Evaluate the next nodes, which read these vectors of the bank as h and m, (n, 2)."""
         rows = slice(self.num_nodes, self.num_nodes + len(pairs))
         while rows.stop > len(self.hidden):
             for name in ("bank", *self._BY_NODE):
                 setattr(self, name, torch.cat([getattr(self, name), torch.empty_like(getattr(self, name))]))
-        if rows.stop > self._num_drawn:  # on a GPU as many as there is memory for: each draw is a call
-            self.draw_masks(slice(rows.start, len(self.hidden)) if few_calls(self.bank.device) else rows)
+        if rows.stop > self._num_drawn:
+            self._draw_masks(rows)
         size, hidden, gates = self.bank.shape[1], self.hidden[rows], self.gates[rows]
         read = self.bank.index_select(0, pairs.view(-1)).view(len(pairs), 2 * size)
         below, stored = read.chunk(2, 1)
@@ -114,19 +157,15 @@ class CellTape:
             mixed.split_with_sizes(self.segments, 1), torch.split(self.inverse_deviation[rows], 1, 1), strict=True
         )
         for part, inverse_deviation in parts:
-            if few_calls(part.device):
-                normalised, _, inverse = torch.native_layer_norm(part, part.shape[1:], None, None, NORM_EPSILON)
-                part.copy_(normalised)
-            else:
-                variance, mean = torch.var_mean(part, 1, correction=0, keepdim=True)
-                inverse = variance.add_(NORM_EPSILON).rsqrt_()
-                part.sub_(mean).mul_(inverse)
+            variance, mean = torch.var_mean(part, 1, correction=0, keepdim=True)
+            inverse = variance.add_(NORM_EPSILON).rsqrt_()
+            part.sub_(mean).mul_(inverse)
             inverse_deviation.copy_(inverse)
         out = self.bank[self.num_leaves + rows.start : self.num_leaves + rows.stop]
         torch.addcmul(self.norm_bias, mixed, self.norm_weight, out=out)
         self.num_nodes = rows.stop
 
-    def draw_masks(self, rows: slice) -> None:
+    def _draw_masks(self, rows: slice) -> None:
         """Draw the dropout masks of these nodes, else they are drawn when nodes are evaluated."""
         for mask in (self.input_mask[rows], self.hidden_mask[rows]):
             if self.dropout:
@@ -134,104 +173,57 @@ class CellTape:
         self._num_drawn = rows.stop
 
     def sort(self, order: Tensor) -> None:
-        """Put the nodes into ``order`` (n,): from the order of evaluation to that of levels."""
+        """See ``CellTape``."""
         for name in self._BY_NODE:
             old = getattr(self, name)
             setattr(self, name, old.index_select(0, order) if len(old) else old)
         vectors = self.num_leaves + order
         self.bank = torch.cat([self.bank[: self.num_leaves], self.bank.index_select(0, vectors)])
 
-
-def sweep_cell(leaves: Tensor, weights: CellWeights, graph: CellGraph, *, dropout: float = 0.0) -> Tensor:
-    """The bank (L + n, D) of leaves (L, D) and of the results of a graph's nodes, computed by levels."""
-    with torch.no_grad():
-        tape = CellTape(leaves, weights, capacity=len(graph.first), dropout=dropout)
-        tape.draw_masks(slice(0, len(graph.first)))
-        pairs = torch.stack([graph.first, graph.second], 1)
-        for start, end in pairwise(graph.offsets):
-            tape.evaluate(pairs[start:end])
-    return differentiable_bank(leaves, weights, graph, tape)
-
-
-def differentiable_bank(leaves: Tensor, weights: CellWeights, graph: CellGraph, tape: CellTape) -> Tensor:
-    """The bank of a tape whose nodes stand in the order of a graph, as a function of leaves and weights."""
-    if not torch.is_grad_enabled():
-        return tape.bank
-    bank: Tensor = _CellSweep.apply(leaves, *weights[:6], graph, tape)  # type: ignore[no-untyped-call]
-    return bank
-
-
-class _CellSweep(torch.autograd.Function):
-    """The forward pass is on the tape; the backward pass goes through the levels, the last one first."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        leaves: Tensor,
-        hidden_weight: Tensor,
-        hidden_bias: Tensor,
-        gate_weight: Tensor,
-        gate_bias: Tensor,
-        norm_weight: Tensor,
-        norm_bias: Tensor,
-        graph: CellGraph,
-        tape: CellTape,
-    ) -> Tensor:
-        ctx.graph, ctx.tape = graph, tape
-        bank, tape.bank = tape.bank, tape.bank[:0]  # what the result knows must not hold the result: a cycle
-        ctx.save_for_backward(bank)
-        return bank
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (bank,) = ctx.saved_tensors
-        graph, tape = ctx.graph, ctx.tape
-        if tape.is_spent:
+    def gradient(self, d_bank: Tensor, bank: Tensor, graph: CellGraph) -> tuple[Tensor, ...]:
+        """See ``CellTape``."""
+        if self.is_spent:
             raise RuntimeError("a second backward pass through one reading of a SOM: read the batch again before it")
-        tape.is_spent = True
-        d_bank, d_hidden = gradients[0].clone(), torch.empty_like(tape.hidden)
+        self.is_spent = True
+        d_hidden = torch.empty_like(self.hidden)
         for start, end in reversed(list(pairwise(graph.offsets))):
-            _level_backward(d_bank, d_hidden, bank, slice(start, end), graph, tape)
-        # _level_backward has overwritten the gates by the gradient before the sigmoid.
-        d_gates, d_results = tape.gates, d_bank[tape.num_leaves :]
-        size, dtype = bank.shape[1], tape.gate_weight.weight.dtype
+            self._level_gradient(d_bank, d_hidden, bank, slice(start, end), graph)
+        # _level_gradient has overwritten the gates by the gradient before the sigmoid.
+        d_gates, d_results = self.gates, d_bank[self.num_leaves :]
+        size, dtype = bank.shape[1], self.gate_weight.weight.dtype
         d_hidden_weight, d_gate_weight = bank.new_zeros(4 * size, 2 * size), bank.new_zeros(4 * size, 4 * size)
-        add_outer(d_gate_weight, d_gates, tape.hidden, dtype=dtype)
+        add_outer(d_gate_weight, d_gates, self.hidden, dtype=dtype)
         for start in range(0, len(d_hidden), OUTER_ROWS):
             rows = slice(start, start + OUTER_ROWS)
             inputs = torch.cat([bank.index_select(0, read[rows]) for read in (graph.first, graph.second)], 1)
-            if tape.dropout:
-                inputs *= tape.input_mask[rows]
+            if self.dropout:
+                inputs *= self.input_mask[rows]
             add_outer(d_hidden_weight, d_hidden[rows], inputs, dtype=dtype)
-        d_norm = (d_results * tape.normalised).sum(0), d_results.sum(0)
-        d_weights = d_hidden_weight, d_hidden.sum(0), d_gate_weight, d_gates.sum(0), *d_norm
-        return d_bank[: tape.num_leaves], *d_weights, None, None
+        d_norm = (d_results * self.normalised).sum(0), d_results.sum(0)
+        return d_hidden_weight, d_hidden.sum(0), d_gate_weight, d_gates.sum(0), *d_norm
 
-
-def _level_backward(
-    d_bank: Tensor, d_hidden: Tensor, bank: Tensor, rows: slice, graph: CellGraph, tape: CellTape
-) -> None:
-    """Gradients of one level's nodes: fills ``d_hidden`` (before ReLU) and the tape's gates, adds to ``d_bank``."""
-    size = bank.shape[1]
-    below, stored = bank.index_select(0, graph.first[rows]), bank.index_select(0, graph.second[rows])
-    d_mixed = d_bank[tape.num_leaves + rows.start : tape.num_leaves + rows.stop] * tape.norm_weight
-    _norm_backward(d_mixed, tape.normalised[rows], tape.inverse_deviation[rows], tape.segments)
-    f, i, c, u = tape.gates[rows].chunk(4, 1)
-    d_below, d_stored, d_last = d_mixed * f, d_mixed * i, d_mixed * c
-    for gate, value in ((f, below), (i, stored), (c, u)):
-        gate.mul_(1 - gate).mul_(d_mixed).mul_(value)
-    u.copy_(d_last)
-    d_rows = d_hidden[rows]
-    tape.gate_weight.backward.multiply_into(d_rows, tape.gates[rows])
-    torch.ops.aten.threshold_backward.grad_input(d_rows, tape.hidden[rows], 0, grad_input=d_rows)
-    d_inputs = bank.new_empty(len(below), 2 * size)
-    if tape.dropout:  # hidden is 0 where ReLU or dropout made it 0, so only the dropout scale is missing
-        d_rows *= 1 / (1 - tape.dropout)
-    tape.hidden_weight.backward.multiply_into(d_inputs, d_rows)
-    if tape.dropout:
-        d_inputs *= tape.input_mask[rows]
-    d_bank.index_add_(0, graph.first[rows], d_below.add_(d_inputs[:, :size]))
-    d_bank.index_add_(0, graph.second[rows], d_stored.add_(d_inputs[:, size:]))
+    def _level_gradient(self, d_bank: Tensor, d_hidden: Tensor, bank: Tensor, rows: slice, graph: CellGraph) -> None:
+        """Gradients of one level's nodes: fills ``d_hidden`` (before ReLU) and the gates, adds to ``d_bank``."""
+        size = bank.shape[1]
+        below, stored = bank.index_select(0, graph.first[rows]), bank.index_select(0, graph.second[rows])
+        d_mixed = d_bank[self.num_leaves + rows.start : self.num_leaves + rows.stop] * self.norm_weight
+        _norm_backward(d_mixed, self.normalised[rows], self.inverse_deviation[rows], self.segments)
+        f, i, c, u = self.gates[rows].chunk(4, 1)
+        d_below, d_stored, d_last = d_mixed * f, d_mixed * i, d_mixed * c
+        for gate, value in ((f, below), (i, stored), (c, u)):
+            gate.mul_(1 - gate).mul_(d_mixed).mul_(value)
+        u.copy_(d_last)
+        d_rows = d_hidden[rows]
+        self.gate_weight.backward.multiply_into(d_rows, self.gates[rows])
+        torch.ops.aten.threshold_backward.grad_input(d_rows, self.hidden[rows], 0, grad_input=d_rows)
+        d_inputs = bank.new_empty(len(below), 2 * size)
+        if self.dropout:  # hidden is 0 where ReLU or dropout made it 0, so only the dropout scale is missing
+            d_rows *= 1 / (1 - self.dropout)
+        self.hidden_weight.backward.multiply_into(d_inputs, d_rows)
+        if self.dropout:
+            d_inputs *= self.input_mask[rows]
+        d_bank.index_add_(0, graph.first[rows], d_below.add_(d_inputs[:, :size]))
+        d_bank.index_add_(0, graph.second[rows], d_stored.add_(d_inputs[:, size:]))
 
 
 def _norm_backward(gradient: Tensor, normalised: Tensor, inverse_deviation: Tensor, segments: tuple[int, ...]) -> None:

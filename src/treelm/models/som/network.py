@@ -31,14 +31,16 @@ from treelm.models.documents import DocumentReader
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import shared_generator
+from treelm.models.layers.few_calls import few_calls
 from treelm.models.layers.lstm import uniform
 from treelm.models.layers.precision import DECIMALS, ExactCopy, linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.scores import SubwordAggregation
 from treelm.models.som.config import SOMConfig
-from treelm.models.som.kernels import CellTape, CellWeights, differentiable_bank, segmented_norm, sweep_cell
-from treelm.models.som.oracle import EMPTY, ORACLES, DynamicOracle, Oracle
+from treelm.models.som.kernels import CellTape, CellWeights, segmented_norm
+from treelm.models.som.oracle import EMPTY, ORACLES, DynamicOracle
 from treelm.models.som.plan import IntArray, MemoryGraph, PackedLayout, lay_out, pad, prediction_graph
+from treelm.models.som.sweep import PairMasks, begin_tape, differentiable_bank, sweep_cell
 from treelm.models.structures import BOUNDARY, SlotSpans
 from treelm.trees.tree import Tree
 
@@ -183,17 +185,17 @@ def all_or_last(log_probs: Tensor) -> Tensor:
     return torch.where(log_probs.isnan(), last, log_probs.detach())
 
 
-Choose = Callable[[int, Tensor], IntArray]
-"""Time step, -1 for all predictions, and log probabilities (n, N) -> decisions (n,)."""
+Choose = Callable[[Tensor], IntArray]
+"""Log probabilities (n, N) -> decisions (n,)."""
 
 
-def greedy(t: int, log_probs: Tensor) -> IntArray:
+def greedy(log_probs: Tensor) -> IntArray:
     """The most probable slot."""
     chosen: IntArray = log_probs.argmax(1).cpu().numpy()
     return chosen
 
 
-def sample(t: int, log_probs: Tensor) -> IntArray:
+def sample(log_probs: Tensor) -> IntArray:
     """A slot drawn from the distribution, with torch's global generator."""
     chosen: IntArray = torch.multinomial(log_probs.exp(), 1)[:, 0].cpu().numpy()
     return chosen
@@ -331,8 +333,9 @@ class SOM(DocumentReader, Parser, OwnMetrics):
         inputs = self.embed(self._tensor(layout.pack(tokens)), starts)
         queries = self.attachment.queries(self.dropout(self.for_scoring(inputs)))
         graph, weights = MemoryGraph(layout, num_slots), self.cell.weights()
-        tape = CellTape(inputs, weights, capacity=3 * len(inputs), dropout=self._rate) if given is None else None
-        next_labels, masks = self._decide(layout, graph, oracle, queries, tape, choose, given)
+        tape = begin_tape(inputs, weights, capacity=3 * len(inputs), dropout=self._rate) if given is None else None
+        masks = PairMasks(inputs, self._rate)
+        decided = self._decide(layout, graph, queries, tape, masks, choose, given)
         if tape is None:
             bank = sweep_cell(inputs, weights, graph.by_level(inputs.device)[0], dropout=self._rate)
         elif torch.is_grad_enabled():
@@ -341,15 +344,18 @@ class SOM(DocumentReader, Parser, OwnMetrics):
             bank = differentiable_bank(inputs, weights, nodes, tape)
         else:
             bank = tape.bank[: graph.size]
-        before, later = graph.candidates[layout.previous()], slice(len(layout.sentences), None)
-        masks = self._pair_masks(before) if masks is None else masks
-        log_p = self._attachment_log_probs(before, bank, queries[later], masks)
+        row, slot, number = graph.pairs(decided)
+        if tape is None:
+            masks.take(len(row))
+        scores = self._attachment_scores(decided[row], number, bank, queries, masks.taken)
+        later, slots = self._tensor(decided[row] - len(layout.sentences)), self._tensor(slot)
+        log_p = slot_log_probs(scores, later, slots, len(decided), num_slots)
         if self.prediction is None:
             log_p_prediction, choices = None, None
             hidden = bank.index_select(0, self._tensor(graph.candidates[:, -1]))
         else:
             log_p_prediction = self._prediction_log_probs(graph, bank)
-            choices = choose(-1, all_or_last(log_p_prediction)) if given is None else layout.pack(given[:, 1:])
+            choices = choose(all_or_last(log_p_prediction)) if given is None else layout.pack(given[:, 1:])
             hidden = self._predict(layout, graph, bank, choices)
         return MemoryReading(
             layout=layout,
@@ -359,7 +365,7 @@ class SOM(DocumentReader, Parser, OwnMetrics):
             log_p=log_p,
             log_p_prediction=log_p_prediction,
             choices=choices,
-            next_labels=next_labels,
+            next_labels=oracle.follow(layout, graph.decisions),
         )
 
     def embed(self, tokens: Tensor, starts: Tensor | None = None) -> Tensor:
@@ -389,60 +395,48 @@ class SOM(DocumentReader, Parser, OwnMetrics):
         self,
         layout: PackedLayout,
         graph: MemoryGraph,
-        oracle: Oracle,
         queries: Tensor,
         tape: CellTape | None,
+        masks: PairMasks,
         choose: Choose,
         given: IntArray | None,
-    ) -> tuple[IntArray, Tensor | None]:
+    ) -> IntArray:
         """Decide step by step and build the graph; on the tape comes what the next decision needs. Or as ``given``.
 
-        Returns the oracle's label for the position after each (P,), and the dropout of the attachment scorer's pairs.
-        Nothing is differentiated: the gradient is computed afterwards, by levels, for the decisions made here.
+        Returns the positions from t = 1 on (P - B,), as they were decided. Nothing is differentiated: the gradient is
+        computed afterwards, by levels, for the decisions made here. Scores go to the CPU, which normalises and chooses.
         """
-        next_labels, masks = np.empty(len(layout.times), np.int64), list[Tensor]()
-        next_labels[layout.at_time(0)] = oracle.labels(len(layout.sentences))
-        for t in range(1, len(layout.num_alive)):
-            here = layout.at_time(t)
-            num_rows = here.stop - here.start
+        decided, together = [np.zeros(0, np.int64)], tape is None or not few_calls(queries.device)
+        while len((waiting := graph.waiting())[0]):
+            rows, positions = waiting
+            decided.append(positions)
             if given is not None:
-                decisions = given[layout.sentences[:num_rows], t]
+                decisions = given[layout.sentences[rows], layout.times[positions]]
             else:
                 assert tape is not None
-                before = graph.candidates[layout.at_time(t - 1)][:num_rows]
-                mask = self._pair_masks(before)
-                masks += [] if mask is None else [mask]
-                log_probs = self._attachment_log_probs(before, tape.bank, queries[here], mask)
-                decisions = choose(t, all_or_last(log_probs))
-            nodes = [np.stack(pair, 1) for pair in graph.step(t, decisions)]
+                row, slot, number = graph.pairs(positions)
+                mask = masks.take(len(row))
+                scores = self._attachment_scores(positions[row], number, tape.bank, queries, mask).cpu()
+                at = torch.from_numpy(row), torch.from_numpy(slot)
+                decisions = choose(all_or_last(slot_log_probs(scores, *at, len(rows), self.config.num_slots)))
+            slots = list(graph.step(rows, decisions, together=together))
             if tape is not None:
-                for pairs in torch.split(self._tensor(np.concatenate(nodes)), [len(slot) for slot in nodes]):
-                    tape.evaluate(pairs)
-            oracle.observe(decisions)
-            next_labels[here] = oracle.labels(num_rows)
-        return next_labels, torch.cat(masks, 1) if masks else None
+                tape.extend(slots)
+        return np.concatenate(decided)
 
     @property
     def _rate(self) -> float:
         """The rate of dropout, now."""
         return self.config.dropout if self.dropout.training else 0.0
 
-    def _pair_masks(self, candidates: IntArray) -> Tensor | None:
-        """Dropout of the attachment scorer for candidates (n, N), of which so many are there: (2, pairs, D)."""
-        if not self._rate:
-            return None
-        kept, shape = 1 - self._rate, (int((candidates >= 0).sum()), self.config.size)
-        return torch.stack([self.embedding.new_empty(shape).bernoulli_(kept).div_(kept) for _ in range(2)])
-
-    def _attachment_log_probs(
-        self, candidates: IntArray, bank: Tensor, queries: Tensor, masks: Tensor | None
+    def _attachment_scores(
+        self, positions: IntArray, numbers: IntArray, bank: Tensor, queries: Tensor, masks: Tensor | None
     ) -> Tensor:
-        """log p (n, N) of n queries (n, D) over candidates, numbers in the bank (n, N)."""
-        rows, slots = np.nonzero(candidates >= 0)
-        row, slot, number = self._tensor(np.stack([rows, slots, candidates[rows, slots]])).unbind()
+        """Scores of pairs of a position, which asks, and a candidate, a number in the bank: (pairs,)."""
+        position, number = self._tensor(np.stack([positions, numbers])).unbind()
         vectors = self.for_scoring(bank.index_select(0, number))
-        scores = self.attachment(queries.index_select(0, row), vectors, masks)
-        return slot_log_probs(scores, row, slot, *candidates.shape)
+        scores: Tensor = self.attachment(queries.index_select(0, position), vectors, masks)
+        return scores
 
     def _prediction_log_probs(self, graph: MemoryGraph, bank: Tensor) -> Tensor:
         """log p' of every position: (P, N)."""

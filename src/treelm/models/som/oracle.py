@@ -9,12 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treelm.models.layers.binary_structure import static_labels
 from treelm.models.som.config import OracleKind
+from treelm.models.som.plan import IntArray, PackedLayout
 
-IntArray = NDArray[np.int64]
 EMPTY = np.iinfo(np.int64).max
 
 
@@ -38,6 +37,15 @@ class Oracle(ABC):
         is_written = np.flatnonzero(decisions)
         start[is_written, decisions[is_written] - 1] = self.num_observed
         self.num_observed += 1
+
+    def follow(self, layout: PackedLayout, decisions: IntArray) -> IntArray:
+        """The label of the position after each (P,), packed, under these decisions (P,)."""
+        next_labels = np.empty_like(decisions)
+        for t, num_rows in enumerate(layout.num_alive.tolist()):
+            if t:
+                self.observe(decisions[layout.at_time(t)])
+            next_labels[layout.at_time(t)] = self.labels(num_rows)
+        return next_labels
 
     @abstractmethod
     def labels(self, num_rows: int) -> IntArray:

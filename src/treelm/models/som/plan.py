@@ -57,10 +57,17 @@ class PackedLayout:
         """The packed numbers of position t of all rows that have it."""
         return slice(int(self.offsets[t]), int(self.offsets[t + 1]))
 
+    def after(self, positions: IntArray) -> IntArray:
+        """The position after each, in the same sentence."""
+        return self.offsets[self.times[positions] + 1] + self.rows[positions]
+
     def previous(self) -> IntArray:
         """The position before, in the same sentence, for every position from t = 1 on: (P - B,)."""
-        num_first = len(self.sentences)  # positions at t = 0
-        return self.offsets[self.times[num_first:] - 1] + self.rows[num_first:]
+        return self.before(np.arange(len(self.sentences), len(self.times)))
+
+    def before(self, positions: IntArray) -> IntArray:
+        """The position before each, in the same sentence."""
+        return self.offsets[self.times[positions] - 1] + self.rows[positions]
 
     def pack(self, padded: IntArray) -> IntArray:
         """Values (B, at least T) by sentence and time, in packed order: (P,)."""
@@ -108,6 +115,10 @@ class MemoryGraph:
         num_rows, num_positions = len(layout.sentences), len(layout.times)
         self._layout, self._num_slots = layout, num_slots
         self._memory = np.full((num_rows, num_slots), NONE)
+        self._positions = np.arange(num_rows)  # (B,) the present one of each row
+        self._num_left = np.bincount(layout.rows) - 1  # (B,) positions after it
+        self._slot = np.full(num_rows, num_slots)  # (B,) the next slot to compose, N when all are
+        self._below = np.full(num_rows, NONE)  # (B,) the candidate below it
         self.decisions = np.full(num_positions, num_slots)  # (P,) theta
         self.written = np.full(num_positions, NONE)  # (P,) the vector written to slot theta; NONE at position 0
         self.candidates = np.full((num_positions, num_slots), NONE)  # (P, N) NONE where the slot is empty
@@ -115,30 +126,47 @@ class MemoryGraph:
         self._first, self._second = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         self.size = num_positions  # of the bank
 
-    def step(self, t: int, decisions: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
-        """Take the decisions of step t >= 1 and yield its nodes, one slot a sentence at a time, as (first, second).
+    def waiting(self) -> tuple[IntArray, IntArray]:
+        """Rows that wait for their next decision, and the positions that it is about."""
+        rows = np.flatnonzero((self._slot == self._num_slots) & (self._num_left > 0))
+        return rows, self._layout.after(self._positions[rows])
+
+    def pairs(self, positions: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Pairs of one of n positions and an occupied slot before it: numbers among the n, slots, and candidates."""
+        before = self.candidates[self._layout.before(positions)]
+        rows, slots = np.nonzero(before >= 0)
+        return rows, slots, before[rows, slots]
+
+    def step(
+        self, rows: IntArray, decisions: IntArray, *, together: bool = True
+    ) -> Iterator[tuple[IntArray, IntArray]]:
+        """Take decisions of all rows that wait and yield nodes, one slot a sentence at a time, as (first, second).
 
         The k-th yield, from 0, holds slot theta + k of the sentences that have it. Sentences are sorted by theta,
         lowest first, so a yield of n sentences continues the first n of the one before. Numbers are given out in the
-        order of the yields.
+        order of the yields. The step ends when all slots are composed or, unless ``together``, when those of the
+        sentences are that have the most positions left; others then go on in the next step, while those decide.
         """
-        here = self._layout.at_time(t)
-        rows = np.arange(len(decisions))
-        written = self.candidates[self._layout.at_time(t - 1)][rows, decisions]
+        before, here = self._positions[rows], self._layout.after(self._positions[rows])
+        written = self.candidates[before, decisions]
         self._memory[rows, decisions] = written
         self.decisions[here], self.written[here] = decisions, written
-        inputs = here.start + rows
         is_kept = decisions > 0  # else the input stands in no slot and only lives on in candidate 0
-        self.candidates[inputs[is_kept], decisions[is_kept] - 1] = inputs[is_kept]
-        order = np.argsort(decisions, kind="stable")
-        start_slot, below = decisions[order], inputs[order]
-        for k in range(self._num_slots - int(start_slot[0])):
+        self.candidates[here[is_kept], decisions[is_kept] - 1] = here[is_kept]
+        self._positions[rows], self._slot[rows], self._below[rows] = here, decisions, here
+        self._num_left[rows] -= 1
+        order = np.argsort(self._slot, kind="stable")
+        order = order[: np.searchsorted(self._slot[order], self._num_slots)]
+        num_left, start_slot, below = self._num_left[order], self._slot[order], self._below[order]
+        last = start_slot.min() if together else start_slot[num_left == num_left.max()].min()
+        for k in range(self._num_slots - int(last)):
             count = int(np.searchsorted(start_slot, self._num_slots - k))
             row, slot = order[:count], start_slot[:count] + k
             first, second = below[:count], self._memory[row, slot]
             yield first, second
             below = self.size + np.arange(count)
-            self.candidates[here.start + row, slot] = below
+            self.candidates[self._positions[row], slot] = below
+            self._slot[row], self._below[row] = slot + 1, below
             self._first.append(first)
             self._second.append(second)
             self.size += count
