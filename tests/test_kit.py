@@ -92,7 +92,7 @@ def test_every_promise_about_security_names_tests_that_are_there() -> None:
         assert not set(named) - defined
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/exit-codes.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/exit-codes.md"])
 def test_every_file_that_a_page_links_to_exists(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):

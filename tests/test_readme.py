@@ -1,6 +1,5 @@
 """The commands and the code of pages, run as they stand there. Those of notebooks run when the site is built."""
 
-import re
 import shutil
 import subprocess
 import sys
@@ -141,8 +140,3 @@ def test_the_steps_within_r_work(home: Path, tmp_path: Path) -> None:
     out = run([*python, "Rscript", "-e", code], tmp_path, home=home)
     assert "surprisal_bits_lag1" in out
     assert "barks" in out
-
-
-def test_every_page_that_is_named_exists() -> None:
-    for page in re.findall(r"\]\((docs/[^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8")):
-        assert (ROOT / page).exists(), page

@@ -69,7 +69,7 @@ def test_every_recipe_is_a_row_that_says_what_its_f1_is_against(treelm: Treelm, 
 
 def test_a_system_that_fails_leaves_the_others_their_rows(treelm: Treelm, recipes: tuple[str, ...]) -> None:
     Path("bad.toml").write_text(Path("two.toml").read_text().replace("size = 12", "size = -1"))
-    outcome = treelm("demo", "--recipes", "bad.toml", "two.toml", "--jobs", "2")
+    outcome = treelm("demo", "--recipes", "bad.toml", "counts.toml", "--jobs", "2")
     assert outcome.code == 2
     assert "bad is not in the comparison" in outcome.err
     assert "[bad] treelm demo:" in outcome.err

@@ -32,14 +32,6 @@ def elsewhere(batches: Iterable[Sentences]) -> Iterator[list[int | InputError]]:
     yield from waiting
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 100])
-@pytest.mark.parametrize("window", [1, 3])
-def test_results_come_in_input_order(batch_size: int, window: int) -> None:
-    texts = ["a b c", "a", "a b", "a b c d", "", "a b"]
-    pairs = list(in_batches(sentences(*texts), in_process(lengths), batch_size=batch_size, window=window))
-    assert [(sentence.line, result) for sentence, result in pairs] == [(1, 3), (2, 1), (3, 2), (4, 4), (5, 0), (6, 2)]
-
-
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 100])
 @pytest.mark.parametrize("compute", [in_process(lengths), elsewhere], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("is_readable", [True, False])

@@ -13,7 +13,7 @@ import pytest
 from treelm.errors import InputError
 from treelm.io import atomic
 from treelm.io.atomic import hold_folder, write_atomically, write_durably
-from treelm.io.json import json_hash, line_with_checksum, line_without_checksum, with_checksum, without_checksum
+from treelm.io.json import json_hash, line_with_checksum, line_without_checksum, without_checksum
 
 
 def test_a_crash_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,13 +55,6 @@ def test_a_disk_that_is_full_is_told_with_the_name_of_the_file(
 BUSY = {"found": "busy", "remedy": "wait"}
 
 
-def test_a_folder_is_held_once_and_free_afterwards(tmp_path: Path) -> None:
-    with hold_folder(tmp_path, **BUSY), pytest.raises(InputError, match="busy; wait"), hold_folder(tmp_path, **BUSY):
-        pytest.fail("held twice")
-    with hold_folder(tmp_path, **BUSY):
-        pass
-
-
 def test_a_folder_that_was_replaced_before_it_could_be_held_is_not_taken_for_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,11 +81,6 @@ def test_a_folder_that_was_replaced_before_it_could_be_held_is_not_taken_for_the
 
 
 VALUES = {"b": [1, 2.5], "a": {"é": None}}
-
-
-def test_sealed_values_come_back() -> None:
-    assert without_checksum(with_checksum(VALUES)) == VALUES
-    assert line_without_checksum(line_with_checksum(VALUES)) == VALUES
 
 
 def test_what_is_infinite_is_null_to_every_reader_and_old_lines_with_a_word_for_it_are_whole() -> None:

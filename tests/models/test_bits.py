@@ -86,7 +86,7 @@ def cases(kinds: Sequence[str]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("system", "kind"), cases([*KINDS, "tokenizer"]))
 def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(system: str, kind: str) -> None:
     lm = build(system, kind)
-    sentences = [text.split() for text in (*TEXT.splitlines()[:3], *NEW)]
+    sentences = [text.split() for text in ("the cats sleep", *NEW)]
     scores, surprisals = lm.score(sentences), lm.surprisal(sentences)
     for words, score, surprisal in zip(sentences, scores, surprisals, strict=True):
         assert [word.word for word in surprisal.words] == words

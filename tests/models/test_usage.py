@@ -15,8 +15,9 @@ from tests.models.rnng.plain import PlainRNNG
 from tests.systems import SMALL, small_setup
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import Searching, TreeConditioned, has
+from treelm.models.capabilities import Searching, TreeConditioned, has, set_search
 from treelm.models.rnng.network import RNNG
+from treelm.models.search.config import SearchConfig
 from treelm.models.search.state import BeamState
 from treelm.models.streams import StreamLM
 
@@ -33,6 +34,7 @@ few_systems = pytest.mark.parametrize("lm", ["lstm", "ngram", "neural-pcfg", "rn
 def lm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     folder: Path = tmp_path_factory.mktemp("small")
     model = small_setup(request.param, folder).model.eval()
+    set_search(model, SearchConfig(action_beam=20, word_beam=5, threshold=8.0))
     if has(model, TreeConditioned):
         pytest.skip("predicts words given trees alone")
     return model

@@ -71,7 +71,7 @@ def forge(root: Path, data: DataSet) -> None:
 
 
 def small(job: Job, tokenizer: Path) -> Job:
-    """The job with few units, one update, and one evaluation of two sentences; of a drawn network, an update too."""
+    """The job with few units, one update, and two sentences evaluated by narrow beams; of a drawn network, too."""
     if not job.recipe:
         return replace(
             job, measures=[replace(one, recipe="") if isinstance(one, Splits) else one for one in job.measures]
@@ -91,7 +91,8 @@ def small(job: Job, tokenizer: Path) -> Job:
     settings += ["training.batch_size=4"] if recipe.training.batches == "stream" else []
     settings += [] if recipe.model.is_estimated else ["training.max_steps=1"]
     own = (*job.settings, *settings)
-    return replace(job, settings=own, untrained=False, measures=[replace(measure, max_sentences=2)])
+    measure = replace(measure, max_sentences=2, action_beam=4, word_beam=2, fast_track=1)
+    return replace(job, settings=own, untrained=False, measures=[measure])
 
 
 def build_whole(job: Job) -> None:
