@@ -1,29 +1,27 @@
-"""The block of every Transformer here: multi-head attention over what a mask lets a query see, and a feed-forward net.
+"""The block of every Transformer here: multi-head attention under a mask, and a feed-forward network.
 
-A mask and, for each (query, key), an integer of every kind of relative position come from outside: distance, depth on a
-stack, height on a tape. Pre-norm (Radford et al. 2019):
+The caller gives the mask and, for each pair of query and key, an integer rel_i[t, s] of every kind i of relative
+position: their distance, say, or their difference of depth in a tree. The block is pre-norm (Radford et al. 2019):
 
     x <- x + drop(W_o A(LN x) + b_o);    x <- x + drop(W_2 gelu(W_1 LN x + b_1) + b_2)
     logit[t, s] = ((q_t + u) . k_s + sum over kinds i of (q_t + v_i) . r_i[rel_i[t, s]]) / sqrt(d)
 
-u, v_i (H, d) and the tables r_i (H, R_i, d) are the terms of Transformer-XL (Dai et al. 2019, Eq. 5), with learned
-tables instead of sinusoids times a matrix. Without kinds of relative positions there is no u, and torch's fused
-attention serves.
+where A mixes the values by softmax_s(logit[t, s]). The biases u, v_i (H, d) and the tables r_i (H, R_i, d) are the
+terms of Transformer-XL (Dai et al. 2019, Eq. 5), with learned tables instead of sinusoids times a matrix. Without
+relative positions there is no u, and torch's fused attention is used.
 
-Normalised attention entropy (NAE): how widely the last layer looks back from a word.
-
-Of the weights a that a head gives the n keys before a query's own, scaled to sum to 1 (Ryu & Lewis 2021; Oh & Schuler
-2022):
+Normalised attention entropy (NAE) measures how widely the last layer looks back from a token. With the weights a of a
+head over the n keys before the query's own, scaled to sum to 1 (Ryu & Lewis 2021; Oh & Schuler 2022):
 
     NAE = - sum over keys k of a_k log a_k / log n,        0 where n < 2
 
-Oh & Schuler put norms of what each key brings instead of weights (Kobayashi et al. 2020): a_k ||v_k W + b||, where
-v_k W is the head's part of the output projection and b its share 1 / H of the bias (Attn-N). They take differences from
-token to token. Yoshida et al. (2025) report the sum over heads and over the tokens of a word of NAE with these norms,
-of the last layer, for a Transformer and for Transformer Grammars, which look back at what is on the stack; of several
-parses, the mean by their probability given the words so far. ``nae`` is that, as in their public code but for its 1e-10
-in the logarithm. Of several parses they give no difference: ``delta_nae`` takes that of the means, from the token
-before, where their code would take it from the position before, which may be a bracket.
+Instead of the weights, Oh & Schuler take the norms of what each key contributes (Attn-N; Kobayashi et al. 2020):
+a_k ||v_k W + b||, where v_k W is the head's part of the output projection and b its share 1 / H of the bias; they
+report differences from token to token. Yoshida et al. (2025) report NAE with these norms, summed over the heads of the
+last layer and over the tokens of a word, for a Transformer and for Transformer Grammars, whose keys are what is on the
+stack. For several parses they take the mean by their probability given the words so far. The column ``nae`` is that of
+their public code, without its 1e-10 in the logarithm. ``delta_nae`` is the difference of these means from the token
+before; for several parses they define none, and their code would take it from the position before, even a bracket.
 
 Shapes: B rows, T queries, S keys, D units, H heads of size d = D / H, R relative positions of a kind, N layers.
 """
@@ -49,12 +47,12 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 MOST_WEIGHTS = 2**24
-"""Weights of attention that are computed at once without gradient, so that a long sentence fits into memory."""
+"""Most attention weights that are computed at once without gradient, so that a long sentence fits into memory."""
 START_DEVIATION = 0.02  # of all matrices, embeddings and tables, as in GPT-2
 
 
 class Rotary(NamedTuple):
-    """Places of queries (B or 1, T) and of keys (B or 1, S), by whose angles both are turned (Su et al. 2021)."""
+    """Rotary positions (Su et al. 2021): the places of queries (B or 1, T) and of keys (B or 1, S)."""
 
     queries: Tensor
     keys: Tensor
@@ -63,13 +61,13 @@ class Rotary(NamedTuple):
 class AttentionMask(NamedTuple):
     """Which keys each query may attend to, and where they are: the same for all layers. A query sees itself."""
 
-    hidden: Tensor | None  # bool (B or 1, H or 1, T, S), what is not seen; None: all that comes later, T = S
+    hidden: Tensor | None  # bool (B or 1, H or 1, T, S), True where a key is not seen; None: later keys, T = S
     relative: tuple[Tensor, ...] = ()  # of each kind, integers 0 to R - 1 (B or 1, T, S)
     rotary: Rotary | None = None
-    num_relative: tuple[int, ...] | None = None  # of each kind, how many integers from 0 on are met; None: all R
+    num_relative: tuple[int, ...] | None = None  # of each kind, a bound on its integers, for speed; None: R
 
     def part(self, rows: slice, steps: slice, keys: Tensor) -> AttentionMask:
-        """The mask of some of the queries; ``keys`` (H, B, S, d) are those of all rows."""
+        """The mask of the queries at these rows and steps; ``keys`` (H, B, S, d) are the keys of all rows."""
         hidden = later(keys.shape[2], keys.device) if self.hidden is None else self.hidden
         rotary = self.rotary
         return AttentionMask(
@@ -87,12 +85,15 @@ def later(num_steps: int, device: torch.device) -> Tensor:
 
 
 def _rows(values: Tensor, rows: slice) -> Tensor:
-    """Rows of values that may be the same for all, (B or 1, ...)."""
+    """Some rows of values (B, ...), or values (1, ...) that are the same for all rows."""
     return values if len(values) == 1 else values[rows]
 
 
 def start_normal(parameter: Tensor, *, residual_layers: int | None = None) -> None:
-    """Draw from a normal distribution as GPT-2 starts; what adds to the residual stream N layers deep, smaller."""
+    """Draw from a normal distribution as GPT-2 does.
+
+    Matrices whose product is added to the residual stream of N layers are smaller by a factor of sqrt(2 N).
+    """
     scale = 1.0 if residual_layers is None else 1 / math.sqrt(2 * residual_layers)
     nn.init.normal_(parameter, std=START_DEVIATION * scale)
 
@@ -107,7 +108,7 @@ def rotated(vectors: Tensor, places: Tensor) -> Tensor:
 
 
 class RelativeKeys(nn.Module):
-    """A kind of relative positions: the table of keys r (H, R, d) and the bias v (H, 1, d) of the queries."""
+    """One kind of relative positions: the table of keys r (H, R, d), and the bias v (H, 1, d) of the queries."""
 
     def __init__(self, num_heads: int, num_positions: int, head_size: int) -> None:
         """Draw from torch's global generator."""
@@ -118,7 +119,10 @@ class RelativeKeys(nn.Module):
         start_normal(self.bias)
 
     def logits(self, queries: Tensor, relative: Tensor, num_met: int, scale: float) -> Tensor:
-        """Queries (H, B, T, d) times scale and the keys of relative positions (B or 1, T, S): (H, B, T, S)."""
+        """scale (q_t + v) . r[rel[t, s]]: (H, B, T, S).
+
+        Queries are (H, B, T, d); ``relative`` (B or 1, T, S) holds rel, integers below ``num_met``.
+        """
         biased = _biased(queries, self.bias, scale).flatten(1, 2)
         table = torch.bmm(biased, self.keys[:, :num_met].transpose(1, 2))  # (H, B T, R), never (B, T, S, d)
         heads, batch, steps, _ = queries.shape
@@ -127,12 +131,15 @@ class RelativeKeys(nn.Module):
 
 
 class AttentionBlock(nn.Module):
-    """One layer. Those who keep keys and values themselves call its parts: ``heads``, ``attend``, ``finish``."""
+    """One layer: ``heads``, then ``attend``, then ``finish``.
+
+    Systems that store keys and values themselves call these three parts instead of ``forward``.
+    """
 
     def __init__(
         self, size: int, num_heads: int, *, num_layers: int, kinds: Sequence[int] = (), dropout: float = 0.0
     ) -> None:
-        """Draw from torch's global generator. ``kinds``: the numbers R of relative positions, one of each kind."""
+        """Draw from torch's global generator. ``kinds`` holds the number R of relative positions of each kind."""
         super().__init__()
         self.num_heads, self.dropout, self.scale = num_heads, dropout, (size // num_heads) ** -0.5
         self.attention_norm, self.feedforward_norm = nn.LayerNorm(size), nn.LayerNorm(size)
@@ -158,13 +165,13 @@ class AttentionBlock(nn.Module):
         return mixed.permute(1, 2, 0, 3).flatten(2)
 
     def logits(self, query: Tensor, key: Tensor, mask: AttentionMask) -> Tensor:
-        """Logits of all heads (H, B, T, S) of queries (B, T, D) and keys (B, S, D), -inf where one does not see."""
+        """Logits (H, B, T, S) of queries (B, T, D) and keys (B, S, D), -inf where a query does not see a key."""
         return self._logits(self._split(query), self._split(key), mask)
 
     def entropies(self, query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask) -> Tensor:
-        """Normalised attention entropies, by weights and by norms: queries (B, T, D) that come last -> (B, T, H, 2).
+        """Normalised attention entropies, by weights and by norms: (B, T, H, 2).
 
-        Keys and values are (B, S, D).
+        Keys and values are (B, S, D); the queries (B, T, D) are those of the last T of the S positions.
         """
         queries, keys = self._split(query), self._split(key)
         heads, batch, steps, _ = queries.shape
@@ -186,10 +193,10 @@ class AttentionBlock(nn.Module):
     def forward(
         self, units: Tensor, mask: AttentionMask, packing: Packing | None = None, wanted: Tensor | None = None
     ) -> Tensor:
-        """A layer over units (B, T, D), or over packed ones (n, D), all of whose keys are its own.
+        """The whole layer over units (B, T, D) or, with ``packing``, (n, D); keys and values are those of the units.
 
-        ``wanted`` (A,) are the only packed positions whose outputs are computed, (A, D): of the last layer, those that
-        predict something.
+        With ``wanted`` (A,), only the outputs (A, D) of these packed positions are computed: in the last layer, of
+        those that predict something.
         """
         if packing is None:
             return self.finish(units, self.attend(*self.heads(units), mask))
@@ -201,11 +208,11 @@ class AttentionBlock(nn.Module):
         return self.finish(units, mixed)
 
     def _split(self, units: Tensor) -> Tensor:
-        """(B, T, D) -> (H, B, T, d), heads first: products of all rows of a head are then one, without copies."""
+        """(B, T, D) -> (H, B, T, d): with heads first, the products of all rows of a head are one, without copies."""
         return units.view(*units.shape[:-1], self.num_heads, -1).permute(2, 0, 1, 3)
 
     def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: AttentionMask) -> Tensor:
-        """(H, B, T, d) and twice (H, B, S, d) -> (H, B, T, d)."""
+        """Queries (H, B, T, d), keys and values (H, B, S, d) -> mixed values (H, B, T, d)."""
         if self.content_bias is not None:
             heads, batch, steps, _ = queries.shape
             if torch.is_grad_enabled() or heads * batch * steps * keys.shape[2] <= MOST_WEIGHTS:
@@ -220,7 +227,7 @@ class AttentionBlock(nn.Module):
         return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, is_causal=seen is None)
 
     def _logits(self, queries: Tensor, keys: Tensor, mask: AttentionMask) -> Tensor:
-        """(H, B, T, S), -inf where a query does not see."""
+        """Queries (H, B, T, d), keys (H, B, S, d) -> logits (H, B, T, S), -inf where a query does not see a key."""
         if self.content_bias is None:
             queries, keys = _turned(queries, keys, mask)
             logits = (queries * self.scale) @ keys.transpose(2, 3)
@@ -236,12 +243,12 @@ class AttentionBlock(nn.Module):
 
 
 class AttentionStack(nn.ModuleList):
-    """Blocks on top of each other, named by their numbers."""
+    """Blocks on top of each other."""
 
     def __init__(
         self, size: int, num_heads: int, *, num_layers: int, kinds: Sequence[int] = (), dropout: float = 0.0
     ) -> None:
-        """Draw from torch's global generator; the arguments are those of a block."""
+        """Draw from torch's global generator; the arguments are those of ``AttentionBlock``."""
         each: dict[str, Any] = {"num_layers": num_layers, "kinds": kinds, "dropout": dropout}
         super().__init__(AttentionBlock(size, num_heads, **each) for _ in range(num_layers))
 
@@ -255,7 +262,7 @@ ATTENTION_COLUMNS: dict[str, SubwordAggregation] = {"attention_entropy": "first"
 
 
 def value_factors(output: nn.Linear, num_heads: int) -> Tensor:
-    """(H, d + 1, r) float64, by which ||v W + b / H|| = ||[v; 1] F|| of a head's values v: far smaller than W."""
+    """Small matrices F (H, d + 1, r), float64, of each head, with ||v W + b / H|| = ||[v; 1] F|| for its values v."""
     weight = output.weight.detach().double().T.reshape(num_heads, -1, len(output.weight))
     bias = (output.bias.detach().double() / num_heads).expand(num_heads, 1, -1)
     factors: Tensor = torch.linalg.qr(torch.cat([weight, bias], 1).mT).R.mT
@@ -263,14 +270,14 @@ def value_factors(output: nn.Linear, num_heads: int) -> Tensor:
 
 
 def value_norms(values: Tensor, factors: Tensor) -> Tensor:
-    """||v W + b / H|| of values (n, D) in every head: (H, n)."""
+    """||v W + b / H|| of values (n, D), for every head: (H, n). ``factors`` are those of ``value_factors``."""
     heads = values.double().view(len(values), len(factors), -1).transpose(0, 1)
     norms: Tensor = torch.linalg.vector_norm(heads @ factors[:, :-1] + factors[:, -1:], dim=2)
     return norms
 
 
 def normalised_entropies(logits: Tensor, norms: Tensor) -> Tensor:
-    """NAE by weights and by norms, (..., 2), from logits (..., S), -inf where nothing counts, and norms (..., S)."""
+    """NAE by weights and by norms (..., 2), from logits and norms (..., S); a logit of -inf leaves a key out."""
     seen = (logits > -torch.inf).sum(-1, dtype=logits.dtype)
     shares = torch.stack([logits, logits + norms.log()]).softmax(-1)  # not a number where nothing is seen
     entropy = torch.special.entr(shares).sum(-1)
@@ -280,7 +287,7 @@ def normalised_entropies(logits: Tensor, norms: Tensor) -> Tensor:
 def attention_columns(
     entropies: NDArray[np.float64], word_of_token: NDArray[np.int64]
 ) -> dict[str, NDArray[np.float64]]:
-    """Columns of words from NAE of heads (1 + num_tokens, H, 2), the first that of what stands before the tokens."""
+    """Columns of words from the NAE of each token, (1 + num_tokens, H, 2); the first is that of the start."""
     first = np.flatnonzero(np.diff(word_of_token, prepend=-1))
     by_norms = entropies[..., 1]
     columns = {
@@ -294,7 +301,10 @@ def attention_columns(
 def weights_of_layers(
     blocks: Sequence[AttentionBlock], units: Tensor, mask: AttentionMask, is_last: NDArray[np.bool_]
 ) -> list[Floats]:
-    """The weights of each layer, the lowest first, from the inputs (1, T, D) of one sentence: see ``by_words``."""
+    """The attention weights of each layer (H, P, P), the lowest first, between the words of one sentence.
+
+    ``units`` (1, T, D) are the inputs of the first layer; ``is_last`` (T,) marks the last position of each word.
+    """
     found = list[Floats]()
     for block in blocks:
         query, key, value = block.heads(units)
@@ -305,9 +315,9 @@ def weights_of_layers(
 
 
 def by_words(weights: Floats, is_last: NDArray[np.bool_]) -> Floats:
-    """Weights (H, P, P) of the P positions that are the last of their words, from those of all (H, T, T).
+    """Attention weights between words (H, P, P), from those between positions (H, T, T).
 
-    They are the rows of these positions, and the sums of the columns of all that are of one word.
+    A word looks back from its last position (``is_last`` (T,)), and is looked at with the sum over its positions.
     """
     begins = np.flatnonzero(np.append(True, is_last[:-1]))
     found: Floats = np.add.reduceat(weights[:, is_last], begins, axis=2)
@@ -315,7 +325,7 @@ def by_words(weights: Floats, is_last: NDArray[np.bool_]) -> Floats:
 
 
 def _pieces(batch: int, steps: int, num_queries: int) -> Iterator[tuple[slice, slice]]:
-    """Cut the queries (B, T) into pieces of at most so many, but one at least: whole rows, or parts of one."""
+    """Cut queries (B, T) into pieces of at most ``num_queries``, but one at least: whole rows, or parts of one."""
     rows, width = max(1, num_queries // steps), max(1, min(steps, num_queries))
     for b in range(0, batch, rows):
         for t in range(0, steps, width):
@@ -328,6 +338,7 @@ def _biased(queries: Tensor, bias: Tensor, scale: float) -> Tensor:
 
 
 def _turned(queries: Tensor, keys: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor]:
+    """Queries (H, B, T, d) and keys (H, B, S, d), turned by their places if positions are rotary."""
     if mask.rotary is None:
         return queries, keys
     return rotated(queries, mask.rotary.queries), rotated(keys, mask.rotary.keys)

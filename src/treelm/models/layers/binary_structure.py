@@ -1,10 +1,19 @@
 """Binary structure read left to right: first siblings, static labels, and decisions back into trees.
 
 Slots are counted from 0 at the bottom to N - 1 at the root. Positions are counted from 0, the sentence boundary
-``<s>``, which the root constituent takes in as its first child, so token i is position i + 1.
+``<s>``, which is the first child of the root constituent, so token i is position i + 1.
 
-A decision is the slot where a position attaches. Where depth has no bound, N is ``ANY_DEPTH``; decision N - h then says
-that a stack of binary constituents had the height h when the position was shifted.
+The first sibling of a token is the position where the smallest constituent starts that holds the token but does not
+start with it. The decision of a position is the slot to which it attaches: xi_0 = N, xi_t = max(xi_fs(t) - 1, 0), where
+fs(t) is its first sibling. For example, with N = 5::
+
+    position        0    1     2     3       4     5
+                    <s>  the   dog   barks   at    noon         ((the dog) (barks (at noon)))
+    first sibling        0     1     0       3     4
+    decision        5    4     3     4       3     2
+
+Depth may have no bound: then N is ``ANY_DEPTH``, and the decision N - h says that a stack of binary constituents had
+the height h when the position was shifted.
 """
 
 from __future__ import annotations
@@ -21,15 +30,14 @@ from treelm.trees.tree import Tree, from_spans
 
 IntArray = NDArray[np.int64]
 LABEL = "X"  # of every constituent
-ANY_DEPTH = 10**6  # slots of a memory that never overflows
+ANY_DEPTH = 10**6  # slots of a memory that never overflows in practice
 
 
 def first_siblings(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> IntArray:
     """The first sibling of every token of a batch, as a position in its sentence: (tokens,).
 
-    That is where the smallest constituent starts that holds the token, but not as its first one. Labels do not matter
-    and unary chains collapse by themselves; a word of several tokens (``ends_word`` (V,) says where words end) is a
-    constituent. Raises ``InputError`` for a batch without trees.
+    Labels and unary chains make no difference. A word of several tokens is a constituent; ``ends_word`` (V,) marks the
+    tokens that end words. Raises ``InputError`` for a batch without trees.
     """
     siblings = _word_level(*batch.trees())
     token = np.arange(len(batch.tokens)) - np.repeat(batch.token_offsets[:-1], np.diff(batch.token_offsets))
@@ -41,10 +49,10 @@ def first_siblings(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> IntArr
 
 
 def _word_level(actions: IntArray, action_offsets: IntArray) -> IntArray:
-    """First siblings from top-down actions.
+    """First siblings (tokens,) from top-down actions, as if every token were a word.
 
-    What is open after the last SHIFT or REDUCE before a token, without the constituents that start with the token
-    itself, is the smallest constituent in question. Sorting actions by depth puts each constituent's actions together.
+    The constituent that is innermost open after the last SHIFT or REDUCE before a token is the smallest one that holds
+    the token and does not start with it. Sorting actions by depth puts each constituent's actions together.
     """
     depth = np.cumsum(np.where(actions == REDUCE, -1, actions >= FIRST_NT))
     order = np.argsort(depth, kind="stable")
@@ -60,7 +68,7 @@ def _word_level(actions: IntArray, action_offsets: IntArray) -> IntArray:
 
 
 def _start_positions(actions: IntArray, action_offsets: IntArray, depth: IntArray) -> IntArray:
-    """The position where the constituent of each NT action starts; 0 for those that span the sentence."""
+    """The position where the constituent of each NT action starts (actions,); 0 for those that span the sentence."""
     num_shifts = starts((actions == SHIFT).astype(np.int64))
     sentence = np.repeat(np.arange(len(action_offsets) - 1), np.diff(action_offsets))
     token = num_shifts[:-1] - num_shifts[action_offsets[sentence]]
@@ -73,10 +81,14 @@ def _start_positions(actions: IntArray, action_offsets: IntArray, depth: IntArra
 
 
 def static_labels(siblings: IntArray, num_slots: int) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Decisions that build the gold tree: xi_0 = N, xi_t = max(xi_fs(t) - 1, 0).
+    """The decisions that build the gold tree: xi_0 = N, xi_t = max(xi_fs(t) - 1, 0).
 
-    ``siblings`` (B, T) are first siblings by position. Returns the labels (B, T) and, of every position, whether it
-    lies too deep for the memory (bool), so that its label is not the gold one.
+    ``siblings`` (B, T) are first siblings by position. Returns the decisions (B, T), and which of them (B, T) differ
+    from the gold tree because it is too deep for the memory.
+
+    >>> decisions, is_too_deep = static_labels(np.array([[0, 0, 1, 0, 3, 4]]), 5)
+    >>> decisions.tolist()
+    [[5, 4, 3, 4, 3, 2]]
     """
     labels = np.full(siblings.shape, num_slots)
     for t in range(1, siblings.shape[1]):
@@ -85,9 +97,12 @@ def static_labels(siblings: IntArray, num_slots: int) -> tuple[IntArray, NDArray
 
 
 def decoded_spans(decisions: Sequence[int], num_slots: int) -> list[tuple[int, int]]:
-    """The constituents that decisions build, without ``<s>``: spans ``start <= i < end`` of two tokens or more.
+    """The constituents that decisions build, as spans ``start <= i < end`` of two tokens or more, without ``<s>``.
 
-    The chain of constituents that hold ``<s>`` becomes left-branching, as the gold root's children are.
+    Constituents that hold ``<s>`` begin with the first token.
+
+    >>> decoded_spans([5, 4, 3, 4, 3, 2], 5)
+    [(0, 2), (3, 5), (2, 5), (0, 5)]
     """
     spans: list[tuple[int, int]] = []
     stack: list[tuple[int, int]] = [(num_slots - 1, 0)]  # slot, first position
@@ -107,7 +122,10 @@ def decoded_spans(decisions: Sequence[int], num_slots: int) -> list[tuple[int, i
 
 
 def word_tree(words: Sequence[str], spans: Sequence[tuple[int, int]], word_of_token: IntArray) -> Tree:
-    """The tree over words of spans over tokens; spans that cut a word are left out. All labels are ``LABEL``."""
+    """The tree over words that has these spans over tokens; all labels are ``LABEL``.
+
+    ``word_of_token`` (tokens,) is the number of each token's word. Spans that cut a word are left out.
+    """
     first = np.searchsorted(word_of_token, np.arange(len(words) + 1))  # token where each word starts, and the end
     boundary = {int(token): word for word, token in enumerate(first)}
     kept = {(boundary[start], boundary[end]) for start, end in spans if start in boundary and end in boundary}

@@ -3,14 +3,22 @@
 Fenceposts are counted 0..n; a span (i, j), i < j, covers the words i .. j - 1 and has the width j - i. The score of a
 tree is the sum of the scores of its 2n - 1 spans, words included (Stern et al. 2017; Zhang et al. 2020).
 
-``up`` gives the value of every span, narrow ones first: log Z by ``logsumexp``, the best score by ``max_of``. ``down``
-passes a weight of 1 from the whole sentence to its parts. What a span passes on is its weight times a distribution over
-its splits: softmax makes the weights exact marginals, which are the gradient of log Z; the best split makes them the
-best tree, 0 or 1; a split that is drawn makes them an exact sample. So there is no outside recursion, no graph of
-autograd, and no back pointer.
+``up`` computes the value of every span, narrow ones first: log Z with ``logsumexp``, the best score with ``max_of``.
+``down`` passes a weight of 1 from the whole sentence to its parts: every span passes on its weight times a distribution
+over its splits. With ``soft`` (a softmax) the weights are exact marginals, which are the gradient of log Z; with
+``best`` (all to one split) they are the best tree, 0 or 1; with ``draw`` they are an exact sample. So no outside
+recursion, graph of autograd or back pointer is needed.
 
-Scores must be finite: ``NEG`` stands for the logarithm of zero. Sentences of a batch may differ in length. Those that
-are shorter begin at fencepost 0, and nothing that lies beyond their length is looked at.
+For example, two words have one tree, with the spans (0, 1), (1, 2) and (0, 2); three words have two.
+
+>>> scores, lengths = torch.zeros(1, 4, 4), torch.tensor([3])  # all trees of three words are equally probable
+>>> log_partition(scores, lengths).exp().round().tolist()
+[2.0]
+>>> marginals(scores, lengths)[0, 0].tolist()  # of the spans (0, 1), (0, 2) and (0, 3)
+[0.0, 1.0, 0.5, 1.0]
+
+Scores must be finite; ``NEG`` stands for the logarithm of zero. Sentences of a batch may differ in length: all begin at
+fencepost 0, and spans beyond the length of a sentence are ignored.
 """
 
 from __future__ import annotations
@@ -32,10 +40,11 @@ Spread = Callable[[Tensor], Tensor]  # (..., splits) -> (..., splits): a distrib
 
 @dataclass(frozen=True)
 class Tables:
-    """Values of all spans, twice: by start and by end, so that the parts of a width are two views side by side.
+    """The values of all spans, stored twice: by start, and by end.
 
-    ``by_start[:, i, w]`` and ``by_end[:, j, n - w]`` both hold the value of the span (i, j), w = j - i. Their shape is
-    (B, n + 1, n + 1, ...): a number for each span, or a vector over symbols. What is no span is never read.
+    ``by_start[:, i, w]`` and ``by_end[:, j, n - w]`` both hold the value of the span (i, j), w = j - i. Thus the left
+    parts of all spans of one width are a view of one table, and the right parts the same view of the other. The shape
+    is (B, n + 1, n + 1, ...): a number for each span, or a vector over symbols. Entries that are no span are not read.
     """
 
     by_start: Tensor
@@ -43,16 +52,16 @@ class Tables:
 
     @classmethod
     def full(cls, like: Tensor, shape: tuple[int, ...], value: float) -> Self:
-        """Tables of shape (B, n + 1, n + 1, ...) with one value everywhere, of the type of ``like``."""
+        """Tables of shape (B, n + 1, n + 1, ...) filled with one value, of the type and on the device of ``like``."""
         return cls(like.new_full(shape, value), like.new_full(shape, value))
 
     @property
     def num_words(self) -> int:
-        """Words of the longest sentence, n."""
+        """Number of words n of the longest sentence."""
         return self.by_start.shape[1] - 1
 
     def of_width(self, width: int) -> tuple[Tensor, Tensor]:
-        """Views of both tables at the spans of one width, by their start: two (B, n + 1 - width, ...)."""
+        """Views of both tables at the spans of one width, ordered by start: two (B, n + 1 - width, ...)."""
         n = self.num_words
         return self.by_start[:, : n + 1 - width, width], self.by_end[:, width:, n - width]
 
@@ -65,37 +74,37 @@ class Tables:
         return self.by_start[:, : n + 1 - width, 1:width], self.by_end[:, width:, n - width + 1 : n]
 
     def put(self, width: int, value: Tensor) -> None:
-        """Write the values (B, n + 1 - width, ...) of the spans of one width, in place."""
+        """Write the values (B, n + 1 - width, ...) of the spans of one width into both tables."""
         for table in self.of_width(width):
             table.copy_(value)
 
     def whole(self, lengths: Tensor) -> Tensor:
-        """The value of every whole sentence, (B, ...)."""
+        """The value of each whole sentence: (B, ...)."""
         return self.by_start[torch.arange(len(lengths), device=lengths.device), 0, lengths]
 
 
 def logsumexp(parts: Tensor) -> Tensor:
-    """Sum over splits, of logarithms."""
+    """The log of the sum over splits."""
     return parts.logsumexp(-1)
 
 
 def max_of(parts: Tensor) -> Tensor:
-    """Give the highest value of any split."""
+    """The highest value of a split."""
     return parts.amax(-1)
 
 
 def soft(parts: Tensor) -> Tensor:
-    """Give every split its probability."""
+    """Give every split its probability: the weights become marginals."""
     return parts.softmax(-1)
 
 
 def best(parts: Tensor) -> Tensor:
-    """Give all to the best split, the first of equals."""
+    """Give everything to the best split, the first of equal ones: the weights become the best tree."""
     return torch.zeros_like(parts).scatter_(-1, parts.argmax(-1, keepdim=True), 1.0)
 
 
 def draw(generator: torch.Generator | None = None) -> Spread:
-    """A spread that gives all to one split, drawn by its probability: the best after Gumbel noise has been added."""
+    """Give everything to one split, drawn by probability: the best one after Gumbel noise has been added."""
 
     def drawn(parts: Tensor) -> Tensor:
         noise = torch.empty_like(parts, dtype=torch.float64).exponential_(generator=generator)
@@ -105,7 +114,7 @@ def draw(generator: torch.Generator | None = None) -> Spread:
 
 
 def up(scores: Tensor, reduce: Reduce) -> Tables:
-    """Values of all spans from their scores (B, n + 1, n + 1), that of (i, j) at [:, i, j].
+    """The values of all spans from their scores (B, n + 1, n + 1), of which that of (i, j) is at [:, i, j].
 
     value(i, j) = score(i, j) + reduce over k of (value(i, k) + value(k, j)).
     """
@@ -118,9 +127,9 @@ def up(scores: Tensor, reduce: Reduce) -> Tables:
 
 
 def down(tables: Tables, lengths: Tensor, spread: Spread) -> Tensor:
-    """Weights of all spans (B, n + 1, n + 1), from the tables that ``up`` gave: marginals, best trees or samples.
+    """The weights of all spans (B, n + 1, n + 1), from the tables of ``up``: marginals, best trees or samples.
 
-    ``lengths`` (B,) are the words of each sentence. What is no span of its sentence has the weight 0.
+    ``lengths`` (B,) are the words of each sentence. Entries that are no span of their sentence have the weight 0.
     """
     received = Tables.full(tables.by_start, tuple(tables.by_start.shape), 0.0)
     received.by_start[torch.arange(len(lengths), device=lengths.device), 0, lengths] = 1.0
@@ -138,23 +147,23 @@ def down(tables: Tables, lengths: Tensor, spread: Spread) -> Tensor:
 
 
 def marginals(scores: Tensor, lengths: Tensor) -> Tensor:
-    """p(span in tree) of all spans, p(tree) proportional to exp(score): (B, n + 1, n + 1). No gradient."""
+    """p(span in tree) of all spans, without gradient: (B, n + 1, n + 1). p(tree) is proportional to exp(score)."""
     return down(up(scores, logsumexp), lengths, soft)
 
 
 def best_trees(scores: Tensor, lengths: Tensor) -> Tensor:
-    """The tree of the highest score of every sentence, 1 at its spans: (B, n + 1, n + 1).
+    """The tree with the highest score of every sentence: (B, n + 1, n + 1), 1 at its spans.
 
-    By scores it is the Viterbi tree. By marginals it is the one with the most spans expected to be right, that of the
-    minimum Bayes risk.
+    From scores it is the Viterbi tree. From marginals it is the tree of minimum Bayes risk, of whose spans most are
+    expected to be right.
     """
     return down(up(scores, max_of), lengths, best)
 
 
 def samples(scores: Tensor, lengths: Tensor, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
-    """Independent trees drawn from p(tree), 1 at their spans: (num_samples, B, n + 1, n + 1).
+    """Independent trees drawn from p(tree): (num_samples, B, n + 1, n + 1), 1 at their spans.
 
-    Log p of one is the sum of its scores minus log Z.
+    log p of a tree is the sum of its scores minus log Z.
     """
     tables = up(scores, logsumexp)
     rows = Tables(*(table.repeat(num_samples, 1, 1) for table in (tables.by_start, tables.by_end)))
@@ -162,23 +171,23 @@ def samples(scores: Tensor, lengths: Tensor, num_samples: int, generator: torch.
 
 
 def log_partition(scores: Tensor, lengths: Tensor) -> Tensor:
-    """Log Z of every sentence, (B,), with its gradient: the marginals."""
+    """log Z of every sentence (B,). Its gradient by the scores is the marginals."""
     found: Tensor = _LogPartition.apply(scores, lengths)  # type: ignore[no-untyped-call]
     return found
 
 
 def entropy(scores: Tensor, lengths: Tensor) -> Tensor:
-    """Entropy of p(tree) in nats, (B,), with its gradient: log Z - E[score].
+    """Entropy of p(tree) in nats (B,), log Z - E[score], with its gradient.
 
-    J, the derivative of marginals by scores, is symmetric, so dH/ds = -J s, the derivative by t at 0 of the marginals
-    of (1 - t) s: a central difference, in float64 whatever the type of the scores.
+    The derivative J of the marginals by the scores s is symmetric, so dH/ds = -J s. That is the derivative by t, at 0,
+    of the marginals of (1 - t) s, which is computed as a central difference in float64.
     """
     found: Tensor = _Entropy.apply(scores, lengths)  # type: ignore[no-untyped-call]
     return found
 
 
 class _LogPartition(torch.autograd.Function):
-    """Log Z; its gradient is one pass down."""
+    """log Z, whose gradient is one pass down."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, lengths: Tensor) -> Tensor:
@@ -194,7 +203,7 @@ class _LogPartition(torch.autograd.Function):
 
 
 class _Entropy(torch.autograd.Function):
-    """Entropy; its gradient is two marginals more."""
+    """The entropy, whose gradient takes the marginals of two further scores."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, lengths: Tensor) -> Tensor:

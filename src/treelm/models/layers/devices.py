@@ -1,4 +1,4 @@
-"""Devices: which one a network computes on, moving arrays there in few copies, and the memory of the process."""
+"""Devices: which one a network computes on, how arrays get there in few copies, and memory."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 
 
 def allow_determinism() -> None:
-    """Let cuBLAS give the same bits in every run, should that be wanted; it looks once, at the first product."""
+    """Let cuBLAS be deterministic, if torch is asked to be. It reads this setting once, at the first product."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def find_device(name: DeviceName, *, where: str | None = None) -> Literal["cuda", "cpu"]:
-    """``auto`` is a GPU if torch finds one. Raises ``InputError``, with ``where``, if ``cuda`` is not there."""
+    """The device of this name; ``auto`` is a GPU if torch finds one.
+
+    Raises ``InputError``, which names ``where``, for ``cuda`` without a GPU.
+    """
     check_choice("device", name, get_args(DeviceName))
     if name == "cpu":
         return "cpu"
@@ -48,15 +51,15 @@ def device_of(network: nn.Module) -> Literal["cuda", "cpu"]:
 
 
 def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
-    """A contiguous array as a tensor on the device: on a CPU the same memory, on a GPU a copy that is on its way."""
+    """A contiguous array as a tensor on the device: on a CPU the same memory, on a GPU an asynchronous copy."""
     return _copied(torch.from_numpy(array), device)
 
 
 def plan_to_device(plan: Plan, device: torch.device) -> Plan:
-    """A plan of named tuples, dataclasses, tuples and lists, its tensors on the device.
+    """A plan of named tuples, dataclasses, tuples and lists, with its tensors on the device.
 
-    Every copy to a GPU costs a call, however small; so all tensors of one type go together, as one buffer of which the
-    plan then holds slices. On a CPU the plan stays as it is.
+    Every copy to a GPU takes a call, however small it is. So all tensors of one type are copied as one buffer, of which
+    the plan then holds slices. On a CPU the plan is returned as it is.
     """
     if device.type == "cpu":
         return plan
@@ -77,22 +80,22 @@ def plan_to_device(plan: Plan, device: torch.device) -> Plan:
 
 
 class PlansAhead:
-    """The plan of the next batch, made and sent to the device by a thread while the device computes the present one."""
+    """Plans the next batch in a thread, and copies the plan to the device, while the device computes this batch."""
 
     def __init__(self) -> None:
-        """Nothing is planned yet."""
+        """Start without a planned batch."""
         self._ahead: tuple[object, Future[Any]] | None = None
 
     def __deepcopy__(self, memo: object) -> Self:
-        """A copy of a network has nothing planned yet."""
+        """A new object without a planned batch, as copies of networks need."""
         return type(self)()
 
     def begin(self, batch: object, make: Callable[[], Any]) -> None:
-        """Make the plan of a batch in the thread, with the settings of this one."""
+        """Make the plan of a batch in the thread, with the context variables of the caller."""
         self._ahead = batch, _PLANNER.submit(copy_context().run, make)
 
     def take(self, batch: object, make: Callable[[], Plan]) -> Plan:
-        """The plan of a batch, made before or now. Raises what making it raises."""
+        """The plan that was begun for a batch or, if there is none, a new one. Raises what ``make`` raises."""
         if self._ahead is None or self._ahead[0] is not batch:
             return make()
         future, self._ahead = self._ahead[1], None
@@ -111,7 +114,7 @@ def _copied(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def _may_hold_tensors(plan: Any) -> bool:
-    """Tell whether a value is worth searching for tensors: lists of numbers, or of lists of them, are long."""
+    """Whether a value may hold tensors. Lists of numbers, which are long, are not searched."""
     if not isinstance(plan, (list, tuple)) or not plan:
         return False
     if hasattr(plan, "_fields"):
@@ -120,7 +123,7 @@ def _may_hold_tensors(plan: Any) -> bool:
 
 
 def _mapped(plan: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A plan with a function of each of its tensors in its place."""
+    """A plan in which every tensor is replaced by ``change`` of it."""
     if isinstance(plan, Tensor):
         return change(plan)
     if is_dataclass(plan) and not isinstance(plan, type):
@@ -132,10 +135,11 @@ def _mapped(plan: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def keep_freed_memory() -> bool:
-    """Ask glibc to reuse freed memory instead of returning it to the system; returns whether it agreed.
+    """Ask glibc to reuse freed memory instead of returning it to the system; returns whether it does.
 
-    Every training step allocates the same large arrays. By default each is mapped afresh, and the first touch of every
-    page costs a fault. The process then keeps its peak size. Elsewhere than on Linux with glibc nothing happens.
+    Every training step allocates the same large arrays. By default each one is mapped again, and the first access to
+    every page is a page fault. With this setting the process keeps its peak size. Other systems than Linux with glibc
+    are left as they are.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -151,7 +155,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")  # of
 
 
 def restart_peak() -> bool:
-    """Let ``process_peak_mb`` report the time from now on; whether this system can, which Linux does."""
+    """Let ``process_peak_mb`` report the peak from now on; returns whether the system can do so, as Linux does."""
     try:
         _CLEAR.write_text("5")
     except OSError:
@@ -162,7 +166,7 @@ def restart_peak() -> bool:
 def process_peak_mb() -> float:
     """The most memory that this process has held so far, in MiB."""
     status = _STATUS.read_text().splitlines() if _STATUS.exists() else []
-    for line in status:  # what getrusage says, a process that was begun from a large one has from that one
+    for line in status:  # getrusage would report the peak of the parent process, if that is larger
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 2**10
     import resource  # not on Windows
@@ -172,12 +176,12 @@ def process_peak_mb() -> float:
 
 
 def physical_memory() -> int | None:
-    """Bytes of memory of this machine; None where the system does not tell."""
+    """Bytes of memory of this machine, None if the system does not report them."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes of memory of a device that nothing holds; of any but a GPU, those of the machine, 8 GiB if not known."""
+    """Free memory of a GPU in bytes; for a CPU all memory of the machine, or 8 GiB if that is not known."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return physical_memory() or 2**33

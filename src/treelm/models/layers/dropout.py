@@ -1,4 +1,4 @@
-"""Dropout, several times faster on a CPU than torch's own: a few random bits a unit instead of one random number."""
+"""Dropout, several times faster on a CPU than torch's: it draws 8 or 16 random bits a unit instead of a number."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _shared: ContextVar[torch.Generator | None] = ContextVar("shared_dropout_generat
 
 @contextmanager
 def dropout_off(network: nn.Module) -> Iterator[None]:
-    """Drop nothing within this context, in training mode either: what training computes, without its noise.
+    """Drop nothing within this context, even in training mode: compute what training computes, without its noise.
 
-    Modules of torch that drop units (``nn.Dropout`` and its kin, ``nn.MultiheadAttention``) are in evaluation mode
-    meanwhile, and ``nn.LSTM`` and its kin have a rate of 0: a GPU computes their gradients in training mode alone. All
-    others stay as they are: normalisation takes its statistics as in training.
+    Torch's modules that drop units (dropout layers, ``nn.MultiheadAttention``) are in evaluation mode meanwhile.
+    Recurrent layers of torch get a rate of 0 instead, since a GPU computes their gradients in training mode only. Other
+    modules do not change: normalisation takes its statistics as in training.
     """
     dropping = [part for part in network.modules() if part.training and isinstance(part, _DROPPING)]
     recurrent = [(part, part.dropout) for part in network.modules() if isinstance(part, nn.RNNBase)]
@@ -44,7 +44,7 @@ def dropout_off(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Have a network in evaluation mode and without gradients within this context; its mode comes back afterwards."""
+    """Put a network into evaluation mode, and disable gradients, within this context."""
     was_training = network.training
     network.eval()
     try:
@@ -55,27 +55,26 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 
 def shared_draws(generator: torch.Generator) -> AbstractContextManager[None]:
-    """Draw masks that a whole batch shares (of weights, of token types) from this generator, within the context.
+    """Within this context, draw the masks that a whole batch shares (of weights, of token types) from this generator.
 
-    So the parts of a batch, wherever they are computed, have the same ones.
+    Then all parts of a batch have the same masks, wherever they are computed.
     """
     return setting(_shared, generator)
 
 
 def shared_generator() -> torch.Generator | None:
-    """The generator of masks that a whole batch shares; None is torch's global one."""
+    """The generator of masks that a whole batch shares; None for torch's global generator."""
     return _shared.get()
 
 
 def keep_units(
     shape: tuple[int, ...], probability: float, device: torch.device, *, shared: bool = False
 ) -> tuple[Tensor, float]:
-    """1 for the units that stay and 0 for others, as integers, and the factor that keeps their mean.
+    """A mask of integers, 1 for units that are kept and 0 for others, and the factor that preserves their mean.
 
-    Eight random bits a unit where those are enough, else sixteen: then the probability of dropping is rounded to a
-    multiple of 2^-16, and the factor is that of the rounded probability. Draws from torch's global generator, or from
-    ``shared_generator`` what the whole batch shares. Integers, because torch compares into bool and multiplies with
-    bool many times slower.
+    ``probability`` is that of dropping a unit. It takes 8 random bits a unit if that is exact; else 16, and it is
+    rounded to a multiple of 2^-16, for which the factor is exact. Bits come from torch's global generator or, if
+    ``shared``, from ``shared_generator``. The mask is not bool, with which torch is many times slower.
     """
     integers, levels = (torch.int8, 1 << 8) if (probability * 256).is_integer() else (torch.int16, 1 << 16)
     num_dropped, num_units = round(probability * levels), torch.Size(shape).numel()
@@ -91,9 +90,9 @@ def _mask(shape: tuple[int, ...], probability: float, like: Tensor, *, shared: b
 
 
 def dropout_mask(rows: int, size: int, probability: float, like: Tensor, *, shared: bool = False) -> Tensor:
-    """Factors of units (rows, size): 0, or what keeps the mean; of the type and on the device of ``like``.
+    """A scaled mask (rows, size), to be multiplied with units; of the type and on the device of ``like``.
 
-    ``shared``: whether the whole batch has this mask (see ``shared_draws``).
+    ``shared`` says that the whole batch has this mask (see ``shared_draws``).
     """
     if _is_off.get():
         return like.new_ones(rows, size)
@@ -114,9 +113,9 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(units: Tensor, probability: float, *, training: bool, shared: bool = False) -> Tensor:
-    """Zero units, or elements of a weight, with this probability and scale up the others, in training only.
+    """Zero units, or elements of a weight, with this probability, and scale the others up; only in training.
 
-    ``shared`` says that the whole batch has this mask, as that of a weight (see ``shared_draws``).
+    ``shared`` says that the whole batch has this mask, as for a weight (see ``shared_draws``).
     """
     if not training or probability == 0 or _is_off.get():
         return units
@@ -138,7 +137,7 @@ class _AddDropped(torch.autograd.Function):
 
 
 def add_dropped(units: Tensor, added: Tensor, probability: float, *, training: bool) -> Tensor:
-    """units + dropout(added), of one shape; in one pass over them if they are of one type, too."""
+    """units + dropout(added), two tensors of one shape; in one pass if they also have one type."""
     if not training or probability == 0 or _is_off.get() or units.dtype != added.dtype:
         return units + dropout(added, probability, training=training)
     total: Tensor = _AddDropped.apply(units, added, probability)  # type: ignore[no-untyped-call]

@@ -1,8 +1,11 @@
-"""Layers in few large calls: for a GPU, where starting a kernel costs more than what most kernels compute.
+"""Layers in few large calls: for a GPU, where starting a kernel takes longer than what most kernels compute.
 
-``library_lstm`` is torch's own LSTM, which on a GPU is one call for all steps (cuDNN's). ``run_stack`` goes by the
-height of stacks: below an item of height k lies one of height k - 1, so a level needs the states of the level before it
-alone, and is one product and one cell. On a CPU ``lstm.sweep_lstm`` computes the same, each product once.
+``library_lstm`` is torch's own LSTM, which on a GPU is one call for all steps (cuDNN). ``run_stack`` computes an LSTM
+over stacks by their height: an item of height k lies on one of height k - 1, so the items of one height need only the
+states of the height below, and take one product and one cell. On a CPU ``lstm.sweep_lstm`` computes the same, with each
+product computed once.
+
+The weights of ``LSTMWeights`` have the gates in the order i, f, o, g; the library's order is i, f, g, o.
 """
 
 from __future__ import annotations
@@ -27,37 +30,38 @@ _fused: ContextVar[FusedKernels] = ContextVar("fused_kernels", default="none")
 
 
 def few_calls(device: torch.device) -> bool:
-    """Whether networks compute in few large calls on this device: on a GPU, but for what ``computing`` says."""
+    """Whether networks compute in few large calls on this device: on a GPU, unless ``computing`` says otherwise."""
     wanted = _wanted.get()
     return device.type != "cpu" if wanted is None else wanted
 
 
 def computing(*, in_few_calls: bool | None) -> AbstractContextManager[None]:
-    """Let networks compute in few large calls or not, whatever the device, within this context; None: by the device."""
+    """Within this context, compute in few large calls or not, whatever the device; None: as is best for the device."""
     return setting(_wanted, in_few_calls)
 
 
 def fused_kernels(which: FusedKernels) -> AbstractContextManager[None]:
-    """Let plans be made for the kernels of ``fused.py``: a launch a level, a launch a forest, or none of them."""
+    """Within this context, make plans for the kernels of ``fused.py``: one launch a level, one a forest, or none."""
     return setting(_fused, which)
 
 
 def kernels_wanted() -> FusedKernels:
-    """Which fused kernels plans are made for here."""
+    """The fused kernels for which plans are made in this context."""
     return _fused.get()
 
 
 def library_gates(rows: Tensor) -> Tensor:
-    """From the gates i, f, o, g of ``LSTMWeights`` to torch's i, f, g, o."""
+    """Rows of gates (4H, ...) in the library's order, from those in the order of ``LSTMWeights``."""
     i, f, o, g = rows.chunk(4, 0)
     return torch.cat([i, f, g, o])
 
 
 def library_buffer(*directions: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, list[torch.Size]]:
-    """Weights of input and state and the bias of one LSTM, or of two directions, in one buffer, and their shapes.
+    """The weights of one LSTM, or of two directions, in one buffer, and the shapes of its parts.
 
-    They stand in cuDNN's order, matrices first, then biases: those of a GPU are copied at every call if they do not.
-    There is one bias; the second is zero.
+    A direction has the weights of the input and of the state, and a bias, as ``LSTMWeights`` has them. The parts are in
+    cuDNN's order, matrices first, then biases, of which the second is zero; in another order a GPU would copy them at
+    every call.
     """
     ordered = [[library_gates(part) for part in direction] for direction in directions]
     parts = [matrix for *matrices, _ in ordered for matrix in matrices]
@@ -66,7 +70,7 @@ def library_buffer(*directions: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, 
 
 
 def weights_in(buffer: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:
-    """What ``library_lstm`` takes, as slices of a ``library_buffer``."""
+    """The weights that ``library_lstm`` takes, as slices of a ``library_buffer``."""
     sizes = [shape.numel() for shape in shapes]
     pieces = [piece.view(shape) for piece, shape in zip(torch.split(buffer, sizes), shapes, strict=True)]
     matrices, biases = pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :]
@@ -74,7 +78,7 @@ def weights_in(buffer: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:
 
 
 def library_weights(*directions: tuple[Tensor, Tensor, Tensor], as_operands: bool = True) -> list[Tensor]:
-    """Weights of input and state and the bias of one LSTM, or of two directions, as ``library_lstm`` takes them."""
+    """The weights that ``library_lstm`` takes, of one LSTM or of two directions (see ``library_buffer``)."""
     buffer, shapes = library_buffer(*directions)
     return weights_in(operand(buffer) if as_operands else buffer, shapes)
 
@@ -82,9 +86,10 @@ def library_weights(*directions: tuple[Tensor, Tensor, Tensor], as_operands: boo
 def library_lstm(
     inputs: Tensor, state: tuple[Tensor, Tensor], weights: list[Tensor], batch_sizes: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs and the last hidden and cell states (directions, B, H), from the states before, in one call.
+    """Outputs, and the last hidden and cell states (directions, B, H), from the states before, in one call.
 
-    Inputs are (T, B, I) or, with ``batch_sizes`` (T,), packed rows, the longest sequence first; outputs stand likewise.
+    Inputs are (T, B, I) or, with ``batch_sizes`` (T,), packed rows (n, I), where the longest sequence is the first.
+    Outputs have the same form.
     """
     trains, both = torch.is_grad_enabled(), len(weights) > 4
     found: tuple[Tensor, Tensor, Tensor]
@@ -98,14 +103,14 @@ def library_lstm(
 class StackLevels(NamedTuple):
     """Rows by the height of their stacks: rows of level k step from rows of level k - 1."""
 
-    sizes: list[int]
-    below: Sequence[Tensor]  # of each level but the first, where stacks start: row within the level before it
+    sizes: list[int]  # number of rows of each level
+    below: Sequence[Tensor]  # for each level but the first: the row below each row, counted within the level before
 
 
 def plan_stack(below: NDArray[np.int64], offsets: NDArray[np.int64]) -> StackLevels | Forest:
-    """``below`` (n - S,) is the row below each row of level 1 and more, counted over all rows.
+    """Plan ``run_stack`` for stacks where level k, the items of height k, is the rows offsets[k]:offsets[k + 1].
 
-    Level k is the rows offsets[k]:offsets[k + 1].
+    ``below`` (n - S,) is the row below each row, counted over all rows, without the S rows of level 0.
     """
     if kernels_wanted() != "none":
         return plan_forest(below, offsets, is_whole=kernels_wanted() == "forest")
@@ -115,7 +120,7 @@ def plan_stack(below: NDArray[np.int64], offsets: NDArray[np.int64]) -> StackLev
 
 
 class _StackSweep(torch.autograd.Function):
-    """The stack LSTM level by level; the gradient of its weights is one product after the sweep."""
+    """The stack LSTM, level by level; the gradient of its weights is one product after the sweep."""
 
     @staticmethod
     def forward(ctx: Any, projected: Tensor, weight_hidden: Tensor, levels: StackLevels) -> Tensor:
@@ -164,7 +169,7 @@ class _StackSweep(torch.autograd.Function):
 
 
 def run_stack(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecessors | Forest) -> Tensor:
-    """Hidden states (n, H) of rows that read inputs (n, I), by the height of their stacks."""
+    """Hidden states (n, H) of the rows of stacks, from their inputs (n, I), by one of the three forms of plans."""
     if isinstance(levels, Predecessors):
         return sweep_lstm(inputs, lstm, levels)
     if isinstance(levels, Forest):
@@ -178,9 +183,10 @@ def run_stack(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecess
 
 
 def cell_forward(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The LSTM cell of both products (n, 4H): hidden and cell state (n, H), and the gates that its gradient needs.
+    """The LSTM cell, from the products of input and of state (n, 4H, gates i, f, g, o) and the old cell state (n, H).
 
-    One kernel on a GPU, where autocast would round states to bfloat16.
+    Returns the new hidden and cell state (n, H), and the gates (n, 4H) that ``cell_backward`` needs. On a GPU it is one
+    kernel, without autocast, which would round states to bfloat16.
     """
     if from_input.is_cuda:
         products = from_input.to(cell.dtype), from_hidden.to(cell.dtype)
@@ -198,7 +204,7 @@ def cell_forward(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple
 def cell_backward(
     d_hidden: Tensor, d_cell: Tensor, cell_before: Tensor, cell: Tensor, gates: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of ``cell_forward`` by the sum of both products (n, 4H) and by the cell state before (n, H)."""
+    """The gradients of ``cell_forward`` by the sum of both products (n, 4H), and by the old cell state (n, H)."""
     if d_hidden.is_cuda:
         backward = torch.ops.aten._thnn_fused_lstm_cell_backward_impl
         d_gates, d_cell_before, _ = backward(d_hidden, d_cell, cell_before, cell, gates, False)
@@ -225,13 +231,13 @@ class _Cell(torch.autograd.Function):
 
 
 def lstm_cell(from_input: Tensor, from_hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """New hidden and cell state (n, H) from both products (n, 4H), gates as the library has them, and the old cell."""
+    """New hidden and cell state (n, H), from both products (n, 4H, gates i, f, g, o) and the old cell state (n, H)."""
     found: tuple[Tensor, Tensor] = _Cell.apply(from_input, from_hidden, cell)  # type: ignore[no-untyped-call]
     return found
 
 
 def stepping(lstm: LSTMWeights, device: torch.device) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """One step for n rows, as ``LSTMWeights.forward``, for as long as the weights do not change."""
+    """A function that computes what ``LSTMWeights.forward`` does, as long as the weights do not change."""
     if not few_calls(device):
         return lstm
     weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))

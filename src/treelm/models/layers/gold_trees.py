@@ -1,7 +1,7 @@
-"""What the gold trees of a batch are in words: their constituents, the splits of binary ones, distances of words.
+"""The gold trees of a batch as arrays: their constituents, the splits of binary trees, distances between words.
 
-Trees come as top-down actions with one SHIFT a token. Places a, b, k are those of tokens in their sentence. A unary
-chain, constituents over the same words, is one constituent with the labels of all of them.
+Trees are given as top-down actions with one SHIFT for each token. Places a, b, k are those of tokens in their sentence.
+A unary chain, constituents over the same words, counts as one constituent with the labels of all of them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Ints = NDArray[np.int64]
 
 
 def binary_splits(actions: Ints, ends_word: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
-    """Constituents (a, b, k) of a tree whose parts are a to k and k + 1 to b, all included, in the order of their ends.
+    """The binary constituents (a, b, k) of a tree, in the order of their ends: they have parts a to k and k + 1 to b.
 
-    ``ends_word`` (n,) tells the tokens that end words. Constituents of more than two parts branch to the right: the
-    first part, and all others. Those of one part have no split.
+    The bounds are included. ``ends_word`` (n,) marks the tokens that end words. A constituent of more than two parts
+    becomes binary by branching to the right: its first part, and all others. Constituents of one part have no split.
     """
     spans: list[tuple[int, int, int]] = []
     open_ends: list[list[int]] = [[-1]]  # of each open constituent: the place before it, then the last of each part
@@ -45,9 +45,9 @@ def binary_splits(actions: Ints, ends_word: NDArray[np.bool_]) -> list[tuple[int
 
 
 def word_distances(actions: Ints, ends_word: NDArray[np.bool_]) -> Ints:
-    """(W, W + 1): edges of the tree between a word and START (column 0) or a word (column 1 + its number).
+    """The number of edges in the tree from every word to START (column 0) and to every word: (W, W + 1).
 
-    START is a daughter of the root. ``ends_word`` (n,) tells the tokens that end words.
+    START is a daughter of the root. ``ends_word`` (n,) marks the tokens that end words.
     """
     num_open = np.cumsum((actions >= FIRST_NT).astype(np.int64) - (actions == REDUCE))
     shifts = np.flatnonzero(actions == SHIFT)
@@ -65,7 +65,7 @@ def word_distances(actions: Ints, ends_word: NDArray[np.bool_]) -> Ints:
 
 
 def without_unparsed(batch: SentenceBatch, labels: Sequence[str]) -> SentenceBatch:
-    """A batch whose trees (UNPARSED word ...), which stand for none, are left out: their sentences have no actions."""
+    """A batch without the trees (UNPARSED word ...), which stand for no tree: their sentences have no actions."""
     if UNPARSED not in labels or batch.actions is None or batch.action_offsets is None:
         return batch
     counts = np.diff(batch.action_offsets)
@@ -76,26 +76,29 @@ def without_unparsed(batch: SentenceBatch, labels: Sequence[str]) -> SentenceBat
 
 
 def trees_of(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> list[tuple[Ints, NDArray[np.bool_]]]:
-    """The actions of each sentence's tree, none without one, and which of its tokens end words, of all (V,) tokens."""
+    """For each sentence the actions of its tree, empty without one, and which of its tokens end words.
+
+    ``ends_word`` (V,) says that of all tokens of the vocabulary.
+    """
     actions, offsets = batch.trees()
     return [(actions[offsets[row] : offsets[row + 1]], ends_word[batch.tokens_of(row)]) for row in range(len(batch))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constituents:
-    """The constituents of some sentences, chains taken together: c in all, parents before children."""
+    """The c constituents of some sentences, where unary chains are one; parents come before children."""
 
     sentence: Ints  # (c,)
     start: Ints  # (c,) the first word
-    end: Ints  # (c,) behind the last word
-    place: Ints  # (c,) of the first action of its chain
-    height: Ints  # (c,) labels of its chain
+    end: Ints  # (c,) the word after the last one
+    place: Ints  # (c,) the first action of its chain
+    height: Ints  # (c,) the number of labels of its chain
 
 
 def constituents_of(actions: Ints, offsets: Ints, ends_word: NDArray[np.bool_] | None = None) -> Constituents:
-    """Find constituents in flat top-down actions; ``ends_word`` says of every SHIFT whether it ends a word.
+    """The constituents of flat top-down actions, of which those of sentence i are offsets[i]:offsets[i + 1].
 
-    Raises ``ValueError`` for what is no tree.
+    ``ends_word`` says for every SHIFT whether it ends a word. Raises ``ValueError`` for actions that make no trees.
     """
     partner = partners(actions, offsets)
     opens = actions >= FIRST_NT

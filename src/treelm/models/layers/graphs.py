@@ -1,6 +1,6 @@
-"""CUDA graphs: a loop over steps becomes one call on a GPU, forward and backward.
+"""CUDA graphs: a loop over steps becomes one call on a GPU, both forward and backward.
 
-Off unless asked for (``cuda_graphs``), on GPUs only, and in training only.
+They are used within the context ``cuda_graphs`` only, on GPUs, and in training.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from torch import Tensor, nn
 from treelm.models.layers.precision import operand, setting
 
 Function = Callable[..., tuple[Tensor, ...]]
-_Graph = tuple[Function, tuple[bool, ...]]  # replays; which outputs have a gradient, as a replay gives all of them one
+_Graph = tuple[Function, tuple[bool, ...]]  # the replay, and which outputs have a gradient: in a replay all have one
 
-MOST_FORMS = 64  # captured for one function; others are computed step by step
+MOST_FORMS = 64  # forms of arguments that are captured for one function; others are computed step by step
 
 _wanted: ContextVar[bool] = ContextVar("cuda_graphs", default=False)
 _logger = logging.getLogger(__name__)
 
 
 def cuda_graphs(*, wanted: bool = True) -> AbstractContextManager[None]:
-    """Let layers capture their loops and replay them, within this context."""
+    """Within this context, let layers capture their loops and replay them."""
     return setting(_wanted, wanted)
 
 
 def graphs_wanted() -> bool:
-    """Tell whether layers capture their loops here."""
+    """Whether layers capture their loops in this context."""
     return _wanted.get()
 
 
 class GraphedFunction:
-    """A differentiable function of tensors, captured once for each form of its arguments.
+    """A differentiable function of tensors, captured once for each form (shapes, types, constants) of its arguments.
 
-    What is not a tensor is a constant of the form. Random numbers must be drawn outside, and nothing that needs a
-    gradient may be used that is not an argument. A replay overwrites what the backward pass of the one before needs. So
-    as long as that has not been computed, and wherever else a graph does not fit, the function itself is called. One
-    for every place that calls it.
+    Arguments that are not tensors are constants. The function must not draw random numbers, and every tensor that needs
+    a gradient must be an argument. A replay overwrites what the backward pass of the replay before needs. Therefore the
+    function itself is called until that pass has been computed, and wherever a graph cannot be used. Every place that
+    calls the function needs an object of its own.
     """
 
     def __init__(self, function: Function, *, capture: Callable[..., Any] | None = None, device: str = "cuda") -> None:
-        """``capture`` makes a replayed function of a function and samples of its tensors."""
+        """``capture`` makes a replay from a function and samples of its tensors; by default torch captures on a GPU."""
         self._function, self._device, self._capture = function, device, capture
         self._captured: dict[Any, _Graph] = {}
         self._may_capture = True
@@ -56,11 +56,11 @@ class GraphedFunction:
         self._in_flight: weakref.ref[_InFlight] | None = None
 
     def __reduce__(self) -> Any:
-        """A copy, or another process, has no graphs: a graph's memory belongs to one function."""
+        """Copy or pickle without the graphs, whose memory belongs to one object."""
         return partial(GraphedFunction, self._function, capture=self._capture, device=self._device), ()
 
     def __call__(self, *arguments: Any) -> tuple[Tensor, ...]:
-        """The function of these arguments, tensors and hashable constants; results and gradients are the caller's."""
+        """Call the function with tensors and hashable constants; results and gradients are copies."""
         graph = self._graph(arguments) if self._fits(arguments) else None
         if graph is None:
             return self._function(*arguments)
@@ -76,7 +76,7 @@ class GraphedFunction:
         return all(one.device.type == self._device for one in _tensors(arguments))
 
     def _graph(self, arguments: Sequence[Any]) -> _Graph | None:
-        """The graph for arguments of this form, captured if need be; None if there is none."""
+        """The graph for arguments of this form, captured now if it is new; None if it cannot be captured."""
         products: Any = torch.backends.cuda.matmul  # before torch 2.9 the first of these settings did not exist
         settings = getattr(products, "fp32_precision", None) or products.allow_tf32
         settings = settings, torch.are_deterministic_algorithms_enabled(), operand(_tensors(arguments)[0][:0]).dtype
@@ -107,10 +107,10 @@ class GraphedFunction:
         return replay, is_trained
 
     def _capture_on_gpu(self, function: Callable[..., Any], samples: tuple[Tensor, ...]) -> Any:
-        """``torch.cuda.make_graphed_callables``, with one pool of memory for all forms.
+        """Capture by ``torch.cuda.make_graphed_callables``, with one pool of memory for all forms.
 
-        That is safe because a form's forward and backward pass follow each other with no other form's between them, and
-        all that leaves a replay is copied at once.
+        That is safe: no other form is replayed between the forward and the backward pass of a form, and all results of
+        a replay are copied at once.
         """
         self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
         with warnings.catch_warnings():  # it warms up on one stream and captures on another, which is joined to it
@@ -118,7 +118,7 @@ class GraphedFunction:
             return torch.cuda.make_graphed_callables(function, samples, pool=self._pool)
 
     def _watch(self, outputs: Sequence[Tensor]) -> None:
-        """Notice when the backward pass has been computed, or never will be."""
+        """Observe when the backward pass of these outputs has been computed, or when it no longer can be."""
         node = next((one.grad_fn for one in outputs if one.grad_fn is not None), None)
         if node is not None:
             in_flight = _InFlight()
@@ -131,22 +131,22 @@ class GraphedFunction:
 
 
 def has_graphs(network: nn.Module) -> bool:
-    """Tell whether some loop of the network can be captured."""
+    """Whether the network has a loop that can be captured."""
     return any(isinstance(value, GraphedFunction) for module in network.modules() for value in vars(module).values())
 
 
 class _InFlight:
-    """Called after a backward pass; lives only as long as there can be one, since nothing else holds it."""
+    """A hook that is called after a backward pass. Only the graph of autograd refers to it, so both end together."""
 
     is_over = False
 
     def __call__(self, *_: Any) -> None:
-        """Note that the backward pass is over, as a hook of its gradient."""
+        """Record that the backward pass is over."""
         self.is_over = True
 
 
 class _OwnGradient(torch.autograd.Function):
-    """The same tensor, whose gradient is a copy: that of a graph is overwritten by the next replay."""
+    """The identity, whose gradient is a copy: the next replay overwrites the gradient of a graph."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:

@@ -1,7 +1,12 @@
-"""The scheduler: once decisions are known, compute a graph level by level instead of node by node.
+"""The scheduler: once the decisions of a batch are known, a graph is computed level by level instead of node by node.
 
-A node's level is one more than the highest level among its predecessors, so all nodes of a level can be computed in one
-dense call, and the number of sequential steps is the longest path of the whole batch.
+A node's level is one more than the highest level among its predecessors. So all nodes of a level can be computed in one
+dense call, and the number of sequential steps is the longest path in the whole batch. For example, of four nodes the
+last two wait for the first, and one of them for the second too:
+
+>>> plan = schedule(np.array([[-1, -1], [0, -1], [0, 1], [0, -1]]))
+>>> plan.order.tolist(), plan.offsets.tolist()  # level 0 is node 0, level 1 nodes 1 and 3, level 2 node 2
+([0, 1, 3, 2], [0, 1, 3, 4])
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """Nodes sorted by level, equals in their own order. Level k is ``order[offsets[k]:offsets[k + 1]]``."""
+    """Nodes in the order of their levels: level k is ``order[offsets[k]:offsets[k + 1]]``."""
 
     order: IntArray  # (nodes,) the node at each position
     position: IntArray  # (nodes,) the position of each node: the inverse of order
@@ -35,12 +40,12 @@ class Schedule:
 
 
 def schedule(predecessors: IntArray) -> Schedule:
-    """The earliest schedule of a graph: row i of ``predecessors`` (nodes, width) is what node i waits for, -1 none."""
+    """The earliest schedule of a graph, where node i waits for row i of ``predecessors`` (nodes, width); -1 is none."""
     return schedule_levels(earliest_levels(predecessors))
 
 
 def schedule_levels(levels: IntArray) -> Schedule:
-    """The schedule of nodes whose levels (nodes,) are known."""
+    """The schedule of nodes whose levels (nodes,) are known; nodes of one level keep their order."""
     order = np.argsort(levels, kind="stable")
     position = np.empty_like(order)
     position[order] = np.arange(len(order))
@@ -49,7 +54,7 @@ def schedule_levels(levels: IntArray) -> Schedule:
 
 
 def schedule_tree(parents: IntArray, levels: IntArray) -> Schedule:
-    """The schedule of a forest, by level; within each level rows stand in the order of their parents (nodes,)."""
+    """The schedule of a forest with these levels (nodes,); nodes of a level are ordered by ``parents`` (nodes,)."""
     plain = schedule_levels(levels)
     order, position = plain.order.copy(), plain.position.copy()
     for first, end in pairwise(plain.offsets[1:].tolist()):
@@ -60,12 +65,12 @@ def schedule_tree(parents: IntArray, levels: IntArray) -> Schedule:
 
 
 class Forest(NamedTuple):
-    """Rows by level and, in a level, by tree: what kernels need that walk down the trees (``fused.py``)."""
+    """The rows of a forest, ordered by level and, within a level, by tree: the plan of the kernels in ``fused.py``."""
 
-    below: Tensor  # (n,) the row of the level before that each row steps from; -1 at the roots, which are level 0
-    children: Tensor  # (n + 1,) row r is stepped from by the rows children[r]:children[r + 1]
+    below: Tensor  # (n,) the row of the level before from which each row steps; -1 at the roots, which are level 0
+    children: Tensor  # (n + 1,) the rows children[r]:children[r + 1] step from row r
     bounds: Tensor  # (levels, trees + 1) the rows of tree t in level k are bounds[k, t]:bounds[k, t + 1]
-    is_whole: bool  # all levels are one launch, else each is one
+    is_whole: bool  # whether one launch computes all levels, or each level is a launch
 
     @property
     def spans(self) -> list[range]:
@@ -75,9 +80,9 @@ class Forest(NamedTuple):
 
 
 def plan_forest(below: IntArray, offsets: IntArray, *, is_whole: bool) -> Forest:
-    """``below`` (n - S,) is the row that each row of level 1 and more steps from; it must never descend.
+    """Plan a forest where level k is the rows offsets[k]:offsets[k + 1]; the S rows of level 0 are roots.
 
-    Level k is the rows offsets[k]:offsets[k + 1]; the S rows of level 0 start trees. Tensors are on the CPU.
+    ``below`` (n - S,) is the row from which each other row steps; it must not descend. Tensors are on the CPU.
     """
     num_trees, num_rows = int(offsets[1]), int(offsets[-1])
     tree = np.arange(num_rows)
@@ -96,10 +101,9 @@ def plan_forest(below: IntArray, offsets: IntArray, *, is_whole: bool) -> Forest
 
 
 def earliest_levels(predecessors: IntArray) -> IntArray:
-    """Level of every node (nodes,): the length of the longest path to it, in a graph without cycles.
+    """The level of every node (nodes,): the length of the longest path to it, in a graph without cycles.
 
-    Peels the graph: a frontier releases its successors, and those that wait for nothing else are the next frontier. So
-    every edge is looked at once.
+    Nodes that wait for nothing are removed, level by level, until none is left; every edge is looked at once.
     """
     is_edge = predecessors >= 0
     num_waiting = is_edge.sum(1)
@@ -118,7 +122,7 @@ def earliest_levels(predecessors: IntArray) -> IntArray:
 
 
 def blocks(offsets: Sequence[int], num_rows: int) -> list[tuple[int, int]]:
-    """Cut levels into blocks of at most so many rows, which stay in the cache from one operation to the next."""
+    """Cut levels into blocks (start, end) of at most ``num_rows`` rows, which stay in the cache between operations."""
     return [
         (start, min(start + num_rows, level_end))
         for level_start, level_end in pairwise(offsets)
@@ -127,7 +131,7 @@ def blocks(offsets: Sequence[int], num_rows: int) -> list[tuple[int, int]]:
 
 
 def block_rows(device: torch.device, num_rows: int) -> int:
-    """Rows of a block: this many on a CPU, and whole levels on a GPU, to which every block costs calls."""
+    """The most rows of a block: ``num_rows`` on a CPU; on a GPU, where every block takes calls, whole levels."""
     return num_rows if device.type == "cpu" else sys.maxsize
 
 

@@ -1,8 +1,8 @@
 """The LSTM: its weights, its cell with a hand-written gradient, and a layer of it over trees.
 
-The layer over trees goes level by level: every row steps from the state of one row of an earlier level. Rows that step
-from the same row share its product with the hidden weights, and rows that read the same input share its product with
-the input weights. Both are exact: a product is computed once and added wherever it is needed.
+The layer over trees is computed level by level: every row steps from the state of one row of the level before, as the
+items of stacks do, each from the item below. Rows that step from the same row share its product with the hidden
+weights, and rows that read the same input share its product with the input weights: each product is computed once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BLOCK_ROWS = 256  # parents a block, a multiple of SLACK_ROWS; a block has the r
 
 
 def uniform(*shape: int, fan_in: int) -> nn.Parameter:
-    """Weights from U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    """A parameter drawn from U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
     bound = 1 / math.sqrt(fan_in)
     return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
 
@@ -41,7 +41,7 @@ class GateWeights(nn.Module):
     """Weights of one recurrent layer: gates = ``weight_input`` x + ``weight_hidden`` h + ``bias``."""
 
     def __init__(self, input_size: int, hidden_size: int, num_gates: int) -> None:
-        """Draw all weights from U(-1/sqrt(H), 1/sqrt(H)), as is usual for LSTMs; ``num_gates`` counts rows."""
+        """Draw all weights from U(-1/sqrt(H), 1/sqrt(H)), as is usual for LSTMs; ``num_gates`` counts their rows."""
         super().__init__()
         self.input_size, self.hidden_size = input_size, hidden_size
         self.weight_input = uniform(num_gates, input_size, fan_in=hidden_size)
@@ -52,7 +52,7 @@ class GateWeights(nn.Module):
 class LSTMWeights(GateWeights):
     """Weights of one LSTM layer.
 
-    The 4H rows are the gates i, f, o and the candidate g, in this order: the three sigmoids are contiguous.
+    Its 4H rows are the gates i, f, o and the candidate g, in this order, so that the three sigmoids are contiguous.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -74,9 +74,10 @@ def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def lstm_cell_into(gates: Tensor, cell_before: Tensor, cell: Tensor, tanh_cell: Tensor, hidden: Tensor) -> None:
-    """The cell for hand-written sweeps: fills ``cell``, ``tanh_cell`` and ``hidden`` (n, H) in place.
+    """The cell for hand-written gradients: fills ``cell``, ``tanh_cell`` and ``hidden``, (n, H) each.
 
-    ``gates`` (n, 4H) come before their nonlinearity and leave after it. The gradient needs just what is filled here.
+    ``gates`` (n, 4H) are given before their nonlinearity, which is applied in place. All of these are what
+    ``lstm_cell_gradient_into`` needs.
     """
     i, f, o, g = gates.chunk(4, 1)
     g.mul_(2)
@@ -91,10 +92,10 @@ def lstm_cell_into(gates: Tensor, cell_before: Tensor, cell: Tensor, tanh_cell: 
 def lstm_cell_gradient_into(
     d_gates: Tensor, d_cell: Tensor, d_hidden: Tensor, gates: Tensor, cell_before: Tensor, tanh_cell: Tensor
 ) -> None:
-    """The gradient of ``lstm_cell_into``: fills ``d_gates`` (n, 4H), before the nonlinearity.
+    """The gradient of ``lstm_cell_into``: fills ``d_gates`` (n, 4H), by the gates before their nonlinearity.
 
-    ``d_cell`` (n, H) enters as the gradient that comes from later steps and leaves as the whole gradient of the new
-    cell; that of the old cell is ``d_cell`` times the forget gate.
+    ``d_cell`` (n, H) is given as the gradient from later steps and becomes the whole gradient by the new cell; the
+    gradient by the old cell is ``d_cell`` times the forget gate.
     """
     size = d_cell.shape[1]
     i, _, o, g = gates.chunk(4, 1)
@@ -116,7 +117,7 @@ _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
 def tanh_into(out: Tensor, inputs: Tensor) -> None:
-    """tanh(x) = 2 sigmoid(2x) - 1: several times faster than torch's tanh on a CPU, and as exact to an ulp of 1."""
+    """out = tanh(inputs), on a CPU by 2 sigmoid(2x) - 1, which is several times faster and accurate to an ulp of 1."""
     if inputs.device.type == "cpu":
         torch.mul(inputs, 2, out=out)
         twice_minus_one(out.sigmoid_())
@@ -129,7 +130,7 @@ def twice_minus_one(values: Tensor) -> None:
     torch.add(_MINUS_ONE, values, alpha=2, out=values)
 
 
-_MINUS_ONE = torch.tensor(-1.0)  # on a CPU: a single number goes with tensors on any device
+_MINUS_ONE = torch.tensor(-1.0)  # on a CPU: a single number may be combined with tensors on any device
 
 
 # Legend of what follows: n rows in schedule order, of which S start; P parents, rows that others step from; m different
@@ -137,18 +138,18 @@ _MINUS_ONE = torch.tensor(-1.0)  # on a CPU: a single number goes with tensors o
 
 
 class Predecessors(NamedTuple):
-    """The row that every row steps from, ready for computing."""
+    """The rows from which all rows step, ready for computing."""
 
-    parents: Tensor  # (P,) their rows
-    parent: Tensor  # (n,) for every row: its parent among the P; 0 for those that start
-    blocks: list[tuple[int, int, int, int]]  # first and end of its rows, first and end of their parents
+    parents: Tensor  # (P,) the rows from which others step
+    parent: Tensor  # (n,) for every row: the number of its parent among these; 0 for rows that start
+    blocks: list[tuple[int, int, int, int]]  # first row and end of each block, first parent and end
 
 
 def plan_tree(before: NDArray[np.int64], offsets: NDArray[np.int64], device: torch.device) -> Predecessors:
-    """``before`` (n - S,) is the row that each row of level 1 and more steps from; it must never descend.
+    """Plan ``sweep_lstm`` for rows where level k is offsets[k]:offsets[k + 1]; the S rows of level 0 start.
 
-    Level k is the rows offsets[k]:offsets[k + 1]; those of level 0 start. Tensors are on the CPU still, see
-    ``plan_to_device``.
+    ``before`` (n - S,) is the row from which each other row steps; it must not descend. Tensors are on the CPU until
+    ``plan_to_device`` moves them.
     """
     num_starts, num_rows = int(offsets[1]), int(offsets[-1])
     most = block_rows(device, BLOCK_ROWS)
@@ -165,12 +166,12 @@ def plan_tree(before: NDArray[np.int64], offsets: NDArray[np.int64], device: tor
 
 
 def _longest(tree: Predecessors) -> int:
-    """Parents of the largest block, padded."""
+    """The most parents of a block, padded."""
     return padded(max((stop - first for _, _, first, stop in tree.blocks), default=0))
 
 
 class _LSTMSweep(torch.autograd.Function):
-    """Hand-written: each row's memory is written once, and what all rows share is one product before or after."""
+    """Hand-written: each row is written once, and what all rows share is one product before or after the levels."""
 
     @staticmethod
     def forward(
@@ -214,7 +215,7 @@ class _LSTMSweep(torch.autograd.Function):
         tree, read, size, new = ctx.tree, ctx.read, tanh_cell.shape[1], gates.new_empty
         d_hidden = gradients[0].clone()
         d_cell = torch.zeros_like(d_hidden)
-        # What is multiplied is kept as it is multiplied; what is added up first, in the precision of the gates.
+        # Gradients are stored in the precision in which they are multiplied or, if they are first summed, of the gates.
         if read is None:
             d_projected = torch.empty_like(gates, dtype=inputs.dtype)
         else:

@@ -1,8 +1,10 @@
-"""A weight that multiplies few rows again and again, as recurrent networks do at every step or level.
+"""Packed weights, for products of one weight with few rows again and again, as at every step of a recurrent network.
 
-With few rows, much of a product's time goes into bringing the weight into the order that the kernel wants. oneDNN can
-do that once (a few milliseconds, about as much as two products); every product after it, of however many rows, is
-faster than an ordinary one: of 20 rows 1.4 to 1.8 times as fast in fp32, and 1.3 times in bf16.
+With few rows, a large part of a product's time goes into reordering the weight for the kernel. oneDNN can do that once
+(it takes a few milliseconds, about as long as two products). Every product after that is faster than an ordinary one,
+whatever the number of rows: with 20 rows 1.4 to 1.8 times as fast in fp32, and 1.3 times in bf16.
+
+Rows without padding are something else: ``packing.py``.
 """
 
 from __future__ import annotations
@@ -19,23 +21,23 @@ from treelm.models.layers.precision import add_product, multiply_into
 
 _ops: Any = torch.ops
 ALIGNED_ROWS, LARGEST_PIECE = 8, 512
-LEVEL_ROWS = 64  # of a product that a sweep's weights are packed for; others take little longer
+LEVEL_ROWS = 64  # the number of rows for which the weights of sweeps are packed; others take little longer
 
 
 class PackedWeight:
     """inputs (n, I) -> inputs @ weight^T (n, O), for a fixed weight (O, I).
 
-    The weight comes from ``precision.operand`` and decides the precision. Where oneDNN cannot pack (other devices and
-    types, other builds of torch) the product is an ordinary one: the same numbers but for rounding.
+    The weight is what ``precision.operand`` returns; its type is the precision of the product. Where oneDNN cannot pack
+    (other devices and types, other builds of torch) the product is an ordinary one, equal but for rounding.
     """
 
     def __init__(self, weight: Tensor, num_rows: int) -> None:
-        """Pack a weight, which must not change afterwards, for the number n that is met most often."""
+        """Pack a weight, which must not change afterwards, for the most frequent number of rows."""
         self._weight, self._num_rows = weight, num_rows
         self._packed = packed(weight, num_rows)
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """inputs @ weight^T as a whole, of inputs and in the type of the weight."""
+        """inputs @ weight^T as one product; inputs and result have the type of the weight."""
         if self._packed is None:
             return inputs @ self._weight.T
         missing = -len(inputs) % ALIGNED_ROWS if len(inputs) != self._num_rows else 0
@@ -44,7 +46,7 @@ class PackedWeight:
         return _multiply_packed(functional.pad(inputs, (0, 0, 0, missing)), self._packed)[: len(inputs)]
 
     def multiply_into(self, out: Tensor, inputs: Tensor, *, bias: Tensor | None = None) -> None:
-        """out = inputs @ weight^T (+ bias, which may have rows of its own, and may be ``out``)."""
+        """out = inputs @ weight^T (+ bias (O,) or (n, O), which may be ``out``)."""
         inputs = inputs.to(self._weight.dtype)
         if self._packed is None:
             multiply_into(out, inputs, self._weight.T, bias=bias)
@@ -57,7 +59,7 @@ class PackedWeight:
                 torch.add(product, bias if bias.dim() == 1 else bias[start:end], out=rows)
 
     def _pieces(self, num_rows: int) -> Iterator[tuple[int, int]]:
-        """Cut rows into few different sizes, because oneDNN compiles a kernel for every size that it meets."""
+        """Cut rows into pieces of few different sizes, because oneDNN compiles a kernel for every new size."""
         if num_rows == self._num_rows:
             yield 0, num_rows
             return
@@ -70,10 +72,10 @@ class PackedWeight:
 
 
 class PackedProduct:
-    """A weight (O, I) for the product of the forward pass and for that of its gradient, each packed when first used."""
+    """A weight (O, I) packed for the forward product, and for that of its gradient, each when it is first used."""
 
     def __init__(self, weight: Tensor, num_rows: int) -> None:
-        """Keep a weight as ``operand`` gives it."""
+        """``weight`` is what ``precision.operand`` returns."""
         self.weight, self._num_rows = weight, num_rows
 
     @cached_property
@@ -88,14 +90,14 @@ class PackedProduct:
 
 
 class LevelProduct:
-    """inputs (n, I) -> inputs @ weight^T + bias (n, O), for the levels of a sweep; the weight decides the precision.
+    """inputs (n, I) -> inputs @ weight^T + bias (n, O), for the levels of a sweep.
 
-    In bf16 the weight is packed, and rows, at most a block of ``padded`` ones, are multiplied at once. In other types
-    the product is an ordinary one.
+    The type of the weight is the precision of the product. In bf16 the weight is packed; in other types the product is
+    an ordinary one.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        """Keep a weight (O, I), which must not change afterwards, and what ``into`` adds (O)."""
+        """``weight`` (O, I) must not change afterwards; ``bias`` (O,) is added by ``into``."""
         self._weight, self._bias = weight, bias
         self._packed = packed(weight, LEVEL_ROWS) if weight.dtype == torch.bfloat16 else None
 
@@ -117,9 +119,9 @@ class LevelProduct:
 
 
 def packed(weight: Tensor, num_rows: int) -> Tensor | None:
-    """A weight (O, I) in the order in which oneDNN multiplies ``num_rows`` rows; None where it cannot.
+    """A weight (O, I) in the order in which oneDNN multiplies ``num_rows`` rows; None if it cannot.
 
-    Not every processor can multiply bfloat16: with AVX2 alone, oneDNN refuses it.
+    Not every processor can multiply bfloat16: with AVX2 alone, oneDNN does not.
     """
     if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
         return None

@@ -1,4 +1,9 @@
-"""Rows of a batch without padding: what works on each place alone runs on (n, D), attention on (B, T, D)."""
+"""Sequences without padding: what works on each position alone runs on (n, D), attention on a padded (B, T, D).
+
+>>> packing = Packing.of(np.array([2, 1]))  # two sequences, of rows 0, 1 and of row 2
+>>> packing.places.tolist(), packing.sources.tolist(), packing.shape
+([0, 1, 2], [0, 1, 2, 2], (2, 2))
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Packing:
-    """Places of n packed rows in a padded (B, T): sequence after sequence, each from its first step.
+    """The places of n packed rows in a padded (B, T), where every sequence begins at its first step.
 
-    Other places are padding, filled with some row. Nothing that is packed may depend on them.
+    Other places are padding, which holds the last row of the sequence again. No packed row may depend on them.
     """
 
     places: Tensor  # (n,) b T + t
@@ -23,7 +28,7 @@ class Packing:
 
     @classmethod
     def of(cls, lengths: NDArray[np.int64]) -> Packing:
-        """Sequences of these lengths (B,), T that of the longest."""
+        """The packing of sequences of these lengths (B,); T is the longest."""
         offsets, steps = np.concatenate(([0], np.cumsum(lengths)[:-1])), np.arange(lengths.max(initial=0))
         sources = np.minimum(offsets[:, None] + steps, offsets[:, None] + lengths[:, None] - 1)
         places = np.flatnonzero(steps < lengths[:, None])
@@ -34,7 +39,7 @@ class Packing:
         return rows.index_select(0, self.sources).view(*self.shape, -1)
 
     def pad_heads(self, rows: Tensor, num_heads: int, num_parts: int) -> tuple[Tensor, ...]:
-        """Parts that lie side by side in rows (n, parts H d), of which each head has d units: (H, B, T, d) each."""
+        """Split rows (n, parts H d), such as queries, keys and values side by side, into padded parts (H, B, T, d)."""
         padded = rows.index_select(0, self.sources).view(*self.shape, num_parts, num_heads, -1)
         return padded.permute(2, 3, 0, 1, 4).contiguous().unbind()  # products are slower on what is not contiguous
 

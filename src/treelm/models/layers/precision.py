@@ -1,4 +1,4 @@
-"""Precision: in which one matrices are multiplied, and float64 copies of networks for scores."""
+"""Precision: in which type matrices are multiplied, and float64 copies of networks for scores."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from torch import Tensor, nn
 Float32Products = Literal["highest", "high", "medium"]
 MatmulPrecision = Literal["fp32", "bf16"]
 _precision: ContextVar[MatmulPrecision] = ContextVar("matmul_precision", default="fp32")
-DECIMALS = 9  # of scores in nats: far above the noise of float64, far below anything that matters
+DECIMALS = 9  # of scores in nats: coarser than the noise of float64, finer than any difference of interest
 Network = TypeVar("Network", bound=nn.Module)
 Value = TypeVar("Value")
-_SIZE = 256  # torch leaves small products to another library
+_SIZE = 256  # large enough: torch passes small products to another library
 _logger = logging.getLogger(__name__)
 
 
 @contextmanager
 def float32_products(wanted: Float32Products, device: torch.device | str) -> Iterator[None]:
-    """``torch.set_float32_matmul_precision`` for the block only, but for what a CPU would round.
+    """Set ``torch.set_float32_matmul_precision`` within this context, unless a CPU would then round the factors.
 
-    "medium" lets a CPU multiply by oneDNN. On most that is float32 by other kernels; but where the processor has
-    instructions for bfloat16, oneDNN rounds both factors to its eight bits. There, products stay plain float32. On a
-    GPU "high" and "medium" mean TF32, as documented.
+    "medium" lets a CPU multiply by oneDNN. On most processors that is float32 by other kernels, but where there are
+    instructions for bfloat16, oneDNN rounds both factors to its eight bits. There the setting stays "highest". On a GPU
+    "high" and "medium" mean TF32.
     """
     before = float32_setting()
     if before is None:
@@ -46,7 +46,7 @@ def float32_products(wanted: Float32Products, device: torch.device | str) -> Ite
 
 
 def float32_setting() -> str | None:
-    """Torch's setting now; None where it was set for each backend by itself, which then stays as it is."""
+    """Torch's present setting; None if backends have different ones, which are then not changed."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -55,7 +55,7 @@ def float32_setting() -> str | None:
 
 @cache
 def rounds_operands(setting: Float32Products) -> bool:
-    """Find out by multiplying whether a CPU's product of float32 matrices with this setting rounds them first."""
+    """Whether a CPU rounds float32 matrices before it multiplies them with this setting; found by multiplying."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(setting)
     try:
@@ -66,7 +66,7 @@ def rounds_operands(setting: Float32Products) -> bool:
 
 
 def warn_of_half_precision(device: torch.device) -> None:
-    """Say once that float16 is slow on this processor, if it has no instructions for it."""
+    """Warn once if this processor has no instructions for float16."""
     if device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_fp16_supported():
         _say_once(_SLOW)
 
@@ -85,9 +85,9 @@ def _say_once(message: str) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute the block on one thread.
+    """Compute on one thread within this context.
 
-    With several, a library divides a product or a sum among them by its shape, and with it the order of sums.
+    With several, a library divides products and sums among them by their shape, which changes the order of sums.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -98,19 +98,18 @@ def one_thread() -> Iterator[None]:
 
 
 def small_products(device: torch.device) -> AbstractContextManager[None]:
-    """Give products of a few rows, batched ones too, the kernel that starts soonest, within this context.
+    """Within this context, use the kernel that is fastest for products of a few rows.
 
-    With ``torch.set_float32_matmul_precision("medium")`` a CPU multiplies by oneDNN. That is the faster way for large
-    matrices, and takes five times as long as the ordinary one where a matrix meets a vector. On a GPU, where it means
-    TF32, nothing changes.
+    With ``torch.set_float32_matmul_precision("medium")`` a CPU multiplies by oneDNN, which is faster for large matrices
+    but takes five times as long for a matrix and a vector. On a GPU, where it means TF32, nothing changes.
     """
     return float32_products("highest", device) if device.type == "cpu" else nullcontext()
 
 
 def column_sums(matrix: Tensor) -> Tensor:
-    """The sum over all dimensions but the last, (..., C) -> (C), by a product with ones: a third of the time of sum.
+    """The sum over all dimensions but the last, (..., C) -> (C,), without gradient.
 
-    Has no gradient of its own.
+    It is a product with ones, which takes a third of the time of ``sum``.
     """
     flat = matrix.flatten(0, -2)
     with small_products(flat.device):  # with ``out``, because autocast would round to bfloat16, on a GPU alone
@@ -119,7 +118,7 @@ def column_sums(matrix: Tensor) -> Tensor:
 
 @contextmanager
 def setting(variable: ContextVar[Value], value: Value) -> Iterator[None]:
-    """Give a context variable a value for the block only."""
+    """Give a context variable this value within the context."""
     token = variable.set(value)
     try:
         yield
@@ -128,16 +127,16 @@ def setting(variable: ContextVar[Value], value: Value) -> Iterator[None]:
 
 
 def matmul_precision(precision: MatmulPrecision) -> AbstractContextManager[None]:
-    """Let layers that use this module multiply as they are, or with operands and result in bf16, in this context.
+    """Within this context, layers multiply operands as they are (fp32), or rounded to bf16.
 
-    Products are accumulated in fp32. Gradients follow the precision of their forward pass.
+    Products are accumulated in fp32. Gradients have the precision of their forward pass.
     """
     return setting(_precision, precision)
 
 
 @contextmanager
 def recurrent_tf32(*, allowed: bool) -> Iterator[None]:
-    """Let cuDNN's LSTMs, their gradients included, multiply in TF32 on a GPU or not; by default torch lets them."""
+    """Within this context, let cuDNN's LSTMs and their gradients multiply in TF32 or not; torch's default is yes."""
     cudnn = torch.backends.cudnn
     try:
         before = cudnn.allow_tf32
@@ -152,19 +151,19 @@ def recurrent_tf32(*, allowed: bool) -> Iterator[None]:
 
 
 def rounds_on_gpu() -> bool:
-    """Tell whether products of float32 matrices may be TF32 on a GPU: in ``fp32-fast`` and in ``bf16``."""
+    """Whether products of float32 matrices may be TF32 on a GPU: in the precisions ``fp32-fast`` and ``bf16``."""
     return _precision.get() == "bf16" or float32_setting() in ("high", "medium")
 
 
 def operand(matrix: Tensor) -> Tensor:
-    """The matrix as the current precision multiplies it."""
+    """The matrix in the type in which the current precision multiplies it."""
     return matrix.bfloat16() if _precision.get() == "bf16" else matrix
 
 
 def multiply_into(out: Tensor, left: Tensor, right: Tensor, *, bias: Tensor | None = None, whole: bool = False) -> None:
-    """out = left @ right (+ bias). ``right`` comes from ``operand`` and decides the precision.
+    """out = left @ right (+ bias), in the precision of ``right``, which ``operand`` has made.
 
-    ``whole``: in one product, for numbers of rows that come again and again, as a stream's do.
+    ``whole``: as one product, for numbers of rows that occur again and again, as in streams.
     """
     if whole:
         return _multiply_into(out, left, right, bias)
@@ -185,7 +184,7 @@ def _multiply_into(out: Tensor, left: Tensor, right: Tensor, bias: Tensor | None
 
 
 def add_product(out: Tensor, left: Tensor, right: Tensor) -> None:
-    """out += left @ right. ``right`` comes from ``operand`` and decides the precision."""
+    """out += left @ right, in the precision of ``right``, which ``operand`` has made."""
     for start, end in _few_shapes(left, right.dtype, _LARGEST_PRODUCT):
         rows, total = left[start:end], out[start:end]
         if right.dtype == total.dtype:
@@ -195,9 +194,9 @@ def add_product(out: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 def add_outer(total: Tensor, left: Tensor, right: Tensor, *, dtype: torch.dtype, whole: bool = False) -> None:
-    """total += left^T @ right, multiplied in this precision: the gradient of a weight, summed over rows.
+    """total += left^T @ right, multiplied in the type ``dtype``: the gradient of a weight, summed over rows.
 
-    ``whole`` as in ``multiply_into``: every piece costs a pass over ``total``.
+    ``whole`` as in ``multiply_into``; otherwise every piece of rows takes a pass over ``total``.
     """
     for start, end in [(0, len(left))] if whole else _few_shapes(left, dtype, _LARGEST_OUTER):
         if dtype == total.dtype:
@@ -207,12 +206,12 @@ def add_outer(total: Tensor, left: Tensor, right: Tensor, *, dtype: torch.dtype,
 
 
 def _add_converted(total: Tensor, product: Tensor) -> None:
-    """total += product, in two steps: torch takes longer to add mixed types than to convert and then add."""
+    """total += product. Torch takes longer to add mixed types than to convert first."""
     total += product.to(total.dtype)
 
 
 def like_operand(rows: Tensor, weight: Tensor) -> Tensor:
-    """Memory for rows as they are multiplied by ``weight``: the same tensor, unless the precision is another."""
+    """Memory for rows in the type of ``weight``: the rows themselves, unless their type is another."""
     return rows if rows.dtype == weight.dtype else torch.empty_like(rows, dtype=weight.dtype)
 
 
@@ -225,32 +224,32 @@ def gather_into(out: Tensor, rows: Tensor, index: Tensor) -> None:
 
 
 def sum_of_rows(matrix: Tensor, *, like: Tensor) -> Tensor:
-    """The sum (C,) of rows (n, C), in the type of ``like``; torch adds up low precision in fp32."""
+    """The sum (C,) of rows (n, C), in the type of ``like``; torch sums low precision in fp32."""
     return matrix.sum(0).to(like.dtype)
 
 
 def product(left: Tensor, right: Tensor, *, like: Tensor) -> Tensor:
-    """left @ right in one product, in the precision of its factors, as a new array of the type of ``like``."""
+    """left @ right as one product, in the precision of the factors; the result has the type of ``like``."""
     out = like.new_empty(len(left), right.shape[1])
     _multiply_into(out, left, right, None)
     return out
 
 
-# oneDNN compiles a kernel for every shape that it meets and keeps a thousand of them. The row counts of levels are all
-# different, and compiling takes longer than multiplying, so rows are cut into pieces of few sizes.
+# oneDNN compiles a kernel for every new shape and keeps a thousand of them. Levels have all numbers of rows, and
+# compiling takes longer than multiplying, so rows are cut into pieces of few sizes.
 _LARGEST_PRODUCT, _LARGEST_OUTER = 512, 4096
 
 
 def compiles_shapes(dtype: torch.dtype, device: torch.device) -> bool:
-    """Tell whether products of this type are made by oneDNN: on a CPU, but for exact ones, which MKL makes."""
+    """Whether oneDNN computes products of this type: on a CPU, except for exact ones, which MKL computes."""
     is_exact = dtype == torch.float64 or (dtype == torch.float32 and float32_setting() == "highest")
     return device.type == "cpu" and not is_exact
 
 
 def _few_shapes(rows: Tensor, dtype: torch.dtype, largest: int) -> Iterator[tuple[int, int]]:
-    """Cut rows into pieces of the largest size, a multiple of 512, one of 64, one of 8 (up to 128), and a rest.
+    """Cut rows into pieces of few sizes: of ``largest``, then multiples of 512, 64 and 8, and a rest.
 
-    Only where every new shape costs something: each piece costs a pass over the other factor or the sum.
+    Rows are cut only if oneDNN compiles shapes, since each piece takes a pass over the other factor or the sum.
     """
     start, num_rows = 0, len(rows)
     if num_rows and not compiles_shapes(dtype, rows.device):
@@ -265,19 +264,19 @@ def _few_shapes(rows: Tensor, dtype: torch.dtype, largest: int) -> Iterator[tupl
 
 
 def padded(num_rows: int) -> int:
-    """Rows to multiply, for speed, where this many are wanted and what the others give does not matter."""
+    """``num_rows`` rounded up to a multiple of 8, for speed; the results of the further rows are not used."""
     return -(-num_rows // SLACK_ROWS) * SLACK_ROWS
 
 
 SLACK_ROWS = 8
-"""Rows that a buffer must have beyond those that are used, if products are ``padded``."""
+"""Rows that a buffer must have beyond those in use if products are ``padded``."""
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, whole: bool) -> Tensor:
         multiplied = operand(weight)
-        seen = inputs.to(multiplied.dtype)  # both are kept as they are multiplied, and not converted a second time
+        seen = inputs.to(multiplied.dtype)  # both are kept in the type of the product, so that they are converted once
         ctx.save_for_backward(seen, multiplied)
         ctx.whole, ctx.like = whole, weight.new_empty(0)
         out = inputs.new_empty(len(inputs), len(weight))
@@ -308,30 +307,33 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor, *, whole: bool = False)
 
 
 class UntilChanged(nn.Module, Generic[Value]):
-    """Keeps what was made of a network while that stays in evaluation mode and its weights do not change.
+    """Caches something that was made from a network, until its weights or its mode change.
 
-    A part of the network, so that ``network.train()`` and ``network.eval()`` reach it: both drop what is kept, since
-    torch's fused optimisers change weights without counting a version.
+    It is a part of the network, so that ``network.train()`` and ``network.eval()`` reach it. Both drop what is cached,
+    since torch's fused optimisers change weights without counting a version.
     """
 
     def __init__(self) -> None:
-        """Nothing is made yet."""
+        """Start with an empty cache."""
         super().__init__()
         self._kept: tuple[tuple[tuple[int, int], ...], Value] | None = None
 
     def __deepcopy__(self, memo: object) -> Self:
-        """A copy of a network has nothing made yet."""
+        """A new object with an empty cache, as copies of networks need."""
         new = copy(self)
         new._kept = None
         return new
 
     def train(self, mode: bool = True) -> Self:
-        """Drops what is kept."""
+        """Change the mode, and drop what is cached."""
         self._kept = None
         return super().train(mode)
 
     def made_of(self, network: nn.Module, make: Callable[[], Value]) -> Value:
-        """What ``make`` gives, now or before."""
+        """The result of ``make``, which is called if nothing is cached for the present weights of the network.
+
+        In training mode nothing is cached.
+        """
         tensors = [*network.parameters(), *network.buffers()]
         versions = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
         if self._kept is not None and self._kept[0] == versions:
@@ -342,10 +344,10 @@ class UntilChanged(nn.Module, Generic[Value]):
 
 
 class ExactCopy(UntilChanged[Network]):
-    """Keeps a copy of a network: in float32 the last bits of a result depend on the shape of a batch."""
+    """Caches a float64 copy of a network, for scores: in float32 their last bits depend on the shape of a batch."""
 
     def __init__(self, dtype: torch.dtype = torch.float64) -> None:
-        """Copies will have weights of this type."""
+        """``dtype`` is the type of the copy's weights."""
         super().__init__()
         self._dtype = dtype
 

@@ -24,30 +24,33 @@ from treelm.models.layers.precision import column_sums, multiply_into, operand, 
 State = tuple[Tensor, Tensor]
 """Hidden and cell state, (B, H) each."""
 Tape = tuple[Tensor, ...]
-"""Values that the gradient of a cell needs, of all steps (T, B, ...) or of one (B, ...); first the G gates."""
+"""What the gradient of a cell needs, of all steps (T, B, ...) or of one (B, ...); the first is the G gates."""
 
 
 class RecurrentCell(ABC):
-    """The arithmetic of one step from the gates on, in place, and the gradient of it."""
+    """One step of a recurrent layer, from the gates on, and its gradient, both in place."""
 
     @abstractmethod
     def tape(self, gates: Tensor, size: int) -> Tape:
-        """Memory for what the steps leave: gates (T, B, G) and whatever else; ``size`` is H."""
+        """The tape of all steps, which begins with ``gates`` (T, B, G); ``size`` is H."""
 
     @abstractmethod
     def step_into(self, step: Tape, cell_before: Tensor, cell: Tensor, hidden: Tensor) -> None:
-        """Fill ``cell`` and ``hidden`` (B, H) and the tape, whose gates come before their nonlinearity."""
+        """Fill ``cell``, ``hidden`` (B, H) and the tape of a step, whose gates are given before their nonlinearity."""
 
     @abstractmethod
     def gradient_into(self, d_gates: Tensor, d_cell: Tensor, d_hidden: Tensor, step: Tape, cell_before: Tensor) -> None:
-        """Fill ``d_gates``, before the nonlinearity; ``d_cell``, of the new cell, becomes that of the old one."""
+        """Fill ``d_gates`` (B, G), by the gates before their nonlinearity.
+
+        ``d_cell`` (B, H) is given as the gradient by the new cell state, and becomes that by the old one.
+        """
 
     def findings(self, tape: Tape) -> tuple[Tensor, ...]:
-        """Further results of a layer, without gradient; here none."""
+        """Further results of all steps, without gradient; by default none."""
         return ()
 
     def bias_gradient(self, d_gates: Tensor) -> Tensor:
-        """Sum over steps and rows: (T, B, G) -> (G,)."""
+        """The sum over steps and rows: (T, B, G) -> (G,)."""
         return column_sums(d_gates)
 
 
@@ -55,7 +58,7 @@ class RecurrentLayer(nn.Module):
     """One layer of a cell over T steps."""
 
     def __init__(self, weights: GateWeights, cell: RecurrentCell) -> None:
-        """Keep the weights, which are parameters of the layer, and the cell."""
+        """The weights become parameters of the layer."""
         super().__init__()
         self.weights = weights
         self._cell, self._run = cell, GraphedFunction(_Recurrence.apply)
@@ -63,10 +66,10 @@ class RecurrentLayer(nn.Module):
     def run(
         self, inputs: Tensor, state: State, weight_hidden: Tensor | None = None
     ) -> tuple[Tensor, State, Sequence[Tensor]]:
-        """inputs (T, B, I) and the state before them -> outputs (T, B, H), the state after them, the cell's findings.
+        """inputs (T, B, I) and the state before -> outputs (T, B, H), the state after, and the cell's ``findings``.
 
-        ``weight_hidden`` (G, H) stands in for the recurrent weight, for example with dropout. Products are computed in
-        the current ``matmul_precision``; there is no second derivative.
+        ``weight_hidden`` (G, H) replaces the recurrent weight, for example with dropout. Products are computed in the
+        current ``matmul_precision``. There is no second derivative.
         """
         weights = self.weights
         recurrent = weights.weight_hidden if weight_hidden is None else weight_hidden
@@ -75,7 +78,7 @@ class RecurrentLayer(nn.Module):
 
 
 class _Recurrence(torch.autograd.Function):
-    """The products with inputs, and all gradients of weights, are one product each, before or after the steps."""
+    """All steps. Products with inputs, and gradients of weights, are one product each, before or after the steps."""
 
     @staticmethod
     def forward(
@@ -156,14 +159,14 @@ _LSTM_CELL = _LSTMCell()
 
 
 class LSTMLayer(RecurrentLayer):
-    """One LSTM layer over T steps; on a GPU cuDNN's, unless its steps shall be captured as graphs."""
+    """One LSTM layer over T steps; on a GPU it is cuDNN's, unless steps are captured as CUDA graphs."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         """Draw the weights as ``LSTMWeights`` does."""
         super().__init__(LSTMWeights(input_size, hidden_size), _LSTM_CELL)
 
     def forward(self, inputs: Tensor, state: State, *, weight_hidden: Tensor | None = None) -> tuple[Tensor, State]:
-        """inputs (T, B, I) and the state before them -> outputs (T, B, H) and the state after them; see ``run``."""
+        """inputs (T, B, I) and the state before -> outputs (T, B, H) and the state after; see ``run``."""
         recurrent = self.weights.weight_hidden if weight_hidden is None else weight_hidden
         if few_calls(inputs.device) and not graphs_wanted():
             with torch.backends.cudnn.flags(enabled=True, allow_tf32=rounds_on_gpu()):
@@ -173,7 +176,7 @@ class LSTMLayer(RecurrentLayer):
 
 
 def fused_lstm(inputs: Tensor, state: State, weights: GateWeights, recurrent: Tensor) -> tuple[Tensor, State]:
-    """The layer as torch's own operator computes it: on a GPU one call for all steps in place of about ten for each."""
+    """The layer as torch's own operator computes it: on a GPU one call for all steps instead of about ten for each."""
     parameters = library_weights((weights.weight_input, recurrent, weights.bias), as_operands=False)
     hidden, cell = state
     outputs, hidden, cell = library_lstm(inputs, (hidden[None], cell[None]), parameters)
@@ -198,7 +201,7 @@ def embed_with_dropout(tokens: Tensor, table: Tensor, probability: float, *, tra
 class LSTMStack(nn.Module):
     """LSTM layers on top of each other, with the dropouts of AWD-LSTM.
 
-    Recurrent weights are dropped as they are used, so evaluation sees them whole and training goes on as before.
+    Dropout is applied to recurrent weights when they are used; the parameters themselves do not change.
     """
 
     def __init__(
@@ -212,9 +215,9 @@ class LSTMStack(nn.Module):
     ) -> None:
         """``sizes`` are those of the input and of every layer's output.
 
-        Rates of dropout are those of units between layers, of units of the last layer, and of elements of recurrent
-        weights (DropConnect, one mask a call). Units are dropped by one mask for all steps if ``locked``, else one a
-        step.
+        ``between``, ``output`` and ``weight`` are rates of dropout: of units between layers, of units of the last
+        layer, and of elements of recurrent weights (DropConnect, with one mask a call). If ``locked``, one mask of
+        units serves for all steps; else each step has its own.
         """
         super().__init__()
         self.layers = nn.ModuleList(LSTMLayer(size, following) for size, following in pairwise(sizes))
@@ -230,7 +233,7 @@ class LSTMStack(nn.Module):
         return state
 
     def run_layer(self, index: int, inputs: Tensor, carried: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """inputs (T, B, I) -> raw outputs (T, B, H) of one layer, and its new entries of ``carried``."""
+        """inputs (T, B, I) -> outputs (T, B, H) of one layer before dropout, and its new entries of ``carried``."""
         layer = self._layer(index)
         weight = dropout(layer.weights.weight_hidden, self.weight, training=self.training, shared=True)
         before = (carried[f"hidden.{index}"], carried[f"cell.{index}"])
@@ -238,13 +241,13 @@ class LSTMStack(nn.Module):
         return outputs, {f"hidden.{index}": hidden, f"cell.{index}": cell}
 
     def drop_after(self, index: int, outputs: Tensor) -> Tensor:
-        """The dropout that follows a layer."""
+        """The outputs (T, B, H) of a layer after the dropout that follows it."""
         rate = self.output if index == len(self.layers) - 1 else self.between
         drop = locked_dropout if self.locked else dropout
         return drop(outputs, rate, training=self.training)
 
     def forward(self, inputs: Tensor, carried: Mapping[str, Tensor]) -> tuple[Tensor, list[Tensor], dict[str, Tensor]]:
-        """inputs (T, B, I) -> outputs of the last layer after dropout, those of all before it (T, B, H), and states."""
+        """inputs (T, B, I) -> last outputs (T, B, H) after dropout, outputs of all layers before it, and states."""
         following: dict[str, Tensor] = {}
         raw = list[Tensor]()
         for index in range(len(self.layers)):

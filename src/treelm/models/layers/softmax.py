@@ -1,4 +1,7 @@
-"""The softmax over a large vocabulary, in chunks of rows that fit into the cache."""
+"""The softmax over a large vocabulary, in chunks of rows that fit into the cache.
+
+Probabilities (n, V) are never stored: the loss and its gradient are computed chunk by chunk.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ from torch import Tensor
 
 from treelm.models.layers.precision import add_outer, column_sums, compiles_shapes, multiply_into, operand, product
 
-CHUNK_ROWS = 512
-WHOLE_ROWS = 1024
+CHUNK_ROWS = 512  # rows of a chunk
+WHOLE_ROWS = 1024  # rows of a chunk that is multiplied as a whole
 ALIGNED_COLUMNS = 16
-ALIGNED_ROWS = 64  # in low precision: then the last chunk is one product, too
-PIECE_ROWS = 32  # that are converted from low precision and back while they are in the cache
+ALIGNED_ROWS = 64  # multiple of rows in low precision, so that the last chunk is one product too
+PIECE_ROWS = 32  # rows that are converted from low precision and back while they are in the cache
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
-    """Forms the gradient while a chunk's probabilities are at hand, so that they are never stored or computed twice."""
+    """Computes the gradient together with the loss, while the probabilities of a chunk are known."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, whole: bool) -> Tensor:
@@ -63,14 +66,15 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
 
 def _rows_of_chunk(hidden: Tensor, weight: Tensor, num_rows: int) -> int:
-    """``num_rows`` on a CPU, for its cache; on a GPU as many as give logits of half a gigabyte."""
+    """``num_rows`` on a CPU, for its cache; on a GPU as many as take half a gigabyte of logits."""
     return num_rows if hidden.device.type == "cpu" else max(num_rows, 2**27 // len(weight))
 
 
 def _aligned_operands(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Weight and bias as they are multiplied and added; in low precision, with rows of no probability up to a multiple.
+    """Weight and bias in the types in which they are multiplied and added.
 
-    AMX takes a third less time where the logits' rows start at multiples of 32 bytes.
+    In low precision rows without probability are added up to a multiple of ``ALIGNED_COLUMNS``: AMX takes a third less
+    time if the rows of logits begin at multiples of 32 bytes.
     """
     dtype, num_rows = operand(weight[:0]).dtype, _aligned(len(weight))
     if dtype == weight.dtype:
@@ -81,14 +85,14 @@ def _aligned_operands(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _with_zeros(rows: Tensor, num_rows: int, dtype: torch.dtype) -> Tensor:
-    """The rows in another type, and rows of zeros up to this many."""
+    """The rows in another type, filled up to ``num_rows`` with zeros."""
     out = rows.new_zeros(num_rows, rows.shape[1], dtype=dtype)
     out[: len(rows)] = rows
     return out
 
 
 def _add_weight_gradient(total: Tensor | None, d_logits: Tensor, hidden: Tensor, weight: Tensor, whole: bool) -> Tensor:
-    """The gradient of the weight with this chunk's part; a whole first chunk needs no array of zeros to add to."""
+    """The gradient of the weight with the part of this chunk; without ``total`` this is the first chunk."""
     num_rows = len(weight)
     if total is None and (whole or d_logits.dtype != weight.dtype):
         return product(d_logits.T, hidden, like=weight)[:num_rows]
@@ -98,15 +102,15 @@ def _add_weight_gradient(total: Tensor | None, d_logits: Tensor, hidden: Tensor,
 
 
 def _aligned(num_columns: int) -> int:
-    """Round columns up: where rows start at multiples of 64 bytes, MKL may need half the time."""
+    """``num_columns`` rounded up: MKL may take half the time if rows begin at multiples of 64 bytes."""
     return -(-num_columns // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
 
 
 def _gradient_into(logits: Tensor, targets: Tensor) -> Tensor:
-    """Turn logits (n, V), rows next to each other, into the gradient of -log p of the targets (n, 1), returned.
+    """Replace logits (n, V), contiguous, by the gradient of -log p of the targets (n, 1); returns -log p (n, 1).
 
-    The largest probability is exp(largest logit) / normaliser, so the normaliser need not be summed a second time, and
-    -log p stays exact where p itself underflows.
+    The largest probability is exp(largest logit) / normaliser. So the normaliser need not be summed again, and -log p
+    is exact even where p underflows.
     """
     above_wanted = logits.amax(1, keepdim=True) - logits.gather(1, targets)
     probabilities = torch.softmax(logits, 1, out=logits)
@@ -119,10 +123,10 @@ def _gradient_into(logits: Tensor, targets: Tensor) -> Tensor:
 def summed_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, whole: bool = False
 ) -> Tensor:
-    """Sum over rows of -log softmax(hidden @ weight^T + bias)[target], a float64 scalar in nats.
+    """The sum over rows of -log softmax(hidden @ weight^T + bias)[target], a float64 scalar in nats.
 
-    hidden (n, E), weight (V, E), bias (V), targets (n,). ``whole``: chunks are multiplied as a whole, for numbers of
-    rows that come again and again (see ``precision.multiply_into``).
+    hidden (n, E), weight (V, E), bias (V,), targets (n,). ``whole``: chunks are multiplied as a whole, for numbers of
+    rows that occur again and again (see ``precision.multiply_into``).
     """
     whole = whole or not compiles_shapes(operand(weight[:0]).dtype, weight.device)
     if not torch.is_grad_enabled():
@@ -145,9 +149,9 @@ class _Tied(torch.autograd.Function):
 
 
 def tied(weight: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Some rows (n, E) of the weight (V, E), and the weight for ``summed_cross_entropy`` and nothing else.
+    """For tied embeddings: these rows (n, E) of the weight (V, E), and the weight, for ``summed_cross_entropy`` only.
 
-    The gradient of both uses is one array: that of the softmax, to which the rows' is added in place.
+    The gradients of both share one array: that of the rows is added in place to that of the softmax.
     """
     vectors, same = _Tied.apply(weight, rows)  # type: ignore[no-untyped-call]
     return vectors, same

@@ -1,4 +1,7 @@
-"""Scores of spans, of sentences read from both ends by an LSTM (Stern et al. 2017; Kitaev & Klein 2018)."""
+"""Scores of the spans of a sentence that an LSTM reads from both ends (Stern et al. 2017; Kitaev & Klein 2018).
+
+Shapes: B sentences of one length n, spans (i, j) of words i to j - 1, H units of the LSTM in one direction.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,17 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers import dropout as dropouts
 
-_MOST_HIDDEN = 1 << 23  # numbers of the hidden layer at once, where no gradient needs all of them
+_MOST_HIDDEN = 1 << 23  # most numbers of the hidden layer that are computed at once without gradient
 
 
 class SpanScorer(nn.Module):
     """s(i, j) = W2 relu(LN(W1 f_j - W1 f_i)), for every span i < j.
 
-    W1 is applied to fenceposts, so there are n + 1 products and not one for each span. Its bias would cancel.
+    W1 is applied to fenceposts, which takes n + 1 products instead of one for each span. Its bias would cancel.
     """
 
     def __init__(self, input_size: int, hidden_size: int, num_scores: int, *, bias: bool = True) -> None:
-        """Draw the parameters as torch's layers do. A ``bias`` of one score alone would cancel in binary trees."""
+        """Draw the parameters as torch's layers do. The ``bias`` of a single score would cancel in binary trees."""
         super().__init__()
         self.fencepost = nn.Linear(input_size, hidden_size, bias=False)
         self.norm = nn.LayerNorm(hidden_size)
@@ -47,16 +50,19 @@ class SpanScorer(nn.Module):
 
 @lru_cache(maxsize=256)
 def spans_of(num_words: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
-    """Starts and ends of all spans of a sentence, by start and, from the same start, the longest first.
+    """The starts and ends of all spans of a sentence, by start; of one start, the longest span is the first.
 
-    Constituents in this order stand as in a tree read from the left, parents before children.
+    Constituents in this order are those of a tree from left to right, parents before children.
+
+    >>> [part.tolist() for part in spans_of(2)]
+    [[0, 0, 1], [2, 1, 2]]
     """
     starts, ends = torch.triu_indices(num_words + 1, num_words + 1, 1, device=device)
     return starts, num_words + 1 + starts - ends
 
 
 def square(values: Tensor, num_words: int) -> Tensor:
-    """Values of spans (B, spans) as a chart has them: (B, n + 1, n + 1), that of (i, j) at [:, i, j], else 0."""
+    """Values of spans (B, spans) as a chart (B, n + 1, n + 1), with that of (i, j) at [:, i, j], else 0."""
     starts, ends = spans_of(num_words, values.device)
     found = values.new_zeros(len(values), num_words + 1, num_words + 1)
     found[:, starts, ends] = values
@@ -73,16 +79,16 @@ IntArray = NDArray[np.int64]
 
 
 class SameLength(NamedTuple):
-    """The words of sentences of one length, each with its tokens: W = B n words, P the most tokens of one."""
+    """The words of sentences of one length with their tokens: W = B n words of at most P tokens."""
 
     pieces: Tensor  # (W, P)
-    has_piece: Tensor  # (W, P) bool: a word may have fewer
-    tags: Tensor | None  # (W,) -1 for none
-    num_words: int  # of each sentence
+    has_piece: Tensor  # (W, P) bool, False where a word has fewer tokens
+    tags: Tensor | None  # (W,) part-of-speech tags, -1 for none
+    num_words: int  # n, of each sentence
 
 
 def by_length(batch: SentenceBatch) -> Iterator[tuple[IntArray, int]]:
-    """The sentences of a batch, by their numbers, for each length that there is. Raises ``InputError`` for length 0."""
+    """For each length in a batch, the numbers of its sentences, and the length. Raises ``InputError`` for length 0."""
     for num_words in np.unique(batch.num_words).tolist():
         rows = np.flatnonzero(batch.num_words == num_words)
         if not num_words:
@@ -91,7 +97,7 @@ def by_length(batch: SentenceBatch) -> Iterator[tuple[IntArray, int]]:
 
 
 def same_length(batch: SentenceBatch, rows: IntArray, num_words: int, ends_word: NDArray[np.bool_]) -> SameLength:
-    """The words of some sentences of a batch, which have one length; ``ends_word`` (V,) says where words end."""
+    """The words of the sentences ``rows`` of a batch, all of ``num_words``; ``ends_word`` (V,) marks ends of words."""
     counts = batch.token_offsets[rows + 1] - batch.token_offsets[rows]
     tokens = batch.tokens[gather_indices(batch.token_offsets[rows], counts)]
     ends = np.flatnonzero(ends_word[tokens]) + 1
@@ -116,10 +122,10 @@ def read_both_ways(
     dropout: float,
     training: bool,
 ) -> Tensor:
-    """States (B, n + 2, 2H) of words and of both edges.
+    """States (B, n + 2, 2H) of words, and of the edges before and after a sentence.
 
-    A word's vector is the sum of those of its tokens, in ``embedding`` (V, E); ``edges`` (2, E) stand before and after.
-    Dropout: of tokens of a word, in training; of units of what the LSTM reads and of its states.
+    A word's vector is the sum of the vectors of its tokens in ``embedding`` (V, E); ``edges`` (2, E) are those of the
+    edges. ``embedding_dropout`` leaves tokens out of words; ``dropout`` zeroes units before and after the LSTM.
     """
     weights = words.has_piece.to(embedding.dtype)[..., None]
     if training and embedding_dropout:
@@ -135,6 +141,6 @@ def read_both_ways(
 
 
 def fenceposts(states: Tensor) -> Tensor:
-    """States (B, n + 2, 2H) -> fenceposts (B, n + 1, 2H): what is known from before each, and from behind it."""
+    """States (B, n + 2, 2H) -> fenceposts (B, n + 1, 2H): the state of what is before each, and of what follows."""
     half = states.shape[2] // 2
     return torch.cat([states[:, :-1, :half], states[:, 1:, half:]], 2)

@@ -1,8 +1,18 @@
 """Any function of rows, run level by level over shared buffers, with its gradient.
 
-A system says in plain PyTorch what happens at a kind of node, and which rows of which buffers each node reads and
+A system says in plain PyTorch what is computed at a kind of node, and which rows of which buffers each node reads and
 writes. Rows are gathered once and gradients are scattered once, so memory traffic is proportional to the number of
-nodes, not to levels times nodes; gradients of matrices are formed from many rows at a time.
+nodes, not to levels times nodes. Gradients of matrices are formed from many rows at a time.
+
+For example, running sums h_t = h_{t-1} + x_t of two steps: level t reads row t of the buffer "h", which is h_{t-1}, and
+row t of "x", and writes row t + 1 of "h".
+
+>>> buffers = {"x": torch.tensor([[1.0], [2.0]]), "h": torch.zeros(3, 1)}
+>>> steps, later = [0, 1, 2], [1, 2, 3]
+>>> reads = [Rows("h", None, steps), Rows("x", None, steps)]
+>>> add = Kind(function=lambda matrices, h, x: (h + x,), reads=reads, writes=[Rows("h", None, later)])
+>>> sweep([add], buffers, {})["h"].tolist()
+[[0.0], [1.0], [3.0]]
 """
 
 from __future__ import annotations
@@ -21,9 +31,9 @@ OUTER_ROWS = 4096  # rows that are collected before they are added to a matrix's
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a buffer, by level: level k has index[offsets[k]:offsets[k + 1]], or these rows themselves.
+    """Rows of a buffer, by level: level k has the rows index[offsets[k]:offsets[k + 1]].
 
-    What stands in rows without an index is read, or written, once.
+    Without an index, level k has the rows offsets[k]:offsets[k + 1] themselves; these may be read, or written, once.
     """
 
     buffer: str
@@ -31,11 +41,11 @@ class Rows:
     offsets: Sequence[int]
 
     def count(self, level: int) -> int:
-        """How many rows a level has."""
+        """The number of rows of a level."""
         return self.offsets[level + 1] - self.offsets[level]
 
     def gather(self, buffers: Mapping[str, Tensor], level: int) -> Tensor:
-        """The rows of a level."""
+        """A copy or view of the rows of a level."""
         rows, buffer = slice(self.offsets[level], self.offsets[level + 1]), buffers[self.buffer]
         return buffer[rows] if self.index is None else buffer.index_select(0, self.index[rows])
 
@@ -70,7 +80,7 @@ class Constant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kind:
-    """Nodes that compute alike: ``function(matrices, *read rows, *constants)`` gives the rows that are written."""
+    """Nodes of one kind: ``function(matrices, *rows read, *constants)`` returns the rows that are written."""
 
     function: Callable[..., tuple[Tensor, ...]]
     reads: Sequence[Rows]
@@ -80,9 +90,9 @@ class Kind:
 
 @dataclass(slots=True)
 class Matrix:
-    """An affine map with a gradient that is formed later: calling it gives inputs @ weight^T + bias."""
+    """An affine map, inputs @ weight^T + bias, whose gradient is formed later from many rows."""
 
-    weight: Tensor  # as it is multiplied
+    weight: Tensor  # in the type in which it is multiplied
     bias: Tensor | None
     d_weight: Tensor
     d_bias: Tensor | None
@@ -95,14 +105,14 @@ class Matrix:
         return out
 
     def collect(self, inputs: Tensor, gradient: Tensor) -> None:
-        """Remember rows of input and of gradient."""
+        """Keep rows of inputs and of gradients for the gradient of the weight."""
         self.collected.append((inputs, gradient))
         self.num_collected += len(inputs)
         if self.num_collected >= OUTER_ROWS:
             self.flush()
 
     def flush(self) -> None:
-        """Add what was collected to the gradient."""
+        """Add the rows that were collected to the gradient."""
         if self.collected:
             inputs, gradients = (torch.cat(rows) for rows in zip(*self.collected, strict=True))
             add_outer(self.d_weight, gradients, inputs, dtype=self.weight.dtype)
@@ -134,7 +144,7 @@ Weights = Mapping[str, tuple[Tensor, Tensor | None]]
 
 
 class _Sweep(torch.autograd.Function):
-    """Keeps every level's small graph between forward and backward."""
+    """All levels; the small graph of autograd of each level is kept for the backward pass."""
 
     @staticmethod
     def forward(
@@ -195,7 +205,7 @@ def _matrices(names: Sequence[str], parameters: Sequence[Tensor | None]) -> dict
 def _run(
     kind: Kind, level: int, buffers: Mapping[str, Tensor], matrices: Mapping[str, Matrix], *, keeps_graph: bool
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Compute the nodes of a kind in a level; returns what they read and wrote, joined by a graph."""
+    """Compute the nodes of a kind in a level; returns their inputs and outputs, which a graph of autograd connects."""
     with torch.set_grad_enabled(keeps_graph):
         inputs = [rows.gather(buffers, level).detach().requires_grad_(keeps_graph) for rows in kind.reads]
         outputs = kind.function(matrices, *inputs, *(constant.of(level) for constant in kind.constants))
@@ -205,11 +215,11 @@ def _run(
 
 
 def sweep(kinds: Sequence[Kind], buffers: Mapping[str, Tensor], weights: Weights) -> dict[str, Tensor]:
-    """Run all levels, and in each level all kinds in the given order; returns the buffers as they are then.
+    """Run all levels, and in each level all kinds in the given order; returns the buffers after the last level.
 
-    ``buffers`` hold what is given in some rows, and anything in the rows that are written. ``weights`` names matrices
-    (weight, bias or None); a function receives them as callables. Gradients reach buffers and weights, and nothing else
-    that a function may hold on to.
+    Rows of ``buffers`` that are read before they are written must hold their values. ``weights`` names matrices, as
+    pairs of a weight and a bias or None, which functions receive as callables. Gradients reach buffers and weights;
+    other tensors that a function uses are constants.
     """
     parameters = [tensor for pair in weights.values() for tensor in pair]
     names = tuple(buffers), tuple(weights)

@@ -89,7 +89,7 @@ class FloatRows:
         return data.index_select(0, to_device(index, data.device))
 
     def get_lists(self, index: Tensor) -> Tensor:
-        """A copy of the rows at ``index`` (n, S): (n, S, width). They may have been reserved and not kept."""
+        """A copy of the rows at ``index`` (n, S): (n, S, width). Some may have been reserved and not kept."""
         return self._data.index_select(0, index.flatten()).view(*index.shape, self._data.shape[1])
 
     def append(self, rows: Tensor) -> int:
@@ -98,7 +98,7 @@ class FloatRows:
         return self._length - rows.shape[0]
 
     def reserve(self, num_rows: int, used: int | None = None) -> Tensor:
-        """A copy of the rows at ``index`` (n, S): (n, S, width). Some may have been reserved and not kept."""
+        """Memory at the end for ``num_rows`` rows, which the caller writes; the first ``used`` of them are kept."""
         start, end = self._length, self._length + num_rows
         if end > self._data.shape[0]:
             grown = self._data.new_empty((max(end, self._data.shape[0] * 5 // 4), self._data.shape[1]))
