@@ -1,8 +1,16 @@
 """The arena: all stacks of a search, in which analyses share what they have in common.
 
 It has one row for every item that was ever pushed and can still be reached. A row names the row below it, so a stack is
-the number of its top row. A push appends one row; nothing is copied or moved until ``keep`` drops what no analysis can
-reach any more. The vectors of items stand in the table of constituents (``constituents.py``), by number.
+the number of its top row. A push appends one row; nothing is copied or moved until ``keep`` drops the rows that no
+analysis can reach any more. The vectors of items are numbers of rows in the table of constituents
+(``constituents.py``).
+
+For example, after (S (NP the, the analyses that push "dog" and those that push "cat" share all rows but the last::
+
+    row    0        1   2    3    4    5
+    item   initial  S   NP   the  dog  cat
+    BELOW  0        0   1    2    3    3
+    OPENED 0        1   2    2    2    2
 """
 
 from __future__ import annotations
@@ -34,7 +42,7 @@ from treelm.models.search.validity import EMPTY
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """Parameters of attention over children, besides its LSTM and its output layer."""
+    """The parameters of attention over children, without those of its LSTM and its output layer."""
 
     label_query: Tensor  # (N, E)
     label_vector: Tensor  # (N, E)
@@ -44,7 +52,10 @@ class AttentionWeights:
 
 @dataclass(frozen=True)
 class SearchWeights:
-    """Parameters that search needs of a model. E: size of vectors, H: of hidden states, A: actions, V: tokens."""
+    """The parameters of a model as the search uses them.
+
+    E: size of vectors, H: of hidden states; N labels, A actions, V tokens.
+    """
 
     config: RNNGConfig
     num_labels: int
@@ -52,12 +63,12 @@ class SearchWeights:
     initial: Tensor  # (1, E)
     tokens: Tensor  # (V, E)
     labels: Tensor  # (N, E)
-    vectors: Affine  # what a vector enters: the lowest stack layer and, with composition, its two directions
-    deeper: tuple[Affine, ...]  # from the hidden state of the layer below, for layers 1, 2, ...; no bias
-    hidden: tuple[Affine, ...]  # W_hh h + b of every layer
-    output: Affine  # E from H, before its ReLU
-    actions: Affine  # with some columns of zeros after the A of the actions
-    words: Affine  # in tiny models with impossible tokens after the V
+    vectors: Affine  # input weights of all that reads vectors: the lowest stack layer, both composition LSTMs
+    deeper: tuple[Affine, ...]  # W_ih h of stack layers 1, 2, ..., from the layer below; without bias
+    hidden: tuple[Affine, ...]  # W_hh h + b of every stack layer
+    output: Affine  # (H) -> (E), before the ReLU
+    actions: Affine  # (E) -> A logits, followed by columns of zeros
+    words: Affine  # (E) -> V logits, in tiny models followed by impossible tokens
     composition: Composition
     composed: Affine | None  # the composition's output layer
     forward_hidden: Affine | None
@@ -76,19 +87,22 @@ class SearchWeights:
 
     @property
     def direction_size(self) -> int:
-        """Units of each direction of the composition LSTM."""
+        """Units of each direction of the composition LSTM; 0 without composition."""
         return 0 if self.forward_hidden is None else len(self.forward_hidden.weight)
 
 
 def affine(layer: nn.Linear) -> Affine:
-    """A linear layer as search multiplies by it."""
+    """The product of a linear layer, for the search."""
     return Affine.of(layer.weight, layer.bias)
 
 
 def lstm_cell_(
     gates: Tensor, cell: Tensor, hidden_out: Tensor | None = None, cell_out: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """New hidden and cell state (n, H), written to the given rows if any; ``gates`` (n, 4H: i, f, o, g) are used up."""
+    """New hidden and cell state (n, H), from gates (n, 4H: i, f, o, g) before their nonlinearity, and the old cell.
+
+    ``gates`` are overwritten. The states are written to ``hidden_out`` and ``cell_out``, if given.
+    """
     size = cell.shape[1]
     candidate = gates[:, 3 * size :].mul_(2)
     gates.sigmoid_()
@@ -102,7 +116,7 @@ def lstm_cell_(
 
 # Columns of a row.
 BELOW = 0  # the row below on the stack
-UNDER = 1  # the row that lies below the constituent or word which begins here (open item, piece of a word)
+UNDER = 1  # the row below the first row of the constituent or word of which this is an open item or a piece
 OPENED = 2  # the row of the innermost open nonterminal, this row itself if it is one
 LABEL = 3  # of the open nonterminal, else -1
 NUM_OPEN = 4
@@ -112,20 +126,20 @@ IN_WORD = 7  # 1 if a token that does not end its word
 PARTIAL = 8  # what the innermost open nonterminal holds so far (see ConstituentTable)
 VECTOR = 9  # the item's vector (see ConstituentTable)
 DEPTH = 10  # number of pushes on the way from the initial item
-NUM_ACTIONS = 11  # of the analysis whose action pushed this row
-NUM_NEEDED = 12  # words that have at least to come until a binary tree is complete; of others it means nothing
+NUM_ACTIONS = 11  # actions of the analysis that pushed this row
+NUM_NEEDED = 12  # the least number of words until a binary tree is complete; not used for other trees
 NUM_COLUMNS = 13
 
-_ROOM = 1 << 12  # rows; a little more than ten sentences need at a time
+_ROOM = 1 << 12  # rows: a little more than ten sentences need at a time
 
 
 class Stacks:
-    """Items with their integers and the states of every layer of the stack LSTM."""
+    """The table of items: their integers, and the states of every layer of the stack LSTM."""
 
     def __init__(self, weights: SearchWeights, empty_partial: int, starts: Tensor | None = None) -> None:
         """Push the initial item, row 0: one LSTM step on the learned embedding.
 
-        With ``starts`` (n, E), which are added to it, there are n initial items, one a sentence.
+        With ``starts`` (n, E), which are added to the embedding, there are n initial items, one for each sentence.
         """
         self._weights = weights
         initial = weights.initial if starts is None else weights.initial + starts.to(weights.initial)
@@ -148,48 +162,49 @@ class Stacks:
                 inputs = weights.deeper[layer](state)
 
     def __len__(self) -> int:
-        """Items on all stacks."""
+        """Number of rows."""
         return len(self._items)
 
     def initial(self, num_sentences: int) -> Ints:
-        """The rows of the initial items of n sentences: one for all, or one each."""
+        """The rows of the initial items of n sentences (n,): the same one for all, or one each."""
         return np.arange(num_sentences) if self._num_initial > 1 else np.zeros(num_sentences, np.int64)
 
     def items(self, rows: Ints) -> Ints:
-        """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
+        """A copy of the integers of rows (n,): (n, NUM_COLUMNS)."""
         items: Ints = self._items.all[rows]
         return items
 
     def column(self, rows: Ints, column: int) -> Ints:
-        """One integer of some rows: (n,)."""
+        """One column of the integers of rows (n,): (n,)."""
         integers: Ints = self._items.all[rows, column]
         return integers
 
     def top_states(self, rows: Ints) -> Tensor:
-        """Hidden states of the highest layer, in a padded number of rows."""
+        """Hidden states of the highest layer in rows (n,): (m, H), padded to a round number m."""
         return self._hidden[-1].get(padded(rows))
 
     def output(self, states: Tensor) -> Tensor:
-        """o = ReLU(W h + b) of hidden states of the highest layer, in a padded number."""
+        """o = ReLU(W h + b) of hidden states (m, H) of the highest layer, m a round number: (m, E)."""
         return self._weights.output(states).relu_()
 
     def outputs(self, rows: Ints) -> Tensor:
-        """o of stacks with these tops, in a padded number."""
+        """o of stacks with these tops (n,): (m, E), padded to a round number m."""
         return self.output(self.top_states(rows))
 
     def layer_states(self, rows: Ints) -> list[Tensor]:
-        """Hidden states of every layer, the lowest first: (n, H)."""
+        """Hidden states (n, H) of every layer in rows (n,), the lowest layer first."""
         return [hidden.get(rows) for hidden in self._hidden]
 
     def push(self, below: Ints, items: Ints, inputs: FloatRows) -> tuple[Ints, Tensor]:
-        """Push one item on each row of ``below``; returns the new rows and their padded top hidden states.
+        """Push one item (n, NUM_COLUMNS) on each row of ``below`` (n,).
 
-        ``inputs`` holds W_ih x of the lowest layer in its first columns, by VECTOR.
+        Returns the new rows (n,) and their hidden states of the highest layer, padded. ``inputs`` has a row for every
+        VECTOR, whose first columns are W_ih x of the lowest layer.
         """
         weights = self._weights
         distinct, place = np.unique(below, return_inverse=True)
-        # W_hh h + b of every layer. Not kept: an eighth more are computed so, but at k = 100 the arena is two fifths
-        # smaller.
+        # W_hh h + b of every layer. An eighth more are computed than if they were stored with the rows, but the arena
+        # of k = 100 is two fifths smaller.
         rows = padded(distinct)
         products = [product(hidden.get(rows)) for product, hidden in zip(weights.hidden, self._hidden, strict=True)]
         under, place, vectors = padded(below), padded(place), padded(items[:, VECTOR])
@@ -209,7 +224,7 @@ class Stacks:
         return self._items.append(items), hidden[-1]
 
     def keep(self, tops: Ints) -> Ints:
-        """Drop what lies on no stack with one of these tops, but initial items; returns the new number of every row."""
+        """Keep the initial items, and what lies on stacks with these tops; returns the new number of every old row."""
         marked = np.zeros(len(self._items), np.bool_)
         marked[: self._num_initial] = marked[tops] = True
         mark_reachable(marked, self._items.all[:, BELOW])
@@ -224,12 +239,12 @@ class Stacks:
 
     @property
     def in_use(self) -> tuple[Ints, Ints]:
-        """VECTOR of every item but the initial ones, and PARTIAL of every item."""
+        """VECTOR of every item except the initial ones, and PARTIAL of every item; both are views."""
         items = self._items.all
         return items[self._num_initial :, VECTOR], items[:, PARTIAL]
 
     def renumber(self, vectors: Ints, partials: Ints) -> None:
-        """Follow a renumbering of vectors and of partials."""
+        """Replace the numbers of vectors and of partials by the new number of each."""
         for numbers, new in zip(self.in_use, (vectors, partials), strict=True):
             numbers[:] = new[numbers]
 

@@ -1,15 +1,22 @@
 """Attention composition (Kuncoro et al. 2017, Sec. 4), level by level with the stack.
 
-With attention a constituent's vector needs the stack before its REDUCE, so stack and constituents share one schedule.
-A level holds contexts: the push of an item onto the stack, through all layers. A context waits for the one right below
-it and, if its item is a composed constituent, for the context before the REDUCE; that constituent is composed in the
-same level, before it is pushed, from children that lower levels have pushed. So a level is two large steps: all local
-trees, whose children one call of a bidirectional LSTM reads, and all pushes. The plain form is
-``tests/models/rnng/plain.py``.
+With attention a constituent's vector depends on the stack before its REDUCE, so stack and constituents share one
+schedule. A level holds contexts, that is pushes of an item onto the stack, through all layers. A context waits for the
+one right below it and, if its item is a composed constituent, for the context before the REDUCE. That constituent is
+composed in the same level, before it is pushed, from children that lower levels have pushed. So a level takes two large
+steps: ``compose`` for all its local trees, whose children one call of a bidirectional LSTM reads, and ``push`` for all
+its contexts.
 
-Legend: T contexts, F local trees, M children, L given vectors, E size of a vector, H of a state. Contexts are numbered
-like actions, as in ``plan.py``; here they stand in the order of the schedule, and local trees by their level, the
-longest first.
+For example, (S (NP the dog) barks) has these contexts, each with its item and level. NP waits for the context of "dog",
+as REDUCE looks at the stack that "dog" is on the top of; it is composed and pushed on S in level 5::
+
+    context  0        1  2   3    4    5        6
+    item     initial  S  NP  the  dog  [NP the dog]  barks
+    level    0        1  2   3    4    5        6
+
+The plain form is ``tests/models/rnng/plain.py``. Shapes: T contexts, F local trees, M children, L given vectors, E size
+of a vector, H of a state. Contexts are numbered like actions, as in ``plan.py``; here they stand in the order of the
+schedule, and local trees in the order of levels, the longest first within a level.
 """
 
 from __future__ import annotations
@@ -37,34 +44,34 @@ Matrices = Mapping[str, Matrix]
 
 
 class AttentionPlan(NamedTuple):
-    """Rows of buffers, by level; ``pushes`` and ``trees`` say where levels begin among contexts and local trees."""
+    """The rows of buffers that every level reads and writes; (levels + 1,) lists say where levels begin."""
 
-    contexts: Tensor  # (T,) their numbers
+    contexts: Tensor  # (T,) the number of each context
     vectors: Tensor  # (T,) the vector that each pushes
-    below: Tensor  # (T,) the context right below, as it stands here; T for none
-    pushes: list[int]  # (levels + 1,)
-    local_trees: Tensor  # (F,) their numbers
-    labels: Tensor  # (F,) by their numbers
-    before: Tensor  # (F,) the context before each REDUCE
-    trees: list[int]  # (levels + 1,)
-    children: Tensor  # (M,) vectors that the LSTM reads, each level's as packed sequences
-    child_levels: list[int]  # (levels + 1,)
-    alive: list[int]  # of every level, local trees that have a first child, a second, ...
-    alive_levels: list[int]  # (levels + 1,)
-    places: Tensor  # where in the level each local tree's children stand, padded to the level's most: rows of trees
-    is_child: Tensor  # and whether they are there
-    place_levels: list[int]  # (levels + 1,)
+    below: Tensor  # (T,) the place of the context right below each; T for none
+    pushes: list[int]  # (levels + 1,) of contexts, vectors and below
+    local_trees: Tensor  # (F,) the number of each local tree
+    labels: Tensor  # (F,) labels of local trees, by their number
+    before: Tensor  # (F,) the place of the context before each REDUCE
+    trees: list[int]  # (levels + 1,) of local_trees and before
+    children: Tensor  # (M,) the vectors that the LSTM reads, packed sequences for each level
+    child_levels: list[int]  # (levels + 1,) of children
+    alive: list[int]  # for each level, how many local trees have a first child, a second child, ...
+    alive_levels: list[int]  # (levels + 1,) of alive
+    places: Tensor  # for each local tree, the places of its children within the level, padded to the most
+    is_child: Tensor  # likewise, whether there is such a child
+    place_levels: list[int]  # (levels + 1,) of places and is_child
 
 
 class Dropped(NamedTuple):
-    """Scaled dropout masks, by the numbers of contexts and local trees."""
+    """Scaled dropout masks, in the order of the numbers of contexts and of local trees."""
 
-    states: Sequence[Tensor]  # (T, H) between layers and, last, before the output
-    attended: Tensor  # (F, E)
+    states: Sequence[Tensor]  # (T, H) each: between layers and, the last one, before the output
+    attended: Tensor  # (F, E) of the attended children m
 
 
 def schedule_attention(below: IntArray, local_trees: LocalTrees) -> tuple[Schedule, IntArray]:
-    """The levels of contexts, of which ``below`` (T,) lie right below, -1 for none; and the order of local trees."""
+    """The schedule of contexts, from the context right below each (T,), -1: none; and the order of local trees (F,)."""
     waits_for = np.stack([below, np.full_like(below, -1)], 1)
     waits_for[local_trees.reduce + 1, 1] = local_trees.reduce
     contexts = schedule(waits_for)
@@ -81,7 +88,7 @@ def plan_attention(
     vector_of_context: IntArray,
     vector_of_action: IntArray,
 ) -> AttentionPlan:
-    """The plan of ``schedule_attention``'s schedule and order of local trees, with what it was given."""
+    """The plan of a schedule of contexts and an order of local trees that ``schedule_attention`` has returned."""
     position, first = np.append(contexts.position, len(contexts.order)), local_trees.offsets[:-1] + 1
     pushed = contexts.position[local_trees.reduce[trees] + 1]
     tree_levels = np.searchsorted(pushed, contexts.offsets)
@@ -130,10 +137,10 @@ def attention_outputs(
     label_vectors: Tensor,
     plan: AttentionPlan,
 ) -> Tensor:
-    """o in every context (T, E), in the order of the plan.
+    """The output o in every context (T, E), in the order of the plan.
 
-    ``given`` (L, E) are the vectors that are not composed, ``label_vectors`` (F, E) is drop(t) of every local tree by
-    its number.
+    ``given`` (L, E) are the vectors that are not composed; ``label_vectors`` (F, E) is drop(t) of every local tree, in
+    the order of their numbers.
     """
     num_contexts, num_trees, size = len(plan.contexts), len(plan.local_trees), given.shape[1]
     directions = composition.forward_lstm, composition.backward_lstm

@@ -2,8 +2,18 @@
 
 A "partial" is an open nonterminal with its children so far: (label, c_1 ... c_n). Partials form a trie, keyed by
 (partial, child), whose nodes hold the forward state of the composition LSTM. So analyses that differ elsewhere share
-them, one child more is one LSTM step, and equal constituents are composed once. With attention, composition looks at
-the stack, and only the states of the children are shared.
+partials, one more child takes one LSTM step, and equal constituents are composed once. With attention, composition
+looks at the stack, so only the states of the children are shared.
+
+For example, with the labels S and NP, the partials 0, 1 and 2 are (S), (NP) and "nothing open". Analyses that have
+opened (NP the dog and (NP the cat make three further ones::
+
+    partial     3         4             5
+    stands for  (NP the)  (NP the dog)  (NP the cat)
+    PREVIOUS    1         3             3
+    CHILD       the       dog           cat             (numbers of vectors)
+
+REDUCE of partial 4 runs the backward LSTM over "dog" and "the", and keeps the vector of [NP the dog] in COMPOSED.
 """
 
 from __future__ import annotations
@@ -31,17 +41,18 @@ from treelm.models.search.rows import (
     rounded,
 )
 
-# Columns of a partial.
+# Columns of a partial: the partial without its last child, this child (a vector), the label, the number of children,
+# and the vector of the constituent once it has been composed, else -1.
 PREVIOUS, CHILD, OPENED_LABEL, NUM_CHILDREN, COMPOSED = range(5)
 
 
 class ConstituentTable:
-    """All vectors and partials of a search. Vectors and partials are numbers of rows."""
+    """All vectors and partials of a search, both referred to by the numbers of their rows."""
 
     def __init__(self, weights: SearchWeights) -> None:
-        """Vectors and partials 0 ... N - 1 are the labels, without children; partial N stands for "nothing open"."""
+        """Vectors and partials 0 ... N - 1 are the labels, without children; partial N is "nothing open"."""
         self._weights = weights
-        self.vectors = FloatRows(weights.vectors.weight.shape[1], weights.initial)  # W x of every use of a vector
+        self.vectors = FloatRows(weights.vectors.weight.shape[1], weights.initial)  # W x + b
         size, num_labels = weights.direction_size, weights.num_labels
         self._hidden, self._cell = FloatRows(size, weights.initial), FloatRows(size, weights.initial)
         self._partials = IntRows(5)
@@ -55,11 +66,11 @@ class ConstituentTable:
 
     @property
     def nothing_open(self) -> int:
-        """The partial of a stack without open nonterminals."""
+        """The partial that stands for no open nonterminal."""
         return self._weights.num_labels
 
     def _columns(self, use: int) -> slice:
-        """Columns of ``vectors`` that enter the forward (0) or backward (1) composition LSTM."""
+        """The columns of ``vectors`` with W x of the forward (0) or backward (1) composition LSTM."""
         start, width = 4 * self._weights.hidden_size, 4 * self._weights.direction_size
         return slice(start + use * width, start + (use + 1) * width)
 
@@ -82,7 +93,7 @@ class ConstituentTable:
         self._cell.append(cell[: num_labels + 1])
 
     def of_tokens(self, tokens: Ints) -> Ints:
-        """The vectors of tokens: (n,)."""
+        """The vectors of tokens (n,), which are added if they are new: (n,)."""
         ids = tokens.tolist()
         new = [token for token in dict.fromkeys(ids) if token not in self._tokens]
         if new:
@@ -91,7 +102,7 @@ class ConstituentTable:
         return np.array([self._tokens[token] for token in ids], np.int64)
 
     def extend(self, partials: Ints, children: Ints) -> Ints:
-        """The partials with one more child each: (n,)."""
+        """The partials (n,) with one more child each (n,), which are added if they are new: (n,)."""
         if isinstance(self._weights.composition, NoComposition):
             return partials
         keys = ((partials << 32) | children).tolist()
@@ -118,7 +129,10 @@ class ConstituentTable:
         self._partials.append(np.stack(columns, 1))
 
     def compose(self, partials: Ints, outputs: Tensor, sources: Ints) -> Ints:
-        """The vectors of closed constituents: (n,). ``outputs[sources]`` (n, E) are o before REDUCE, for attention."""
+        """The vectors of the constituents that these partials (n,) become: (n,).
+
+        ``outputs[sources]`` (n, E) are the outputs o before REDUCE, at which attention looks.
+        """
         composition = self._weights.composition
         if isinstance(composition, NoComposition):
             return np.full(len(partials), self._num_fixed - 1, dtype=np.int64)
@@ -141,7 +155,10 @@ class ConstituentTable:
         return partials[np.argsort(-self._partials.all[partials, NUM_CHILDREN], kind="stable")]
 
     def _run_backward(self, partials: Ints) -> Tensor:
-        """Last states of the backward LSTM over label and children, last child first; partials longest first."""
+        """The last states of the backward LSTM over the label and the children, from the last to the first: (m, E).
+
+        The partial with most children must be the first.
+        """
         labels = padded(self._partials.all[partials, OPENED_LABEL])
         index = to_device(labels, self._weights.initial.device)
         hidden, cell = (state[index] for state in self._backward_start)
@@ -151,9 +168,10 @@ class ConstituentTable:
         return last
 
     def _steps_back(self, partials: Ints, hidden: Tensor, cell: Tensor) -> Iterator[tuple[Ints, Tensor]]:
-        """Steps of the backward LSTM on the last child of each partial, the one before, ...; longest first.
+        """Steps of the backward LSTM on the last child of each partial, then on the one before it, and so on.
 
-        Gives the partials that end in the child, and the states, in a padded number of rows.
+        The partial with most children must be the first. Each step gives the partials that end in the child, and the
+        states after the child, padded.
         """
         lengths, recurrent = self._partials.all[partials, NUM_CHILDREN], _present(self._weights.backward_hidden)
         for step in range(int(lengths[0])):
@@ -166,7 +184,7 @@ class ConstituentTable:
             partials = at[:, PREVIOUS]
 
     def _attend(self, attention: AttentionWeights, partials: Ints, outputs: Tensor, sources: Ints) -> Ints:
-        """Composition by attention, which looks at o: only the states of the children are shared."""
+        """Composition by attention (see ``AttentionComposition``), for which partials share the states of children."""
         distinct = self._longest_first(np.unique(partials))
         states = list(self._run_both(distinct))
         place = np.empty(int(distinct.max()) + 1, np.int64)
@@ -182,13 +200,13 @@ class ConstituentTable:
         return self._add_vectors(composed(attended.lerp_(t, gate)).relu_()[: len(partials)])
 
     def _run_both(self, partials: Ints) -> Iterator[Tensor]:
-        """States (rows, E) of both directions at the last child of each partial, the one before, ...; longest first."""
+        """States (m, E) of both directions at the last child of each partial, then at the one before it, and so on."""
         zero = self._weights.initial.new_zeros(rounded(len(partials)), self._weights.direction_size)
         for at, backward in self._steps_back(partials, zero, zero):
             yield torch.cat([self._hidden.get(padded(at)), backward], 1)
 
     def keep(self, vectors: Ints, partials: Ints) -> tuple[Ints, Ints]:
-        """Drop all but the given ones and what they were made from; returns the new numbers of old ones."""
+        """Keep these vectors and partials, and those that they are made of; returns the new numbers of old ones."""
         used_partials, used_vectors = np.zeros(len(self._partials), np.bool_), np.zeros(len(self.vectors), np.bool_)
         used_partials[: self.nothing_open + 1] = used_partials[partials] = True
         mark_reachable(used_partials, self._partials.all[:, PREVIOUS])
@@ -217,9 +235,10 @@ class ConstituentTable:
 
 
 def attend(query: Tensor, states: list[Tensor], place: Ints, lengths: Ints) -> Tensor:
-    """sum_i softmax_i(h_i . query) h_i for each query (n, E); ``states[j][place]`` is h of the j-th child from the end.
+    """sum_i softmax_i(h_i . query) h_i for each query (n, E), over ``lengths`` (n,) children: (n, E).
 
-    Sums over children are made one by one, so that a row does not depend on the length of others.
+    ``states[j][place]`` is h of the j-th child from the end. Sums are made child by child, so that the bits of a query
+    do not depend on the lengths of others.
     """
     index = as_index(place, query)
     present = as_index(lengths, query)[:, None] > torch.arange(len(states), device=query.device)  # (n, children)

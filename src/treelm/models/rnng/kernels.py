@@ -2,9 +2,9 @@
 
 The plain form is ``tests/models/rnng/plain.py``.
 
-``compose`` is LSTM composition level by level for a CPU. What steps share is computed once: the product of a vector
-with the input weights, however many steps read it; the step on a nonterminal, and the product of its state with the
-hidden weights, however many local trees begin with that vector.
+``compose`` is LSTM composition level by level, for a CPU. What steps share is computed once: the product of a vector
+with the input weights, which several steps may read; the step on a nonterminal, and the product of its state with the
+hidden weights, with which several local trees may begin.
 
 An example: (S the dog) has the actions NT(S) SHIFT SHIFT REDUCE and one local tree. Its vectors are 0 (initial), 1
 (the), 2 (dog), 3 (S) and, composed, 4 ([S]). S is the only first input: the step of each direction that reads it waits
@@ -14,14 +14,12 @@ for nothing and is computed first. Then::
     0       the, after S            dog, after S
     1       dog, after the: f       the, after dog: g       [S] = ReLU(W drop([f; g]) + b)
 
-Steps that read [S], in a constituent above it, are in level 2 or later. The gradient takes the levels backwards.
+Steps that read [S], in a constituent above it, are in level 2 or later. The gradient takes the levels in reverse.
 
-On a GPU starting a kernel costs more than what most kernels compute:
-
-* ``compose_by_height``: all local trees of one height, whose children are words, labels and lower trees, are packed
-  sequences c_1 ... c_n, longest first, of one call of a bidirectional LSTM. The library's kernel runs the chains
-  inside, from the states after NT, and its last states are f and g of ``LSTMComposition``.
-* The stack goes by its height (``layers.few_calls.run_stack``).
+``compose_by_height`` is for a GPU, where starting a kernel takes longer than what most kernels compute. The children of
+all local trees of one height are packed sequences c_1 ... c_n, the longest first, for one call of a bidirectional LSTM.
+It starts from the states after NT, and its last states are f and g of ``LSTMComposition``. The stack LSTM is computed
+by height too (``layers.few_calls.run_stack``).
 """
 
 from __future__ import annotations
@@ -54,15 +52,18 @@ from treelm.models.rnng.plan import ChainPlan, DirectionPlan, TreeChains, TreesB
 
 
 def _longest(local_trees: list[list[tuple[int, int]]]) -> int:
-    """Rows of the largest block, padded."""
+    """The most local trees of a block, padded."""
     return padded(max((end - start for level in local_trees for start, end in level), default=0))
 
 
 class _DirectionLSTM:
-    """One direction's LSTM: its steps forward through the levels, and their gradient back."""
+    """The LSTM of one direction: its steps, level by level, and their gradient.
+
+    Rows of states are first inputs, then all other steps in the order of the plan. E is the size of a vector.
+    """
 
     def __init__(self, plan: DirectionPlan, first_inputs: Tensor, projected: Tensor, weight: Tensor) -> None:
-        """Take the step on every first input, and allocate the states of all others."""
+        """Compute the step on every first input, and allocate memory for the states of all others."""
         self.plan, self.first_inputs = plan, first_inputs
         self.projected = projected  # (L + F, 4E) inputs times their weights
         self.weight = weight  # (4E, E) of the state
@@ -85,7 +86,7 @@ class _DirectionLSTM:
         return self.cell_before[rows], self.cell[rows], self.tanh_cell[rows], self.hidden[rows]
 
     def compute(self, level: int) -> None:
-        """Take the steps of a level. Products are padded: what they write beyond a block is overwritten later."""
+        """Compute the steps of a level. Products are padded; what they write beyond a block is overwritten later."""
         for start, middle, end, later in self.plan.blocks[level]:
             rows, first = slice(len(self.first_inputs) + start, len(self.first_inputs) + end), middle - start
             previous, gates = self.plan.previous[start:end], self.gates[rows]
@@ -101,7 +102,7 @@ class _DirectionLSTM:
             lstm_cell_into(gates, *self._states(rows))
 
     def begin_gradient(self, d_projected: Tensor) -> None:
-        """Allocate gradients; fills ``d_projected`` (L + F, 4E), which starts at zero."""
+        """Start the backward pass. ``d_projected`` (L + F, 4E) is zero, and will be the gradient of ``projected``."""
         self.d_projected = d_projected
         self.d_hidden, self.d_cell = torch.empty_like(self.hidden), torch.zeros_like(self.cell)
         self.d_from_first = torch.zeros_like(self.from_first)
@@ -117,7 +118,7 @@ class _DirectionLSTM:
         return d_gates
 
     def propagate(self, level: int) -> None:
-        """The gradient of ``compute``. A state after a child is read by one step, so its gradient is set, not added."""
+        """The gradient of ``compute``. Only one step reads the state after a child: its gradient is set, not added."""
         for start, middle, end, later in reversed(self.plan.blocks[level]):
             rows, first = slice(len(self.first_inputs) + start, len(self.first_inputs) + end), middle - start
             previous = self.plan.previous[start:end]
@@ -133,7 +134,7 @@ class _DirectionLSTM:
                 self.d_hidden.index_copy_(0, previous[first:], self.d_before[: end - middle])
 
     def finish_gradient(self) -> Tensor:
-        """The gradient through the first inputs, and that of the hidden weights."""
+        """The gradient of the step on the first inputs; returns the gradient of the hidden weights (4E, E)."""
         rows = slice(len(self.first_inputs))
         multiply_into(self.d_hidden[rows], self.d_from_first, self.weight)
         d_gates = self._gates_gradient(rows, self.gates.new_empty(len(self.first_inputs), 4 * self.size))
@@ -145,7 +146,7 @@ class _DirectionLSTM:
 
 
 class _ComposeSweep(torch.autograd.Function):
-    """Keeps one row of memory a step; every weight's gradient is formed after the sweep."""
+    """All levels. One row is stored for each step; the gradient of every weight is formed after the levels."""
 
     @staticmethod
     def forward(
@@ -237,9 +238,9 @@ class _ComposeSweep(torch.autograd.Function):
 
 
 def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, plan: ChainPlan) -> Tensor:
-    """All vectors (L + F, E): the given ones (L, E), then the constituents in schedule order.
+    """All vectors (L + F, E): the given ones (L, E), then the constituents in the order of the plan.
 
-    ``kept`` is the dropout mask on [f; g], scaled, (F, 2E), or None.
+    ``kept`` (F, 2E) is the scaled dropout mask of [f; g], or None.
     """
     if not plan.local_trees:
         return given
@@ -253,9 +254,9 @@ def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, pl
 
 
 def compose_by_height(given: Tensor, composition: LSTMComposition, kept: Tensor | None, trees: TreesByHeight) -> Tensor:
-    """All vectors (L + F, E): the given ones (L, E), then constituents by height.
+    """All vectors (L + F, E): the given ones (L, E), then the constituents by height.
 
-    ``kept`` is the dropout mask on [f; g], scaled, (F, 2E), or None.
+    ``kept`` (F, 2E) is the scaled dropout mask of [f; g], or None.
     """
     if not trees.levels:
         return given
@@ -278,7 +279,7 @@ def compose_by_height(given: Tensor, composition: LSTMComposition, kept: Tensor 
 def _library_steps(
     given: Tensor, composition: LSTMComposition, trees: TreesByHeight
 ) -> list[Callable[[Tensor], Tensor]]:
-    """[f; g] of the trees of each height, from all vectors so far, by the library's LSTM."""
+    """For each height, a function from all vectors so far to [f; g] of its trees, by the library's LSTM."""
     labels, after_label = given.index_select(0, trees.labels), list[tuple[Tensor, Tensor]]()
     directions = [
         (lstm.weight_input, lstm.weight_hidden, lstm.bias)
@@ -299,7 +300,7 @@ def _library_steps(
 
 
 def _fused_steps(composition: LSTMComposition, trees: TreesByHeight) -> list[Callable[[Tensor], Tensor]]:
-    """The same by the kernels of ``layers.fused``."""
+    """The same functions as ``_library_steps``, by the kernels of ``layers.fused``."""
     from treelm.models.layers.fused import run_forest  # which imports Triton
 
     lstms = composition.forward_lstm, composition.backward_lstm

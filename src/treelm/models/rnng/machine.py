@@ -1,4 +1,7 @@
-"""The machine of an RNNG: it applies actions to many stacks at once and scores what may come next."""
+"""The machine of an RNNG: it applies actions to many stacks at once, and scores the next actions.
+
+The columns of an item, such as ``at.BELOW``, are those of ``arena.py``. A = number of actions.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,12 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class StackMachine(Machine):
-    """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
+    """The stacks, constituents and histories of one search."""
 
     rows: Stacks
 
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
-        """Begin with the initial item alone. ``starts``: see ``Stacks``."""
+        """Start with the initial item alone. ``starts``: see ``Stacks``."""
         config, num_groups = weights.config, BINARY_GROUPS if weights.config.is_binary else 1
         self._in_order = config.order == "in-order"
         super().__init__(weights.num_actions, ends_by_closing=not self._in_order, num_groups=num_groups)
@@ -43,7 +46,7 @@ class StackMachine(Machine):
         self._composes = not isinstance(weights.composition, NoComposition)
 
     def valid(self, sentence: Ints, items: Ints) -> Bools:
-        """The mask over actions (n, A), from the integers of the tops of analyses of these sentences."""
+        """Which actions are valid (n, A), from the sentences of analyses (n,) and the items on top (n, NUM_COLUMNS)."""
         configuration = Configuration(
             num_open=items[:, at.NUM_OPEN],
             num_consecutive=items[:, at.NUM_CONSECUTIVE],
@@ -54,13 +57,13 @@ class StackMachine(Machine):
         return valid_actions(self.weights.config, configuration, self.weights.num_labels)
 
     def start(self, num_sentences: int) -> Analyses:
-        """One analysis a sentence, before the first action."""
+        """One analysis for each sentence, before its first action."""
         top, zero = self.rows.initial(num_sentences), np.zeros(num_sentences)
         new = Candidates(np.arange(num_sentences), zero, zero, top, np.full(num_sentences, -1))
         return self._scored(new, self.rows.items(top), self.rows.top_states(top))
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
-        """SHIFT one token on each of these stacks; scores already count it."""
+        """SHIFT one token on each of these stacks; the scores already include it."""
         top = analyses.top
         items = self.rows.items(top)
         new = items.copy()
@@ -93,7 +96,7 @@ class StackMachine(Machine):
         return self._pushed(Candidates(sentence, score, deficit, below, history), new)
 
     def _opened(self, below: Ints, items: Ints, labels: Ints, own_rows: Ints) -> Ints:
-        """The rows that NT pushes."""
+        """The items that NT(labels) pushes as rows ``own_rows`` on rows ``below``, where ``items`` are on top."""
         new = items.copy()
         new[:, at.BELOW] = below
         new[:, at.OPENED], new[:, at.LABEL], new[:, at.VECTOR] = own_rows, labels, labels
@@ -110,7 +113,10 @@ class StackMachine(Machine):
         return new
 
     def _with_corner(self, labels: Ints, corners: Ints, under: Ints) -> Ints:
-        """The partials of new nonterminals around their left corner, a constituent or the pieces of a word."""
+        """The partials of new nonterminals with their left corner as a child: a constituent, or the pieces of a word.
+
+        A corner consists of the rows from ``corners`` down to ``under``, exclusive.
+        """
         pieces, inside = list[Ints](), np.ones(len(labels), np.bool_)
         while self._composes and inside.any():
             pieces.append(np.where(inside, self.rows.column(corners, at.VECTOR), -1))
@@ -123,7 +129,7 @@ class StackMachine(Machine):
         return partials
 
     def _closed(self, top: Ints, items: Ints, outputs: Tensor, sources: Ints) -> Ints:
-        """The rows that REDUCE pushes."""
+        """The items that REDUCE pushes, where ``items`` in rows ``top`` are on top."""
         under = self.rows.column(items[:, at.OPENED], at.UNDER)
         new = self.rows.items(under)
         new[:, at.BELOW] = under if self._composes else top
@@ -138,13 +144,13 @@ class StackMachine(Machine):
         return new
 
     def _add_child(self, items: Ints) -> None:
-        """Extend the partial that each new item, whose PARTIAL is still the old one, is a child of."""
+        """Add each new item to the partial of which it is a child; until now PARTIAL is that without it."""
         child = np.flatnonzero(items[:, at.NUM_OPEN] > 0)
         if len(child):
             items[child, at.PARTIAL] = self.constituents.extend(items[child, at.PARTIAL], items[child, at.VECTOR])
 
     def _pushed(self, below: Candidates, items: Ints) -> Analyses:
-        """Push an item on each of these stacks."""
+        """Push an item on each of the stacks of ``below``."""
         top, states = self.rows.push(below.top, items, self.constituents.vectors)
         return self._scored(replace(below, top=top), items, states)
 
@@ -155,7 +161,7 @@ class StackMachine(Machine):
         return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
     def layer_states(self, tops: Ints) -> list[Tensor]:
-        """h of every layer of the stack LSTM, at these tops: (n, H)."""
+        """The hidden states (n, H) of every layer of the stack LSTM at these tops."""
         return self.rows.layer_states(tops)
 
     def num_open(self, tops: Ints) -> Ints:
@@ -169,7 +175,7 @@ class StackMachine(Machine):
         return groups_of_binary_trees(self.rows.column(tops, at.NUM_NEEDED) + self.rows.column(tops, at.IN_WORD))
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
-        """Drop what these stacks and histories do not need, and vectors that are on no stack any more."""
+        """Drop what analyses with these tops and histories do not need, vectors and partials included."""
         new = super().collect(tops, histories)
         self.rows.renumber(*self.constituents.keep(*self.rows.in_use))
         return new

@@ -1,6 +1,7 @@
 """The RNNG (Kuncoro et al. 2017; batches as in Noji & Oseki 2021): its parameters and its losses.
 
-The plain form, one action at a time, is ``tests/models/rnng/plain.py``.
+The plain form, one action at a time, is ``tests/models/rnng/plain.py``. Shapes: B sentences, T contexts (the states
+before each action, see ``plan.py``), E size of vectors, H of hidden states, V tokens, N labels.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ from treelm.models.search.words import TiedSoftmax
 class RNNG(GenerativeParser, DocumentReader, PlansBatches):
     """A joint model of a sentence and its tree, built action by action (stack-only RNNG, Kuncoro et al. 2017).
 
-    Every action pushes one item: a word vector, a label vector, or the vector of a closed constituent. The stack LSTM
-    steps from the state of the item right below; o = ReLU(W drop(h_top) + b) feeds the softmax over the valid actions
-    and, for SHIFT, the softmax over words, whose weights are the word vectors.
+    Every action pushes one item: a word vector, a label vector, or the vector of a closed constituent
+    (``composition.py``). The stack LSTM steps from the state of the item right below. From o = ReLU(W drop(h_top) + b)
+    a softmax over the valid actions predicts the next action and, if that is SHIFT, a softmax over words, whose weights
+    are the word vectors, predicts the word.
     """
 
     system: ClassVar[str] = "rnng"
@@ -82,7 +84,7 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
 
     @property
     def has_fused_kernels(self) -> bool:
-        """With attention, stack and constituents wait for each other: there is no forest."""
+        """Whether plans for the kernels of ``layers/fused.py`` exist: not with attention, which needs the stack."""
         return self.config.composition != "attention"
 
     @property
@@ -119,7 +121,7 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
             return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
 
     def plan_ahead(self, batch: SentenceBatch | StreamBatch) -> None:
-        """Plan the next batch while the device computes; a CPU has no time for that."""
+        """Plan the next batch while a GPU computes this one."""
         if isinstance(batch, SentenceBatch) and few_calls(self.word_embedding.device):
             self._plans.begin(batch, self._planning(batch))
 
@@ -140,11 +142,11 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
 
     @property
     def _shares_vectors(self) -> bool:
-        """Whether pushes of the same item have one vector; without dropout that is one function either way."""
+        """Whether all pushes of one word or label share a vector, and so its dropout mask; without dropout they may."""
         return self.config.embedding_dropout_by == "type" or not self._drops
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
-        """o = ReLU(W drop(h_top) + b) in every context: (T, E). Sentences may begin from ``starts`` (B, E) besides."""
+        """o = ReLU(W drop(h_top) + b) in every context: (T, E). Sentences may begin from ``starts`` (B, E)."""
         vectors = self._vectors(plan, word_vectors, starts)
         if isinstance(self.composition, AttentionComposition):
             return self._attention_outputs(plan, vectors)
@@ -170,7 +172,7 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
         )
 
     def _vectors(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
-        """The vector of every item: initial ones, words, labels, then what REDUCE pushes."""
+        """The vectors of items: initial ones, words, labels, then those that REDUCE pushes (see ``plan.Given``)."""
         initial = self.initial_embedding.expand(plan.given.num_initial, -1)
         given = [
             initial if starts is None else initial + starts,
@@ -198,7 +200,7 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
         return dropout(units, self.config.dropout, training=self.training)
 
     def searchable(self) -> Searchable:
-        """Stacks of LSTM states, a tied softmax, and the search of the public code."""
+        """The machines of the search, on a CPU and on a GPU, its word head, and the search of the public code."""
         weights = self._search_weights()
         return Searchable(
             machine=partial(StackMachine, weights),
@@ -208,7 +210,7 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
         )
 
     def _search_weights(self) -> SearchWeights:
-        """The words' are views of the parameters, the others copies: for use while they do not change."""
+        """The parameters for the search, valid while they do not change: word vectors are views, the others copies."""
         layers, composition, size = self.stack_layers, self.composition, self.config.embedding_size
         directions: list[LSTMWeights] = []
         if not isinstance(composition, NoComposition):

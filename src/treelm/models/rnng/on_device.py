@@ -1,8 +1,8 @@
 """The machine of an RNNG on a GPU: all stacks in one growing table there (see ``search/on_device.py``).
 
-As in ``arena.py`` a row is an item on stacks, and names the row below. It also holds its vector, and the state of the
-forward LSTM of composition after it; so a constituent is composed by walking from its last child to its first, and
-nothing is looked up by content: where two analyses build the same constituent, a GPU composes it twice.
+As in ``arena.py``, a row is an item on stacks and names the row below. It also holds the item's vector, and the state
+of the forward composition LSTM after it. A constituent is composed by walking from its last child to its first, along
+``SIBLING``. There is no table of constituents: if two analyses build the same one, it is composed twice.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Config
 from treelm.models.search.words import token_log_probs
 from treelm.trees.transitions import FIRST_NT, REDUCE
 
-# Integers of a row; the first of them are rows themselves. Those with the names of ``arena.py`` mean the same.
+# Columns of integers of a row, of which the first are numbers of rows. Names that ``arena.py`` has too mean the same.
 BELOW, UNDER, OPENED = range(3)
 LAST = 3  # the last child so far of the innermost open nonterminal
 SIBLING = 4  # the child before this one
 NUM_REFERENCES = 5
 LABEL, NUM_OPEN, NUM_CONSECUTIVE, TOP, IN_WORD, DEPTH, NUM_NEEDED = range(NUM_REFERENCES, 12)
 NUM_CHILDREN = 12  # of the innermost open nonterminal
-PIECES = 13  # rows of the word or constituent that ends here
+PIECES = 13  # number of rows of the word or constituent that ends here
 NUM_COLUMNS = 14
 
 _LARGEST_PRODUCT = 1 << 26  # logits of tokens that are held at a time
@@ -40,7 +40,7 @@ class DeviceStacks:
     """Stacks of one search; a ``DeviceMachine``. E, H, L: sizes of vectors and of states, layers of the stack."""
 
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
-        """Push the initial item, or one for each sentence, which ``starts`` (n, E) are added to."""
+        """Push the initial item or, with ``starts`` (n, E), which are added to its embedding, one for each sentence."""
         config, self._weights = weights.config, weights
         self.num_actions, self.ends_by_closing = weights.num_actions, config.order == "top-down"
         self.num_groups = BINARY_GROUPS if config.is_binary else 1
@@ -66,7 +66,7 @@ class DeviceStacks:
         self._fill(starts)
 
     def _fill(self, starts: Tensor | None) -> None:
-        """The first rows: initial items; and what opening a nonterminal gives without looking at a stack."""
+        """Allocate the table with the initial items, and compute the states after each label, which need no stack."""
         weights = self._weights
         initial = weights.initial if starts is None else weights.initial + starts.to(weights.initial)
         device, size = initial.device, weights.direction_size
@@ -93,7 +93,7 @@ class DeviceStacks:
         self._push(items, initial, _product(self._inputs, initial), nothing[1:3], is_first=True)
 
     def __len__(self) -> int:
-        """Rows that are held now."""
+        """Number of rows."""
         return self._length
 
     def start(self, num_sentences: int) -> Tensor:
@@ -106,11 +106,11 @@ class DeviceStacks:
         return self._log_probs[tops]
 
     def num_open(self, tops: Tensor) -> Tensor:
-        """Open nonterminals."""
+        """Open nonterminals of stacks with these tops, of any shape."""
         return self._items[:, NUM_OPEN][tops]
 
     def groups(self, tops: Tensor) -> Tensor:
-        """The group of each."""
+        """The group of stacks with these tops, of any shape."""
         if self.num_groups == 1:
             return torch.zeros_like(tops)
         return (self._items[:, NUM_NEEDED][tops] + self._items[:, IN_WORD][tops]).clamp(0, self.num_groups - 1)
@@ -137,7 +137,7 @@ class DeviceStacks:
         return self._push_child(new, vectors)
 
     def apply(self, tops: Tensor, actions: Tensor, rooms: Rooms) -> Tensor:
-        """The rows after one action each (m,), but SHIFT and those that end; -1 for none, and then row 0."""
+        """The rows after one action each (m,), none of which is SHIFT or ends the sentence; row 0 for action -1."""
         closes, opens = actions == REDUCE, actions > REDUCE
         # Constituents first, those with most children first; then new nonterminals; then the rest.
         lengths = self._items[:, NUM_CHILDREN][tops] * closes
@@ -161,7 +161,7 @@ class DeviceStacks:
         return rows.where(actions >= 0, 0).clamp(max=self._length - 1)
 
     def _open(self, tops: Tensor, labels: Tensor, most_pieces: int) -> None:
-        """Push nonterminals."""
+        """Push nonterminals with these labels on the rows ``tops``; left corners have at most ``most_pieces`` rows."""
         new = self._items[tops]
         new[:, BELOW], new[:, LABEL] = tops, labels
         new[:, OPENED] = self._length + torch.arange(len(tops), device=tops.device)
@@ -184,7 +184,7 @@ class DeviceStacks:
         self._push(new, self._weights.labels[labels], self._labels[labels], state)
 
     def _close(self, tops: Tensor, lengths: Tensor, num_longer: list[int]) -> None:
-        """Push closed constituents, the longest first; ``num_longer`` have more than 0, 1, ... children."""
+        """Push closed constituents, the longest first; ``num_longer`` of them have more than 0, 1, ... children."""
         items = self._items[tops]
         opened = self._items[items[:, OPENED]]
         new = self._items[opened[:, UNDER]]
@@ -200,7 +200,7 @@ class DeviceStacks:
         self._push_child(new, vectors)
 
     def _composed(self, tops: Tensor, child: Tensor, labels: Tensor, lengths: Tensor, num_longer: list[int]) -> Tensor:
-        """Vectors of constituents: (n, E)."""
+        """The vectors of constituents with these tops, last children, labels and numbers of children: (n, E)."""
         ends, chain, states = [part[labels] for part in self._from_last], list[Tensor](), list[Tensor]()
         for step, count in enumerate(num_longer):
             child = child[:count]
@@ -221,7 +221,10 @@ class DeviceStacks:
         return _product(_present(self._weights.composed), vectors).relu_()
 
     def _extended(self, direction: int, state: list[Tensor], items: Tensor, present: Tensor) -> Tensor:
-        """One step of a composition LSTM on vectors of items, in place where they are present; the first rows' h."""
+        """One step of a composition LSTM on the vectors of items (n,), for the first n rows of ``state``.
+
+        Rows that are present are changed in place. Returns the hidden states (n, size) after the step.
+        """
         before = [part[: len(items)] for part in state]
         gates = _product(self._directions[direction], self._get(0, items))
         after = cell_forward(gates, _product(self._recurrent[direction], before[0]), before[1])[:2]
@@ -245,7 +248,7 @@ class DeviceStacks:
         return attended.lerp(t, gate)
 
     def _push_child(self, items: Tensor, vectors: Tensor) -> Tensor:
-        """Push words or constituents: children of what is open below."""
+        """Push words or constituents, which are children of the innermost open nonterminal."""
         new_rows = self._length + torch.arange(len(items), device=items.device)
         items[:, SIBLING], items[:, LAST] = items[:, LAST], new_rows
         items[:, NUM_CHILDREN] += 1
@@ -260,7 +263,10 @@ class DeviceStacks:
     def _push(
         self, items: Tensor, vectors: Tensor, inputs: Tensor, state: list[Tensor], *, is_first: bool = False
     ) -> Tensor:
-        """Push an item on each of the rows below it; ``inputs`` are the products of vectors with input weights."""
+        """Push items; returns their rows. ``inputs`` are products of their vectors with input weights.
+
+        ``state`` are the hidden and the cell state of the forward composition LSTM after each item.
+        """
         weights, below, first = self._weights, items[:, BELOW], self._length
         from_input, parts = inputs[:, : 4 * weights.hidden_size], [vectors, *state]
         for layer, hidden in enumerate(self._hidden):
@@ -279,7 +285,7 @@ class DeviceStacks:
         return torch.arange(rows.start, rows.stop, device=items.device)
 
     def _configuration(self, items: Tensor) -> Tensor:
-        """Rows of ``_valid``."""
+        """The rows of ``_valid`` that say which actions are valid after these items (n,)."""
         config, num_open = self._weights.config, items[:, NUM_OPEN]
         opens = (num_open < config.max_open) & (items[:, NUM_CONSECUTIVE] < config.max_consecutive)
         index = num_open.clamp(max=2)
@@ -292,7 +298,7 @@ class DeviceStacks:
         return self._floats[:, self._columns[part]].index_select(0, rows)
 
     def _reserve(self, num_rows: int) -> None:
-        """Room for so many rows more."""
+        """Make room for ``num_rows`` further rows."""
         wanted, held = self._length + num_rows, len(self._items)
         if wanted > held:
             for name in ("_items", "_floats", "_log_probs"):
@@ -302,7 +308,7 @@ class DeviceStacks:
                 setattr(self, name, grown)
 
     def reachable(self, tops: Tensor) -> tuple[Tensor, Tensor]:
-        """How many rows these need, up to each (rows,), and the depth of the deepest."""
+        """How many of the rows up to each one are needed for these tops (rows,), and the depth of the deepest top."""
         needed = torch.zeros(self._length, dtype=torch.int32, device=tops.device)
         needed[: self._num_initial] = 1
         needed.index_fill_(0, tops.flatten(), 1)
@@ -313,7 +319,7 @@ class DeviceStacks:
         return needed.cumsum(0), self._items[:, DEPTH][tops].max()
 
     def keep(self, number: Tensor, count: int, depth: int) -> None:
-        """Keep what is needed, ``count`` rows in all: row i becomes ``number[i] - 1``."""
+        """Keep the ``count`` rows that ``reachable`` has counted in ``number``: row i becomes ``number[i] - 1``."""
         index = torch.searchsorted(number, torch.arange(1, count + 1, device=number.device))
         items = self._items[index]
         items[:, :NUM_REFERENCES] = number[items[:, :NUM_REFERENCES]] - 1
@@ -326,12 +332,12 @@ class DeviceStacks:
         self._length, self._height = count, depth + 1
 
     def cut(self, length: int) -> None:
-        """Forget all rows from this one on."""
+        """Remove the rows from ``length`` on."""
         self._length = length
 
 
 def _table_of_valid_actions(weights: SearchWeights) -> Tensor:
-    """The rule of ``validity.py`` for all that it tells apart: see ``DeviceStacks._configuration``."""
+    """The rule of ``validity.py`` as a table of all cases: see ``DeviceStacks._configuration``."""
     num_open, opens, top, in_word, only_child = (
         part.numpy() for part in torch.cartesian_prod(*(torch.arange(size) for size in (3, 2, 4, 2, 2))).T
     )
@@ -347,12 +353,12 @@ def _table_of_valid_actions(weights: SearchWeights) -> Tensor:
 
 
 def _product(affine: Affine, rows: Tensor) -> Tensor:
-    """x W^T + b in one call: unlike on a CPU, a row may have other last bits among other rows."""
+    """x W^T + b in one call, which is not batch-invariant."""
     return torch.addmm(affine.bias, rows, affine.weight)
 
 
 def _library_order(affine: Affine, size: int) -> Affine:
-    """Columns i, f, o, g as the library's cell takes them: i, f, g, o."""
+    """Change the order of gates i, f, o, g, the columns of the product, to that of the library's cell: i, f, g, o."""
     parts = (
         part.reshape(*part.shape[:-1], 4, size)[..., [0, 1, 3, 2], :].flatten(-2)
         for part in (affine.weight, affine.bias)

@@ -1,13 +1,13 @@
 """The plan of a batch: all index arrays that follow from the actions alone, in the order in which the network computes.
 
-Everything here is found for the whole batch at once, by sorting and cumulative sums over flat arrays: there is no loop
-over sentences or actions. Three terms:
+Everything is computed for the whole batch at once, by sorting and cumulative sums over flat arrays, without loops over
+sentences or actions. Three terms:
 
-* Context c is the stack before action c. It starts a sentence, or follows the push of action c - 1, so contexts are
-  numbered like actions (T in all), and "the item of context c" is what action c - 1 has pushed.
-* A local tree is a nonterminal with its children, left to right. All stand one after the other as M *entries*: NT, c_1,
-  .., c_n, NT, .. An entry is the number of an action: the NT, or what completes the child. F local trees; ``offsets``
-  (F + 1,) bounds them, ``reduce`` (F,) closes them.
+* Context c is the stack before action c. It is the first of a sentence, or follows the push of action c - 1. So
+  contexts are numbered like actions (T in all), and the item of context c is the one that action c - 1 has pushed.
+* A local tree is a nonterminal with its children, left to right (F in all). Local trees are stored one after the other
+  as M *entries*: NT, c_1, ..., c_n, NT, ... An entry is the number of an action: the NT, or the action that completes
+  the child. ``offsets`` (F + 1,) says where local trees begin, ``reduce`` (F,) which action closes each.
 * A vector is what an item carries: the initial vector of a sentence, a word, a label, or a composed constituent.
   Vectors are stored in this order.
 
@@ -15,12 +15,12 @@ An example, top-down: (S (NP the dog) barks) has the actions NT(S) NT(NP) SHIFT 
 stand the contexts of heights 0, 1, 2, 3, 4, 2 and 3; the first REDUCE composes [NP, the, dog], the second
 [S, NP, barks].
 
-LSTM composition reads each local tree twice, as two chains of steps: the nonterminal, then the children from either
-side. The step on the nonterminal has no predecessor; it is computed first, once for each vector of a nonterminal, and
-not scheduled. A step reads a child; it waits for the step before it and, if the child is a composed constituent, for
-the last steps of that constituent's chains; it is computed at the earliest level at which these are done. A constituent
-is composed in the level of the later of its two last steps. On a GPU, where few large calls matter more, local trees go
-by their height instead (``TreeLevel``).
+LSTM composition reads each local tree twice, as two chains of steps: the nonterminal, then the children from the left
+or from the right. The step on the nonterminal waits for nothing; it is computed first, once for each different vector,
+and is not scheduled. A step on a child waits for the step before it and, if the child is a composed constituent, for
+the last steps of both of its chains; it has the earliest level after these. A constituent is composed in the level of
+the later of its two last steps. On a GPU, where few large calls are faster, local trees are computed by their height
+instead (``TreeLevel``).
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ BoolArray = NDArray[np.bool_]
 
 
 def stack_contexts(derivations: Derivations, *, composes: bool) -> tuple[Schedule, IntArray]:
-    """The schedule of the stack LSTM, and the position in it of the context right below each context.
+    """The schedule of the stack LSTM, and the position in it of the context right below each context (T - B,).
 
-    A level is a height of the stack. Level 0 holds the B initial contexts, in order of sentences, which have nothing
-    below them, so the second result is (T - B,). The item below an item of height k is the last item of height k - 1
-    before it. Without composition nothing is ever popped, and the height is the number of actions so far.
+    A level is a height of the stack. Level 0 holds the B initial contexts, in the order of sentences, which have
+    nothing below them and so no entry. The item below an item of height k is the last item of height k - 1 before it.
+    Without composition nothing is ever popped, and the height is the number of actions so far.
     """
     height = _heights(derivations) if composes else _steps(derivations)
     contexts, num_contexts = schedule_levels(height), len(height)
@@ -72,7 +72,7 @@ def stack_contexts(derivations: Derivations, *, composes: bool) -> tuple[Schedul
 
 
 def _heights(derivations: Derivations) -> IntArray:
-    """Items on the stack in every context, the initial one not counted: (T,)."""
+    """The number of items on the stack in every context, without the initial one: (T,)."""
     change = np.ones(len(derivations.actions), np.int64)
     change[derivations.local_trees.reduce] = -derivations.local_trees.num_children
     is_last = np.roll(derivations.is_start, -1)
@@ -83,15 +83,16 @@ def _heights(derivations: Derivations) -> IntArray:
 
 
 def _steps(derivations: Derivations) -> IntArray:
-    """Actions of the sentence before every context: (T,)."""
+    """The number of actions of the sentence before every context: (T,)."""
     first = np.flatnonzero(derivations.is_start)
     return np.arange(len(derivations.actions)) - first[derivations.sentence]
 
 
 def schedule_chains(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray, IntArray, Schedule]:
-    """The levels of the steps on all M entries, forward (M,) and backward (M,), and of the local trees' composition.
+    """The levels of the steps on all entries, forward (M,) and backward (M,), and the schedule of compositions.
 
-    The chains of a local tree are NT, c_1, ..., c_n and NT, c_n, ..., c_1; its NT is no step and has level -1.
+    The chains of a local tree are NT, c_1, ..., c_n and NT, c_n, ..., c_1. The step on NT is not scheduled and has the
+    level -1.
     """
     num_entries, first, last = len(local_trees.entries), local_trees.offsets[:-1], local_trees.offsets[1:] - 1
     forward, backward = _previous_entries(local_trees)
@@ -127,17 +128,17 @@ def select_local_trees(local_trees: LocalTrees, is_kept: NDArray[np.bool_]) -> L
     )
 
 
-# Legend: M entries, of which M - F are steps in each direction: those that read a child. First inputs (H): the distinct
-# vectors of nonterminals, whose steps wait for nothing and are computed once each. F local trees; L given vectors; E
-# size of a vector. Rows of states: first inputs (H), then steps (M - F), in schedule order.
+# Shapes of what follows: F local trees; M entries, of which M - F are steps on a child in each direction; H first
+# inputs, the distinct vectors of nonterminals, each of which one step reads; L given vectors; E size of a vector. Rows
+# of states are those of first inputs (H), then those of steps (M - F) in the order of the schedule.
 
-BLOCK_ROWS = 256  # a multiple of SLACK_ROWS
+BLOCK_ROWS = 256  # most steps of a block, a multiple of SLACK_ROWS
 
 
 class StepBlock(NamedTuple):
-    """Steps start:middle follow a first input, steps middle:end follow another step.
+    """A block of steps, of which start:middle follow a first input, and middle:end follow another step.
 
-    ``later`` is the number of steps of the second kind in all blocks before this one.
+    ``later`` is the number of steps of the second kind in all blocks before.
     """
 
     start: int
@@ -147,7 +148,7 @@ class StepBlock(NamedTuple):
 
 
 class DirectionPlan(NamedTuple):
-    """The steps of one direction, in a level those on a nonterminal first, ready for computing."""
+    """The steps of one direction by level; in a level, those that follow a first input come first."""
 
     inputs: Tensor  # (M - F,) the vector that each step reads
     previous: Tensor  # (M - F,) the row of the state before
@@ -156,12 +157,12 @@ class DirectionPlan(NamedTuple):
 
 
 class ChainPlan(NamedTuple):
-    """The steps of both directions and the level at which each local tree is composed, ready for computing."""
+    """The steps of both directions, and the local trees that are composed in each level."""
 
-    first_inputs: Tensor  # (H,) their vectors
+    first_inputs: Tensor  # (H,) numbers of their vectors
     forward: DirectionPlan
     backward: DirectionPlan
-    local_trees: list[list[tuple[int, int]]]  # of every level: first and end of each block
+    local_trees: list[list[tuple[int, int]]]  # of every level: first local tree and end of each block
 
 
 def plan_chains(
@@ -170,7 +171,10 @@ def plan_chains(
     vector_of_action: IntArray,
     device: torch.device,
 ) -> ChainPlan:
-    """The plan of what ``schedule_chains`` gives, from the vector that each action pushes; tensors are on the CPU."""
+    """The plan of the ``levels`` that ``schedule_chains`` returns, from the vector that each action pushes (T,).
+
+    Tensors are on the CPU.
+    """
     num_rows, (forward, backward, composed) = block_rows(device, BLOCK_ROWS), levels
     first, last = local_trees.offsets[:-1], local_trees.offsets[1:] - 1
     of_nonterminals = vector_of_action[local_trees.entries[first]]
@@ -216,32 +220,32 @@ def _blocks_of_steps(offsets: list[int], num_rows: int) -> list[list[StepBlock]]
 
 
 class TreeLevel(NamedTuple):
-    """Local trees of one height, their children as packed sequences: those of step 1 of all trees, then of step 2."""
+    """Local trees of one height, with their children as packed sequences: all first ones, then all second ones, ..."""
 
     children: Tensor  # numbers of their vectors
-    batch_sizes: list[int]  # trees that have a step 1, a step 2, ...
+    batch_sizes: list[int]  # how many trees have a first child, a second child, ...
 
 
 class TreeChains(NamedTuple):
-    """Local trees of one height, for fused kernels: chains of both directions, each of which begins with the NT."""
+    """Local trees of one height, for fused kernels: the chains of both directions, which begin with the NT."""
 
-    read: Tensor  # (2m,) numbers of the vectors that the m steps of either direction read
+    read: Tensor  # (2m,) numbers of the vectors that the m steps of each direction read
     last: Tensor  # (2F,) the last steps of each tree, forward and backward
-    chains: Forest  # of one direction, as of the other
+    chains: Forest  # of one direction; those of the other are equal
 
 
 class TreesByHeight(NamedTuple):
-    """All local trees, in the order of their levels."""
+    """All local trees by height."""
 
     labels: Tensor  # (F,) numbers of the vectors of their nonterminals
-    sizes: list[int]  # trees of each height
+    sizes: list[int]  # number of trees of each height
     levels: list[TreeLevel | TreeChains]
 
 
 def order_by_height(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray, list[int]]:
-    """Local trees (F,) by height and, in each height, longest first; and the number of trees of each height.
+    """The order of local trees (F,) by height and, within a height, the longest first; and how many each height has.
 
-    A tree whose children are all words has height 0.
+    A tree whose children are all words has the height 0.
     """
     num_trees = len(local_trees.reduce)
     tree_of_action = np.full(num_actions, -1)
@@ -262,7 +266,7 @@ def order_by_height(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray
 def plan_trees(
     local_trees: LocalTrees, order: IntArray, counts: list[int], vector_of_action: IntArray
 ) -> TreesByHeight:
-    """The packed sequences of every height; constituents have the vectors that ``vector_of_action`` says."""
+    """The plan of local trees in this order, ``counts`` of each height, from the vectors that actions push (T,)."""
     first, levels = local_trees.offsets[:-1], np.split(order, np.cumsum(counts)[:-1]) if len(order) else []
 
     def vectors(entries: IntArray) -> Tensor:
@@ -292,12 +296,12 @@ def plan_trees(
 
 
 class Given(NamedTuple):
-    """Vectors that are given, not composed, in their order: initial ones, words, labels, then those of REDUCE."""
+    """The vectors that are given, not composed, in this order: initial ones, words, labels, those of REDUCE."""
 
-    num_initial: int
-    words: Tensor
-    labels: Tensor
-    num_reduce_vectors: int  # without composition REDUCE has a vector too
+    num_initial: int  # one for all sentences, or one each
+    words: Tensor  # ids of words
+    labels: Tensor  # numbers of labels
+    num_reduce_vectors: int  # 0 unless REDUCE has a vector too, which is so without composition
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -308,14 +312,14 @@ class BatchPlan:
     """
 
     given: Given
-    num_composed: int  # R, constituents that are composed
-    vectors: Tensor  # (T,) the vector of the top item
-    below: Predecessors | StackLevels | Forest  # the context right below every context, without attention composition
+    num_composed: int  # F, constituents that are composed
+    vectors: Tensor  # (T,) the vector of the item on top
+    below: Predecessors | StackLevels | Forest  # the context right below every context; not used with attention
     actions: Tensor  # (T,) what comes next
     valid: Tensor  # (T, num_actions) what may come next
     shifts: Tensor  # (W,) contexts in which a word comes next
-    words: Tensor  # (W,) which word it is
-    sentence: Tensor  # (T,)
+    words: Tensor  # (W,) that word
+    sentence: Tensor  # (T,) the sentence of each context
     lstm: ChainPlan | TreesByHeight | None = None
     attention: AttentionPlan | None = None
 
@@ -332,8 +336,8 @@ def plan_batch(
 ) -> BatchPlan:
     """Plan the losses of a batch.
 
-    With ``by_type`` all pushes of one word or label share a vector (and its dropout mask); else every push has its own.
-    With ``one_start`` all sentences share the initial vector. On a GPU the plan is one of few large calls. Raises
+    With ``by_type`` all pushes of one word or label share a vector, and so its dropout mask; else every push has its
+    own. With ``one_start`` all sentences share the initial vector. On a GPU the plan is for few large calls. Raises
     ``InputError`` for a tree that the model cannot build.
     """
     derivations, packed = derive(config, batch, ends_word, num_labels), few_calls(device)
@@ -401,7 +405,7 @@ def _number_vectors(
     by_type: bool,
     num_initial: int,
 ) -> tuple[Given, IntArray]:
-    """The given vectors, and the vector that every action (T,) pushes. REDUCEs stand as in ``reduces``."""
+    """The given vectors, and the vector that every action pushes (T,). ``reduces`` (F,) are the composing REDUCEs."""
     actions = derivations.actions
     vectors, is_label = np.zeros(len(actions), np.int64), (actions >= FIRST_NT) & (actions < FIRST_NT + num_labels)
     words, word, labels, label = (
@@ -418,8 +422,8 @@ def _number_vectors(
 
 
 def _distinct(items: IntArray, *, by_type: bool) -> tuple[IntArray, IntArray]:
-    """The distinct items, and the index into them of every item; without ``by_type`` every item counts as distinct."""
+    """The distinct items, and the index of every item among these; without ``by_type`` all items are distinct."""
     if by_type:
         types, index = np.unique(items, return_inverse=True)
         return types, index
-    return items.copy(), np.arange(len(items))  # a batch may be read-only, which torch does not know
+    return items.copy(), np.arange(len(items))  # a batch may be read-only, which tensors cannot be

@@ -1,4 +1,8 @@
-"""The unsupervised RNNG (Kim et al. 2019b): an RNNG over binary trees that it never sees, and an inference network."""
+"""The unsupervised RNNG (Kim et al. 2019b): an RNNG over binary trees, which are not given, and an inference network.
+
+The plain form is ``tests/models/rnng/plain_unsupervised.py``. Trees of B sentences of one length n are tensors
+(B, n + 1, n + 1), 1 at their spans; K draws of them are (K, B, n + 1, n + 1).
+"""
 
 from __future__ import annotations
 
@@ -76,7 +80,7 @@ class InferenceNetwork(nn.Module):
 
 
 def lengths_of(scores: Tensor) -> Tensor:
-    """Words of each of B sentences of one length, as the chart wants them: (B,)."""
+    """The number of words of B sentences with these scores (B, n + 1, n + 1), as charts need it: (B,)."""
     return torch.full((len(scores),), scores.shape[1] - 1, device=scores.device)
 
 
@@ -103,10 +107,10 @@ IntArray = NDArray[np.int64]
 def with_trees(
     batch: SentenceBatch, sentences: Sequence[IntArray], trees: Sequence[Tensor], ends_word: NDArray[np.bool_]
 ) -> SentenceBatch:
-    """A batch of sentences of another one, each with a tree of one label; a sentence may be there many times.
+    """A batch of sentences of another batch, with trees of one label; a sentence may occur several times.
 
     ``trees[g]`` (R, n + 1, n + 1) are 1 at the spans of binary trees over the sentences ``sentences[g]`` (R,), all of n
-    words; ``ends_word`` (V,) says where words end. The only word of a sentence is a constituent.
+    words; ``ends_word`` (V,) marks tokens that end words. The only word of a sentence is a constituent.
     """
     chosen = np.concatenate(sentences)
     brackets = [_brackets(of_length) for of_length in trees]
@@ -137,10 +141,10 @@ def _brackets(trees: Tensor) -> tuple[IntArray, IntArray]:
 
 
 def gold_trees(batch: SentenceBatch, rows: IntArray, num_words: int, ends_word: NDArray[np.bool_]) -> Tensor:
-    """The trees of some sentences of one length, made binary: float32 (B, n + 1, n + 1), 1 at their spans.
+    """The gold trees of the sentences ``rows``, made binary: float32 (B, n + 1, n + 1), 1 at their spans.
 
-    Where a constituent has more than two children, it branches right: of the binary trees that have all its
-    constituents, the chart takes the one with the first of equal splits. Labels and unary chains are lost. Raises
+    A constituent with more than two children branches right: of all binary trees that have the constituents of the gold
+    tree, the chart takes the one with the first of equal splits. Labels and unary chains are lost. Raises
     ``InputError`` for a batch without trees.
     """
     found = constituents_of(*batch.trees(), ends_word[batch.tokens])
@@ -170,20 +174,20 @@ class TreeDistribution(NamedTuple):
 
     @property
     def num_words(self) -> int:
-        """Words n of each sentence."""
+        """Number of words n of each sentence."""
         return self.scores.shape[1] - 1
 
     @property
     def lengths(self) -> Tensor:
-        """(B,) words of each, as the chart takes them."""
+        """Number of words of each sentence, as charts need it: (B,)."""
         return lengths_of(self.scores)
 
     def best(self) -> Tensor:
-        """The most probable tree of each: (B, n + 1, n + 1), 1 at its spans, without gradient."""
+        """The most probable tree of each sentence, without gradient: (B, n + 1, n + 1)."""
         return chart.best_trees(self.scores.detach(), self.lengths)
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """So many trees of each: (K, B, n + 1, n + 1), without gradient."""
+        """``count`` trees of each sentence, drawn independently, without gradient: (K, B, n + 1, n + 1)."""
         return chart.samples(self.scores.detach(), self.lengths, count, generator)
 
 
@@ -207,17 +211,17 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled, OwnMetrics):
         self._kl_weight, self._infers = 1.0, True
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Refuse sentences beyond the bounds, and text where trees are needed."""
+        """Raise ``InputError`` for sentences beyond the bounds, and for text without trees where trees are needed."""
         if self.config.objective == "trees":
             self.config.check_trees(corpus)
         else:
             self.config.check_bounds(corpus)
 
     def plan_ahead(self, batch: SentenceBatch | StreamBatch) -> None:
-        """Nothing: the trees are not yet drawn."""
+        """Plan nothing: the trees of the next batch are not drawn yet."""
 
     def before_step(self, number: int) -> None:
-        """Set the weight of the divergence, and whether the inference network still learns."""
+        """Set the weight of the divergence, and whether the inference network is still trained."""
         steps, most = self.config.kl_warmup_steps, self.config.inference_steps
         self._kl_weight = min(1.0, number / steps) if steps else 1.0
         self._infers = most is None or number <= most
@@ -225,11 +229,11 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled, OwnMetrics):
     # Losses.
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Nats of a batch: in training minus the bound, which is estimated by drawn trees; else of one tree each.
+        """Nats of a batch. In training the total is minus the bound (Eq. 4), estimated from trees that are drawn.
 
-        In training ``action`` and ``word`` are means over draws, and ``entropy`` is H(q). In evaluation they are of the
-        best tree of the inference network, which is a bound too and the same every time. With ``objective = "trees"``
-        they are of the given trees, and ``tree`` is -log q of these.
+        In training the terms ``action`` and ``word`` are means over draws, and ``entropy`` is H(q). In evaluation they
+        are those of the best tree of the inference network, which gives a bound too, without randomness. With
+        ``objective = "trees"`` they are those of the given trees, and the term ``tree`` is -log q of these.
         """
         scored = self._scored(batch)
         if self.config.objective == "unsupervised" and self.training:
@@ -268,7 +272,7 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled, OwnMetrics):
         return Losses.of(batch, terms, total)
 
     def _scored(self, batch: SentenceBatch) -> list[TreeDistribution]:
-        """The inference network's scores of the spans of a batch, without gradient when it rests."""
+        """q(tree | words) of the sentences of a batch, by length; without gradient if the network is not trained."""
         ends_word, device = self.vocabulary.ends_word, self.word_bias.device
         found = list(by_length(batch))
         words = plan_to_device([same_length(batch, rows, length, ends_word) for rows, length in found], device)
@@ -278,7 +282,7 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled, OwnMetrics):
     def _with_trees(
         self, batch: SentenceBatch, scored: Sequence[TreeDistribution], trees: Sequence[Tensor]
     ) -> SentenceBatch:
-        """The sentences with these trees, one or several draws of each: (B, n + 1, n + 1) or (K, B, n + 1, n + 1)."""
+        """A batch of the sentences with these trees, (B, n + 1, n + 1), or with K draws of each."""
         flat = [of_length.flatten(0, -3) for of_length in trees]
         rows = [np.tile(one.rows, len(own) // len(one.rows)) for one, own in zip(scored, flat, strict=True)]
         return with_trees(batch, rows, flat, self.vocabulary.ends_word)
@@ -286,7 +290,7 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled, OwnMetrics):
     # What the inference network says.
 
     def diagnose_latent_trees(self, batch: SentenceBatch | StreamBatch) -> str:
-        """Trees that branch to one side in every sentence, whatever its words."""
+        """A warning if the inference network's trees branch to one side in every sentence, else ""."""
         if not isinstance(batch, SentenceBatch) or self.config.objective == "trees":
             return ""
         with evaluating(self):
@@ -297,7 +301,7 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled, OwnMetrics):
         return f"the inference network finds {sides.pop()}-branching trees alone, whatever the words"
 
     def inferred_trees(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """The inference network's trees, which have the most spans expected to be right; it sees whole sentences."""
+        """The inference network's trees of minimum Bayes risk; it sees whole sentences."""
         sentences = words_of_each(sentences)
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         found: dict[int, Tree] = {}
@@ -312,9 +316,9 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled, OwnMetrics):
     def log_prob_bounds(self, sentences: Sequence[Sequence[str]], *, seed: int = 0) -> NDArray[np.float64]:
         """A lower bound on log p(words) of each sentence in nats, its end included, by importance sampling: (B,).
 
-        log of the mean of p(words, tree) / q(tree | words) over ``bound_samples`` trees that are drawn from q, its
-        scores divided by ``bound_temperature``. On average it is below log p(words) (Burda et al. 2016), and the nearer
-        the more trees are drawn. q sees whole sentences, so no such figure is there for a word.
+        It is the log of the mean of p(words, tree) / q(tree | words) over ``bound_samples`` trees drawn from q, whose
+        scores are divided by ``bound_temperature``. Its expected value is below log p(words), and closer to it with
+        more draws (Burda et al. 2016). Since q sees whole sentences, there is no such bound for single words.
         """
         config, generator = self.config, torch.Generator(self.word_bias.device).manual_seed(seed)
         sentences = words_of_each(sentences)
@@ -335,10 +339,10 @@ class UnsupervisedRNNG(RNNG, LatentTrees, StepScheduled, OwnMetrics):
         return found
 
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """F1 of the inference network's trees, and the perplexity per word, ends included, of ``log_prob_bounds``.
+        """The perplexity per word, ends included, by ``log_prob_bounds``, and the F1 of the inference network's trees.
 
-        F1 is the mean of the sentences', unlabelled, over spans of two words or more and less than the sentence. The
-        bound is on average above the perplexity of all trees together, which the search's bound is above too.
+        The perplexity is an upper bound on average, as that of the search is an upper bound. F1 is unlabelled, the mean
+        over sentences, of spans of two words or more and shorter than the sentence.
         """
         words = [sentence.words for sentence in sentences]
         gold = [sentence.tree for sentence in sentences if sentence.tree is not None]
