@@ -76,7 +76,7 @@ def test_the_best_tree_is_the_best_of_all_and_has_the_probability_that_is_said(k
 @every_kind
 @pytest.mark.parametrize("lean", [1.5, -1.5])
 def test_prefixes_of_a_batch_are_those_of_the_textbook(kind: str, lean: float) -> None:
-    """Of a tight grammar and of a loose one, mended."""
+    """Of a tight grammar, and of a loose one that is conditioned on finite trees."""
     rules, log_mass = rules_of(grammar_from(logits_of(kind, 5, lean))).consistent()
     assert (log_mass < -0.1) == (lean < 0)
     prefixes, wholes = prefix_log_probs(rules, TOKENS, LENGTHS)

@@ -70,9 +70,9 @@ def test_mass_of_finite_trees_keeps_its_digits_where_rules_are_nearly_certain(sc
     for seed in range(40):
         rules = sharp(seed, scale)
         np.testing.assert_allclose(rules.mass(), exact_mass(rules), rtol=1e-13, err_msg=str(seed))
-        mended, _ = rules.consistent()
-        np.testing.assert_allclose(mended.mass(), 1, rtol=1e-12, err_msg=str(seed))
-        assert read_tokens([mended], [0, 1])[1].next_words().sum() == pytest.approx(1, abs=1e-12)
+        conditioned, _ = rules.consistent()
+        np.testing.assert_allclose(conditioned.mass(), 1, rtol=1e-12, err_msg=str(seed))
+        assert read_tokens([conditioned], [0, 1])[1].next_words().sum() == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("is_table", [False, True])
@@ -84,10 +84,10 @@ def test_symbols_without_finite_trees_are_in_none_and_a_grammar_of_them_alone_is
     if is_table:
         rules = TableRules.of(root, np.einsum("ab,ac->abc", left, right), words)
     np.testing.assert_array_equal(rules.mass(), [0.5, 0, 1, 1])
-    mended, log_mass = rules.consistent()
+    conditioned, log_mass = rules.consistent()
     assert log_mass == pytest.approx(np.log(0.25))
-    np.testing.assert_array_equal(mended.mass(), 1)
-    found, reading = read_tokens([mended], [0, 1])
+    np.testing.assert_array_equal(conditioned.mass(), 1)
+    found, reading = read_tokens([conditioned], [0, 1])
     np.testing.assert_allclose(np.exp(found), [1 / 3, 1 / 3, 1], atol=1e-8)  # two words, and then the end
     assert reading.next_words().sum() == pytest.approx(1, abs=1e-12)
     with pytest.raises(InputError, match="no tree of the grammar is finite"):
@@ -109,12 +109,12 @@ def test_constituents_are_the_derivative_of_the_plain_form(kind: str) -> None:
 
 
 @every_kind
-def test_loose_rules_are_mended_and_trees_keep_their_shares(kind: str) -> None:
+def test_loose_rules_are_conditioned_and_trees_keep_their_shares(kind: str) -> None:
     loose = drawn(kind, seed=3, lean=-1.5)
-    mended, log_mass = loose.consistent()
+    conditioned, log_mass = loose.consistent()
     assert log_mass < -0.1
-    np.testing.assert_allclose(mended.mass(), 1, atol=1e-10)
-    before, after = written_out(loose), written_out(mended)
+    np.testing.assert_allclose(conditioned.mass(), 1, atol=1e-10)
+    before, after = written_out(loose), written_out(conditioned)
     for words in SENTENCES:
         change = before.probability(words).log() - after.probability(words).log()
         assert change.item() == pytest.approx(log_mass, abs=1e-10)

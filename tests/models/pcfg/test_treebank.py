@@ -176,7 +176,7 @@ def test_what_only_an_improbable_symbol_can_make_is_exact_too(tmp_path: Path) ->
 
 
 class Loose(TreebankPCFG):
-    """A grammar that loses two thirds of its trees to infinity, and is read as it is, or mended."""
+    """A grammar that loses two thirds of its trees to infinity, and is read as it is, or conditioned."""
 
     share: ClassVar[float] = 0.6
 
@@ -190,7 +190,7 @@ class Broken(Loose):
         return tuple(self.make_grammars())
 
 
-def test_a_loose_grammar_is_found_by_enumeration_and_mended() -> None:
+def test_a_loose_grammar_is_found_by_enumeration_and_conditioned() -> None:
     config, vocabulary = TreebankPCFGConfig(), WordVocabulary(["a"])
     sentences = [["a"], ["a", "b", "a"], ["b", "a"]]
     reports = []
@@ -202,9 +202,9 @@ def test_a_loose_grammar_is_found_by_enumeration_and_mended() -> None:
     assert outcomes[0]["enumeration"] == "failed"
     assert outcomes[0]["normalisation"] == outcomes[0]["causality"] == outcomes[0]["incremental"] == "passed"
     assert reports[1].passed, reports[1].as_text()
-    mended, _ = branching(0.6).consistent()
-    np.testing.assert_allclose(mended.mass(), 1, atol=1e-12)
-    plain, loose = written_out(mended), written_out(branching(0.6))
+    conditioned, _ = branching(0.6).consistent()
+    np.testing.assert_allclose(conditioned.mass(), 1, atol=1e-12)
+    plain, loose = written_out(conditioned), written_out(branching(0.6))
     for words in ([0], [1, 0, 0, 1]):
         share = loose.probability(words) / plain.probability(words)
         assert share.item() == pytest.approx(2 / 3, abs=1e-9)

@@ -1,4 +1,4 @@
-"""The interface of all systems, of language models that are grammars: everything but where their rules come from."""
+"""The base class of language models that are grammars: all but where their rules come from."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from treelm.models.scores import ProbabilityMass
 from treelm.trees.tree import Tree
 
 AnyRules = TypeVar("AnyRules", bound=Rules)
-_MOST_STRINGS = 2000  # that are listed
+_MOST_STRINGS = 2000  # sentences that are enumerated
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GrammarState(IncrementalState):
-    """What is known of sentences that are read side by side."""
+    """The states of sentences that are read side by side."""
 
     readings: tuple[MixedReading, ...]
 
@@ -36,7 +36,7 @@ class GrammarState(IncrementalState):
 class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
     """A language model whose words are the leaves of a grammar's trees: exact, and causal by construction.
 
-    It is computed in float64 on one core, sentence by sentence, so that a sentence has the same scores in any batch.
+    Scores are computed in float64 on one core, so that a sentence has the same scores in any batch.
     """
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
@@ -49,28 +49,28 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
 
     @abstractmethod
     def make_grammars(self) -> Sequence[AnyRules]:
-        """The grammars that a sentence may be of, all equally probable, as the weights are now."""
+        """The grammars that a sentence may be of, all equally probable, from the present weights."""
 
     @abstractmethod
     def decode(self, words: Sequence[str], expected: Array) -> Tree:
-        """The tree, from the expected number of every symbol over every span: (n + 1, n + 1, S)."""
+        """The tree that is chosen from the expected number of every symbol over every span (n + 1, n + 1, S)."""
 
     def grammars(self) -> tuple[AnyRules, ...]:
-        """The grammars that are read with: consistent, and kept until the weights change."""
-        return tuple(rules for rules, _ in self._mended())
+        """The grammars for reading, conditioned on finite trees; cached until the weights change."""
+        return tuple(rules for rules, _ in self._consistent())
 
     def log_masses(self) -> list[float]:
-        """Log of the probability of each grammar, as it is stored, that a tree is finite: scores are given that."""
-        return [log_mass for _, log_mass in self._mended()]
+        """For each grammar, the log of the probability that a tree is finite, on which scores are conditioned."""
+        return [log_mass for _, log_mass in self._consistent()]
 
-    def _mended(self) -> tuple[tuple[AnyRules, float], ...]:
+    def _consistent(self) -> tuple[tuple[AnyRules, float], ...]:
         with torch.no_grad():
             return self._kept.made_of(self, lambda: tuple(one.consistent() for one in self.make_grammars()))
 
     def probability_mass(self) -> ProbabilityMass | None:
-        """All sentences up to a length, enumerated; unfinished is what finite trees have beyond. None for many words.
+        """The probability of all sentences up to some length, enumerated, and of longer ones; None for many words.
 
-        Together they are 1 only if no tree is infinite: next words and the end sum to 1 after every prefix either way.
+        Together they are 1 only if no tree is infinite, whereas next words and the end always sum to 1 after a prefix.
         """
         num_words = len(self.vocabulary)
         if num_words > _MOST_STRINGS:
@@ -109,7 +109,7 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
         return torch.from_numpy(log(found)).to(device)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The tree of constituents that are closed, of those that are probable given the words read so far."""
+        """For each sentence, the tree of constituents that are probably closed, given the words read so far."""
         own = GrammarState.own(state)
         own.check_begun()
         return [
@@ -119,7 +119,7 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
 
 
 def read_tokens(grammars: Sequence[Rules], tokens: Sequence[int]) -> tuple[Array, MixedReading]:
-    """log p of every word and of the end of a sentence, and what is known of it."""
+    """log p of every word and of the end of a sentence, and the state at its end."""
     reading, found = MixedReading.begin(grammars), []
     for token in tokens:
         reading, probability = reading.extend(token)
@@ -128,14 +128,14 @@ def read_tokens(grammars: Sequence[Rules], tokens: Sequence[int]) -> tuple[Array
 
 
 def log(probabilities: Array) -> Array:
-    """Logarithms of probabilities, rounded to what is promised; -inf of 0."""
+    """Logarithms of probabilities, rounded to ``DECIMALS``; -inf for 0."""
     with np.errstate(divide="ignore"):
         found: Array = np.log(probabilities).round(DECIMALS)
     return found
 
 
 def _mass_up_to(rules: Rules, longest: int) -> float:
-    """p(sentence has at most so many words): the cells of any words at all, which depend on the length alone."""
+    """p(sentence has at most ``longest`` words), from cells summed over all words, which depend on the length alone."""
     cells = [rules.word_cell(np.ones(rules.words.shape[0]))]
     while len(cells) < longest:
         parts = [rules.left(one) * rules.right(other) for one, other in zip(cells, reversed(cells), strict=True)]

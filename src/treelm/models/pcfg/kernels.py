@@ -1,11 +1,14 @@
 """The inside pass over many sentences at once, in probabilities that are scaled cell by cell, with its gradient.
 
-The cell of a span holds how probable it is that each nonterminal yields its words: exp(scale) times a vector whose
-largest number is 1 (log-einsum-exp, Peharz et al. 2020), so sums over rules are matrix products and nothing underflows.
-Cells of one word are over preterminals, T of them, wider ones over nonterminals, N; there are no unary rules.
+The cell of a span holds the probability that each nonterminal yields its words, as exp(scale) times a vector whose
+largest number is 1 (log-einsum-exp, Peharz et al. 2020). So sums over rules are matrix products, and nothing
+underflows. Cells of one word are over the T preterminals, wider ones over the N nonterminals; there are no unary rules.
 
-Gradients are expected counts over probabilities, by one pass from the whole sentence down to its words: no graph of
-autograd is kept, and the same pass gives the marginals of labelled spans.
+``Cells`` runs over widths; its ``form`` (``DenseForm`` or ``FactoredForm``) joins the parts of all spans of one width
+by the rules. Gradients are expected counts divided by probabilities, computed by one pass from the whole sentence down
+to its words. No graph of autograd is kept, and the same pass gives the marginals of labelled spans.
+
+Shapes: B sentences of n words, S = N + T symbols, R factors; the spans of one width w are n + 1 - w, with w - 1 splits.
 """
 
 from __future__ import annotations
@@ -19,20 +22,20 @@ from torch.autograd.function import once_differentiable
 from treelm.models.layers.chart import NEG, Tables
 from treelm.models.pcfg.products import Grammar, ProductRules, grammar_of
 
-_ABOVE_TINY = 1e8  # times the smallest number of a type: what is below has too few digits, and no inverse
+_ABOVE_TINY = 1e8  # times the smallest normal number of a type: smaller numbers have too few digits and no inverse
 
 
 class Gradients(NamedTuple):
-    """What one pass down gives."""
+    """The results of one pass down."""
 
     root: Tensor  # (S,) or (B, S)
     log_emissions: Tensor  # (B, n, T)
     rules: tuple[Tensor, ...]
-    spans: Tensor | None  # (B, n + 1, n + 1, N) of spans of two words or more, if asked for
+    spans: Tensor | None  # (B, n + 1, n + 1, N) marginals of spans of two words or more, if they are wanted
 
 
 class Cells:
-    """All cells of a batch of sentences; those beyond the end of a shorter one are never looked at."""
+    """All cells of a batch of sentences; cells beyond the end of a shorter sentence are ignored."""
 
     def __init__(self, root: Tensor, log_emissions: Tensor, rules: tuple[Tensor, ...], lengths: Tensor) -> None:
         """Fill the cells, narrow spans first. Lengths (B,) are 1 or more."""
@@ -59,7 +62,7 @@ class Cells:
         self._value = torch.where(lengths == 1, (root[..., self._num :] * self.words[:, 0]).sum(-1), tops)
         is_held = self._value > self._least
         self.log_probs = torch.where(is_held, self._value.log(), -torch.inf) + self.scales.whole(lengths)
-        """log p(words) of every sentence, (B,); -inf where the top of its tree has no number in this type."""
+        """log p(words) of every sentence (B,); -inf where it is too small for this type of numbers."""
 
     def _splits(self, width: int) -> Tensor:
         left, right = self.scales.parts(width)
@@ -69,9 +72,9 @@ class Cells:
         return self.form.whole(self._lengths)
 
     def down(self, gradient: Tensor, *, spans: bool = False) -> Gradients:
-        """The gradients of the sum of ``gradient`` (B,) times log p; with ones, of expected counts.
+        """The gradients of the sum of ``gradient`` (B,) times log p.
 
-        ``spans`` are the marginals p(nonterminal over span | words), times ``gradient``.
+        With ``spans``, they include the marginals p(nonterminal over span | words) times ``gradient``.
         """
         root, lengths, num = self._root, self._lengths, self._num
         batch, n, _ = self.words.shape
@@ -101,12 +104,12 @@ class Cells:
 
 
 def cells_of(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Cells:
-    """The cells of sentences (B, n), filled up with any tokens to one length. No gradient."""
+    """The cells of sentences (B, n), of which shorter ones are filled up with any tokens; without gradient."""
     return Cells(grammar.root, grammar.emissions(tokens), grammar.rules, lengths)
 
 
 def log_probs(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """log p(words) of sentences (B, n), filled up with any tokens to one length: (B,), with its gradient."""
+    """log p(words) of sentences (B, n), of which shorter ones are filled up with any tokens: (B,), with gradient."""
     found: Tensor = _Inside.apply(  # type: ignore[no-untyped-call]
         grammar.root, grammar.emissions(tokens), lengths, *grammar.rules
     )
@@ -132,14 +135,14 @@ class _Inside(torch.autograd.Function):
 class DenseForm:
     """Cells (B, n + 1, n + 1, N) of a grammar with a table of all rules, (N, S, S) or (B, N, S, S).
 
-    A span of W words has W - 1 splits. Where both parts are of two words or more, their products are summed over the
-    splits and then multiplied with the rules. Where one part is a single word, the word is multiplied with the rules
-    first, once for all spans that begin or end with it: a matrix (N, N) a word. That is n products with these rules
+    If both parts of a split have two words or more, their products are summed over the splits of the span and then
+    multiplied with the rules. If one part is a single word, the word is multiplied with the rules first, once for all
+    spans that begin or end with it, which gives a matrix (N, N) for each word. That takes n products with these rules
     instead of n^2 / 2: with 30 nonterminals and 60 preterminals it saves four fifths of all multiplications.
     """
 
     def __init__(self, rules: Tensor, words: Tensor) -> None:
-        """Multiply words (B, n, T), scaled, with the rules that have a preterminal as left or as right child."""
+        """Multiply scaled words (B, n, T) with the rules that have a preterminal as left or as right child."""
         num, (batch, n, _) = rules.shape[-3], words.shape
         self._rules, self._words, self._num = rules, words, num
         self._wide = rules[..., :num, :num].flatten(-2)  # (N, N N)
@@ -147,9 +150,9 @@ class DenseForm:
         self._of_last = rules[..., :num, num:].movedim(-1, -3).flatten(-2)  # (T, N N)
         first = (words @ self._of_first).view(batch, n, num, -1)
         last = (words @ self._of_last).view(batch, n, num, num)
-        self._first = first[..., :num].transpose(0, 1).contiguous()  # (n, B, N, N): by parent and right child
-        self._last = last.transpose(0, 1).contiguous()  # (n, B, N, N): by parent and left child
-        self._begins, self._pair = first, first[..., num:]  # (B, n, N, S) and T: by parent and what is after the word
+        self._first = first[..., :num].transpose(0, 1).contiguous()  # (n, B, N, N): parent, right child
+        self._last = last.transpose(0, 1).contiguous()  # (n, B, N, N): parent, left child
+        self._begins, self._pair = first, first[..., num:]  # (B, n, N, S) and (B, n, N, T): parent, right child
         shape = (batch, n + 1, n + 1, num)
         self._cells = Tables.full(words, shape, 0.0)
 
@@ -171,21 +174,22 @@ class DenseForm:
         return (left[:, :, 1:-1] * weights[..., 1:-1, None]).transpose(-1, -2) @ right[:, :, 1:-1]
 
     def put(self, width: int, values: Tensor) -> None:
-        """Keep the scaled values of the spans of a width."""
+        """Store the scaled values (B, spans, N) of the spans of a width."""
         self._cells.put(width, values)
 
     def whole(self, lengths: Tensor) -> Tensor:
-        """The values of every whole sentence (B, N), of two words or more."""
+        """The scaled values of whole sentences of two words or more: (B, N)."""
         return self._cells.whole(lengths)
 
     def values(self, width: int) -> Tensor:
-        """The scaled values of a width, (B, spans, N)."""
+        """The scaled values of the spans of a width: (B, spans, N)."""
         return self._cells.of_width(width)[0]
 
     def expected(self, starting: Tensor) -> Tensor:
-        """Symbols that follow, (B, S), after nonterminals that start at i = 0 .. j - 1, (B, j, N), and a span to j.
+        """The weights of symbols predicted at fencepost j (B, S), for a grammar that all sentences share.
 
-        They follow a first word, the last one here, or wide first children that end here. Of one grammar.
+        They are the right children of nonterminals that start at i = 0 .. j - 1 with the weights ``starting`` (B, j, N)
+        and whose left child spans (i, j): a single word if i = j - 1, else a wide one.
         """
         (_, j, num), n = starting.shape, self._words.shape[1]
         pairs = starting[:, :-1].transpose(1, 2) @ self._cells.by_end[:, j, n - j : n - 1]  # spans (i, j), i < j - 1
@@ -196,7 +200,7 @@ class DenseForm:
     # The gradient.
 
     def received(self, width: int) -> Tensor:
-        """The gradient by the scaled values of a width, (B, spans, N), once all wider spans have passed theirs on."""
+        """The gradient by the scaled values of a width (B, spans, N), after ``split`` of all larger widths."""
         if not hasattr(self, "_to"):
             self._begin()
         by_start, by_end = self._to.of_width(width)
@@ -211,7 +215,10 @@ class DenseForm:
         self._of_pair = torch.zeros_like(self._pair)
 
     def split(self, width: int, weights: Tensor, gradient: Tensor) -> None:
-        """Pass the gradient by scaled values on to rules and parts; weights are relative to these values."""
+        """Pass the gradient by the scaled values of a width on to rules and parts.
+
+        ``weights`` (B, spans, splits) are those of splits, relative to the scale of the span.
+        """
         spans = weights.shape[1]
         if width == 2:
             passed = weights * gradient
@@ -235,9 +242,9 @@ class DenseForm:
             to_right[:, :, 1:-1] += inner * (left[:, :, 1:-1] @ back)
 
     def finish(self) -> tuple[tuple[Tensor, ...], Tensor]:
-        """The gradients by the rules, and by the words (B, n, T).
+        """The gradients by the rules, and by the scaled words (B, n, T), after ``split`` of all widths.
 
-        These are sums over the spans that begin or end with each word, then over words.
+        For rules with words they are summed over the spans that begin or end with each word, then over words.
         """
         if not hasattr(self, "_to"):
             self._begin()
@@ -262,33 +269,33 @@ class DenseForm:
 
 
 def summed_products(left: Tensor, right: Tensor, *, shared: bool) -> Tensor:
-    """The sum over places of outer products of (B, places, P) and (B, places, Q): (P, Q), or of each row, (B, P, Q)."""
+    """The sum over places of outer products of (B, places, P) and (B, places, Q): (B, P, Q) or, if shared, (P, Q)."""
     if shared:
         return left.flatten(0, 1).T @ right.flatten(0, 1)
     return left.transpose(1, 2) @ right
 
 
 def _times(matrices: Tensor, vectors: Tensor) -> Tensor:
-    """Matrices (places, B, N, N) times vectors (B, places, N)."""
+    """Matrices (places, B, N, N) times vectors (B, places, N): (B, places, N)."""
     return (matrices @ vectors.transpose(0, 1)[..., None])[..., 0].transpose(0, 1)
 
 
 def _times_back(matrices: Tensor, vectors: Tensor) -> Tensor:
-    """The transposes of matrices (places, B, N, N) times vectors (B, places, N)."""
+    """Transposed matrices (places, B, N, N) times vectors (B, places, N): (B, places, N)."""
     return (vectors.transpose(0, 1)[..., None, :] @ matrices)[..., 0, :].transpose(0, 1)
 
 
 class FactoredForm:
-    """Cells of a grammar whose rules are products; every factor may have a first dimension B too.
+    """Cells of a grammar whose rules are products; every factor may have a further first dimension B.
 
-    p(A -> B C) = sum over r of head[A, r] left[r, B] right[r, C]. A cell is kept as left part and as right part,
-    multiplied with the factors: R numbers each. A span is the sum over its splits of products of these, number by
-    number, so its cost does not grow with the square of the symbols (Yang et al. 2022). Simple rules (Liu et al. 2023)
-    have R = N and no heads: p(A -> B C) = left[A, B] right[A, C].
+    p(A -> B C) = sum over r of head[A, r] left[r, B] right[r, C]. A cell is stored as left part and as right part, its
+    products with the factors, R numbers each. The value of a span is the sum over its splits of elementwise products of
+    these, so that its cost does not grow with the square of the symbols (Yang et al. 2022). Simple rules (Liu et al.
+    2023) have R = N and no heads: p(A -> B C) = left[A, B] right[A, C].
     """
 
     def __init__(self, rules: tuple[Tensor, ...], words: Tensor) -> None:
-        """Multiply words (B, n, T), scaled, with the factors, the last two of ``rules``; heads come first, if any."""
+        """Multiply scaled words (B, n, T) with the factors. ``rules`` are heads, if any, left and right factors."""
         left, right = rules[-2:]
         self._head = rules[0] if len(rules) == 3 else None
         self._both = torch.cat([left, right], -2)  # (2 R, S)
@@ -311,25 +318,25 @@ class FactoredForm:
         return sums if self._head is None else sums @ self._head.transpose(-1, -2)
 
     def _sums(self, width: int, weights: Tensor) -> Tensor:
-        """Products of parts, summed over splits: (B, spans, R)."""
+        """Products of left and right parts, summed over weighted splits: (B, spans, R)."""
         left, right = self._parts.parts(width)
         return (weights[..., None, :] @ (left * right))[..., 0, :]
 
     def put(self, width: int, values: Tensor) -> None:
-        """Keep scaled values, and multiply them with the factors."""
+        """Store the scaled values (B, spans, N) of the spans of a width, and their products with the factors."""
         self.values(width).copy_(values)
         self._put_parts(width, values @ self._both[..., : self._num].transpose(-1, -2))
 
     def whole(self, lengths: Tensor) -> Tensor:
-        """The values of every whole sentence (B, N), of two words or more."""
+        """The scaled values of whole sentences of two words or more: (B, N)."""
         return self._values[torch.arange(len(lengths), device=lengths.device), 0, lengths]
 
     def values(self, width: int) -> Tensor:
-        """The scaled values of a width, (B, spans, N)."""
+        """The scaled values of the spans of a width: (B, spans, N)."""
         return self._values[:, : self._values.shape[1] - width, width]
 
     def expected(self, starting: Tensor) -> Tensor:
-        """Symbols that follow first children that end here. Of one grammar."""
+        """The weights of symbols predicted at fencepost j (B, S), from ``starting`` (B, j, N): see ``DenseForm``."""
         starts = torch.arange(starting.shape[1], device=starting.device)
         firsts = self._parts.by_start[:, starts, len(starts) - starts]  # (B, j, R)
         if self._head is not None:
@@ -339,7 +346,7 @@ class FactoredForm:
     # The gradient.
 
     def received(self, width: int) -> Tensor:
-        """The gradient by the scaled values of a width, (B, spans, N), once all wider spans have passed theirs on."""
+        """The gradient by the scaled values of a width (B, spans, N), after ``split`` of all larger widths."""
         if not hasattr(self, "_to"):
             self._begin()
         both = torch.cat(self._to.of_width(width), -1)
@@ -352,7 +359,7 @@ class FactoredForm:
         self._of_head = None if self._head is None else torch.zeros_like(self._head)
 
     def split(self, width: int, weights: Tensor, gradient: Tensor) -> None:
-        """Pass the gradient by scaled values on to rules and parts; weights are relative to these values."""
+        """Pass the gradient by the scaled values of a width on to rules and parts; see ``DenseForm``."""
         if self._head is not None and self._of_head is not None:
             sums = self._sums(width, weights)
             self._of_head += summed_products(gradient, sums, shared=self._shared)
@@ -364,7 +371,7 @@ class FactoredForm:
         to_right.addcmul_(passed, left)
 
     def finish(self) -> tuple[tuple[Tensor, ...], Tensor]:
-        """The gradients by the factors, and by the words (B, n, T): what words received is passed on to both."""
+        """The gradients by the factors, and by the scaled words (B, n, T), after ``split`` of all widths."""
         if not hasattr(self, "_to"):
             self._begin()
         both = torch.cat(self._to.of_width(1), -1)
@@ -375,16 +382,16 @@ class FactoredForm:
 
 
 def prefix_log_probs(rules: ProductRules, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Log p(w_1 .. w_j ...) of sentences (B, n), j = 0 .. n, and log p(words) of each: (B, n + 1) and (B,), in float64.
+    """log p(w_1 .. w_j ...) for j = 0 .. n (B, n + 1), and log p(words) (B,), of sentences (B, n), in float64.
 
-    What ``reading`` computes word by word, from the cells of a batch. With g_i what starts at fencepost i given the
-    words before it, in nonterminals and their left corners,
+    It computes from the cells of a batch what ``reading.py`` computes word by word. Let g_i be the weights of
+    nonterminals that start at fencepost i, given the words before it, and L the probabilities of first children. Then
 
         h_j = sum over i < j of g_i x cell (i, j), through the rules;    g_j = (I - L)^-1 h_j;
         p(w_1 .. w_j v ...) = (h_j + L g_j) of preterminals . p(v | preterminal)  (adjoint of Jelinek & Lafferty 1991).
 
-    Every g_j is scaled as cells are. Nothing of word j depends on words after it, although all cells are filled first.
-    The rules must be consistent. Prefixes beyond the length of a shorter sentence are of the tokens that fill it up.
+    Every g_j is scaled as cells are. No prefix depends on later words, although all cells are filled first. The rules
+    must be conditioned on finite trees. Prefixes beyond the end of a shorter sentence include tokens that fill it up.
     """
     grammar = grammar_of(rules)
     emissions = grammar.emissions(tokens)

@@ -1,4 +1,4 @@
-"""A grammar that is induced from sentences alone: the networks that give its probabilities, and its losses and trees.
+"""A grammar that is induced from sentences alone: the networks that compute its probabilities, its losses and trees.
 
 The plain form is ``tests/models/pcfg/plain.py``. Shapes: B sentences of n words, N nonterminals, T preterminals,
 S = N + T symbols, V words, Z size of a latent vector.
@@ -36,20 +36,21 @@ from treelm.trees.tree import Tree, from_spans
 
 
 class Residual(nn.Module):
-    """Two layers beside a shortcut: relu(W2 relu(W1 x)) + x."""
+    """Two layers with a residual connection: relu(W2 relu(W1 x)) + x."""
 
     def __init__(self, size: int) -> None:
-        """Allocate both layers."""
+        """Draw the weights as linear layers do."""
         super().__init__()
         self.first, self.second = nn.Linear(size, size), nn.Linear(size, size)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Add what both layers make of the inputs to these."""
+        """Inputs (..., D) -> outputs (..., D)."""
         found: Tensor = torch.relu(self.second(torch.relu(self.first(inputs)))) + inputs
         return found
 
 
 def _deep(inputs: int, size: int, outputs: int) -> nn.Sequential:
+    """The network over vectors of symbols: a linear layer, two residual blocks, a linear layer."""
     return nn.Sequential(nn.Linear(inputs, size), Residual(size), Residual(size), nn.Linear(size, outputs))
 
 
@@ -57,7 +58,7 @@ class TableOfRules(nn.Module):
     """p(A -> B C) = softmax over B, C of a linear layer of A's vector (Kim, Dyer & Rush 2019)."""
 
     def __init__(self, config: NeuralPCFGConfig) -> None:
-        """Allocate the layer, with S^2 outputs."""
+        """Make the layer, which has S^2 outputs."""
         super().__init__()
         self._num = config.num_nonterminals
         self.rules = nn.Linear(config.size + config.latent_size, (self._num + config.num_preterminals) ** 2)
@@ -73,7 +74,7 @@ class LowRankRules(nn.Module):
     """p(A -> B C) = sum over r of p(r | A) p(B | r) p(C | r), each by a layer of its own (Yang et al. 2021)."""
 
     def __init__(self, config: NeuralPCFGConfig) -> None:
-        """Allocate the three networks."""
+        """Make a network of two layers for each of the three factors."""
         super().__init__()
         self._num = config.num_nonterminals
         size, inputs = config.size, config.size + config.latent_size
@@ -92,7 +93,7 @@ class SimpleRules(nn.Module):
     """p(A -> B C) = p(B | A) p(C | A), by products of vectors of parents, left and right children (Liu et al. 2023)."""
 
     def __init__(self, config: NeuralPCFGConfig) -> None:
-        """Allocate a layer for each of the three."""
+        """Make a layer for parents, left children and right children each."""
         super().__init__()
         self._num, self._size = config.num_nonterminals, config.size
         inputs = config.size + config.latent_size
@@ -114,7 +115,10 @@ _RULES = {"dense": TableOfRules, "low-rank": LowRankRules, "simple": SimpleRules
 
 
 class GrammarNetwork(nn.Module):
-    """Vectors of symbols, and what makes probabilities of them; a latent vector is appended to every one."""
+    """Vectors of symbols, and the networks that map them to probabilities.
+
+    In a compound PCFG a latent vector is appended to each vector of a symbol.
+    """
 
     def __init__(self, config: NeuralPCFGConfig, num_words: int) -> None:
         """Draw vectors of symbols and matrices by Xavier's uniform distribution."""
@@ -132,7 +136,7 @@ class GrammarNetwork(nn.Module):
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, latent: Tensor | None = None, dtype: torch.dtype | None = None) -> Grammar:
-        """One grammar or, from latent vectors (B, Z), one of each; normalised in this type, else in that of weights."""
+        """One grammar or, with latent vectors (B, Z), one for each; softmaxes are computed in ``dtype``, if given."""
         dtype = dtype or self.symbols.dtype
         symbols: Tensor = self.symbols
         top: Tensor = self.top
@@ -163,7 +167,7 @@ class LatentEncoder(nn.Module):
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Sentences (B, n), filled up with any tokens -> means and log variances, (B, Z) each."""
+        """Sentences (B, n), of which shorter ones are filled up with any tokens -> means and log variances (B, Z)."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         is_own = (places < lengths[:, None])[..., None]
         reversed_tokens = tokens.gather(1, (lengths[:, None] - 1 - places).clamp_min(0))
@@ -173,11 +177,11 @@ class LatentEncoder(nn.Module):
         return mean, log_variance
 
 
-_NUM_WORDS = 3  # of a preterminal, to tell it by
+_NUM_WORDS = 3  # most probable words in the name of a preterminal
 
 
 def nonterminal_name(number: int) -> str:
-    """How trees and rules call a nonterminal."""
+    """The label of a nonterminal in trees and rules."""
     return f"NT{number + 1}"
 
 
@@ -188,10 +192,10 @@ _MOST_CELLS = 40_000  # of sentences that are parsed together
 class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar, capabilities.ChecksCorpus):
     """A neural PCFG (Kim, Dyer & Rush 2019) or a compound one, with dense, low-rank or simple rules.
 
-    It is trained on -log p(words), summed over all trees. A compound one is trained on a bound: the grammar of each
-    sentence depends on a latent vector, drawn from a normal distribution, which an encoder infers from the whole
-    sentence (its ELBO). As a language model it is a mixture of the grammars of ``num_draws`` vectors, drawn once: exact
-    and causal, and another one than the bound is of.
+    It is trained on -log p(words), summed over all trees. A compound PCFG is trained on a bound (ELBO): the grammar of
+    each sentence depends on a latent vector from a normal distribution, which an encoder infers from the sentence. As a
+    language model it is a mixture of the grammars of ``num_draws`` vectors, which are drawn once. That is exact
+    and causal, but not the model whose probability is bounded in training.
     """
 
     system: ClassVar[str] = "neural-pcfg"
@@ -223,19 +227,20 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar, capabilities.Che
     # Probabilities.
 
     def latents(self) -> list[Tensor | None]:
-        """The latent vectors of the grammars that it is a mixture of, (1, Z) each; one None if it has none."""
+        """The latent vector of each grammar of the mixture, (1, Z); a single None without latent vectors."""
         return [None] if self.encoder is None else [one[None] for one in self.get_buffer("draws")]
 
     def make_grammars(self) -> list[ProductRules]:
-        """The grammars of the mixture, as the networks give them."""
+        """The grammars of the mixture, from the networks."""
         return [rules_of(self._shared(latent, torch.float64)) for latent in self.latents()]
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Sums of nats. In evaluation, or without latent vectors: ``word``, -log p of words and ends.
+        """Sums of nats: the term ``word``, -log p of words and ends or, for a compound PCFG in training, the bound.
 
-        Of a compound PCFG in training: the two parts of the bound, ``reconstruction``, -log p(words | latent) for one
-        latent vector drawn by the encoder, and ``divergence``, KL of its distribution from the prior. In evaluation the
-        grammars are consistent, as in ``score``; training rewards grammars that are so by themselves.
+        The bound has the terms ``reconstruction``, -log p(words | latent vector) for one vector drawn from the
+        encoder's distribution, and ``divergence``, KL of this distribution from the prior. In evaluation the grammars
+        are conditioned on finite trees, as in ``score``; in training they are not, which favours grammars without
+        infinite trees.
         """
         tokens, lengths = (one.to(self.network.symbols.device) for one in padded(batch))
         num_decisions = len(batch.tokens) + len(batch)
@@ -255,9 +260,9 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar, capabilities.Che
         return Losses.of(batch, {"word": Loss(sum=-log_mean_exp(each).sum(), count=num_decisions)})
 
     def _log_probs(self, latent: Tensor | None, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """log p(words) by the grammar of one latent vector or none, or of one for each sentence.
+        """log p(words) (B,) by the grammar of one latent vector or none, or of one vector for each sentence.
 
-        A sentence that float32 has no number for, such as one word where such sentences are rare, is read in float64.
+        If a probability is too small for float32, as may be that of a sentence of one word, it is computed in float64.
         """
         for dtype in (None, torch.float64):
             grammar = self._shared(latent, dtype)
@@ -283,7 +288,7 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar, capabilities.Che
         return [score for score in found if score is not None]
 
     def _shared(self, latent: Tensor | None, dtype: torch.dtype | None = None) -> Grammar:
-        """The grammar of one latent vector or none, for any number of sentences; of several, one for each."""
+        """The grammar of one latent vector or none, which all sentences share; with several vectors one for each."""
         found: Grammar = self.network(latent, dtype)
         return found.of(0) if latent is not None and len(latent) == 1 else found
 
@@ -292,7 +297,7 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar, capabilities.Che
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The tree with the most spans expected to be right, or the most probable one (``tree_builder``).
 
-        The grammar of a compound PCFG is that of the mean that its encoder has for the sentence.
+        The grammar of a compound PCFG is that of the mean of the encoder's distribution for the sentence.
         """
         if not sentences:
             return []
@@ -312,13 +317,13 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar, capabilities.Che
         return [tree for tree in found if tree is not None]
 
     def _inferred(self, tokens: Tensor, lengths: Tensor) -> Grammar:
-        """The grammar or, by the mean of the encoder, that of each sentence."""
+        """The grammar or, for a compound PCFG, that of each sentence by the mean of the encoder's distribution."""
         latent = None if self.encoder is None else self.encoder(tokens, lengths)[0]
         found: Grammar = self.network(latent, torch.float64)
         return found
 
     def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
-        """The rules of the most probable trees, the most used first; a compound PCFG has one grammar for each."""
+        """The rules of the most probable trees, the most frequent first; a compound PCFG has a grammar for each."""
         batch = encode_words(words_of_each(sentences), self.vocabulary, needs_words=True)
         counts: Counter[tuple[int, int, int]] = Counter()
         first: ProductRules | None = None  # whose words and probabilities are named
@@ -343,7 +348,7 @@ class NeuralPCFG(GrammarLM[ProductRules], capabilities.Grammar, capabilities.Che
         ]
 
     def _symbol_name(self, rules: ProductRules, symbol: int) -> str:
-        """A nonterminal, or a preterminal with its most probable words."""
+        """The name of a nonterminal, or of a preterminal with its most probable words."""
         if symbol < rules.num_nonterminals:
             return nonterminal_name(symbol)
         number = symbol - rules.num_nonterminals
@@ -376,19 +381,19 @@ def _most_expected(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterato
 
 
 def _read_with(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[tuple[ProductRules, list[int]]]:
-    """Every sentence, with the rules that it is read with."""
+    """For each sentence its rules, and its tokens."""
     shared = None if grammar.is_of_each else rules_of(grammar)
     for row, length in enumerate(lengths.tolist()):
         yield shared or rules_of(grammar.of(row)), tokens[row, :length].tolist()
 
 
 def log_mean_exp(of_grammars: Tensor) -> Tensor:
-    """Log of the mean over grammars, the first dimension, of probabilities given by their logs."""
+    """log of the mean over grammars, the first dimension, of probabilities that are given as logs."""
     return of_grammars.logsumexp(0) - math.log(len(of_grammars))
 
 
 def groups(batch: SentenceBatch) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Sentences of similar length: their rows, and what ``padded`` gives of them."""
+    """Groups of sentences of similar length: their rows, and the tokens and lengths that ``padded`` returns."""
     order = np.argsort(batch.num_words, kind="stable")
     start = 0
     while start < len(order):
@@ -401,7 +406,7 @@ def groups(batch: SentenceBatch) -> Iterator[tuple[list[int], Tensor, Tensor]]:
 
 
 def padded(batch: SentenceBatch, rows: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
-    """Tokens of sentences (B, n), the shorter ones filled up with 0, and their lengths (B,).
+    """The tokens of sentences (B, n), of which shorter ones are filled up with 0, and their lengths (B,).
 
     Raises ``InputError`` for a sentence without words.
     """

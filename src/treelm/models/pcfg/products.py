@@ -1,4 +1,4 @@
-"""Rules of induced grammars, as tables of all of them or as products of few numbers."""
+"""Rules of induced grammars: a table of all of them, or products of factors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from treelm.models.pcfg.rules import Array, Rules
 
-_TOLERANCE, _MOST_STEPS = 1e-15, 100  # of Newton's method: some five steps, more where two trees follow most
+_TOLERANCE, _MOST_STEPS = 1e-15, 100  # of Newton's method, which takes about five steps, more near criticality
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,72 +33,72 @@ class ProductRules(Rules):
 
     @property
     def num_nonterminals(self) -> int:
-        """N."""
+        """The number of nonterminals N."""
         return len(self.of_head)
 
     @property
     def tags(self) -> slice:  # type: ignore[override]
-        """The last symbols."""
+        """Tags are the last symbols."""
         return slice(self.num_nonterminals, self.num_symbols)
 
     @cached_property
     def corners(self) -> Array:
-        """p(first child), (N, S)."""
+        """p(first child | nonterminal), (N, S)."""
         found: Array = self.of_head @ (self.of_left * self.of_right.sum(1, keepdims=True))
         return found
 
     @cached_property
     def chains(self) -> Array:
-        """(I - first children that are nonterminals)^-1, (N, N)."""
+        """The closure (N, N) of chains of first children: (I - P)^-1 of the probabilities P among nonterminals."""
         num = self.num_nonterminals
         return _chains(self.corners[:, :num], self.corners[:, num:].sum(1))
 
     def left(self, cells: Array) -> Array:
-        """Left factors."""
+        """Multiply with the left factors."""
         return cells @ self.of_left.T
 
     def right(self, cells: Array) -> Array:
-        """Right factors."""
+        """Multiply with the right factors."""
         return cells @ self.of_right.T
 
     def left_back(self, of_parts: Array) -> Array:
-        """Left factors back."""
+        """Multiply with the transposed left factors."""
         return of_parts @ self.of_left
 
     def right_back(self, of_parts: Array) -> Array:
-        """Right factors back."""
+        """Multiply with the transposed right factors."""
         return of_parts @ self.of_right
 
     def head(self, sums: Array) -> Array:
-        """Nonterminals alone are above two words or more."""
+        """Multiply with the heads; only nonterminals are over two words or more."""
         return np.concatenate([self.of_head @ sums, np.zeros(self.words.shape[0])])
 
     def head_back(self, of_cell: Array) -> tuple[Array, Array]:
-        """Heads back."""
+        """Multiply with the transposed heads; there are no unary rules."""
         return of_cell, self.spread(of_cell)
 
     def word_cell(self, of_tags: Array) -> Array:
-        """Tags alone are above one word."""
+        """Only tags are over one word."""
         return np.concatenate([np.zeros(self.num_nonterminals), of_tags])
 
     def close(self, symbols: Array) -> Array:
-        """Follow first children down."""
+        """From predicted symbols to nonterminals, then to tags, along first children."""
         num = self.num_nonterminals
         above = symbols[:num] @ self.chains
         return np.concatenate([above, symbols[num:] + above @ self.corners[:, num:]])
 
     def close_back(self, symbols: Array) -> Array:
-        """Follow first children up."""
+        """From tags to nonterminals, along first children."""
         num = self.num_nonterminals
         below = self.chains @ (symbols[:num] + self.corners[:, num:] @ symbols[num:])
         return np.concatenate([below, symbols[num:]])
 
     def spread(self, symbols: Array) -> Array:
-        """Heads of what starts at a place."""
+        """Multiply with the transposed heads."""
         return symbols[: self.num_nonterminals] @ self.of_head
 
     def spread_back(self, of_rules: Array) -> Array:
-        """Put back."""
+        """Multiply with the heads."""
         return self.head(of_rules)
 
     def mass(self) -> Array:
@@ -130,21 +130,21 @@ class ProductRules(Rules):
         return mass
 
     def _pairs(self, symbols: Array) -> Array:
-        """B(x, x), (N,)."""
+        """B(x, x) of ``mass``, (N,)."""
         found: Array = self.of_head @ (self.left(symbols) * self.right(symbols))
         return found
 
     def _may_be_finite(self, tags: Array) -> NDArray[np.bool_]:
-        """Whether a nonterminal has any finite tree, (N,): none where probabilities of 1 go round in a circle."""
+        """Whether each nonterminal has a finite tree (N,): it has none if rules of probability 1 lead back to it."""
         able = tags
         for _ in range(self.num_nonterminals):
             able = np.concatenate([self._pairs(able) > 0, tags[self.tags]])
         return able[: self.num_nonterminals] > 0
 
-    def mended(self, mass: Array) -> Self:
-        """Every factor by the mass of what it makes, over that of what it is made of: the rules keep their form.
+    def conditioned(self, mass: Array) -> Self:
+        """Multiply every factor by the mass of its symbol, and normalise: the rules keep their form.
 
-        What has no finite tree, and so is in no tree now, has tags for children, so that chains of it end too.
+        A nonterminal without finite trees, which is in no tree now, gets tags as children, so that chains end.
         """
         left, right = self.of_left * mass, self.of_right * mass
         tags, top = self._any_tag(), self.root * mass
@@ -157,21 +157,21 @@ class ProductRules(Rules):
         )
 
     def _any_tag(self) -> Array:
-        """All tags equally, (S,)."""
+        """A distribution over symbols (S,): all tags are equally probable."""
         return self.word_cell(np.full(len(self.words), 1 / len(self.words)))
 
 
 def _normalised(parts: Array, otherwise: Array) -> Array:
-    """Rows over their sums; for a row of zeros, the other row."""
+    """Rows divided by their sums; rows of zeros are replaced by ``otherwise``."""
     sums = parts.sum(1, keepdims=True)
     return np.where(sums > 0, parts / np.where(sums > 0, sums, 1), otherwise)
 
 
 def _chains(steps: Array, exits: Array) -> Array:
-    """(I - steps)^-1 of probabilities of going on (N, N) and of ending (N), which sum to 1.
+    """(I - steps)^-1, from the probabilities of going on (N, N) and of ending (N,), which sum to 1 in each row.
 
-    Halves are eliminated one after the other (Grassmann, Taksar & Heyman 1985). Nothing is subtracted: 1 less the
-    probability of going on has no digits left where a symbol hardly ends, and its sum of endings has all of them.
+    Symbols are eliminated half by half (Grassmann, Taksar & Heyman 1985). Nothing is subtracted: if a symbol hardly
+    ever ends, 1 minus its probability of going on has few digits left, but its probability of ending has all.
     """
     num = len(steps)
     if num == 1:
@@ -184,11 +184,11 @@ def _chains(steps: Array, exits: Array) -> Array:
 
 
 class TableRules(ProductRules):
-    """A table of all rules (N, S, S): every pair of children is a factor of its own, R = S^2."""
+    """A table of all rules (N, S, S): every pair of children is an index r of its own, R = S^2."""
 
     @classmethod
     def of(cls, root: Array, rules: Array, words: Array) -> Self:
-        """Take the table p(A -> B C)."""
+        """Make it from the table p(A -> B C) (N, S, S)."""
         unit = np.eye(len(root))
         return cls(
             root=root,
@@ -199,11 +199,11 @@ class TableRules(ProductRules):
         )
 
     def left(self, cells: Array) -> Array:
-        """Every left child beside all right ones."""
+        """The left child of every pair."""
         return np.repeat(cells, self.num_symbols, axis=-1)
 
     def right(self, cells: Array) -> Array:
-        """All right children beside every left one."""
+        """The right child of every pair."""
         return np.tile(cells, self.num_symbols)
 
     def left_back(self, of_parts: Array) -> Array:
@@ -219,15 +219,15 @@ class TableRules(ProductRules):
     def _square(self, of_parts: Array) -> Array:
         return of_parts.reshape(*of_parts.shape[:-1], self.num_symbols, self.num_symbols)
 
-    def mended(self, mass: Array) -> Self:
-        """Every rule by the mass of its children, over that of its parent."""
+    def conditioned(self, mass: Array) -> Self:
+        """Multiply every rule by the mass of its children, and normalise."""
         rules = self.of_head * np.outer(mass, mass).ravel()
         tags, top = self._any_tag(), self.root * mass
         return replace(self, root=top / top.sum(), of_head=_normalised(rules, np.outer(tags, tags).ravel()))
 
 
 def rules_of(grammar: Grammar) -> ProductRules:
-    """The rules of one grammar, as they are read word by word, in float64."""
+    """The rules of one grammar for reading word by word, in float64."""
     tensors = (grammar.root, grammar.log_words.exp(), *grammar.rules)
     root, words, *rules = (one.detach().cpu().double().numpy() for one in tensors)
     if len(rules) == 1:
@@ -237,7 +237,7 @@ def rules_of(grammar: Grammar) -> ProductRules:
 
 
 def grammar_of(rules: ProductRules) -> Grammar:
-    """The grammar of rules, as sentences are read side by side, in float64."""
+    """The inverse of ``rules_of``: the grammar for many sentences at once, in float64."""
     head, size = rules.of_head, rules.num_symbols
     if isinstance(rules, TableRules):
         found = [head.reshape(-1, size, size)]
@@ -251,21 +251,21 @@ def grammar_of(rules: ProductRules) -> Grammar:
 
 
 class Grammar(NamedTuple):
-    """The probabilities of one grammar or, with a first dimension B more, of one for every sentence of a batch."""
+    """The probabilities of one grammar or, with a further first dimension B, of one for each sentence of a batch."""
 
     root: Tensor  # (S,) p(symbol at the top): N nonterminals, then T preterminals
     log_words: Tensor  # (T, V) log p(word | preterminal)
     rules: tuple[Tensor, ...]
-    """All rules (N, S, S); or left and right factors, (N, S) each; or heads (N, R) and factors (R, S)."""
+    """All rules (N, S, S); or left and right factors, (N, S) each; or heads (N, R), left and right factors (R, S)."""
 
     @property
     def num_nonterminals(self) -> int:
-        """N."""
+        """The number of nonterminals N."""
         return self.root.shape[-1] - self.log_words.shape[-2]
 
     @property
     def is_of_each(self) -> bool:
-        """Whether there is one for every sentence."""
+        """Whether there is one grammar for each sentence."""
         return self.root.dim() == 2
 
     def of(self, row: int) -> Grammar:
@@ -273,7 +273,7 @@ class Grammar(NamedTuple):
         return Grammar(self.root[row], self.log_words[row], tuple(one[row] for one in self.rules))
 
     def emissions(self, tokens: Tensor) -> Tensor:
-        """Log p(word | preterminal) of tokens (B, n): (B, n, T)."""
+        """log p(word | preterminal) of tokens (B, n): (B, n, T)."""
         if not self.is_of_each:
             return self.log_words.T[tokens]
         places = tokens[:, None].expand(-1, self.log_words.shape[1], -1)
@@ -281,10 +281,10 @@ class Grammar(NamedTuple):
 
 
 def viterbi(rules: ProductRules, words: Sequence[int]) -> tuple[float, list[tuple[int, int, int]]]:
-    """Log p(words, best tree), and the spans (start, end, symbol) of that tree, words included.
+    """log p(words, best tree), and the spans (start, end, symbol) of that tree, words included.
 
-    A maximum over sums has no matrix product, so this is slow.
-    With low-rank rules a derivation has the factor of every rule too, and the best derivation is found.
+    A maximum over sums is no matrix product, so this is slow. With low-rank rules it finds the best derivation, which
+    includes the index r of every rule.
     """
     n, num, is_table = len(words), rules.num_nonterminals, isinstance(rules, TableRules)
     with np.errstate(divide="ignore"):

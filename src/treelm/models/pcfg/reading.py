@@ -1,12 +1,15 @@
-"""Reading a sentence word by word: exact probabilities of prefixes, and of everything that may come next.
+"""Reading a sentence word by word: exact probabilities of prefixes, and of every next word.
 
-The prefix probability of Jelinek & Lafferty (1991) is linear in what the next word may be, so its adjoint gives all
-next words in one product: with g_i, what starts at fencepost i given the words before it,
+The prefix probability of Jelinek & Lafferty (1991) is linear in the next word, so one product gives it for all words.
+Let g_i be the weights of the symbols that start at fencepost i, given the words before it, and cell (i, k) the inside
+probabilities of a span (see ``rules.py``). Then::
 
-    h_j = sum over i < j of g_i x cell (i, j), through the rules: what is expected at j, and
-    g_j = h_j, its first children, and theirs;    p(w_1 .. w_j v ...) = g_j of tags . p(v | tag).
+    h_j = sum over i < j of right_back(spread(g_i) * left(cell (i, j)))   symbols predicted at j, after a left part
+    g_j = close(h_j)                                                      these, and all their first descendants
+    p(w_1 .. w_j v ...) = sum over tags of g_j[tag] p(v | tag)            of every next word v
 
-h_j is Stolcke's (1995) forward probability. No chart of prefixes is needed, and nothing depends on later words.
+At the start h_0 is the root. h_j is Stolcke's (1995) forward probability. No chart of prefixes is needed, and nothing
+depends on later words.
 
 All values are relative to the probability of the words read so far (Stolcke 1995, section 5.1): every word's cell is
 divided by the word's own conditional probability. So g . cell is at most 1 everywhere, however long the sentence.
@@ -30,28 +33,28 @@ class Column:
     """The cells (i, j) of all spans that end at one fencepost j, i = 0 .. j - 1."""
 
     cells: Array  # (j, S)
-    lefts: Array  # (j, R) the same as left parts
+    lefts: Array  # (j, R) their left parts
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What is known after some words of a sentence. Never changed: ``extend`` gives a new one."""
+    """The state after some words of a sentence. It is never changed: ``extend`` returns a new one."""
 
     rules: Rules
     columns: tuple[Column, ...]
-    starting: tuple[Array, ...]  # g_0 .. g_j as rules that may start there, each (R,)
-    of_tags: tuple[Array, ...]  # g_0 .. g_j of tags: what the next word may be, each (T,)
+    starting: tuple[Array, ...]  # spread(g_0) .. spread(g_j): weights of the rules that start there, (R,) each
+    of_tags: tuple[Array, ...]  # g_0 .. g_j of tags: p(tag of the next word | words), (T,) each
     end: float  # p(end | words)
 
     @classmethod
     def begin(cls, rules: Rules) -> Self:
-        """Nothing has been read."""
+        """The state before the first word."""
         symbols = rules.close(rules.root)
         return cls(rules, (), (rules.spread(symbols),), (symbols[rules.tags],), 0.0)
 
     @property
     def num_words(self) -> int:
-        """Words that have been read."""
+        """The number of words that have been read."""
         return len(self.columns)
 
     def next_words(self) -> Array:
@@ -63,13 +66,13 @@ class Reading:
         return float(self.of_tags[-1] @ self.rules.words[:, word])
 
     def extend(self, word: int) -> Self:
-        """Read one more word."""
+        """The state after one more word."""
         rules, probability = self.rules, self.probability_of(word)
         j = self.num_words + 1
         cells = np.empty((j, rules.num_symbols))
         cells[-1] = rules.word_cell(rules.words[:, word] / (probability or 1.0))
         sums = np.zeros((j - 1, self.starting[0].shape[0]))
-        for k in range(j - 1, 0, -1):  # what ends at j and starts at k is the right part of what starts before k
+        for k in range(j - 1, 0, -1):  # spans (k, j) are right parts of spans (i, j), i < k
             sums[:k] += self.columns[k - 1].lefts * rules.right(cells[k])
             cells[k - 1] = rules.head(sums[k - 1])
         column = Column(cells, rules.left(cells))
@@ -86,8 +89,9 @@ class Reading:
     def constituents(self, *, ended: bool) -> Array:
         """The expected number of every symbol over every span, given the words: (n + 1, n + 1, S).
 
-        With ``ended`` the words are the sentence; else anything may follow, and what counts are constituents that are
-        closed. It is the derivative of log p by the cells, one pass back through ``extend``.
+        With ``ended`` the words are the whole sentence; otherwise any words may follow, and constituents that end
+        within the words so far are counted. It is the derivative of log p by the log of the cells, computed by one pass
+        back through all ``extend``.
         """
         rules, n = self.rules, self.num_words
         of_lefts = [np.zeros_like(column.lefts) for column in self.columns]
@@ -112,7 +116,7 @@ class Reading:
         return found
 
     def _back_from_prefix(self, of_lefts: Sequence[Array]) -> None:
-        """Add the derivative of p(words ...), through what was expected at every fencepost, by left parts."""
+        """Add to ``of_lefts``, the derivatives by left parts, what comes from the symbols predicted at fenceposts."""
         rules = self.rules
         ahead = np.zeros(rules.num_symbols)
         ahead[rules.tags] = 1.0
@@ -127,9 +131,9 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class MixedReading:
-    """What is known after some words: a reading by each grammar, and how probable each is given the words.
+    """The state after some words if a sentence is of one of several grammars, which is drawn before its first word.
 
-    A sentence is of one of several grammars, drawn before its first word.
+    ``weights`` are the probabilities of the grammars given the words.
     """
 
     readings: tuple[Reading, ...]
@@ -137,7 +141,7 @@ class MixedReading:
 
     @classmethod
     def begin(cls, grammars: Sequence[Rules]) -> Self:
-        """Nothing has been read, and all grammars are equally probable."""
+        """The state before the first word, where all grammars are equally probable."""
         return cls(tuple(map(Reading.begin, grammars)), np.full(len(grammars), 1 / len(grammars)))
 
     @property
@@ -150,7 +154,7 @@ class MixedReading:
         return self.weights @ np.stack([one.next_words() for one in self.readings])
 
     def extend(self, word: int) -> tuple[Self, float]:
-        """Read one more word; gives its probability too."""
+        """The state after one more word, and p(word | words before)."""
         of_each = np.array([one.probability_of(word) for one in self.readings])
         probability = float(self.weights @ of_each)
         weights = self.weights * of_each / probability if probability else self.weights
@@ -167,9 +171,10 @@ class MixedReading:
 
 
 def choose_spans(gains: Array) -> list[tuple[int, int]]:
-    """The spans of the binary tree whose gains (n + 1, n + 1), none below 0, have the largest sum.
+    """The spans of the binary tree with the largest sum of ``gains`` (n + 1, n + 1), which are 0 or more.
 
-    It is the tree of minimum Bayes risk (Goodman 1996). Where nothing is gained the tree branches to the right.
+    With expected numbers as gains it is the tree of minimum Bayes risk (Goodman 1996). Where all gains are 0 the tree
+    branches to the right.
     """
     lengths = torch.tensor([len(gains) - 1])
     chosen = chart.best_trees(torch.from_numpy(gains)[None], lengths)[0]

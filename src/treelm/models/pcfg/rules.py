@@ -1,10 +1,14 @@
 """The rules of a grammar, as a chart reads them.
 
-A cell is a vector over all S symbols: how probable it is that each of them yields the words of a span. Every kind of
-rules joins two cells in three steps, p(A -> B C) = sum over r of H[A, r] l[r, B] r[r, C]: ``left`` and ``right`` take
-both cells to R numbers, products of these are summed over the splits of the span, and ``head`` takes the sum to the
-cell of the span. ``head`` also follows unary rules, where there are any. A head is here the left-hand side of a rule,
-not a lexical head.
+A cell is a vector over all S symbols: the probability that each of them yields the words of a span. Every kind of rules
+has the form p(A -> B C) = sum over r = 1 .. R of head[A, r] left[r, B] right[r, C], and joins two cells in three steps:
+``left`` and ``right`` map the cells of both parts to R numbers each, products of these are summed over the splits of
+the span, and ``head`` maps the sum to the cell of the span. ``head`` also follows unary rules, if there are any. A head
+is here the left-hand side of a rule, not a lexical head. ::
+
+    cell(i, j) = head(sum over k of left(cell(i, k)) * right(cell(k, j)))
+
+All of these are linear. Methods named ``..._back`` are their transposes, which ``reading.py`` needs for derivatives.
 
 Everything is float64 on the CPU, sparse products by torch; the sums of one sentence do not depend on other sentences.
 """
@@ -32,27 +36,27 @@ _MOST_STEPS = 100_000
 
 
 class Rules(ABC):
-    """The rules and words of one grammar; ``tags`` are the symbols that are words."""
+    """The rules and words of one grammar; ``tags`` are the symbols over single words."""
 
     root: Array
     """(S,) p(symbol at the top)."""
     words: Array
     """(T, V) p(word | tag)."""
     tags: slice
-    """The symbols that are tags, T of them."""
+    """The T symbols that are tags."""
 
     @property
     def num_symbols(self) -> int:
-        """S."""
+        """The number of symbols S."""
         return len(self.root)
 
     @abstractmethod
     def left(self, cells: Array) -> Array:
-        """Cells (..., S) as left parts: (..., R)."""
+        """Cells (..., S) -> left parts (..., R)."""
 
     @abstractmethod
     def right(self, cells: Array) -> Array:
-        """Cells (..., S) as right parts: (..., R)."""
+        """Cells (..., S) -> right parts (..., R)."""
 
     @abstractmethod
     def left_back(self, of_parts: Array) -> Array:
@@ -64,13 +68,13 @@ class Rules(ABC):
 
     @abstractmethod
     def head(self, sums: Array) -> Array:
-        """Sums over splits (R,) -> the cell (S,)."""
+        """Sums over splits (R,) -> the cell of the span (S,)."""
 
     @abstractmethod
     def head_back(self, of_cell: Array) -> tuple[Array, Array]:
-        """The outside values of a cell, gradients of the probability, from its gradient without unary rules (S,).
+        """The transpose of ``head``, from the derivative of the probability by a cell (S,).
 
-        Those with respect to its symbols, unary chains above them included (S,), and to the sums over splits (R,).
+        Returns the derivative by its symbols, with unary chains above them (S,), and by the sums over splits (R,).
         """
 
     @abstractmethod
@@ -79,10 +83,10 @@ class Rules(ABC):
 
     @abstractmethod
     def close(self, symbols: Array) -> Array:
-        """Left-corner closure (I - P_L)^-1 (Jelinek & Lafferty 1991; Stolcke 1995).
+        """Left-corner closure (I - P_L)^-1 (Jelinek & Lafferty 1991; Stolcke 1995): (S,) -> (S,).
 
-        From the weight of each symbol predicted at a position to that of each symbol that starts there, predicted or as
-        first descendant: (S,) -> (S,).
+        It maps the weights of symbols that are predicted at a position to the weights of symbols that start there,
+        predicted or as first descendants.
         """
 
     @abstractmethod
@@ -91,9 +95,9 @@ class Rules(ABC):
 
     @abstractmethod
     def spread(self, symbols: Array) -> Array:
-        """From the weight of symbols that start at a position to that of the rules r that rewrite them: (S,) -> (R,).
+        """Weights of symbols that start at a position -> weights of the rules r that rewrite them: (S,) -> (R,).
 
-        The transpose of ``head`` without unary rules.
+        It is the transpose of ``head`` without unary rules.
         """
 
     @abstractmethod
@@ -101,11 +105,11 @@ class Rules(ABC):
         """The transpose of ``spread``."""
 
     @abstractmethod
-    def mended(self, mass: Array) -> Self:
-        """The grammar conditioned on finite trees, given Z (S,), the mass of finite trees of every symbol."""
+    def conditioned(self, mass: Array) -> Self:
+        """The grammar conditioned on finite trees, from the probability Z of a finite tree below every symbol (S,)."""
 
     def mass(self) -> Array:
-        """The probability that the tree below each symbol is finite, (S,): the least fixed point, from 0 upwards.
+        """The probability Z that the tree below each symbol is finite (S,): the least fixed point, approached from 0.
 
         It is below 1 for grammars that may branch for ever.
         """
@@ -119,10 +123,10 @@ class Rules(ABC):
         return mass
 
     def consistent(self) -> tuple[Self, float]:
-        """The grammar of finite trees alone, and the log of the mass that they had.
+        """The grammar conditioned on finite trees, and the log of the probability that a tree is finite.
 
-        Trees keep their relative probabilities: p(A -> B C) Z_B Z_C / Z_A (Chi 1999), with Z = ``mass``. Otherwise
-        next-word probabilities would still sum to 1 while infinite sentences kept part of the mass.
+        Trees keep their relative probabilities: p(A -> B C) Z_B Z_C / Z_A (Chi 1999), with Z = ``mass``. Without it,
+        infinite sentences would have a part of the probability, though next words still sum to 1.
 
         Raises ``InputError`` for a grammar without finite trees.
         """
@@ -130,14 +134,14 @@ class Rules(ABC):
         finite = float(self.root @ mass)
         if finite <= 0:
             raise InputError("no tree of the grammar is finite", remedy="train it again, with a smaller learning_rate")
-        return self.mended(mass), math.log(finite)
+        return self.conditioned(mass), math.log(finite)
 
 
 def _inverse(matrix: Array) -> Array:
-    """(I - matrix)^-1, the sum over chains of any length, by Kleene's algorithm: those through more and more symbols.
+    """(I - matrix)^-1, the sum over chains of any length, by Kleene's algorithm: through one symbol more at a time.
 
-    It only adds what is not negative, so that improbable chains are as exact as others, and those that do not exist are
-    0. A library's inverse leaves 1e-16 at such places, which is much beside a symbol with a probability of 1e-9.
+    It adds only numbers that are not negative, so improbable chains are as exact as others, and impossible ones are 0.
+    The inverse of a library may have 1e-16 there, which is large beside a symbol with a probability of 1e-9.
     """
     chains = matrix.copy()
     for through in range(len(chains)):
@@ -147,21 +151,21 @@ def _inverse(matrix: Array) -> Array:
 
 
 class SparseMatrix:
-    """A matrix of few numbers, times a vector."""
+    """A sparse matrix that can be multiplied with vectors, as it is and transposed."""
 
     __slots__ = ("_back", "_forward")
 
     def __init__(self, rows: Ints, columns: Ints, values: Array, shape: tuple[int, int]) -> None:
-        """Sort the numbers by rows, and by columns for the transpose; those at one place are added."""
+        """Make it from values and their rows and columns; values of the same row and column are added."""
         self._forward = _compressed(rows, columns, values, shape)
         self._back = _compressed(columns, rows, values, shape[::-1])
 
     def __matmul__(self, vector: Array) -> Array:
-        """Multiply by a vector."""
+        """The product with a vector."""
         return _times(self._forward, vector)
 
     def back(self, vector: Array) -> Array:
-        """Multiply the transpose by a vector."""
+        """The product of the transpose with a vector."""
         return _times(self._back, vector)
 
 
@@ -185,25 +189,25 @@ def _times(matrix: torch.Tensor, vector: Array) -> Array:
 
 
 class Mixture:
-    """A matrix in two sparse factors, (C + N, K) and (K, columns); the product is never formed."""
+    """The product of two sparse matrices, (C + N, K) and (K, columns), which is never computed as a whole."""
 
     __slots__ = ("_entries", "_weights")
 
     def __init__(self, weights: SparseMatrix, entries: SparseMatrix) -> None:
-        """Keep both factors."""
+        """Make it from both factors."""
         self._weights = weights
         self._entries = entries
 
     def __matmul__(self, vector: Array) -> Array:
-        """Multiply by a vector."""
+        """The product with a vector."""
         return self._weights @ (self._entries @ vector)
 
     def back(self, vector: Array) -> Array:
-        """Multiply the transpose by a vector."""
+        """The product of the transpose with a vector."""
         return self._entries.back(self._weights.back(vector))
 
     def dense(self, num_rows: int, num_columns: int) -> Array:
-        """The first rows in full."""
+        """The first ``num_rows`` rows as an array (num_rows, num_columns)."""
         unit = np.eye(num_columns)
         found = [self @ column for column in unit]
         return np.stack(found, 1)[:num_rows] if found else np.zeros((num_rows, 0))
@@ -213,13 +217,13 @@ class Mixture:
 class MarkovRules(Rules):
     """Rules of any arity as left-to-right Markov chains of their children, without lexical heads (``treebank.py``).
 
-    Symbols are T tags, C constituents and N states. A state is a constituent whose first children are there, known by
-    the last of them. From a constituent, where none is there, and from a state, a child X may follow and be the last
-    one, an ending, or lead to a state n, a step. X is known by n. So p(q -> X n) needs no three indices, and R = N: the
-    left part of n is its last child, the right part is n itself.
+    Symbols are T tags, C constituents and N states. A state is a constituent of which some first children are known; it
+    is named by the last of them. A child X that follows a constituent, before its first child, or a state is either
+    the last one, an *ending*, or leads to a state n, a *step*. For example, (NP DT JJ NN) has the states NP.DT and
+    NP.JJ, the steps NP -> DT NP.DT and NP.DT -> JJ NP.JJ, and the ending NP.JJ -> NN.
 
-    For example, (NP DT JJ NN) has the states NP.DT and NP.JJ: an NP whose last child so far is DT, JJ. Steps:
-    NP -> DT NP.DT, then NP.DT -> JJ NP.JJ. Ending: NP.JJ -> NN.
+    A step to n has the children X and n, but n determines X, its last child. So rules are indexed by their left-hand
+    side and by n alone (R = N): the left part of n is the cell of its last child, the right part that of n itself.
 
     What follows is drawn from one of K contexts, p(step | q) = sum over k of p(k | q) p(step | k): smoothing is such a
     mixture, and contexts are shared.
@@ -227,35 +231,35 @@ class MarkovRules(Rules):
 
     root: Array
     words: Array
-    last: Ints  # (N,) the last child of every state: a tag or a constituent
-    mixture_from: Ints  # (weights,) constituents and states, from 0
-    mixture_to: Ints  # (weights,) contexts
-    mixture_weights: Array  # (weights,)
-    step_from: Ints  # (steps,) contexts
-    step_to: Ints  # (steps,) states, from 0
-    step_probs: Array  # (steps,)
-    ending_from: Ints  # (endings,) contexts
-    ending_child: Ints  # (endings,) tags and constituents, from 0
-    ending_probs: Array  # (endings,)
+    last: Ints  # (N,) the last child of every state, a tag or a constituent
+    mixture_from: Ints  # (weights,) the constituent or state of each weight p(k | q), from 0
+    mixture_to: Ints  # (weights,) its context k
+    mixture_weights: Array  # (weights,) the weight
+    step_from: Ints  # (steps,) the context of each step
+    step_to: Ints  # (steps,) the state to which it leads, from 0
+    step_probs: Array  # (steps,) its probability given the context
+    ending_from: Ints  # (endings,) the context of each ending
+    ending_child: Ints  # (endings,) its child, a tag or a constituent, from 0
+    ending_probs: Array  # (endings,) its probability given the context
 
     @property
     def num_tags(self) -> int:
-        """T."""
+        """The number of tags T."""
         return len(self.words)
 
     @property
     def num_states(self) -> int:
-        """N."""
+        """The number of states N."""
         return len(self.last)
 
     @property
     def num_constituents(self) -> int:
-        """C."""
+        """The number of constituents C."""
         return self.num_symbols - self.num_states - self.num_tags
 
     @property
     def tags(self) -> slice:  # type: ignore[override]
-        """The first symbols."""
+        """Tags are the first symbols."""
         return slice(0, self.num_tags)
 
     @cached_property
@@ -264,7 +268,7 @@ class MarkovRules(Rules):
 
     @cached_property
     def num_contexts(self) -> int:
-        """K."""
+        """The number of contexts K."""
         return len(np.unique(self.mixture_to))
 
     def _mixed(self, contexts: Ints, columns: Ints, probs: Array, num_columns: int) -> Mixture:
@@ -274,18 +278,21 @@ class MarkovRules(Rules):
 
     @cached_property
     def _steps(self) -> Mixture:
-        """(C + N, N)."""
+        """p(step to n | q), (C + N, N)."""
         return self._mixed(self.step_from, self.step_to, self.step_probs, self.num_states)
 
     @cached_property
     def _endings(self) -> Mixture:
-        """By children that are tags: (C + N, T)."""
+        """p(ending with a tag | q), (C + N, T)."""
         own = self.ending_child < self.num_tags
         return self._mixed(self.ending_from[own], self.ending_child[own], self.ending_probs[own], self.num_tags)
 
     @cached_property
     def _unaries(self) -> tuple[Mixture, Array]:
-        """By children that are constituents, (C + N, C), and (I - what constituents have of it)^-1."""
+        """p(ending with a constituent | q) (C + N, C), and the closure (C, C) of chains of unary rules.
+
+        The closure is (I - U)^-1 of the rows U of constituents.
+        """
         own = self.ending_child >= self.num_tags
         children, count = self.ending_child[own] - self.num_tags, self.num_constituents
         found = self._mixed(self.ending_from[own], children, self.ending_probs[own], count)
@@ -293,12 +300,12 @@ class MarkovRules(Rules):
 
     @cached_property
     def unary_rules(self) -> Array:
-        """p(constituent has this one as its only child), (C, C)."""
+        """p(the only child is this constituent | constituent), (C, C)."""
         return self._unaries[0].dense(self.num_constituents, self.num_constituents)
 
     @cached_property
     def _corners(self) -> tuple[Mixture, Array]:
-        """By first children, (C + N, T + C), and (I - what constituents have of each other)^-1."""
+        """p(first child | q) (C + N, T + C), and the closure (C, C) of chains of first children among constituents."""
         count, num_tags = self.num_constituents, self.num_tags
         found = self._mixed(
             np.concatenate([self.step_from, self.ending_from]),
@@ -309,25 +316,25 @@ class MarkovRules(Rules):
         return found, _inverse(found.dense(count, num_tags + count)[:, num_tags:])
 
     def left(self, cells: Array) -> Array:
-        """The last child of every state."""
+        """The left part of n is the cell of its last child."""
         return np.take(cells, self.last, axis=-1)
 
     def right(self, cells: Array) -> Array:
-        """The state itself."""
+        """The right part of n is the cell of n."""
         return cells[..., self._states]
 
     def left_back(self, of_parts: Array) -> Array:
-        """Sum over the states that have a child."""
+        """Sum the parts of all states with the same last child."""
         return _sums(self.last, of_parts, self.num_symbols)
 
     def right_back(self, of_parts: Array) -> Array:
-        """Put states where they belong."""
+        """Only states have right parts."""
         found = np.zeros(self.num_symbols)
         found[self._states] = of_parts
         return found
 
     def head(self, sums: Array) -> Array:
-        """Steps, then unary rules."""
+        """Apply steps, then unary rules."""
         return self._with_unaries(self._steps @ sums, np.zeros(self.num_tags))
 
     def _with_unaries(self, found: Array, of_tags: Array) -> Array:
@@ -335,7 +342,7 @@ class MarkovRules(Rules):
         return np.concatenate([of_tags, found + unaries @ (chains @ found[: self.num_constituents])])
 
     def head_back(self, of_cell: Array) -> tuple[Array, Array]:
-        """Unary rules and endings above, then steps."""
+        """Pass back through unary rules and endings, then through steps."""
         unaries, chains = self._unaries
         symbols = of_cell.copy()
         own = slice(self.num_tags, self._states.start)
@@ -344,11 +351,11 @@ class MarkovRules(Rules):
         return symbols, self._steps.back(symbols[self.num_tags :])
 
     def word_cell(self, of_tags: Array) -> Array:
-        """Tags, what ends with one of them, and unary rules."""
+        """Apply endings with a tag, then unary rules."""
         return self._with_unaries(self._endings @ of_tags, of_tags)
 
     def close(self, symbols: Array) -> Array:
-        """Follow first children down."""
+        """From predicted symbols to constituents, then to tags, along first children."""
         corners, chains = self._corners
         own = slice(self.num_tags, self._states.start)
         found = symbols.copy()
@@ -359,7 +366,7 @@ class MarkovRules(Rules):
         return found
 
     def close_back(self, symbols: Array) -> Array:
-        """Follow first children up."""
+        """From tags to constituents, then to states, along first children."""
         corners, chains = self._corners
         own = slice(self.num_tags, self._states.start)
         found, below = symbols.copy(), np.zeros(self._states.start)
@@ -370,15 +377,15 @@ class MarkovRules(Rules):
         return found
 
     def spread(self, symbols: Array) -> Array:
-        """Steps of what starts at a place."""
+        """The steps of constituents and states."""
         return self._steps.back(symbols[self.num_tags :])
 
     def spread_back(self, of_rules: Array) -> Array:
-        """Put back."""
+        """From steps back to constituents and states."""
         return np.concatenate([np.zeros(self.num_tags), self._steps @ of_rules])
 
-    def mended(self, mass: Array) -> Self:
-        """Steps and endings by the mass of what they make, over that of what they are made of."""
+    def conditioned(self, mass: Array) -> Self:
+        """Multiply steps and endings by the mass of their children, contexts by that of all their steps and endings."""
         steps = self.step_probs * mass[self.last[self.step_to]] * mass[self._states][self.step_to]
         endings = self.ending_probs * mass[self.ending_child]
         count = self.num_contexts
@@ -395,10 +402,10 @@ class MarkovRules(Rules):
 
 
 def _shares(values: Array, totals: Array) -> Array:
-    """Values over totals, 0 where there is nothing."""
+    """Values divided by totals, 0 where the total is 0."""
     return np.divide(values, totals, out=np.zeros_like(values), where=totals != 0)
 
 
 def _sums(places: Ints, values: Array, size: int) -> Array:
-    """The sum of the values of each place, (size,)."""
+    """The sum of the values of each place: (size,)."""
     return np.bincount(places, values, minlength=size).astype(np.float64)

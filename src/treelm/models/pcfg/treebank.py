@@ -1,4 +1,6 @@
-"""A grammar counted from a treebank: which children follow which, smoothed, and which words have which tags.
+"""A grammar counted in a treebank: which children follow each other, smoothed, and which words have which tags.
+
+The plain form is ``tests/models/pcfg/plain.py``.
 
 Constituents have labels or, with parent annotation (Johnson 1998), labels and those of their parents. The children of
 a constituent are a Markov chain from left to right (Charniak 1997; Collins 1997): p(child, whether it is the last one |
@@ -7,8 +9,8 @@ that given the label alone, by the method C of Witten & Bell (1991): p(e | x) = 
 t(x)), with t(x) the number of different things that were seen after x. So it is a mixture of relative frequencies,
 and is kept as one. Words given tags have as lower distribution that of all words.
 
-One more constituent, the makeshift, stands at the top with a small probability. Any tags and constituents in any order
-are its children, so that no sentence is impossible.
+A further constituent, the makeshift, is at the top of a tree with a small probability. Its children may be any tags and
+constituents in any order, so that no sentence is impossible.
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ from treelm.trees.tree import Tree, from_spans
 
 TAG_COLUMNS = ("tag_bits", "word_given_tag_bits")
 _UNLABELLED = "X"  # the label of a grammar that was counted from no trees
-_SENTENCES = 1 << 14  # encoded together
+_SENTENCES = 1 << 14  # sentences that are encoded together
 
 
-Constituent = tuple[int, int]  # labels of it and of its parent, or NOTHING where the parent is not looked at
+Constituent = tuple[int, int]  # its label and that of its parent, or NOTHING without parent annotation
 Child = tuple[bool, int, int]  # whether it is a constituent; the tag and NOTHING, or the constituent
 Event = tuple[Child, bool]  # a child, and whether it is the last one
 History = tuple[Child, ...]  # the last children, the nearest last
@@ -54,25 +56,26 @@ _BEGIN: Child = (False, NOTHING, NOTHING)  # stands before the first child
 
 @dataclass(frozen=True)
 class Counts:
-    """What was seen in a treebank."""
+    """What was counted in a treebank."""
 
     events: dict[Constituent, dict[History, dict[Event, int]]] = field(default_factory=dict)
-    """After the longest histories that were looked at."""
+    """Of each constituent, how often each event was seen after each of the longest histories."""
     top: dict[Constituent, int] = field(default_factory=dict)
+    """How often each constituent was the root."""
 
 
 class Table(NamedTuple):
-    """The symbols of counted rules: what their numbers mean. Tags come first, then constituents, then states."""
+    """What the symbols of counted rules are: tags come first, then constituents, then states."""
 
-    constituents: Ints  # (C, 2) labels of it and of its parent, or NOTHING
-    states: Ints  # (N, 1 + H) the constituent from 0, then its last children as symbols, the nearest last
+    constituents: Ints  # (C, 2) the label of each and of its parent, or NOTHING
+    states: Ints  # (N, 1 + H) the constituent of each, from 0, then its last H children as symbols, the nearest last
 
 
 def count(trees: Sequence[tuple[Ints, Ints]], *, top: int, history: int, min_parent_count: int | None) -> Counts:
-    """Count trees, each as top-down actions and the tags of its words.
+    """Count trees, each given as top-down actions and the tags of its words.
 
-    A constituent at the top, and one under the makeshift, has the parent ``top``. Labels whose parent was seen above
-    them less often than ``min_parent_count`` have none; None: nothing has.
+    Constituents at the top, and those under the makeshift, have the parent ``top``. A label has the annotation of a
+    parent above which it was seen at least ``min_parent_count`` times; with None there are no annotations.
     """
     read = [_nodes(actions, tags, top) for actions, tags in trees]
     pairs = Counter(key for nodes in read for key, _ in nodes)
@@ -98,7 +101,7 @@ def count(trees: Sequence[tuple[Ints, Ints]], *, top: int, history: int, min_par
 
 
 def _nodes(actions: Ints, tags: Ints, top: int) -> list[tuple[Constituent, list[Child]]]:
-    """All constituents of a tree with their children, the top last."""
+    """All constituents of a tree with their children, the root last."""
     nodes: list[tuple[Constituent, list[Child]]] = []
     stack: list[tuple[int, list[Child]]] = []
     words = iter(tags.tolist())
@@ -117,9 +120,9 @@ def _nodes(actions: Ints, tags: Ints, top: int) -> list[tuple[Constituent, list[
 
 
 def estimate(counts: Counts, words: Array, *, top: int, history: int, makeshift: float) -> tuple[MarkovRules, Table]:
-    """Make rules, and the table of their symbols, from counts; ``words`` (T, V) has those of words with tags.
+    """The rules from counts, and the table of their symbols; ``words`` (T, V) are counts of words with each tag.
 
-    ``makeshift`` is the probability that the top of a tree is the makeshift constituent, which has the label ``top``.
+    ``makeshift`` is the probability that the root of a tree is the makeshift constituent, whose label is ``top``.
     """
     num_tags = len(words)
     by_label: dict[int, list[_Chain]] = defaultdict(list)
@@ -172,7 +175,7 @@ def estimate(counts: Counts, words: Array, *, top: int, history: int, makeshift:
 
 
 def smooth_words(counts: Array) -> Array:
-    """p(word | tag) from counts (T, V), (T, V): every tag may have any word, by how frequent that is at all."""
+    """p(word | tag) (T, V) from counts (T, V), smoothed by the frequency of words: any tag may have any word."""
     of_words = counts.sum(0)
     lower = (of_words + 1) / (of_words.sum() + len(of_words))
     total, kinds = counts.sum(1, keepdims=True), np.count_nonzero(counts, axis=1)[:, None]
@@ -182,11 +185,11 @@ def smooth_words(counts: Array) -> Array:
 
 
 class _Chain:
-    """The children of one constituent, counted after every history up to the longest."""
+    """The children of one constituent, counted after every history up to the length ``longest``."""
 
     def __init__(self, seen: Mapping[History, Mapping[Event, float]], longest: int) -> None:
         self.counts: dict[History, dict[Event, float]] = {(): {}}
-        self.lower: _Chain | None = None  # where it is not seen, or not often
+        self.lower: _Chain | None = None  # the distribution of the label alone, for smoothing
         self._longest = longest
         for known, events in seen.items():
             for length in range(min(longest, len(known)) + 1):
@@ -195,7 +198,7 @@ class _Chain:
                     own[event] = own.get(event, 0) + times
 
     def mixture(self, known: History) -> Iterator[tuple[History | None, float]]:
-        """What p(event | the last children) is made of: histories and their weights; None: the label alone."""
+        """The histories, None for the label alone, of which p(event | the last children) is a mixture, and weights."""
         known = known[max(0, len(known) - self._longest) :]
         left = 1.0
         while True:
@@ -213,7 +216,7 @@ class _Chain:
             yield None, left
 
     def frequencies(self, known: History | None) -> dict[Event, float]:
-        """How often each event was seen after a history, over all that were."""
+        """The relative frequencies of events after a history; None is the label alone."""
         if known is None:
             return {} if self.lower is None else self.lower.frequencies(())
         total = sum(self.counts[known].values())
@@ -229,11 +232,11 @@ class _Chain:
         return found | {(child,): None for child, is_last in self._possible if not is_last}
 
     def histories(self) -> list[History]:
-        """What the last children may be, between the first child and the last one."""
+        """The states of the constituent, as histories: its last children before the last one."""
         return sorted(self._states)
 
     def following(self, known: History, child: Child) -> History:
-        """The longest history that ends with this child and is one of ``histories``."""
+        """The state after a child: the longest history that ends with it and is one of ``histories``."""
         wanted = (*known, child)
         for length in range(max(self._longest, 1), 1, -1):
             if wanted[-length:] in self._states:
@@ -252,7 +255,7 @@ def _summed(all_events: Iterable[Mapping[Event, float]]) -> dict[Event, float]:
 def _anything(
     general: Mapping[int, _Chain], num_tags: int, top: int, known: Mapping[Constituent, _Chain]
 ) -> dict[Event, float]:
-    """Events of the makeshift: every tag, and every label under it, as frequent as below any constituent."""
+    """The events of the makeshift: every tag and every label, as frequent as below any constituent."""
     under = {label: (label, top) if (label, top) in known else (label, NOTHING) for label in general}
     children: dict[Child, float] = dict.fromkeys([(False, tag, NOTHING) for tag in range(num_tags)], 1.0)
     children |= dict.fromkeys([(True, *key) for key in under.values()], 1.0)
@@ -270,7 +273,7 @@ def _anything(
 
 
 def _columns(entries: Sequence[tuple[int, int, float]]) -> tuple[Ints, Ints, Array]:
-    """Rows, columns and values of the numbers of a sparse matrix."""
+    """The rows, columns and values of a sparse matrix, from its entries."""
     rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
     return np.array(rows, np.int64), np.array(columns, np.int64), np.array(values, np.float64)
 
@@ -278,15 +281,15 @@ def _columns(entries: Sequence[tuple[int, int, float]]) -> tuple[Ints, Ints, Arr
 class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
     """A grammar whose rules and words are counted in a treebank.
 
-    Its buffers are the fields of ``MarkovRules``, and what its symbols mean: ``constituents`` and ``states``. Before
-    ``estimate`` it knows of no labels, and all words are equally probable.
+    Its buffers are the fields of ``MarkovRules`` and of ``Table``. Before ``estimate`` it has no labels, and all words
+    are equally probable.
     """
 
     system: ClassVar[str] = "pcfg"
     config: TreebankPCFGConfig
 
     def __init__(self, config: TreebankPCFGConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
-        """Allocate memory for the rules that the config counts."""
+        """Allocate buffers for as many rules as the config says."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self.config = config
         if config.sizes:
@@ -312,10 +315,10 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
         return dict.fromkeys(TAG_COLUMNS, "sum") if {*self.tags} - {UNKNOWN_TAG} else {}
 
     def _columns_of(self, tokens: Sequence[int], reading: MixedReading) -> dict[str, Array]:
-        """Surprisal of each word's tag, and of the word given it, in bits.
+        """The surprisal of each word's tag, and of the word given the tag, in bits.
 
-        Both are expected values under p(tag | words so far, this one too), which is exact: words do not say which tag
-        they have. They add up to the surprisal of the word and the entropy of its tag.
+        As the tag is not observed, both are expected values under p(tag | words up to this one). They add up to the
+        surprisal of the word and the entropy of its tag.
         """
         (own,) = reading.readings
         of_tags, of_words = np.stack(own.of_tags[:-1]), own.rules.words[:, tokens].T
@@ -326,11 +329,11 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
 
     @property
     def tag_names(self) -> tuple[str, ...]:
-        """The tags of the grammar: one, if there are none."""
+        """The tags of the grammar; without tags in the data a single one."""
         return self.config.tags or (UNKNOWN_TAG,)
 
     def estimate(self, corpus: EncodedCorpus) -> None:
-        """Count and smooth. Raises ``InputError`` for a word whose tag the model does not have."""
+        """Count the corpus and smooth. Raises ``InputError`` for a word with a tag that the model does not have."""
         trees: list[tuple[Ints, Ints]] = []
         words = np.zeros((len(self.tag_names), len(self.vocabulary)))
         for start in range(0, len(corpus), _SENTENCES):
@@ -371,12 +374,12 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
         raise InputError("a word with a tag that is not in tags", where=batch.names[row], remedy=remedy)
 
     def make_grammars(self) -> list[MarkovRules]:
-        """The one grammar, as it was counted."""
+        """The grammar as it was counted."""
         return [MarkovRules(**{name: self.get_buffer(name).cpu().numpy() for name in _RULES})]
 
     @property
     def table(self) -> Table:
-        """The meaning of the symbols."""
+        """What the symbols of the rules are."""
         return Table(*(self.get_buffer(name).cpu().numpy() for name in Table._fields))
 
     def losses(self, batch: SentenceBatch) -> Losses:
@@ -389,7 +392,7 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
     # Whole sentences.
 
     def _read(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[SentenceScore, MixedReading]]:
-        """The score of each sentence, and what is known at its end."""
+        """The score of each sentence, and the state at its end."""
         if not sentences:
             return
         batch, grammars = encode_words(sentences, self.vocabulary, needs_words=True), self.grammars()
@@ -414,9 +417,10 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
             return [Analysis(score=score, tree=self.decode(words, found)) for words, score, found in expected]
 
     def decode(self, words: Sequence[str], expected: Array) -> Tree:
-        """Choose the constituents with the largest sum of max(0, p - threshold) that nest; the sentence is always one.
+        """The tree with the largest sum of max(0, p - threshold) over its constituents; the sentence is always one.
 
-        Labels of several parents are one; a chain of constituents over the same words is ordered as unary rules are.
+        Labels with different parents count as one label. Constituents over the same words are ordered as in unary
+        rules.
         """
         names = (*self.labels, _UNLABELLED)
         of_labels = expected[..., self._symbols] @ self._is_label
@@ -445,12 +449,12 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
 
     @property
     def _is_label(self) -> Array:
-        """(C, labels and the makeshift): 1 where a constituent has a label."""
+        """(C, labels + 1): 1 where a constituent has a label; the last column is the makeshift."""
         return np.eye(len(self.labels) + 1)[self.table.constituents[:, 0]]
 
     @property
     def _top_labels(self) -> Array:
-        """p(label at the top), but for the makeshift, which is unless there is no other."""
+        """p(label at the top); the makeshift counts only if there is no other label."""
         found: Array = self.get_buffer("root").cpu().numpy()[self._symbols] @ self._is_label
         found[-1] = 1e-300
         return found

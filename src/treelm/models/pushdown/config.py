@@ -47,16 +47,16 @@ class PushdownConfig(BoundedConfig):
 
     @property
     def num_attachments(self) -> int:
-        """Attachments to the word itself and to constituents on the stack, of which part of a word may be one more."""
+        """Number of attachments: to itself and to each constituent on the stack, one of which may be part of a word."""
         return 1 + (self.max_stack + 1)
 
     @property
     def num_actions(self) -> int:
-        """SHIFT, attachments, and FINISH."""
+        """Number of actions: SHIFT, the attachments, and FINISH."""
         return 1 + self.num_attachments + 1
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
-        """The most constituents on the stack of every tree."""
+        """The most constituents that are on the stack, for each tree."""
         parts = [most_on_stack(*part) for part in parts_of(corpus)]
         return {"max_stack": np.concatenate([*parts, np.empty(0, np.int16)]).astype(np.int16)}
 
@@ -70,7 +70,7 @@ def most_on_stack(actions: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDA
     before: NDArray[np.int64] = np.repeat(
         np.cumsum(has_tree) - has_tree, np.diff(offsets)
     )  # every tree leaves its root
-    # Right before a SHIFT, all is closed that the words make possible; a SHIFT adds one itself.
+    # Right before a SHIFT, all constituents are closed that end there; the SHIFT adds an item.
     on_stack = np.where(actions == SHIFT, np.cumsum(added) - 1 - before, 1)
     most = np.zeros(len(has_tree), np.int64)
     most[has_tree] = np.maximum.reduceat(on_stack, offsets[:-1][has_tree]) if has_tree.any() else 0

@@ -1,13 +1,15 @@
 """The machine of a model with pushdown layers: it reads tokens on many analyses at once, and scores attachments.
 
-An analysis takes two actions a token: SHIFT, after which nothing but an attachment is valid, and the attachment, number
-1 + how many constituents it closes, which reads the token. Then come SHIFT or, if the stack is one constituent, FINISH.
+An analysis takes two actions for each token: SHIFT, after which only an attachment is valid, and the attachment, whose
+number is 1 + the number of constituents that it closes. The network reads the token once it has attached. Then SHIFT
+follows or, if the stack is one constituent, FINISH. For example, ((the dog) barks) is SHIFT 1 SHIFT 2 SHIFT 2 FINISH.
+See ``plan.py`` for what attachments and the tape are.
 
-Rows: one for every token that was read, and one more for what it has attached to. A row of a token that has attached is
-a position: its keys, values and hidden state are written once, although the tape goes on changing, since depths are the
-reader's affair. It names the row before it and the one below it on the stack, so an analysis is the number of its last
-row. What it sees, all rows before it and their depths, is a path of two integers a token, kept for the rows that may
-still be continued.
+A SHIFT adds a row, and so does an attachment. The row of an attachment is a position: its keys, values and hidden state
+are written once. The tape changes with later attachments, but depths are no part of keys: the position that attends
+adds them to its logits. A row names the row of the position before it, and the row below it on the stack, so an
+analysis is the number of its last row. What a position sees, all rows before it and their depths, is its path, which is
+kept as long as the row may be continued.
 
 Shapes: n rows, S rows that a query sees, D units, C constituents on a stack, V tokens.
 """
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.models.layers.devices import to_device
@@ -28,7 +30,6 @@ from treelm.models.search.analyses import Analyses, Candidates
 from treelm.models.search.attention import (
     NONE,
     BlockWeights,
-    Norm,
     Product,
     Queries,
     lists_along,
@@ -58,12 +59,12 @@ ITSELF = 1
 
 
 class TapeMachine(Machine):
-    """Rows and histories of one search. Only ``collect`` renumbers what exists."""
+    """The rows and histories of one search."""
 
     rows: TapeRows
 
     def __init__(self, weights: SearchWeights) -> None:
-        """Begin with START alone."""
+        """Start with START alone."""
         num_closed = np.arange(weights.config.num_actions) - ITSELF  # SHIFT, attachments, FINISH
         num_closed[[SHIFT, -1]] = 0
         super().__init__(len(num_closed), ends_by_closing=False, num_closed=num_closed)
@@ -71,12 +72,12 @@ class TapeMachine(Machine):
         self.rows = TapeRows(weights)
 
     def start(self, num_sentences: int) -> Analyses:
-        """One analysis a sentence, before the first token."""
+        """One analysis for each sentence, before its first token."""
         top, zero = np.zeros(num_sentences, np.int64), np.zeros(num_sentences)
         return self._read(Candidates(np.arange(num_sentences), zero, zero, top, top - 1))
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
-        """SHIFT one token on each of these; scores already count it."""
+        """SHIFT one token in each of these analyses; the scores already include it."""
         top = self.rows.shift(analyses.top, tokens)
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
         new = Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history)
@@ -98,7 +99,7 @@ class TapeMachine(Machine):
         return self._read(Candidates(analyses.sentence[sources], score, analyses.deficit[sources], top, history))
 
     def _read(self, new: Candidates) -> Analyses:
-        """Analyses whose last token has attached: SHIFT, or the end if all is one constituent."""
+        """Analyses whose last token has attached, with log p of SHIFT and, if the stack is one constituent, FINISH."""
         items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         logits = self.weights.finish(outputs)[: len(new), 0].double().cpu()
         may_end = (items[:, HEIGHT] == 1) & (items[:, IN_WORD] == 0)
@@ -108,7 +109,7 @@ class TapeMachine(Machine):
         return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
     def num_open(self, tops: Ints) -> Ints:
-        """Constituents on the stack, and what has still to attach: (n,)."""
+        """Constituents on the stack, and a token that has not attached yet: (n,)."""
         items = self.rows.items(tops)
         num_open: Ints = items[:, HEIGHT] + (items[:, TOKEN] >= 0)
         return num_open
@@ -125,22 +126,22 @@ class TapeMachine(Machine):
 # Columns of a row.
 BEFORE = 0  # the row of the position before; -1 before START
 BELOW = 1  # the row that ends the constituent below the top one on the stack; -1 for none
-PLACE = 2  # tokens read before; START has 0
-HEIGHT = 3  # constituents on the stack
-FIRST = 4  # the place where the top one begins
-CLOSED = 5  # constituents that it closed
-IN_WORD = 6  # 1 if a token that does not end its word
-TOKEN = 7  # the token of a row that has still to attach, on the stack of the position before; else -1
-POSITION = 8  # where its keys, values and hidden state are; -1 for a row that has still to attach
-PATH = 9  # where what it sees is; -1 where it is no longer used
+PLACE = 2  # number of tokens before; START has 0
+HEIGHT = 3  # number of constituents on the stack
+FIRST = 4  # the place where the top constituent begins
+CLOSED = 5  # number of constituents that the token has closed
+IN_WORD = 6  # 1 for a token that does not end its word
+TOKEN = 7  # the token of a row that has not attached yet; -1 for a position
+POSITION = 8  # the number of its keys, values and hidden state; -1 for a row that has not attached yet
+PATH = 9  # the number of its path; -1 if it has none any more
 NUM_COLUMNS = 10
 
-_ROOM = 1 << 10  # rows that are never worth dropping others
-_ROWS = 64  # rows whose constituents' vectors are held at a time
+_ROOM = 1 << 10  # so many rows are kept without looking for unused ones
+_ROWS = 64  # rows for which the vectors of constituents are gathered at once
 
 
 class TapeRows:
-    """Rows of integers, positions with keys and values of every layer, and paths."""
+    """The table of rows: their integers, the keys and values of positions in every layer, and their paths."""
 
     def __init__(self, weights: SearchWeights) -> None:
         """Read START, which is row 0."""
@@ -158,22 +159,22 @@ class TapeRows:
         self._read(start, weights.start, path, np.zeros_like(path))
 
     def __len__(self) -> int:
-        """Rows that are held."""
+        """Number of rows."""
         return len(self._items)
 
     def items(self, rows: Ints) -> Ints:
-        """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
+        """A copy of the integers of rows (n,): (n, NUM_COLUMNS)."""
         items: Ints = self._items.all[rows]
         return items
 
     def outputs(self, rows: Ints) -> Tensor:
-        """Hidden states of positions, or of those before what has still to attach, in a padded number."""
+        """Hidden states (m, D) of positions or, for rows that have not attached yet, of those before; padded."""
         items = self._items.all
         positions = np.where(items[rows, TOKEN] == NONE, rows, items[rows, BEFORE])
         return self._outputs.get(padded(items[positions, POSITION]))
 
     def shift(self, tops: Ints, tokens: Ints) -> Ints:
-        """Rows of tokens that have still to attach, after these positions."""
+        """Add rows of tokens (n,), which have not attached yet, after positions ``tops`` (n,); returns the rows."""
         new = self.items(tops)
         new[:, BEFORE], new[:, TOKEN] = tops, tokens
         new[:, [POSITION, PATH]] = NONE
@@ -181,10 +182,10 @@ class TapeRows:
         return self._items.append(new)
 
     def attachment_logits(self, rows: Ints) -> tuple[Floats, Ints]:
-        """Logits of attaching to itself and to each constituent on the stack, from the top; numbers of constituents.
+        """The logits of attachments of rows that have not attached yet (n, M), and the heights of their stacks (n,).
 
-        Rows are those that have still to attach. There is room for as many as may ever be on a stack, so that sums over
-        them are batch-invariant; what stands behind the bottom is no logit: (n, M) and (n,).
+        Column 0 is attaching to itself, the others are attaching to the constituents on the stack, from the top. M is
+        the same for all stacks, so that sums over columns are batch-invariant; columns below the bottom are not logits.
         """
         head, old = self._weights.attachment, self._items.all
         before = old[rows, BEFORE]
@@ -207,7 +208,7 @@ class TapeRows:
         return found, heights
 
     def attach(self, rows: Ints, closes: Ints) -> Ints:
-        """Read tokens that have still to attach, once they have closed so many constituents; gives their rows."""
+        """Add the positions of tokens that attach by closing ``closes`` (n,) constituents; returns their rows."""
         new = self.items(rows)
         before, tokens = new[:, BEFORE], new[:, TOKEN].copy()
         old = self.items(before)
@@ -229,7 +230,10 @@ class TapeRows:
         return self._read(new, vectors, path, tape)
 
     def _read(self, items: Ints, vectors: Tensor, path: Ints, tape: Ints) -> Ints:
-        """Read positions with these vectors (n, D), which see these rows, themselves too, at these depths: (n, S)."""
+        """Add positions with these integers and vectors (n, D); returns their rows.
+
+        ``path`` (n, S) are the rows that they see, themselves included, ``tape`` (n, S) the depths of these.
+        """
         config, device = self._weights.config, vectors.device
         items[:, POSITION] = len(self._outputs) + np.arange(len(items))
         items[:, PATH] = self._paths.append(path, tape)
@@ -254,7 +258,7 @@ class TapeRows:
     def keep(self, tops: Ints) -> Ints:
         """Drop what analyses with these last rows do not need; returns the new number of every old row.
 
-        Paths are dropped at once, rows only when half of them may be of no use: their number is that of the words read.
+        Unused paths are dropped in every call, unused rows only when there may be as many of them as of others.
         """
         items = self._items.all
         alive = np.unique(np.append(np.where(items[tops, TOKEN] == NONE, tops, items[tops, BEFORE]), 0))
@@ -290,33 +294,32 @@ class TapeRows:
 
 
 def _lengthened(values: Ints, num_queries: int, device: torch.device) -> Tensor:
-    """Integers of queries (n, S) with zeros for those that fill the number up: (m, 1, S)."""
+    """Integers of queries (n, S), followed by zeros for queries that only fill the number up: (m, 1, S)."""
     out = np.zeros((num_queries, 1, values.shape[1]), np.int64)
     out[: len(values), 0] = values
     return to_device(out, device)
 
 
 class Paths:
-    """What positions see, by numbers: all rows before them, and how deep each lies.
+    """What positions see: for each path, the rows of all positions so far, by place, and their depths on the tape.
 
-    Their arrays are never written to, so a shallow copy is an independent one.
-    Columns are places in the sentence; n paths with room for S rows.
+    The arrays (paths, S) are never written to, so a shallow copy is independent.
     """
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without paths."""
         self._rows = lists_of_seen(0, 0)
         self._depths = np.zeros_like(self._rows)
 
     def get(self, index: Ints, length: int) -> tuple[Ints, Ints]:
-        """Copies of some with room for so many rows: the rows, NONE behind the last, and their depths (n, S)."""
+        """Copies of the paths ``index`` (n,) with room for ``length`` rows: rows or NONE (n, S), and their depths."""
         rows = lists_of_seen(len(index), length)
         depths, common = np.zeros_like(rows), min(rows.shape[1], self._rows.shape[1])
         rows[:, :common], depths[:, :common] = self._rows[index, :common], self._depths[index, :common]
         return rows, depths
 
     def append(self, rows: Ints, depths: Ints) -> Ints:
-        """Add some (n, S); gives their numbers."""
+        """Add paths with these rows and depths (n, S); returns their numbers."""
         number = len(self._rows)
         width = max(rows.shape[1], self._rows.shape[1])
         old = self.get(np.arange(number), width)
@@ -326,23 +329,23 @@ class Paths:
         return np.arange(number, len(self._rows))
 
     def keep(self, index: Ints) -> None:
-        """Keep those at ``index``, in that order, with the room that they need."""
+        """Keep the paths at ``index``, in that order."""
         rows, depths = self._rows[index], self._depths[index]
         width = lists_of_seen(0, int((rows != NONE).sum(1).max(initial=0))).shape[1]
         self._rows, self._depths = rows[:, :width], depths[:, :width]
 
     def in_use(self) -> Ints:
-        """All rows on any of them."""
+        """All rows that are on any path."""
         return np.unique(self._rows[self._rows != NONE])
 
     def renumber(self, new: Ints) -> None:
-        """Take over new numbers of rows."""
+        """Replace every row by its new number."""
         self._rows = np.where(self._rows == NONE, NONE, new[self._rows])
 
 
 @dataclass(frozen=True)
 class AttachmentWeights:
-    """The attachment head; g is scaled before it meets vectors and tables."""
+    """The parameters of ``AttachmentHead``, for g that is scaled before it meets vectors and tables."""
 
     scale: float
     query_in: Product
@@ -354,7 +357,7 @@ class AttachmentWeights:
     distances: Product
 
     def queries(self, states: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """g times the scale, and logits of attaching to itself without the distance, for padded rows: (n, D), (n,)."""
+        """g times the scale (n, D), and the logits of attaching to itself without r[0] (n,), for padded rows (n, D)."""
         queries = self.query_out(functional.gelu(self.query_in(torch.cat([states, vectors], 1))))
         own = self.own_out(functional.gelu(self.own_in(torch.cat([queries, vectors], 1))))
         scaled = queries * self.scale
@@ -363,14 +366,14 @@ class AttachmentWeights:
 
 @dataclass(frozen=True)
 class SearchWeights:
-    """Parameters that search needs of a model, laid out so that no row depends on the others of its batch."""
+    """The parameters of a model as the search uses them, for batch-invariant products."""
 
     config: PushdownConfig
     ends_word: Bools  # (V,)
     tokens: Tensor  # (V, D)
     start: Tensor  # (1, D)
     layers: tuple[BlockWeights, ...]
-    norm: Norm
+    norm: nn.LayerNorm
     attachment: AttachmentWeights
     finish: Product
-    words: Affine  # in tiny models with impossible tokens after the V
+    words: Affine  # (D) -> V logits, in tiny models followed by impossible tokens

@@ -1,7 +1,8 @@
-"""The language model with pushdown layers: its parameters and its losses.
+"""The language model with pushdown layers (Murty et al. 2023): its parameters and its losses.
 
-The plain form is ``tests/models/pushdown/plain.py``. Shapes: B sentences, n positions of a batch without padding, T of
-the longest sentence, W tokens, D units, V tokens of the vocabulary.
+``plan.py`` shows what attachments, the stack and the tape are. The plain form is ``tests/models/pushdown/plain.py``.
+Shapes: B sentences, n positions of a batch without padding, T positions of the longest sentence, W tokens, D units, V
+tokens of the vocabulary.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from treelm.models.pushdown.config import PushdownConfig
 from treelm.models.pushdown.machine import AttachmentWeights, SearchWeights, TapeMachine
 from treelm.models.pushdown.plan import BatchPlan, plan_batch
 from treelm.models.scores import Loss
-from treelm.models.search.attention import BlockWeights, Norm, Product
+from treelm.models.search.attention import BlockWeights, Product
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, Floats, Ints, widened
 from treelm.models.search.sentences import Searchable
@@ -46,8 +47,8 @@ class AttachmentHead(nn.Module):
         logit(t attaches to j) = g_t . (K h_j + d[closed_j] + r[t - j]) / sqrt(D)      last tokens j of constituents
         logit(to itself)       = g_t . (o_t + r[0]) / sqrt(D),    o_t = W_4 gelu(W_3 [g_t; e(w_t)] + b_3) + b_4
 
-    The depth of j on the tape is the number of constituents that j closed, as long as j ends a constituent on the
-    stack: all that hold j end in it.
+    d is a table of depths, r one of distances. The depth of j on the tape is the number of constituents that j has
+    closed: as long as j is the end of a constituent on the stack, all constituents that hold j end in j.
     """
 
     def __init__(self, size: int, *, num_depths: int, num_distances: int) -> None:
@@ -67,17 +68,17 @@ class AttachmentHead(nn.Module):
         start_normal(self.distances)
 
     def queries(self, states: Tensor, vectors: Tensor) -> Tensor:
-        """g (n, D) of words with these vectors, read after these hidden states, (n, D) both."""
+        """g (n, D) of words with these vectors (n, D), after hidden states (n, D) of the positions before them."""
         queries: Tensor = self.query_out(functional.gelu(self.query_in(torch.cat([states, vectors], 1))))
         return queries
 
     def own_keys(self, queries: Tensor, vectors: Tensor) -> Tensor:
-        """o (n, D) of words with these vectors."""
+        """o (n, D) of words with these vectors (n, D), from their g (n, D)."""
         keys: Tensor = self.own_out(functional.gelu(self.own_in(torch.cat([queries, vectors], 1))))
         return keys
 
     def keys(self, states: Tensor, closed: Tensor) -> Tensor:
-        """K h + d (n, D) of the constituents that end in positions with these hidden states, which closed (n,)."""
+        """K h + d (n, D) of the constituents that end in positions with these hidden states and numbers closed (n,)."""
         keys: Tensor = self.key(states) + self.depths[closed.clamp(max=len(self.depths) - 1)]
         return keys
 
@@ -85,9 +86,9 @@ class AttachmentHead(nn.Module):
 class Pushdown(GenerativeParser, Attention):
     """A joint model of a sentence and its binary tree: a word, what it attaches to, the next word (Murty et al. 2023).
 
-    The hidden state of a position sees all earlier ones, and how deep each lies in what is built by now. It predicts
-    the next token by a softmax over the tied embeddings and, when the stack is one constituent, whether the sentence
-    ends before it. The token then attaches to a constituent on the stack, or to itself.
+    A position attends to all earlier ones, and knows the depth of each on the tape. Its hidden state predicts whether
+    the sentence ends, when the stack is one constituent, and the next token, by a softmax over the tied embeddings.
+    The token then attaches to a constituent on the stack, or to itself.
     """
 
     system: ClassVar[str] = "pushdown"
@@ -147,7 +148,7 @@ class Pushdown(GenerativeParser, Attention):
         return plan_batch(self.config, batch, ends_word, device)
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """The hidden state of every position, and the vector of its token, START's first: (n, D) both."""
+        """The hidden state of every position, and the vector of its token or START: (n, D) each."""
         vectors = torch.cat([word_vectors, self.start_embedding[None]]).index_select(0, plan.inputs)
         units, mask = self._drop(vectors), self._mask(plan)
         for block in self.blocks.each:
@@ -155,14 +156,14 @@ class Pushdown(GenerativeParser, Attention):
         return self._drop(self.norm(units)), vectors
 
     def _mask(self, plan: BatchPlan) -> AttentionMask:
-        """What positions see, how far away, and how deep in what is built."""
+        """The mask: later positions are hidden; relative positions are distances, and depths on the tape."""
         steps = torch.arange(plan.packing.shape[1], device=plan.inputs.device)
         distance = (steps[:, None] - steps).clamp(0, self.config.max_distance)[None]
         met = min(len(steps), self.config.max_distance + 1), plan.num_depths
         return AttentionMask(None, (distance, plan.tape), num_relative=met)
 
     def _attachment_log_probs(self, plan: BatchPlan, outputs: Tensor, vectors: Tensor) -> Tensor:
-        """log p of what each token attaches to, by the position before it: (B, T), 0 where no token follows."""
+        """log p of the attachment of the token after each position: (B, T), 0 where no token follows."""
         head, packing = self.attachment, plan.packing
         following = vectors.index_select(0, plan.following)
         queries = head.queries(outputs, following)
@@ -179,7 +180,7 @@ class Pushdown(GenerativeParser, Attention):
         return found
 
     def _finish_log_probs(self, plan: BatchPlan, outputs: Tensor) -> Tensor:
-        """log p of ending or not, wherever the sentence may end."""
+        """log p of ending or of not ending, at every position after which the sentence may end: (E,)."""
         logits = self.finish_head(outputs.index_select(0, plan.may_end))[:, 0]
         return functional.logsigmoid(torch.where(plan.ends, logits, -logits))
 
@@ -189,14 +190,14 @@ class Pushdown(GenerativeParser, Attention):
     # Search, and the trees that it finds.
 
     def searchable(self) -> Searchable:
-        """Rows of keys and values with their tapes, and a tied softmax."""
+        """The machine of the search, and its word head."""
         weights = self._search_weights()
         return Searchable(
             machine=partial(TapeMachine, weights), head=partial(TiedSoftmax, weights.words, weights.tokens)
         )
 
     def _search_weights(self) -> SearchWeights:
-        """The tokens' are views of the parameters, the others copies: for use while they do not change."""
+        """The parameters for the search, valid while they do not change: token vectors are views, the others copies."""
         size, head = self.config.size, self.attachment
         words = widened(self.word_embedding, size), widened(self.word_bias, size, -torch.inf)
         return SearchWeights(
@@ -205,7 +206,7 @@ class Pushdown(GenerativeParser, Attention):
             tokens=self.word_embedding.detach(),
             start=self.start_embedding.detach()[None],
             layers=tuple(map(BlockWeights.of, self.blocks.each)),
-            norm=Norm.of(self.norm),
+            norm=self.norm,
             attachment=AttachmentWeights(
                 scale=head.scale,
                 query_in=Product.linear(head.query_in),
@@ -226,7 +227,7 @@ class Pushdown(GenerativeParser, Attention):
         return word_tree(words, spans_of(actions, self.config.num_actions - 1), word_of_token)
 
     def build_open_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
-        """The constituents on the stack side by side, and the last word, which has still to attach."""
+        """The constituents on the stack side by side, and the last word, which has not attached yet."""
         return self.build_tree(actions, ends_word, words)
 
     def structure(self, words: Sequence[str]) -> StackTape:

@@ -1,10 +1,20 @@
 """The plan of a batch: its trees as attachments, the tape of depths that follows, and all that is to be computed.
 
-Trees are made binary, to the right (the first child, and all others); labels and unary chains are left out. A word of
-several tokens is a constituent that branches to the left. After token t the stack holds all constituents that are built
-but the parts of others. An attachment closes some of them, from the top, each with all that follows: their number is
-that of the nodes that end in t, and r_t the last token of the last one that is closed, or t itself for none. The tape
-is made of cumulative sums: no stack is walked.
+Trees become binary by branching to the right (the first child, and all others); labels and unary chains are left out. A
+word of several tokens is a constituent that branches to the left. After token t the stack holds the constituents that
+are built so far, without those that are parts of others. Token t closes the topmost of them: as many as there are
+nodes of the tree that end in t. It *attaches to* r_t, the last token of the last constituent that it closes, or to
+itself if it closes none. The *tape* after t says how many constituents built so far hold each token.
+
+For example, ((the dog) (barks loudly)); position 0 is START::
+
+    t  token   closes                   attaches to  stack after t        tape after t
+    1  the     none                     itself       the                  0
+    2  dog     the                      1            [the dog]            1 1
+    3  barks   none                     itself       [the dog] barks      1 1 0
+    4  loudly  barks, then [the dog]    2            [the dog barks ...]  2 2 2 2
+
+The tape is computed by cumulative sums; no stack is walked.
 """
 
 from __future__ import annotations
@@ -29,16 +39,16 @@ class BatchPlan:
     """A batch, ready for computing: n positions of B sentences, START and then the tokens of each, W in all."""
 
     words: Tensor  # (W,) all tokens
-    inputs: Tensor  # (n,) the vector of each position: of tokens in their order, then START's
+    inputs: Tensor  # (n,) the number of the vector of each position: those of ``words``, then that of START
     packing: Packing
-    sentence: Tensor  # (n,)
+    sentence: Tensor  # (n,) the sentence of each position
     contexts: Tensor  # (W,) the position before each token
     following: Tensor  # (n,) the position after each one; at the end of a sentence, its START
-    tape: Tensor  # (B, T, T) depths of earlier positions as each sees them, those that share a key alike
-    num_depths: int  # that are met, from 0 on
-    closed: Tensor  # (n,) constituents that each position closed
+    tape: Tensor  # (B, T, T) the depth of each earlier position on the tape after a position, at most ``max_depth``
+    num_depths: int  # 1 + the largest of them
+    closed: Tensor  # (n,) the number of constituents that each position has closed
     valid: Tensor  # (B, T, T + 1) what the next token may attach to, see ``Attachments``
-    target: Tensor  # (B, T)
+    target: Tensor  # (B, T) what it does attach to
     may_end: Tensor  # (E,) positions after which the sentence may end
     ends: Tensor  # (E,) whether it does
 
@@ -82,15 +92,15 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Attachments:
-    """Attachments of a batch, and what is valid. What stands behind a sentence attaches to itself and nothing else.
+    """The attachments of a batch, and the valid ones. Padding behind a sentence may attach to itself only.
 
     Shapes: B sentences, T positions of the longest, of which 0 is START and t the t-th token.
     """
 
-    tape: Ints  # (B, T, T) after position t, constituents that hold position j
-    closed: Ints  # (B, T) constituents that t closes
-    valid: Bools  # (B, T, T + 1) after t, what the next token may attach to: a position or, last, itself
-    target: Ints  # (B, T) after t, what it does attach to
+    tape: Ints  # (B, T, T) after position t, the number of constituents that hold position j
+    closed: Ints  # (B, T) the number of constituents that t closes
+    valid: Bools  # (B, T, T + 1) after t, the positions to which the next token may attach; the last column is itself
+    target: Ints  # (B, T) after t, the column to which it does attach
     may_end: Bools  # (B, T) whether the stack is one constituent after t
 
 
@@ -135,7 +145,7 @@ def attachments_of(batch: SentenceBatch, ends_word: Bools, max_stack: int) -> At
 
 
 def _nodes(batch: SentenceBatch, ends_word: Bools) -> Ints:
-    """All nodes of the binary trees (M, 4): sentence, first and last position, and the last of the left child."""
+    """All nodes of the binary trees: sentence, first and last position, last position of the left child (M, 4)."""
     nodes = [np.empty((0, 4), np.int64)]
     for row, (actions, ends) in enumerate(trees_of(batch, ends_word)):
         spans = np.array(binary_splits(actions, ends), np.int64).reshape(-1, 3)

@@ -80,34 +80,16 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Norm:
-    """A layer norm."""
-
-    weight: Tensor
-    bias: Tensor
-    eps: float
-
-    @classmethod
-    def of(cls, layer: nn.LayerNorm) -> Norm:
-        """Take a layer."""
-        return cls(layer.weight.detach(), layer.bias.detach(), layer.eps)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Every row normalised by itself."""
-        return functional.layer_norm(rows, self.weight.shape, self.weight, self.bias, self.eps)
-
-
-@dataclass(frozen=True)
 class BlockWeights:
     """The parameters of an ``AttentionBlock``, for queries that are scaled before they meet keys and tables."""
 
     scale: float
-    attention_norm: Norm
+    attention_norm: nn.LayerNorm
     query_key_value: Product
     content_bias: Tensor  # u times scale: (D,)
     tables: tuple[tuple[Product, ...], ...]  # of each kind and head: scaled query -> logits of all R, v included
     output: Product
-    feedforward_norm: Norm
+    feedforward_norm: nn.LayerNorm
     up: Product
     down: Product
 
@@ -117,12 +99,12 @@ class BlockWeights:
         assert block.content_bias is not None
         return cls(
             scale=block.scale,
-            attention_norm=Norm.of(block.attention_norm),
+            attention_norm=block.attention_norm,
             query_key_value=Product.linear(block.query_key_value),
             content_bias=block.content_bias.detach().flatten() * block.scale,
             tables=tuple(_tables(kind, block.scale) for kind in block.relative if isinstance(kind, RelativeKeys)),
             output=Product.linear(block.output),
-            feedforward_norm=Norm.of(block.feedforward_norm),
+            feedforward_norm=block.feedforward_norm,
             up=Product.linear(block.up),
             down=Product.linear(block.down),
         )

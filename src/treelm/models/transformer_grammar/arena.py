@@ -1,8 +1,9 @@
-"""The arena of stacks: a row for every position that was pushed, its keys and values written once.
+"""The arena of stacks: a row for every position that was pushed, whose keys and values are written once.
 
-A row names the row below it and the one before it among those that are seen, so an analysis is the number of its top
-row and nothing is copied but rows that are looked at. A constituent is read in one pass of two queries: COMPOSE, whose
-keys and values are its row, and STACK, which sees that row and predicts, and whose own are not needed again.
+A row names the row below it on the stack, and the row before it among those that are seen. So an analysis is the number
+of its top row, and nothing is copied but the rows at which queries look. A closed constituent takes two queries in one
+pass (see ``positions.py``): COMPOSE, whose keys and values are those of the new row, and STACK, which sees that row and
+predicts, and whose own keys and values are not needed later.
 
 Shapes: n new rows, m queries (those of the new rows, then those of STACK), S rows that a query sees, D units, H heads.
 """
@@ -22,7 +23,6 @@ from treelm.models.layers.devices import to_device
 from treelm.models.search.attention import (
     NONE,
     BlockWeights,
-    Norm,
     Product,
     Queries,
     lists_along,
@@ -48,7 +48,7 @@ from treelm.models.transformer_grammar.positions import relative, seen_by_heads
 
 # Columns of a row.
 BELOW = 0  # the row below on the stack; -1 below START
-BEFORE = 1  # the row before among those that are seen: the one below or, where nothing is hidden, the last one pushed
+BEFORE = 1  # the row before among those that are seen: the one below or, if nothing is hidden, the last one pushed
 OPENED = 2  # the row of the innermost open nonterminal, this row itself if it is one; -1 for none
 LABEL = 3  # of the innermost open nonterminal; -1 for none
 NUM_OPEN = 4
@@ -56,20 +56,20 @@ NUM_CONSECUTIVE = 5  # NT actions, as the validity rule counts them
 TOP = 6  # EMPTY, WORD, CONSTITUENT or OPEN
 IN_WORD = 7  # 1 if a token that does not end its word
 DEPTH = 8  # of the position in the tree
-HEIGHT = 9  # rows below on the stack
-PLACE = 10  # positions pushed before
-NUM_BEFORE = 11  # rows before among those that are seen
-NUM_CHILDREN = 12  # whole ones of the innermost open nonterminal; a word in pieces is one
-NUM_NEEDED = 13  # words that have at least to come until a binary tree is complete; of others it means nothing
+HEIGHT = 9  # number of rows below on the stack
+PLACE = 10  # number of positions pushed before
+NUM_BEFORE = 11  # number of rows before among those that are seen
+NUM_CHILDREN = 12  # complete children of the innermost open nonterminal; a word in pieces is one
+NUM_NEEDED = 13  # the least number of words until a binary tree is complete; not used for other trees
 NUM_COLUMNS = 14
 
-_ROOM = 1 << 6  # rows that are never worth dropping others; few, since every copy of a beam has them, too
+_ROOM = 1 << 6  # so many rows are kept without looking for unused ones; few, since every copy of a beam has them
 
 _MEASURES = {"depth": DEPTH, "height": HEIGHT, "place": PLACE}
 
 
 class Composing(NamedTuple):
-    """Which of the new rows (r,) take others off the stack: so many, from these tops on down."""
+    """The new rows that take others off the stack (r,): ``num_parts`` rows, from ``tops`` on down."""
 
     rows: Ints
     tops: Ints
@@ -80,17 +80,17 @@ NOTHING = Composing(*[np.empty(0, np.int64)] * 3)
 
 
 class KeyValueStacks:
-    """Rows of integers, of keys and values of every layer, and of the hidden state that predicts what comes next."""
+    """The table of rows: integers, keys and values of every layer, and hidden states that predict what follows."""
 
     def __init__(self, weights: SearchWeights, starts: Tensor | None = None) -> None:
-        """Push START, which is row 0. With ``starts`` (n, D), which are added to it, there are n, one a sentence."""
+        """Push START as row 0 or, with ``starts`` (n, D), which are added to its vector, n of them, one a sentence."""
         self._weights = weights
         config, like = weights.config, weights.tokens
         self._measure = _MEASURES[config.positions]
         self._items = IntRows(NUM_COLUMNS)
         self._layers = [FloatRows(2 * config.size, like) for _ in weights.layers]  # keys, then values
         self._outputs = FloatRows(config.size, like)
-        self._vectors = FloatRows(0 if weights.composer is None else config.size, like)  # of rows, to be composed
+        self._vectors = FloatRows(0 if weights.composer is None else config.size, like)  # of rows
         self._keys = FloatRows(0 if weights.pointer is None else weights.pointer.labels.shape[1], like)
         vectors = weights.marks[:1] if starts is None else weights.marks[:1] + starts.to(weights.marks)
         self._num_starts = len(vectors)
@@ -103,28 +103,29 @@ class KeyValueStacks:
         self.push(items, vectors)
 
     def __len__(self) -> int:
-        """Rows on all stacks."""
+        """Number of rows."""
         return len(self._items)
 
     def starts(self, num_sentences: int) -> Ints:
-        """The rows of START of n sentences: one for all, or one each."""
+        """The rows of START of n sentences (n,): the same one for all, or one each."""
         return np.arange(num_sentences) if self._num_starts > 1 else np.zeros(num_sentences, np.int64)
 
     def items(self, rows: Ints) -> Ints:
-        """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
+        """A copy of the integers of rows (n,): (n, NUM_COLUMNS)."""
         items: Ints = self._items.all[rows]
         return items
 
     def outputs(self, rows: Ints) -> Tensor:
-        """Hidden states that predict what follows these rows, in a padded number."""
+        """The hidden states that predict what follows these rows (n,): (m, D), padded to a round number m."""
         return self._outputs.get(padded(rows))
 
     def push(
         self, items: Ints, vectors: Tensor, composing: Composing = NOTHING, logits: list[Tensor] | None = None
     ) -> Ints:
-        """Push rows (n) with these inputs (n, D), of which some are ``composing``; gives their numbers.
+        """Push rows with these integers (n, NUM_COLUMNS) and input vectors (n, D); returns their numbers (n,).
 
-        ``logits`` gets those of the last layer.
+        Those that are ``composing`` have a second query, STACK. The logits of the last layer are appended to
+        ``logits``, if given.
         """
         num_rows = len(items)
         looking = items[composing.rows]
@@ -151,7 +152,7 @@ class KeyValueStacks:
         return rows
 
     def push_tokens(self, items: Ints, vectors: Tensor) -> Ints:
-        """Push tokens as ``push`` does, and note how widely each looks back."""
+        """Push tokens as ``push`` does, and set ``attention``, which says how widely each looks back."""
         seen, blocks = self._seen(items, NOTHING), list[Tensor]()
         rows = self.push(items, vectors, logits=blocks)
         logits = torch.cat(blocks)[: len(rows)].double()
@@ -164,7 +165,10 @@ class KeyValueStacks:
         return rows
 
     def composed(self, tops: Ints, num_children: Ints, labels: Tensor) -> Tensor:
-        """Vectors of constituents with these labels (n, D), of so many rows from these tops on down: (n, D)."""
+        """External composition: the vectors of constituents (n, D) with these vectors of labels (n, D).
+
+        Their children are the ``num_children`` (n,) rows from ``tops`` (n,) on down.
+        """
         composer = self._weights.composer
         assert composer is not None
         if len(tops) == 0:
@@ -180,11 +184,11 @@ class KeyValueStacks:
         return made.to(labels.dtype)
 
     def keys(self, lists: Ints) -> Tensor:
-        """Keys of the pointer to the items that end in the rows of some lists (n, S): (n, S, P)."""
+        """The keys of the pointer for items that end in these rows (n, S): (n, S, P)."""
         return self._keys.get_lists(to_device(lists, self._outputs.all.device))
 
     def _seen(self, items: Ints, taking: Composing) -> Ints:
-        """The rows that each query sees (n + r, S), itself first, NONE behind the last."""
+        """The rows that each query sees, itself first, filled up with NONE: (n + r, S)."""
         num_rows, composing, first = len(items), taking.rows, len(self._items)
         old = self._items.all
         stacks = lists_along(old, items[:, BEFORE], items[:, NUM_BEFORE], BEFORE)
@@ -199,7 +203,7 @@ class KeyValueStacks:
         return seen
 
     def _queries(self, items: Ints, seen: Ints, vectors: Tensor) -> Queries:
-        """Lay the queries out; ``items`` are those of all rows, the new ones and those of STACK too."""
+        """The queries of vectors (n + r, D), which see the rows ``seen`` (n + r, S) of ``items``."""
         config, device = self._weights.config, vectors.device
         units = padded_rows(vectors)
         seen = with_fillers(seen, len(units))
@@ -222,10 +226,10 @@ class KeyValueStacks:
         )
 
     def keep(self, tops: Ints) -> Ints:
-        """Drop what analyses with these tops see no more; returns the new number of every old row.
+        """Drop rows that analyses with these tops do not see; returns the new number of every old row.
 
-        Nothing is dropped, or copied, until half of the rows may be of no use: those that are may be as many as there
-        are words.
+        Nothing is dropped or copied until there may be as many unused rows as others, since those in use may be as many
+        as the words of a sentence.
         """
         items = self._items.all
         if len(items) <= self._most:
@@ -259,25 +263,25 @@ class KeyValueStacks:
 
 @dataclass(frozen=True)
 class SearchWeights:
-    """Parameters that search needs of a model, laid out so that no row depends on the others of its batch; L labels."""
+    """The parameters of a model as the search uses them, for batch-invariant products; L labels."""
 
     config: TransformerGrammarConfig
     num_labels: int
     ends_word: Bools  # (V,)
     tokens: Tensor  # (V, D)
-    marks: Tensor  # START, (X of every label unless bottom-up, X) of every label or one: (1 + L or 0 + L or 1, D)
+    marks: Tensor  # START, ``(X`` of every label unless bottom-up, ``X)`` of every label or one for all: (marks, D)
     layers: tuple[BlockWeights, ...]
     value_factors: Tensor  # of the last layer, for the norms of its values (``layers/attention.py``)
-    norm: Norm
+    norm: nn.LayerNorm
     actions: Product
-    words: Affine  # in tiny models with impossible tokens after the V
+    words: Affine  # (D) -> V logits, in tiny models followed by impossible tokens
     pointer: PointerWeights | None
-    composer: nn.Module | None  # in float64, so that rounding is batch-invariant
+    composer: nn.Module | None  # in float64, rounded afterwards, so that it is batch-invariant
 
 
 @dataclass(frozen=True)
 class PointerWeights:
-    """The pointer of REDUCE; queries are scaled before they meet keys."""
+    """The parameters of ``Pointer``, for queries that are scaled before they meet keys."""
 
     scale: float
     query: Product
@@ -285,5 +289,5 @@ class PointerWeights:
     labels: Tensor
 
     def queries(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """The scaled queries of REDUCEs of these labels, for padded rows: (n, P)."""
+        """The scaled queries of REDUCEs of these labels (n,), from outputs (n, D) in a padded number: (n, P)."""
         return (self.query(outputs) + self.labels.detach().index_select(0, labels)) * self.scale

@@ -1,11 +1,16 @@
 """Bottom-up derivations: their actions, which of them are valid, and what a REDUCE may reach.
 
 SHIFT pushes a token. REDUCE(X) makes a constituent of the topmost items of the stack, words and constituents: of two in
-binary trees, else of as many as REACH then says. FINISH ends the sentence where the stack is one constituent. After a
-piece that does not end its word only SHIFT is valid. The bounds are part of the model: without ``max_stack`` a model
-that prefers SHIFT never ends.
+binary trees, else of as many as a pointer to its first child says, which is the action REACH in a search. FINISH ends
+the sentence when the stack is one constituent. After a piece that does not end its word only SHIFT is valid. For
+example, (S (NP the dog) barks)::
 
-In binary trees only a sentence of one word has a constituent of one item, after which nothing but FINISH is valid.
+    action      SHIFT  SHIFT    REDUCE(NP)  SHIFT        REDUCE(S)  FINISH
+    stack after the    the dog  [NP]        [NP] barks   [S]
+    reaches                     2 items                  2 items
+
+The bounds are part of the model: without ``max_stack`` a model that prefers SHIFT would never end. In binary trees only
+a sentence of one word has a constituent of one item, after which only FINISH is valid.
 
 Shapes: A actions and R REDUCEs of B sentences, C actions of the longest sentence, L labels.
 """
@@ -33,7 +38,7 @@ FIRST_REDUCE = 1
 
 
 def valid_bottom_up(config: TransformerGrammarConfig, stack: Stack, num_labels: int) -> BoolArray:
-    """The rule, as a mask over SHIFT, REDUCE of each label, and FINISH: (n, L + 2)."""
+    """The rule, as a mask over SHIFT, REDUCE of each label and FINISH, for n stacks: (n, L + 2)."""
     is_constituent, free = stack.top == CONSTITUENT, ~stack.in_word
     shift = stack.num_items < config.max_stack
     if config.binary:
@@ -46,7 +51,7 @@ def valid_bottom_up(config: TransformerGrammarConfig, stack: Stack, num_labels: 
 
 
 def may_be_unary(config: TransformerGrammarConfig, stack: Stack) -> BoolArray:
-    """Whether the top may become a constituent by itself: (n,)."""
+    """Whether the item on top may become a constituent by itself: (n,)."""
     found: BoolArray
     if config.binary:
         found = (stack.num_items == 1) & (stack.top == WORD)
@@ -57,35 +62,35 @@ def may_be_unary(config: TransformerGrammarConfig, stack: Stack) -> BoolArray:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReachPlan:
-    """What R REDUCEs reach, by contexts of their sentence: before the first action, after the first, and so on.
+    """What the R REDUCEs of a batch reach, as contexts of their sentences.
 
-    Contexts of a sentence are as many as its actions, C of the longest. An item stands for itself in the context that
-    its last action left.
+    A context is the state before an action, so a sentence has as many as actions, and the longest has C. An item of the
+    stack is represented by the context after the action that completed it.
     """
 
     packing: Packing  # of the contexts of all sentences
-    contexts: Tensor  # (R,) in which the REDUCE comes next, among all A
-    places: Tensor  # (R,) the same among B C
-    labels: Tensor  # (R,)
-    valid: Tensor  # (R, C) contexts in which an item is complete that may be its first child
-    target: Tensor  # (R,) the context of the one that is
+    contexts: Tensor  # (R,) the context before each REDUCE, among all A
+    places: Tensor  # (R,) the same among the B C padded ones
+    labels: Tensor  # (R,) its label
+    valid: Tensor  # (R, C) the contexts of items that may be its first child
+    target: Tensor  # (R,) the context of its first child
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BottomUp:
-    """The actions of a batch, SHIFT, REDUCE of each label and FINISH."""
+    """The bottom-up derivations of a batch, whose actions are SHIFT, REDUCE of each label and FINISH."""
 
     actions: IntArray  # (A,)
-    sentence: IntArray  # (A,)
-    sources: IntArray  # (A,) the top-down action that each one is, -1 for FINISH
-    valid: BoolArray  # (A, L + 2)
-    reaches: ReachPlan | None  # where REDUCE has to say how far it reaches
+    sentence: IntArray  # (A,) the sentence of each action
+    sources: IntArray  # (A,) the top-down action to which each corresponds, -1 for FINISH
+    valid: BoolArray  # (A, L + 2) which actions are valid before each
+    reaches: ReachPlan | None  # None for binary trees
 
 
 def derive_bottom_up(
     config: TransformerGrammarConfig, top_down: Derivations, ends: BoolArray, names: Sequence[str], num_labels: int
 ) -> BottomUp:
-    """Put a batch's trees bottom-up; ``ends`` (W,) says of each token whether it ends its word.
+    """The bottom-up derivations of a batch, from its top-down ones; ``ends`` (W,) marks tokens that end words.
 
     Raises ``InputError`` that names the sentence if an action of a tree is not valid.
     """
@@ -143,9 +148,9 @@ def derive_bottom_up(
 
 
 def _items(given: IntArray, ends: BoolArray) -> tuple[BoolArray, BoolArray, IntArray]:
-    """Whether each top-down action (T,) begins an item of the stack, and whether it completes one; the last pieces.
+    """For each top-down action (T,): whether it begins an item of the stack, whether it completes one; its last piece.
 
-    These are of a token, the one that completes its word, and of other actions, themselves.
+    The last piece of a token is the one that completes its word; that of another action is the action itself.
     """
     shifts, last_piece = np.flatnonzero(given == SHIFT), np.arange(len(given))
     begins_item, ends_item = given == REDUCE, given == REDUCE
@@ -172,9 +177,9 @@ def _invalid_tree(
 def items_on_stack(
     actions: Sequence[int], ends_word: BoolArray, words: Sequence[str], labels: Sequence[str], *, max_reach: int
 ) -> list[Tree | str]:
-    """What lies on the stack after these actions of a search, SHIFT, REDUCE of each label, REACH, FINISH.
+    """The items on the stack after these actions of a search: SHIFT, REDUCE of each label, REACH, FINISH.
 
-    REACH may take ``max_reach`` items; 0 for binary trees, which have none.
+    REACH may take ``max_reach`` items; it is 0 for binary trees, which have no REACH.
     """
     stack, coming, ends, label = list[Tree | str](), iter(words), iter(ends_word.tolist()), ""
     for action in actions:

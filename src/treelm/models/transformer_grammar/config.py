@@ -29,7 +29,7 @@ _BOUNDS: dict[GrammarOrder, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TopDownRule:
-    """The part of a config that ``search/validity.py`` knows."""
+    """The bounds on which the rule of ``search/validity.py`` depends."""
 
     order: ClassVar[Order] = "top-down"
     max_open: Bound
@@ -117,22 +117,22 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
 
     @property
     def is_bottom_up(self) -> bool:
-        """Whether constituents are not announced."""
+        """Whether there are no opening brackets."""
         return self.order == "bottom-up"
 
     @property
     def has_reach(self) -> bool:
-        """Whether REDUCE has to say how many items it takes."""
+        """Whether REDUCE must say how many items it takes."""
         return self.is_bottom_up and not self.binary
 
     @property
     def max_reach(self) -> int:
-        """Most items that it may take."""
+        """The most items that a REDUCE may take; 0 if it always takes two."""
         return self.max_stack if self.has_reach else 0
 
     @property
     def rule(self) -> TopDownRule:
-        """What the shared rule of top-down actions knows."""
+        """The bounds for the rule of top-down actions."""
         return TopDownRule(max_open=self.max_open, max_consecutive=self.max_consecutive, is_binary=self.binary)
 
     @property
@@ -142,21 +142,21 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
 
     @property
     def hides(self) -> bool:
-        """Whether what was taken off the stack is seen no more; without composition nothing ever is."""
+        """Whether parts of closed constituents are no longer seen; without composition they always are."""
         return self.masking and self.composes
 
     @property
     def least_distance(self) -> int:
-        """The least distance that has a key: children are one deeper than the closing bracket that composes them."""
+        """The least distance that has a key. It is -1 if children may be deeper than the bracket that composes them."""
         return 0 if self.positions == "place" else -1
 
     @property
     def num_distances(self) -> int:
-        """Number of distances that have a key (R)."""
+        """The number of distances that have a key (R)."""
         return self.max_distance - self.least_distance + 1
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
-        """Of every tree the least value of each bound of the order."""
+        """The least value of each bound that every tree needs: (trees,) each."""
         if not (self.binary or self.is_bottom_up):
             needed = corpus.bounds("top-down")
             return {"max_open": needed.max_open, "max_consecutive": needed.max_consecutive}

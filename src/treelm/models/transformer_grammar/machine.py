@@ -1,8 +1,9 @@
-"""The machines of Transformer Grammars: they apply actions to many stacks at once and score what may come next.
+"""The machines of Transformer Grammars: they apply actions to many stacks at once, and score the next actions.
 
-Top-down, actions are NT, SHIFT and REDUCE. Bottom-up they are SHIFT, REDUCE of each label, REACH of one item, of two
-and so on (not in binary trees, where REDUCE takes two), and FINISH. REDUCE alone changes no stack there: only a REACH
-may follow it.
+Top-down, the actions are NT, SHIFT and REDUCE. Bottom-up they are SHIFT, REDUCE of each label, REACH of one item, of
+two items and so on, and FINISH. Only a REACH may follow a REDUCE, which does not change the stack by itself. In binary
+trees there is no REACH, and REDUCE takes two items. The columns of a row, such as ``at.BELOW``, are those of
+``arena.py``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class KeyValueMachine(Machine):
-    """Stacks and histories of one search. Only ``collect`` renumbers what exists."""
+    """The stacks and histories of one search: what both orders of actions have in common."""
 
     weights: SearchWeights
     rows: KeyValueStacks
@@ -41,17 +42,17 @@ class KeyValueMachine(Machine):
         return self.rows.attention
 
     def num_open(self, tops: Ints) -> Ints:
-        """Open nonterminals of stacks with these tops, bottom-up words and constituents: (n,)."""
+        """Open nonterminals of stacks with these tops or, bottom-up, words and constituents on them: (n,)."""
         return self.rows.items(tops)[:, at.NUM_OPEN]
 
     def _started(self, num_sentences: int) -> Candidates:
-        """One analysis a sentence, before the first action."""
+        """One analysis for each sentence, before its first action."""
         top, zero = self.rows.starts(num_sentences), np.zeros(num_sentences)
         return Candidates(np.arange(num_sentences), zero, zero, top, np.full(num_sentences, -1))
 
     @staticmethod
     def _pushed_on(top: Ints, old: Ints) -> Ints:
-        """The integers of a row on each of these, as an action pushes it that takes nothing off the stack."""
+        """The integers of a new row on each of these rows, with integers ``old``, if nothing is taken off the stack."""
         new = old.copy()
         new[:, at.BELOW] = new[:, at.BEFORE] = top
         for column in (at.HEIGHT, at.PLACE, at.NUM_BEFORE):
@@ -59,7 +60,7 @@ class KeyValueMachine(Machine):
         return new
 
     def _shifted(self, analyses: Candidates, new: Ints, tokens: Ints) -> Candidates:
-        """Push rows of these integers, which are tokens."""
+        """Push the rows of tokens, whose integers are ``new`` but for those that are the same for all systems."""
         new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = 0, WORD
         new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
         top = self.rows.push_tokens(new, self._rows_of(self.weights.tokens, tokens))
@@ -71,7 +72,7 @@ class KeyValueMachine(Machine):
         return vectors.index_select(0, to_device(numbers, vectors.device))
 
     def _put_on(self, new: Ints, below: Ints) -> Ints:
-        """Put constituents on these rows, instead of their parts; gives the integers of these rows."""
+        """Let the rows ``new`` lie on ``below``, in place of their parts; returns the integers of ``below``."""
         outer = self.rows.items(below)
         if self.weights.config.composes:
             new[:, at.BELOW], new[:, at.HEIGHT] = below, outer[:, at.HEIGHT] + 1
@@ -80,25 +81,25 @@ class KeyValueMachine(Machine):
         return outer
 
     def _action_log_probs(self, outputs: Tensor, valid: Bools) -> Floats:
-        """log p of each action among the valid ones (n, A), for n outputs and what they are padded with."""
+        """log p of each action among the valid ones (n, A), from padded outputs."""
         return log_softmax(self.weights.actions(outputs)[: len(valid)].double().cpu().numpy(), valid)
 
 
 class TopDownMachine(KeyValueMachine):
-    """Stacks on which NT, SHIFT and REDUCE act."""
+    """The machine of top-down derivations, by NT, SHIFT and REDUCE."""
 
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
-        """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
+        """Start with START alone. ``starts``: see ``KeyValueStacks``."""
         num_groups = BINARY_GROUPS if weights.config.rule.is_binary else 1
         super().__init__(FIRST_NT + weights.num_labels, ends_by_closing=True, num_groups=num_groups)
         self.weights, self.rows = weights, KeyValueStacks(weights, starts)
 
     def start(self, num_sentences: int) -> Analyses:
-        """One analysis a sentence, before the first action."""
+        """One analysis for each sentence, before its first action."""
         return self._scored(self._started(num_sentences))
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
-        """SHIFT one token on each of these stacks; scores already count it."""
+        """SHIFT one token on each of these stacks; the scores already include it."""
         new = self._pushed_on(analyses.top, self.rows.items(analyses.top))
         new[:, at.NUM_CHILDREN] += self.weights.ends_word[tokens]
         new[:, at.NUM_NEEDED] -= new[:, at.IN_WORD] == 0
@@ -131,7 +132,7 @@ class TopDownMachine(KeyValueMachine):
         return self._scored(Candidates(sentence, score, deficit, new_top, history))
 
     def _composing(self, closes: Ints, tops: Ints, old: Ints) -> Composing:
-        """REDUCEs, which take all down to the open nonterminal off these stacks, if any are composed."""
+        """What the REDUCEs ``closes`` take off the stacks with these tops: everything down to the open nonterminal."""
         if not self.weights.config.composes:
             return NOTHING
         opened = self.rows.items(old[:, at.OPENED])
@@ -139,13 +140,13 @@ class TopDownMachine(KeyValueMachine):
 
     @staticmethod
     def _pushed_on(top: Ints, old: Ints) -> Ints:
-        """The integers of a row on each of these, as a SHIFT or NT pushes it."""
+        """The integers of a new row on each of these rows, with integers ``old``, as SHIFT or NT pushes it."""
         new = KeyValueMachine._pushed_on(top, old)
         new[:, at.DEPTH] = old[:, at.NUM_OPEN] + 1
         return new
 
     def _closed(self, old: Ints, new: Ints) -> Ints:
-        """The rows that REDUCE pushes, from those on top and what ``_pushed_on`` makes of them."""
+        """The integers of the rows that REDUCE pushes, from those on top, ``old``, and ``new`` from ``_pushed_on``."""
         outer = self._put_on(new, self.rows.items(old[:, at.OPENED])[:, at.BELOW])
         new[:, at.OPENED], new[:, at.LABEL] = outer[:, at.OPENED], outer[:, at.LABEL]
         new[:, at.NUM_OPEN], new[:, at.DEPTH] = old[:, at.NUM_OPEN] - 1, old[:, at.NUM_OPEN]
@@ -154,7 +155,7 @@ class TopDownMachine(KeyValueMachine):
         return new
 
     def _scored(self, new: Candidates) -> Analyses:
-        """Analyses with what may come next."""
+        """Analyses with log p of the next action."""
         items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         configuration = Configuration(
             num_open=items[:, at.NUM_OPEN],
@@ -175,19 +176,19 @@ class TopDownMachine(KeyValueMachine):
         return groups_of_binary_trees(items[:, at.NUM_NEEDED] + items[:, at.IN_WORD])
 
 
-# What these columns hold here.
-FIRST = at.OPENED  # the row where the top item begins: of a word in pieces, that of the first one
-NUM_ITEMS = at.NUM_OPEN  # on the stack
-NUM_UNARY = at.NUM_CONSECUTIVE  # constituents of one item that the top is, one around the other
+# What these columns hold bottom-up.
+FIRST = at.OPENED  # the first row of the item on top: of a word in pieces, that of its first piece
+NUM_ITEMS = at.NUM_OPEN  # items on the stack
+NUM_UNARY = at.NUM_CONSECUTIVE  # constituents of one item, one around the other, that the item on top consists of
 
-_ROWS = 64  # REDUCEs whose keys are held at a time
+_ROWS = 64  # REDUCEs whose keys are gathered at once
 
 
 class BottomUpMachine(KeyValueMachine):
-    """Stacks on which SHIFT, REDUCE and REACH act."""
+    """The machine of bottom-up derivations, by SHIFT, REDUCE and REACH."""
 
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
-        """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
+        """Start with START alone. ``starts``: see ``KeyValueStacks``."""
         config, self._first_reach = weights.config, FIRST_REDUCE + weights.num_labels
         num_actions = self._first_reach + config.max_reach + 1  # SHIFT, REDUCE (label), REACH (size), FINISH
         num_closed = np.zeros(num_actions, np.int64)
@@ -196,11 +197,11 @@ class BottomUpMachine(KeyValueMachine):
         self.weights, self.rows = weights, KeyValueStacks(weights, starts)
 
     def start(self, num_sentences: int) -> Analyses:
-        """One analysis a sentence, before the first action."""
+        """One analysis for each sentence, before its first action."""
         return self._scored(self._started(num_sentences), np.full(num_sentences, NONE))
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
-        """SHIFT one token on each of these stacks; scores already count it."""
+        """SHIFT one token on each of these stacks; the scores already include it."""
         old, own = self.rows.items(analyses.top), len(self.rows) + np.arange(len(analyses))
         new, goes_on = self._pushed_on(analyses.top, old), old[:, at.IN_WORD] == 1
         new[:, FIRST] = np.where(goes_on, old[:, FIRST], own)
@@ -225,7 +226,7 @@ class BottomUpMachine(KeyValueMachine):
         return self._scored(new, label)
 
     def _compose(self, top: Ints, label: Ints, reach: Ints) -> Ints:
-        """The rows of constituents of so many items each."""
+        """Push constituents with these labels, of the ``reach`` (n,) topmost items; returns their rows (n,)."""
         old = self.rows.items(top)
         first = self.rows.items(self._items_of(top, int(reach.max()))[np.arange(len(top)), reach - 1])[:, FIRST]
         begins = self.rows.items(first)
@@ -242,7 +243,7 @@ class BottomUpMachine(KeyValueMachine):
         return self.rows.push(new, vectors, Composing(np.arange(len(top)), top, num_parts))
 
     def _items_of(self, top: Ints, most: int) -> Ints:
-        """The rows in which the topmost items of stacks end, the first one on top; below the last one START: (n, S)."""
+        """The rows in which the ``most`` topmost items end, from the top; START below the last one: (n, most)."""
         lists = np.zeros((len(top), most), np.int64)
         for place in range(most):
             lists[:, place] = top
@@ -251,7 +252,7 @@ class BottomUpMachine(KeyValueMachine):
         return lists
 
     def _scored(self, new: Candidates, label: Ints) -> Analyses:
-        """Analyses with what may come next; those with a ``label`` have still to reach."""
+        """Analyses with log p of the next action; for those with a ``label`` a REACH must follow."""
         items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         stack = Stack(items[:, NUM_ITEMS], items[:, at.TOP], items[:, NUM_UNARY], items[:, at.IN_WORD] == 1)
         log_probs, waits = np.full((len(new), self.num_actions), -np.inf), np.flatnonzero(label != NONE)
@@ -266,13 +267,13 @@ class BottomUpMachine(KeyValueMachine):
         return Analyses(**vars(new), outputs=outputs[: len(new)], log_probs=log_probs)
 
     def _reach_log_probs(self, top: Ints, label: Ints, stack: Stack) -> Floats:
-        """log p of each number of items, for these stacks: (n, max_stack)."""
+        """log p of REACH of each number of items, for REDUCEs of these labels: (n, max_stack)."""
         pointer, most = self.weights.pointer, self.weights.config.max_stack
         assert pointer is not None
         outputs = self.rows.outputs(top)
         queries = pointer.queries(outputs, to_device(padded(label), outputs.device))[: len(top)]
         lists = self._items_of(top, int(stack.num_items.max()))
-        logits = queries.new_zeros(len(top), most)  # as wide for all, so that sums are batch-invariant
+        logits = queries.new_zeros(len(top), most)  # of one width for all stacks, so that sums are batch-invariant
         for block in blocks(len(top), _ROWS):
             logits[block, : lists.shape[1]] = (self.rows.keys(lists[block]) * queries[block, None]).sum(2)
         reach = np.arange(1, most + 1)

@@ -1,8 +1,9 @@
 """The Transformer Grammar: its parameters and its losses.
 
-Inputs (``positions.py``): START; NT(X) adds ``(X``, SHIFT its token, REDUCE two copies of ``X)``. The first (COMPOSE)
-attends to the parts of X alone and replaces them on the stack; the second (STACK) attends to the stack and predicts.
-``config.composition`` = external or none has one ``X)``.
+The inputs, which ``positions.py`` shows by an example, are START, and for every action: NT(X) has ``(X``, SHIFT its
+token, REDUCE two copies of ``X)``. The first copy (COMPOSE) attends to the parts of X alone and replaces them on the
+stack; the second (STACK) attends to the stack and predicts the next action. With ``composition = "external"`` or
+``"none"`` there is one ``X)``.
 
 The plain forms are ``tests/models/transformer_grammar/plain.py`` and, of bottom-up derivations, ``plain_bottom_up.py``.
 Shapes: n positions of a batch without padding, A actions, W tokens, D units, L labels, V tokens of the vocabulary.
@@ -38,7 +39,7 @@ from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
 from treelm.models.scores import SubwordAggregation
-from treelm.models.search.attention import BlockWeights, Norm, Product
+from treelm.models.search.attention import BlockWeights, Product
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, Floats, widened
@@ -56,14 +57,14 @@ from treelm.trees.tree import Tree
 
 
 class Pointer(nn.Module):
-    """How far a REDUCE of n-ary trees reaches: a pointer to its first child among what lies on the stack.
+    """How far a REDUCE of n-ary trees reaches: a pointer to its first child among the items on the stack.
 
-    In bottom-up trees with any number of children, REDUCE(X) must say how many items it takes. This pointer chooses its
-    first child k:
+    In bottom-up derivations of trees with any number of children, REDUCE(X) must say how many items it takes. The
+    pointer chooses its first child k:
 
         p(k | X) = softmax over items of (Q h + e_X) . K h_k / sqrt(P)
 
-    h is the state before REDUCE, h_k that right after item k was complete.
+    where h is the state before REDUCE, and h_k the state right after item k was complete.
 
     Shapes: R REDUCEs, A contexts of B sentences, C of the longest, P = D / 6 of the pointer.
     """
@@ -80,7 +81,7 @@ class Pointer(nn.Module):
             start_normal(matrix)
 
     def log_probs(self, outputs: Tensor, plan: ReachPlan) -> Tensor:
-        """log p of what each REDUCE reaches, from outputs in all contexts (A, D): (R,)."""
+        """log p of the first child of each REDUCE, from outputs in all contexts (A, D): (R,)."""
         queries = self.query(outputs.index_select(0, plan.contexts)) + self.labels.index_select(0, plan.labels)
         at_contexts = queries.new_zeros(len(outputs), queries.shape[1]).index_copy(0, plan.contexts, queries)
         padded = plan.packing.pad(at_contexts) @ plan.packing.pad(self.key(outputs)).transpose(1, 2)  # (B, C, C)
@@ -93,7 +94,7 @@ class Pointer(nn.Module):
 class Composer(nn.Module):
     """External composition: a constituent's vector from its label and the vectors of its children, and nothing else.
 
-    A small Transformer over [e_X, c_1, .., c_m], in which all see each other (Zhao et al. 2025, n-ary):
+    It is a small Transformer over [e_X, c_1, ..., c_m], which all see each other (Zhao et al. 2025, n-ary):
 
         x = I [e_X; c_1; ..; c_m] + b;    x <- block(x), at distances i - j;    c = O LN(sum over i of x_i) + b
 
@@ -113,7 +114,7 @@ class Composer(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, parts: Tensor, missing: Tensor) -> Tensor:
-        """Vectors (n, D) of constituents with these parts (n, 1 + m, D), of which some are missing (n, 1 + m)."""
+        """The vectors (n, D) of constituents, from labels and children (n, 1 + m, D), some of them ``missing``."""
         steps = torch.arange(parts.shape[1], device=parts.device)
         distance = (steps[:, None] - steps).clamp(-self.max_distance, self.max_distance) + self.max_distance
         # Missing parts are seen by themselves only, so that no softmax is over nothing.
@@ -127,7 +128,7 @@ class Composer(nn.Module):
         return vectors
 
     def compose(self, vectors: Tensor, levels: Sequence[Level]) -> Tensor:
-        """Given vectors (N, D), with those of all constituents behind them, level by level."""
+        """The given vectors (N, D), followed by those of all constituents, level by level."""
         for level in levels:
             shape = *level.parts.shape, -1
             parts = vectors.index_select(0, level.parts.flatten()).view(shape)
@@ -138,8 +139,8 @@ class Composer(nn.Module):
 class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
     """A joint model of a sentence and its tree, built action by action (Sartran et al. 2022).
 
-    The hidden state of the last position predicts the next action by a softmax over the valid ones and, for SHIFT, the
-    token by a softmax over the tied embeddings.
+    The hidden state of the last position predicts the next action by a softmax over the valid ones and, if that is
+    SHIFT, the token by a softmax over the tied embeddings.
     """
 
     system: ClassVar[str] = "transformer-grammar"
@@ -176,7 +177,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
-        """What the search gives, and how widely the last layer looks back at the stack."""
+        """The metrics of the search, and how widely the last layer looks back at the stack."""
         return {**super().word_columns, **ATTENTION_COLUMNS}
 
     def losses(self, batch: SentenceBatch) -> Losses:
@@ -211,14 +212,14 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         return plan_batch(self.config, batch, ends_word, len(self.labels), device)
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> Tensor:
-        """The hidden state that predicts each action: (A, D). Sentences may begin from ``starts`` (B, D) besides."""
+        """The hidden state that predicts each action: (A, D). Sentences may begin from ``starts`` (B, D)."""
         units, mask = self._inputs(plan, word_vectors, starts)
         for block in self.blocks.each[:-1]:
             units = block(units, mask, plan.packing)
         return self._drop(self.norm(self.blocks.each[-1](units, mask, plan.packing, wanted=plan.contexts)))
 
     def _inputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> tuple[Tensor, AttentionMask]:
-        """The inputs of the first layer (n, D), and what positions see."""
+        """The inputs of the first layer (n, D), and the mask of attention."""
         vectors = torch.cat([word_vectors, *self._marks])  # in the order of BatchPlan.inputs
         if self.composer is not None:
             vectors = self.composer.compose(vectors, plan.levels)
@@ -229,7 +230,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
 
     @property
     def _marks(self) -> list[Tensor]:
-        """Embeddings of START and brackets, in the order of ``BatchPlan.inputs``."""
+        """The embeddings of START and of brackets, in the order of ``BatchPlan.inputs``."""
         opening = [] if self.open_embedding is None else [self.open_embedding]
         return [self.start_embedding[None], *opening, self.close_embedding]
 
@@ -237,7 +238,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         return dropout(units, self.config.dropout, training=self.training)
 
     def searchable(self) -> Searchable:
-        """Stacks of keys and values, and a tied softmax."""
+        """The machine of the search, and its word head."""
         weights = self._search_weights()
         return Searchable(
             machine=partial(BottomUpMachine if self.config.is_bottom_up else TopDownMachine, weights),
@@ -245,7 +246,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         )
 
     def _search_weights(self) -> SearchWeights:
-        """The tokens' are views of the parameters, the others copies: for use while they do not change."""
+        """The parameters for the search, valid while they do not change: token vectors are views, the others copies."""
         size, pointer = self.config.size, self.pointer
         words = widened(self.word_embedding, size), widened(self.word_bias, size, -torch.inf)
         return SearchWeights(
@@ -256,7 +257,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
             marks=torch.cat(self._marks).detach(),
             layers=tuple(map(BlockWeights.of, self.blocks.each)),
             value_factors=value_factors(self.blocks.each[-1].output, self.config.num_heads),
-            norm=Norm.of(self.norm),
+            norm=self.norm,
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
             pointer=None
@@ -278,13 +279,13 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         return tree
 
     def build_open_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
-        """The tree of a derivation that has just shifted a word; bottom-up, what is on the stack side by side."""
+        """The tree of a derivation that has just shifted a word; bottom-up, the items on the stack side by side."""
         if not self.config.is_bottom_up:
             return super().build_open_tree(actions, ends_word, words)
         return Tree("", items_on_stack(actions, ends_word, words, self.labels, max_reach=self.config.max_reach))
 
     def structure(self, words: Sequence[str]) -> StackAttention:
-        """What each position of the best tree sees, and how much.
+        """What each position of the best tree sees, and with which weights.
 
         Raises ``InputError`` for a sentence without words, and when the search found no tree.
         """
@@ -299,7 +300,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         return attention_of_tree(tree, self.config).tokens, self._weights_on(tree)
 
     def _weights_on(self, tree: Tree) -> list[Floats]:
-        """The weights of each layer (H, P, P) between the positions of ``attention_of_tree``."""
+        """The attention weights of each layer (H, P, P) between the P positions of ``attention_of_tree``."""
         sentence = Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="<words>", line=1)
         batch = encode_sentences([sentence], self.vocabulary, self.labels)
         with evaluating(self):

@@ -1,4 +1,4 @@
-"""The plan of a batch: all that is to be computed, on the model's device."""
+"""The plan of a batch: what a Transformer Grammar computes, as arrays that follow from the trees alone."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from treelm.trees.transitions import FIRST_NT, SHIFT
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchPlan:
-    """A batch, ready for computing: n positions, A actions, W tokens."""
+    """A batch, ready for computing: n positions, A actions, W tokens of B sentences."""
 
-    inputs: Tensor  # (n,) the vector of each position: of ``types``, START, (X for each label, X)
-    types: Tensor  # the different tokens
+    inputs: Tensor  # (n,) the number of each position's vector: of ``types``, START, ``(X``, ``X)``, then composed ones
+    types: Tensor  # the distinct tokens
     positions: Padded
     packing: Packing
     starts: Tensor  # (B,) the position of each START
@@ -34,10 +34,10 @@ class BatchPlan:
     actions: Tensor  # (A,) what comes next
     valid: Tensor  # (A, num_actions) what may come next
     shifts: Tensor  # (W,) contexts in which a token comes next
-    words: Tensor  # (W,) which token it is
-    sentence: Tensor  # (A,)
-    levels: tuple[Level, ...]  # constituents whose vectors are composed, which stand behind all others
-    reaches: ReachPlan | None  # bottom-up, where REDUCE has to say how far it reaches
+    words: Tensor  # (W,) that token
+    sentence: Tensor  # (A,) the sentence of each action
+    levels: tuple[Level, ...]  # with external composition, the constituents whose vectors are composed
+    reaches: ReachPlan | None  # bottom-up, unless trees are binary
 
 
 def plan_batch(
@@ -89,9 +89,11 @@ def _inputs(
     num_labels: int,
     config: TransformerGrammarConfig,
 ) -> tuple[tuple[Level, ...], IntArray]:
-    """The vector of each position (n,): ``token`` (W,), START, (X unless bottom-up, X) or, without composition, one.
+    """The levels of external composition, and the number of each position's vector (n,).
 
-    With external composition X) is no input, but a part of what is composed by levels.
+    Vectors are those of tokens (``token`` (W,) says which), then START (number ``start``), ``(X`` of each label unless
+    bottom-up, and ``X)`` of each label or, without composition, of all. With external composition ``X)`` is no input
+    but a part from which a vector is composed; these come last.
     """
     actions, trees = derivations.actions, derivations.local_trees
     vector = np.zeros(len(actions), np.int64)
@@ -111,19 +113,19 @@ def _inputs(
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Constituents all of whose children are made: their parts, by the vectors that there are so far."""
+    """Constituents that are composed together, since the vectors of all their children are known."""
 
-    parts: Tensor  # (n, 1 + m) label, then children; any number where ``missing``
+    parts: Tensor  # (n, 1 + m) numbers of the vectors of the label and of the children, 0 where ``missing``
     missing: Tensor  # (n, 1 + m)
 
 
 def plan_levels(
     trees: LocalTrees, vectors: IntArray, labels: IntArray, wanted: IntArray, num_given: int
 ) -> tuple[tuple[Level, ...], IntArray]:
-    """The levels of some local trees, all of whose constituents are ``wanted``, too; and the vector of each action.
+    """The levels of the local trees ``wanted`` (W,), and the number of each action's vector (T,).
 
-    ``vectors`` (T,) are those of tokens, among ``num_given``; ``labels`` (F,) those of the labels of the local trees;
-    ``wanted`` (W,) numbers of local trees. No constituent of a wanted one is missing from them.
+    ``vectors`` (T,) are those of tokens, among ``num_given`` vectors; ``labels`` (F,) those of the labels of local
+    trees. Every constituent inside of a wanted local tree must be wanted too.
     """
     counts = trees.num_children[wanted]
     width = int(counts.max(initial=0))

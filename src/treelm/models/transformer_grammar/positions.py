@@ -1,15 +1,28 @@
 """The positions of sentences with their trees, and what each of them sees: the rules of a stack, without walking one.
 
-The input of a sentence is START, then for every action its positions (Sartran et al. 2022, Section 2): NT(X) is ``(X``,
-SHIFT its token, REDUCE of X two copies of ``X)``, of which COMPOSE sees the parts of X alone and stands for it from
-then on, and STACK sees the stack and predicts. REDUCE of the root ends the sentence and has none. Bottom-up there is no
-``(X``, and REDUCE of the root has its two, since FINISH comes after it. All follows from one number of each position,
-POPPED: the position that takes it off the stack.
+The input of a sentence is START, followed by the positions of every action (Sartran et al. 2022, Section 2): NT(X) has
+the position ``(X``, SHIFT its token, and REDUCE of X two copies of ``X)``. The first copy, COMPOSE, sees the parts of X
+alone, and stands for X on the stack from then on; the second, STACK, sees the stack and predicts the next action. The
+REDUCE of the root ends the sentence and has no position. Bottom-up there is no ``(X``, and REDUCE of the root has its
+two positions, since FINISH follows. What a position sees depends on one number, POPPED: the position that takes it off
+the stack.
 
     COMPOSE at q sees k     iff  k = q  or  POPPED[k] = q
     any other q sees k < q  iff  POPPED[k] > q;  without masking: iff k was ever pushed
 
-Shapes: A actions of B sentences, n positions in all, T of the longest sentence.
+For example, (S (NP the dog) barks)::
+
+    position  0      1      2    3    4    5           6         7
+    input     START  (S     (NP  the  dog  NP)         NP)       barks
+                                           COMPOSE     STACK
+    POPPED    never  never  5    5    5    never       0         never     (0: was never pushed)
+    sees      0      0-1    0-2  0-3  0-4  2, 3, 4, 5  0, 1, 5, 6  0, 1, 5, 7
+
+>>> tree = Tree("S", [Tree("NP", ["the", "dog"]), "barks"])
+>>> attention_of_tree(tree, TransformerGrammarConfig()).seen[5:]
+((2, 3, 4, 5), (0, 1, 5, 6), (0, 1, 5, 7))
+
+Shapes: A actions of B sentences, n positions in all, T positions of the longest sentence.
 """
 
 from __future__ import annotations
@@ -30,25 +43,25 @@ from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, to_actions
 from treelm.trees.tree import Tree
 
-NEVER = np.iinfo(np.int32).max  # POPPED of what stays on the stack
-NOT_PUSHED = 0  # POPPED of what never was on it
+NEVER = np.iinfo(np.int32).max  # POPPED of positions that stay on the stack
+NOT_PUSHED = 0  # POPPED of positions that are never on it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Positions:
-    """The positions of a batch, one sentence after the other, each from its START; arrays (n,) unless said."""
+    """The positions of a batch, sentence after sentence, each from its START; arrays are (n,) unless said."""
 
-    lengths: IntArray  # (B,) positions of each sentence
-    action: IntArray  # the action that made it, -1 for START
-    composes: IntArray  # 1 for COMPOSE
-    popped: IntArray  # the position of its sentence that takes it off the stack
-    where: IntArray  # its depth, its height on the stack, or its place, as distances are measured
+    lengths: IntArray  # (B,) number of positions of each sentence
+    action: IntArray  # the action to which it belongs, -1 for START
+    composes: IntArray  # 1 for COMPOSE, else 0
+    popped: IntArray  # POPPED, a position counted within its sentence
+    where: IntArray  # its depth, its height on the stack, or its place: what relative positions are differences of
     innermost: IntArray  # the position of the innermost nonterminal that is open after it, -1 for START
-    contexts: IntArray  # (A,) for every action, the position that predicts it, among all n
+    contexts: IntArray  # (A,) for every action, the position that predicts it, counted among all n
 
 
 def lay_out(derivations: Derivations, config: TransformerGrammarConfig) -> Positions:
-    """The positions of a batch of top-down derivations; bottom-up, those of the same trees without opening brackets."""
+    """The positions of a batch, from its top-down derivations; for bottom-up models without opening brackets."""
     actions, trees, sentence = derivations.actions, derivations.local_trees, derivations.sentence
     closes = actions == REDUCE
     num_open = np.asarray(derivations.state.num_open)
@@ -99,14 +112,14 @@ def lay_out(derivations: Derivations, config: TransformerGrammarConfig) -> Posit
 
 
 def _before(numbers: IntArray | BoolArray, begins: IntArray, sentence: IntArray) -> IntArray:
-    """The sum of what stands before each entry in its sentence."""
+    """The sum of the numbers before each entry in its sentence: (A,)."""
     total = np.cumsum(numbers, dtype=np.int64) - numbers
     before: IntArray = total - total[begins][sentence]
     return before
 
 
 class Padded(NamedTuple):
-    """What the attention mask follows from, (B, T) each; what stands behind a sentence is its last position again."""
+    """What the attention mask depends on, (B, T) each; padding is the last position of its sentence again."""
 
     composes: Tensor
     popped: Tensor
@@ -115,13 +128,16 @@ class Padded(NamedTuple):
 
 
 def pad(positions: Positions, packing: Packing) -> Padded:
-    """Positions by sentence."""
+    """The positions of each sentence in a row of its own."""
     columns = (positions.composes, positions.popped, positions.where, positions.innermost)
     return Padded(*(torch.from_numpy(column)[packing.sources].view(packing.shape) for column in columns))
 
 
 def seen(positions: Padded, *, hides: bool) -> Tensor:
-    """Where the query (second axis) sees the key (third): bool (B, T, T). No query sees what comes later."""
+    """Which keys (third axis) each query (second axis) sees: bool (B, T, T). No query sees later keys.
+
+    With ``hides``, closed constituents hide their parts.
+    """
     number = torch.arange(positions.popped.shape[1], device=positions.popped.device)
     query, popped = number[:, None], positions.popped[:, None]
     on_stack = popped > (query if hides else NOT_PUSHED)
@@ -130,9 +146,10 @@ def seen(positions: Padded, *, hides: bool) -> Tensor:
 
 
 def seen_by_heads(found: Tensor, innermost: Tensor, places: Tensor, num_heads: int) -> Tensor:
-    """The same for PLM-mask's heads, from (B, T, S) and the innermost open nonterminal of each query: (B, H, T, S).
+    """What the heads of PLM-mask see (B, H, T, S), of all that is seen (B, T, S).
 
-    The first head sees what stands before it, the second itself and what follows; of START both see all.
+    The first head sees what is before the innermost open nonterminal of the query (B, T), the second sees this
+    nonterminal and what follows. Before any nonterminal, both see everything. ``places`` (B or 1, S) are those of keys.
     """
     inside = places[:, None, :] >= innermost[:, :, None]
     outside = ~inside | (innermost[:, :, None] < 0)
@@ -141,7 +158,7 @@ def seen_by_heads(found: Tensor, innermost: Tensor, places: Tensor, num_heads: i
 
 
 def attention_mask(positions: Padded, config: TransformerGrammarConfig) -> AttentionMask:
-    """What the block needs to know of whole sentences."""
+    """The mask of attention of whole sentences."""
     found = seen(positions, hides=config.hides)
     if config.structured_heads:
         places = torch.arange(found.shape[1], device=found.device)[None]
@@ -153,15 +170,15 @@ def attention_mask(positions: Padded, config: TransformerGrammarConfig) -> Atten
 
 
 def relative(distance: Tensor, config: TransformerGrammarConfig) -> Tensor:
-    """Distances as numbers of their keys, 0 to R - 1."""
+    """Differences of ``where``, as numbers of the keys of relative positions, 0 to R - 1."""
     return distance.clamp(config.least_distance, config.max_distance) - config.least_distance
 
 
 def attention_of_tree(tree: Tree, config: TransformerGrammarConfig) -> StackAttention:
     """What the positions of one tree see, for pictures.
 
-    The tree is the one that the model builds: a binary tree, if it builds such. A word in pieces is one position; of
-    PLM-mask's heads it is what any of them sees.
+    The tree must be one that the model can build, binary if the model is. A word is one position, even if the model
+    has pieces of words. For PLM-mask it is what any head sees.
     """
     labels = list(dict.fromkeys(constituent.label for constituent in tree.constituents()))
     words, actions = tree.words(), np.array(to_actions(tree, {label: number for number, label in enumerate(labels)}))

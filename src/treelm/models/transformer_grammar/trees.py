@@ -1,7 +1,7 @@
-"""Trees of actions: made binary, what lies on the stack of their bottom-up derivations, and the bounds that they need.
+"""Trees as actions: how they become binary, the stacks of their bottom-up derivations, and the bounds that they need.
 
-Binary trees branch to the right: (X a b c) is (X a (X b c)). Of a constituent with one child, the child is left, but a
-sentence of one word keeps its root. The pieces of a word are one child.
+Trees become binary by branching to the right: (X a b c) is (X a (X b c)). A constituent with one child is replaced by
+the child, but a sentence of one word keeps its root. The pieces of a word are one child.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 def binarised(actions: Iterable[int], ends_word: Iterable[bool]) -> list[int]:
-    """Top-down actions of the binary tree of a tree; ``ends_word`` says of each SHIFT whether it ends its word."""
+    """The top-down actions of the binary tree of a tree; ``ends_word`` says for each SHIFT whether it ends a word.
+
+    >>> X = FIRST_NT
+    >>> binarised([X, SHIFT, SHIFT, SHIFT, REDUCE], [True, True, True]) == [X, SHIFT, X, SHIFT, SHIFT, REDUCE, REDUCE]
+    True
+    """
     coming, labels, parts = iter(ends_word), list[int](), list[list[list[int]]]([[]])
     word = list[int]()
     for action in actions:
@@ -45,14 +50,17 @@ def binarised(actions: Iterable[int], ends_word: Iterable[bool]) -> list[int]:
 def binarised_trees(
     actions: IntArray, offsets: IntArray, ends_word: Iterable[bool] = repeat(True)
 ) -> tuple[IntArray, IntArray]:
-    """Top-down actions and offsets of the binary trees of some trees, over whole words unless ``ends_word`` (W,)."""
+    """The top-down actions, and their offsets, of the binary trees of some trees.
+
+    ``ends_word`` (W,) marks the tokens that end words; by default all do.
+    """
     coming = iter(ends_word)
     trees = [binarised(actions[start:end].tolist(), coming) for start, end in pairwise(offsets.tolist())]
     return np.fromiter(chain.from_iterable(trees), np.int64), np.cumsum([0, *map(len, trees)], dtype=np.int64)
 
 
 def binarised_batch(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> SentenceBatch:
-    """A batch with the binary trees of its trees; without trees, as it is. ``ends_word`` (V,) is the vocabulary's."""
+    """A batch with the binary trees of its trees, if it has any. ``ends_word`` (V,) is that of the vocabulary."""
     if batch.actions is None or batch.action_offsets is None:
         return batch
     actions, offsets = binarised_trees(batch.actions, batch.action_offsets, ends_word[batch.tokens].tolist())
@@ -60,7 +68,7 @@ def binarised_batch(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> Sente
 
 
 def top_down_bounds(actions: NDArray[np.int64], offsets: NDArray[np.int64]) -> dict[str, NDArray[np.int16]]:
-    """The open and the consecutive nonterminals of every tree."""
+    """The most open and the most consecutive nonterminals of every tree: (trees,) each."""
     opens = actions >= FIRST_NT
     num_open = np.cumsum(opens - (actions == REDUCE).astype(np.int64))
     number = np.arange(len(actions))
@@ -75,22 +83,26 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What the rule of bottom-up derivations looks at, for n of them: arrays (n,)."""
+    """What the rule of bottom-up derivations depends on, for n stacks: arrays (n,)."""
 
-    num_items: IntArray  # words and constituents; a word is one from its first piece on
+    num_items: IntArray  # number of words and constituents; a word counts from its first piece on
     top: IntArray  # EMPTY, WORD or CONSTITUENT
-    num_unary: IntArray  # constituents of one item that the top is, one around the other
+    num_unary: IntArray  # number of constituents of one item, one around the other, that the item on top consists of
     in_word: BoolArray  # whether the last token does not end its word
 
     def take(self, rows: IntArray) -> Stack:
-        """Some of them."""
+        """The stacks ``rows``."""
         return Stack(self.num_items[rows], self.top[rows], self.num_unary[rows], self.in_word[rows])
 
 
 def stacks_of(
     given: IntArray, reach: IntArray, begins_item: BoolArray, ends_item: BoolArray, sources: IntArray
 ) -> Stack:
-    """The stack before each action (A,); FINISH empties it."""
+    """The stack before each bottom-up action (A,); FINISH empties it.
+
+    ``sources`` (A,) are the top-down actions to which these correspond, -1 for FINISH. The other arrays say of every
+    top-down action ``given`` how many items it takes, and whether it begins or ends an item.
+    """
     is_finish = sources == NONE
     is_shift = (given[sources] == SHIFT) & ~is_finish
     taken = np.where(is_finish, 1, reach[sources])
@@ -109,7 +121,7 @@ def stacks_of(
 
 
 def bottom_up_bounds(actions: IntArray, offsets: IntArray) -> dict[str, NDArray[np.int16]]:
-    """The items on the stack, and the constituents of one item around each other, that trees of whole words need."""
+    """The most items on the stack, and the most constituents of one item around each other, of trees of whole words."""
     trees = find_local_trees(actions)
     reach = np.zeros(len(actions), np.int64)
     reach[trees.reduce] = trees.num_children
