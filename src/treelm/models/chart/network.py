@@ -1,6 +1,7 @@
-"""The chart parser: its parameters, its losses, trees with their confidence, and the interface of all systems.
+"""The chart parser (after Stern et al. 2017 and Kitaev & Klein 2018): its parameters, losses, trees and confidence.
 
-The plain form is ``tests/models/chart/plain.py``.
+The plain form is ``tests/models/chart/plain.py``. Shapes: B sentences of one length n, spans in the order of
+``layers/span_scores.spans_of``, H units of the LSTM in one direction. A chain is a label, or several of a unary chain.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ from treelm.models.scores import Confidence, ParsedSentence
 from treelm.trees.tree import Tree, from_spans
 
 IntArray = NDArray[np.int64]
-UNLABELLED = "X"  # the label of one that was trained on none
-_MOST_SPANS = 40_000  # of the sentences that are parsed together
+UNLABELLED = "X"  # the label of a parser that was trained without labels
+_MOST_SPANS = 40_000  # spans of the sentences that are parsed together
 
 
 class ChartParser(LanguageModel, ConfidentParser, LearnsTags):
     """A parser that scores every labelled span of a sentence, and gives trees of any arity exact probabilities.
 
-    A derivation is a binary tree with a label, or none, on every span; a tree stands for all derivations whose labelled
-    spans are its constituents. p(tree) is proportional to the sum over these of exp(score), so log p(tree) is a
-    difference of two log Z (``layers/chart.py``). An LSTM reads the sentence from both ends: whatever it says of a
-    word, it has seen the words after it.
+    A derivation is a binary tree with a label, or none, on every span; a tree is the set of all derivations whose
+    labelled spans are its constituents. p(tree) is proportional to the sum of exp(score) over these, so log p(tree) is
+    a difference of two log Z (``layers/chart.py``). An LSTM reads the sentence from both ends, so whatever the parser
+    says of a word depends on the words after it.
     """
 
     system: ClassVar[str] = "chart"
@@ -88,13 +89,13 @@ class ChartParser(LanguageModel, ConfidentParser, LearnsTags):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The part-of-speech tags that it gives."""
+        """The part-of-speech tags that it predicts."""
         return self.config.tags
 
     # The network.
 
     def encode(self, words: SameLength) -> Tensor:
-        """Sentences of one length -> states (B, n + 2, 2H) of their words and of both edges."""
+        """Sentences of one length -> states (B, n + 2, 2H) of their words and of the edges before and after."""
         config = self.config
         return read_both_ways(
             words,
@@ -107,12 +108,12 @@ class ChartParser(LanguageModel, ConfidentParser, LearnsTags):
         )
 
     def scores(self, states: Tensor) -> Tensor:
-        """States (B, n + 2, 2H) -> scores of all labelled spans (B, spans, chains); that of "no constituent" is 0."""
+        """States (B, n + 2, 2H) -> scores of labelled spans (B, spans, chains); "no constituent" has the score 0."""
         found: Tensor = self.spans(fenceposts(states))
         return found
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Sums of -log p in nats: ``tree`` of the gold trees and, if it has tags, ``tag`` of the gold tags.
+        """Sums of -log p in nats: ``tree`` of the gold trees and, if the parser has tags, ``tag`` of the gold tags.
 
         Raises ``InputError`` for a batch without trees, or with a sentence without words.
         """
@@ -143,7 +144,7 @@ class ChartParser(LanguageModel, ConfidentParser, LearnsTags):
     # Parsing.
 
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """The tree of each sentence that is expected to have the most right constituents."""
+        """The tree of minimum Bayes risk of each sentence (see ``decode``)."""
         return [found.tree for found in self._annotate(sentences)]
 
     def _annotate(self, sentences: Sequence[Sequence[str]]) -> list[ParsedSentence]:
@@ -191,9 +192,9 @@ class ChartParser(LanguageModel, ConfidentParser, LearnsTags):
 
     @torch.no_grad()
     def calibrate(self, batches: Sequence[SentenceBatch]) -> str:
-        """Set the temperature by which held-out trees are most probable (Guo et al. 2017); tells what was found.
+        """Set the temperature with which held-out trees are most probable (Guo et al. 2017); returns a summary.
 
-        It is fitted to every other batch and checked on the rest. Trees hardly change; probabilities do.
+        It is fitted to every other batch and checked on the rest. It changes probabilities, but hardly any tree.
         """
         self.eval()
         self.temperature.fill_(1.0)
@@ -216,16 +217,16 @@ class ChartParser(LanguageModel, ConfidentParser, LearnsTags):
         return f"temperature {math.exp(middle):.3f}: {before / count:.3f} -> {after / count:.3f} nats a held-out tree"
 
     def _without_words(self, *_: Any, **__: Any) -> Any:
-        """What sees the whole sentence says nothing of prefixes: raise ``InputError``."""
+        """Raise ``InputError``: a model that reads the whole sentence gives no probabilities of prefixes."""
         self.require_words()
 
     _score = _start = _extend = _next_word_log_probs = _without_words
 
 
 def tree_losses(scores: Tensor, gold: GoldSpans, num_words: int) -> Tensor:
-    """-log p(gold tree) in nats, (B,): log Z minus log Z of the derivations of the gold tree.
+    """-log p(gold tree) in nats (B,): log Z, minus log Z of the derivations of the gold tree alone.
 
-    ``scores`` (B, spans, chains) are of sentences of one length.
+    ``scores`` are (B, spans, chains).
     """
     of_gold = scores.gather(2, gold.chains.clamp_min(0)[..., None])[..., 0]
     restricted = torch.where(gold.chains >= 0, of_gold, 0.0).masked_fill(~gold.allowed, chart.NEG)
@@ -239,17 +240,18 @@ _STEPS, _GOLDEN = 14, (math.sqrt(5) - 1) / 2
 
 
 class SpanProbabilities(NamedTuple):
-    """p(labelled constituent in tree), of the spans of sentences of one length, in the order of ``spans_of``."""
+    """p(labelled constituent in tree), of all spans."""
 
-    best: Tensor  # (B, spans) of the best label of each span
-    label: Tensor  # (B, spans) that label, from 0 without "no constituent"
-    expected: Tensor  # (B,) the expected number of constituents in the gold tree
+    best: Tensor  # (B, spans) the probability of the best chain of each span
+    label: Tensor  # (B, spans) this chain
+    expected: Tensor  # (B,) the expected number of constituents of the tree
 
 
 def log_potentials(scores: Tensor) -> Tensor:
-    """a(i, j), (B, spans): the sum over labels, of logarithms; that of the whole sentence without "no constituent".
+    """a(i, j) = log sum over labels l of exp(s(i, j, l)), "no constituent" included: (B, spans).
 
-    ``scores`` (B, spans, labels) are of constituents only: "no constituent" has the score 0.
+    ``scores`` (B, spans, labels) are those of constituents; "no constituent" has the score 0. The whole sentence is
+    always a constituent.
     """
     constituent = scores.logsumexp(-1)
     either = torch.logaddexp(constituent, torch.zeros_like(constituent))
@@ -267,10 +269,10 @@ def span_probabilities(scores: Tensor, num_words: int) -> SpanProbabilities:
 
 
 def decode(found: SpanProbabilities, num_words: int, threshold: float) -> Tensor:
-    """Choose the constituents of each sentence, (B, spans) bool: those of the tree of minimum Bayes risk.
+    """Mark the constituents of the tree of minimum Bayes risk of each sentence: bool (B, spans).
 
-    It maximises the sum of max(0, p - threshold) over its spans. With the threshold 0.5 it holds just the spans with
-    p > 0.5, which never cross. The whole sentence always is a constituent.
+    The tree maximises the sum of max(0, p - threshold) over its spans. With the threshold 0.5 its constituents are all
+    spans with p > 0.5, which never cross. The whole sentence is always a constituent.
     """
     gain = (found.best - threshold).clamp_min(0)
     lengths = torch.full((len(gain),), num_words, device=gain.device)

@@ -1,4 +1,4 @@
-"""Gold trees as a chart has them: the label of every constituent, and the spans that cross none.
+"""Gold trees as charts: the label of every constituent, and the spans that cross no constituent.
 
 A unary chain, constituents over the same words, is one constituent with the labels of all of them.
 """
@@ -22,7 +22,7 @@ Chain = tuple[int, ...]  # numbers of labels, from the top
 
 
 def chains_of(actions: NDArray[np.integer], offsets: IntArray) -> list[Chain]:
-    """The chains of two labels or more in flat top-down actions, one SHIFT a word, each as often as it is there."""
+    """All chains of two labels or more in flat top-down actions, with one SHIFT for each word; repeated ones too."""
     wide = actions.astype(np.int64)
     found = constituents_of(wide, offsets)
     several = found.height > 1
@@ -30,9 +30,9 @@ def chains_of(actions: NDArray[np.integer], offsets: IntArray) -> list[Chain]:
 
 
 def chain_numbers(found: Constituents, actions: IntArray, chains: Mapping[Chain, int], labels: IntArray) -> IntArray:
-    """The number of each constituent's chain: by ``labels`` (num_labels,) of a single label, by ``chains`` of more.
+    """The number of each constituent's chain: from ``labels`` (num_labels,) for a single label, else from ``chains``.
 
-    A chain that is not among them has the number of its top label.
+    A chain that is not among ``chains`` has the number of its top label.
     """
     numbers = labels[actions[found.place] - FIRST_NT]
     for one in np.flatnonzero(found.height > 1).tolist():
@@ -46,7 +46,10 @@ def _chain(actions: IntArray, place: int, height: int) -> Chain:
 
 
 def crossing(is_gold: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The spans that cross a gold one: (i, j) crosses (a, b) if i < a < j < b or a < i < b < j; (B, n + 1, n + 1)."""
+    """Mark the spans that cross a gold span: (i, j) crosses (a, b) if i < a < j < b or a < i < b < j.
+
+    Both are (B, n + 1, n + 1).
+    """
     posts = np.arange(is_gold.shape[1])
     furthest = np.where(is_gold, posts, -1).max(2)  # (B, n + 1) the last end of what starts at a
     nearest = np.where(is_gold, posts[:, None], len(posts)).min(1)  # (B, n + 1) the first start of what ends at b
@@ -60,19 +63,19 @@ def crossing(is_gold: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 class GoldSpans(NamedTuple):
-    """Gold trees of sentences of one length, as spans in the order of ``spans_of``."""
+    """Gold trees of B sentences of one length, by spans in the order of ``spans_of``."""
 
-    chains: Tensor  # (B, spans) the number of the chain of a constituent, else -1
-    allowed: Tensor  # (B, spans) bool: spans that cross no constituent
+    chains: Tensor  # (B, spans) the number of a constituent's chain; -1 for other spans
+    allowed: Tensor  # (B, spans) bool, whether a span crosses no constituent
 
 
 def gold_spans(table: IntArray) -> GoldSpans:
-    """Gold trees of one length, from the number of the chain of each constituent, -1 elsewhere: (B, n + 1, n + 1)."""
+    """Gold trees of one length, from a table (B, n + 1, n + 1) of the chains of constituents, -1 elsewhere."""
     return GoldSpans(flat(torch.from_numpy(table)), flat(torch.from_numpy(~crossing(table >= 0))))
 
 
 def label_table(found: Constituents, numbers: IntArray, rows: IntArray, num_words: int) -> IntArray:
-    """The labels of gold constituents of some sentences, -1 elsewhere: (B, n + 1, n + 1)."""
+    """The numbers of the constituents' chains of the sentences ``rows``, -1 elsewhere: (B, n + 1, n + 1)."""
     table = np.full((len(rows), num_words + 1, num_words + 1), -1, dtype=np.int64)
     own = np.isin(found.sentence, rows)
     row = np.searchsorted(rows, found.sentence[own])

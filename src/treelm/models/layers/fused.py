@@ -1,14 +1,14 @@
-"""The LSTM over a forest in two kernels, forward and gradient, written in Triton: for GPUs, where starting one costs.
+"""The LSTM over a forest in two Triton kernels, forward and gradient, for GPUs, where starting a kernel takes long.
 
-One program takes a group of trees and a block of units, whose four gates it holds. For the rows of a level it gathers
-the states that they step from, multiplies, applies the cell and stores, with nothing in between written to memory. It
-goes on to the next level itself, as no tree needs states of another one (``whole`` forests: all units are one
-program's, which reads the weights again at every level), or each level is a launch, with larger groups (large weights).
-Sums have one order: both are deterministic.
+One program of a kernel computes a group of trees and a block of units with their four gates. For the rows of a level it
+gathers the states from which they step, multiplies, applies the cell and stores the result, with nothing in between
+written to memory. For *whole* forests it then continues with the next level, as no tree needs states of another one; a
+program then has all units, and reads the weights again at every level. Otherwise, for large weights, each level is a
+launch of its own, with larger groups. The order of sums is fixed, so both are deterministic.
 
-Legend: D directions, each with weights of its own; n rows, by level and, in a level, by tree; H size of a state. The
-weights have the rows of ``LSTMWeights``: i, f, o, g. Rows are rounded as the weights are, multiplied and added up in
-float32 or, where that may be, in TF32. Triton comes with torch's builds for CUDA; elsewhere its interpreter runs the
+Shapes: D directions, each with its own weights; n rows, ordered by level and, within a level, by tree; H size of a
+state. Gates are in the order of ``LSTMWeights``: i, f, o, g. Rows are rounded to the type of the weights; products are
+summed in float32 or, if allowed, in TF32. Triton comes with torch's builds for CUDA; elsewhere its interpreter runs the
 kernels (TRITON_INTERPRET=1).
 """
 # mypy: disable-error-code="no-untyped-def"
@@ -32,8 +32,8 @@ except ImportError:  # ``training.trainer.check_settings`` refuses a run that as
     triton = tl = None
 
 UNITS, INNER = 64, 32  # units of a block; terms of a product that are loaded at once
-WHOLE_ROWS, LEVEL_ROWS = 16, 32  # of a block; a product of a GPU has 16 rows at least
-PROGRAMS = 128  # as many groups of whole trees are made, if there are enough: about a GPU's processors
+WHOLE_ROWS, LEVEL_ROWS = 16, 32  # rows of a block; a product on a GPU has at least 16
+PROGRAMS = 128  # groups of whole trees, if there are enough trees: about the number of a GPU's processors
 _NUMBERS = ("num_rows", "num_trees", "trees_each", "first_level", "end_level")
 
 
@@ -165,7 +165,7 @@ def backward_kernel(
 
 
 class _Forest(torch.autograd.Function):
-    """The gradient of the weights is one product after the kernels."""
+    """Calls both kernels; the gradient of the weights is one product after them."""
 
     @staticmethod
     def forward(ctx: Any, projected: Tensor, weight_hidden: Tensor, forest: Forest) -> Tensor:
@@ -207,6 +207,10 @@ def _launch(kernel: Any, arrays: Sequence[Tensor], forest: Forest, precision: st
 
 
 def run_forest(projected: Tensor, weight_hidden: Tensor, forest: Forest) -> Tensor:
-    """Hidden states (D, n, H) from inputs times their weights (D, n, 4H), bias included, and those of the state."""
+    """Hidden states (D, n, H).
+
+    ``projected`` (D, n, 4H) are the products of inputs with their weights, bias included; ``weight_hidden`` (D, 4H, H)
+    are the weights of states.
+    """
     hidden: Tensor = _Forest.apply(projected, weight_hidden, forest)  # type: ignore[no-untyped-call]
     return hidden

@@ -1,6 +1,7 @@
 """The LSTM language model; with its regularisers, AWD-LSTM (Merity, Keskar & Socher 2018).
 
-The plain form is ``tests/models/lstm/plain.py``.
+The equations of a layer are in ``layers/lstm.py``, its dropouts in ``layers/recurrent.py``. The plain form is
+``tests/models/lstm/plain.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from treelm.models.stream_outputs import RecurrentState, StreamOutput
 
 @configuration
 class LSTMConfig(AWDConfig):
-    """A stack of LSTM layers; with all rates 0 a plain LSTM, with the defaults of the recipes AWD-LSTM."""
+    """A stack of LSTM layers: a plain LSTM if all rates of dropout are 0, AWD-LSTM with those of the recipes."""
 
     tied: bool = True
     """Use the embeddings as weights of the softmax; without, the last layer has the size of the others."""

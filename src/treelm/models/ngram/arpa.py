@@ -1,4 +1,7 @@
-"""ARPA files: n-gram models as KenLM, SRILM and others write and read them. Their logarithms have base 10."""
+"""ARPA files: n-gram models as KenLM, SRILM and others write and read them, with logarithms of base 10.
+
+Inside of the program logarithms are natural.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,17 @@ from treelm.models.ngram.kneser_ney import Floats, Ints
 
 _logger = logging.getLogger(__name__)
 BEGIN, END = "<s>", "</s>"
-_NEVER = -99.0  # how ARPA files write log 0
+_NEVER = -99.0  # stands for log 0 in ARPA files
 _BASE = math.log(10)
 _REMEDY = "give an ARPA file that is whole, as lmplz writes it"
 _COUNT = re.compile(r"ngram\s+([0-9]{1,2})\s*=\s*([0-9]{1,18})")
-_UNKNOWN = re.compile(r"(?<!\S)<UNK>(?!\S)")  # as some programs write <unk>; KenLM takes both for one
+_UNKNOWN = re.compile(r"(?<!\S)<UNK>(?!\S)")  # so some programs write <unk>; KenLM reads both
 Level = tuple[Ints, Floats, Floats]
-"""Keys, log probabilities and log back-off weights (nats) of the n-grams of a length, as ``NGram`` keeps them."""
+"""Keys, log probabilities and log back-off weights (nats) of the n-grams of one length, as ``NGram`` stores them."""
 
 
 def write_levels(path: Path, levels: list[Level], vocabulary: Vocabulary) -> None:
-    """Write the n-grams of all lengths. Raises ``InputError`` for tokens that cannot stand in such a file."""
+    """Write the n-grams of all lengths. Raises ``InputError`` for tokens that such a file cannot contain."""
     names = [*(vocabulary.token(index) for index in range(len(vocabulary))), END, BEGIN]
     wrong = next((name for name in names if not name or len(name.split()) != 1 or name.split()[0] != name), None)
     if wrong is not None or len(set(names)) < len(names):
@@ -45,7 +48,7 @@ def write_levels(path: Path, levels: list[Level], vocabulary: Vocabulary) -> Non
         for length, (keys, log_probs, log_backoffs) in enumerate(levels, start=1):
             file.write(f"\n\\{length}-grams:\n")
             if length == 1 and not has_unknown:
-                file.write(f"{_NEVER:g}\t{SINGLE}\t0\n")  # programs look for it
+                file.write(f"{_NEVER:g}\t{SINGLE}\t0\n")  # which other programs expect
             prefixes, last = np.divmod(keys, base) if length > 1 else (np.zeros_like(keys), keys)
             texts = [f"{texts[prefix]} {names[token]}".lstrip() for prefix, token in zip(prefixes, last, strict=True)]
             weights = log_backoffs / _BASE if len(log_backoffs) else [None] * len(texts)
@@ -56,7 +59,7 @@ def write_levels(path: Path, levels: list[Level], vocabulary: Vocabulary) -> Non
 
 
 def read_levels(path: Path) -> tuple[list[Level], WordVocabulary]:
-    """The n-grams of a file, and the vocabulary of its words. Raises ``InputError`` with file and line."""
+    """The n-grams of a file, and the vocabulary of its words. Raises ``InputError`` that names file and line."""
     texts = read_text(path).split("\n")
     lines, last_line = iter(enumerate(texts, start=1)), len(texts)
     counts = _read_counts(lines, path)
@@ -76,7 +79,7 @@ def read_levels(path: Path) -> tuple[list[Level], WordVocabulary]:
             names = [*(vocabulary.token(index) for index in range(len(vocabulary))), END, BEGIN]
             numbers = {name: index for index, name in enumerate(names)}
             found = np.array([given.get(name, (-math.inf, 0.0)) for name in names])
-            found[-1, 0] = -math.inf  # the begin is given, whatever the file says
+            found[-1, 0] = -math.inf  # the begin of a sentence is never predicted, whatever the file says
             keys, tokens, texts = np.arange(len(names)), numbers, names
         else:
             found, keys = np.array([(row[0], row[2]) for row in rows]).reshape(-1, 2), np.zeros(len(rows), np.int64)
@@ -101,7 +104,7 @@ def read_levels(path: Path) -> tuple[list[Level], WordVocabulary]:
 
 
 def _warn_of_base(log_probs: list[float], where: str) -> None:
-    """Warn of probabilities of all words (log, nats, if the file's have base 10) that are no distribution."""
+    """Warn if the probabilities of all words (logs in nats) do not sum to 1, as with a file in natural logarithms."""
     total, natural = sum(map(math.exp, log_probs)), sum(math.exp(one / _BASE) for one in log_probs)
     if not 0.9 < total < 1.1:
         likely = ": it seems to have natural logarithms, where ARPA files have base 10" if 0.9 < natural < 1.1 else ""
@@ -109,9 +112,7 @@ def _warn_of_base(log_probs: list[float], where: str) -> None:
 
 
 def _read_counts(lines: Iterator[tuple[int, str]], path: Path) -> list[int]:
-    begin = next(
-        (text for _, text in lines if text.strip() == "\\data\\"), None
-    )  # behind what a program says of itself
+    begin = next((text for _, text in lines if text.strip() == "\\data\\"), None)  # after comments of programs
     counts = list[int]()
     for place, text in lines if begin else ():
         match = _COUNT.fullmatch(text.strip())
@@ -128,7 +129,7 @@ def _read_counts(lines: Iterator[tuple[int, str]], path: Path) -> list[int]:
 def _read_section(
     lines: Iterator[tuple[int, str]], path: Path, length: int, count: int, last_line: int
 ) -> Iterator[tuple[float, str, float, int]]:
-    """log p, words joined by blanks, log of the back-off weight, and line, of each n-gram of a length; nats."""
+    """For each n-gram of a length: log p, its words joined by blanks, log back-off weight, and line; logs in nats."""
     header = next(((line, text.strip()) for line, text in lines if text.strip()), (last_line, "the end of the file"))
     if header[1] != f"\\{length}-grams:":
         found = f"{header[1]!r} where \\{length}-grams: was expected"

@@ -1,9 +1,16 @@
-"""N-grams of a corpus counted, and interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3).
+"""Counts of n-grams, and interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3).
 
-Distinct n-grams are sorted arrays, level by level. Level n has the n-grams of length n, numbered in the order of
-(number of its prefix in level n - 1, last token): a trie in which the children of a node are neighbours. Level 1 has
-every token under its own id. A sentence of tokens 0..V-1 is counted with V + 1 before it (begin, never predicted) and
-V behind it (end).
+The distinct n-grams of one length n form a level. They are numbered in the order of (number of the prefix in level
+n - 1, last token), so levels are a trie in which the children of a node are neighbours. In level 1 a token has its own
+id as number. A sentence of tokens 0..V-1 is counted with V + 1 (begin, which is never predicted) before it, and V (end)
+after it.
+
+>>> text, place = with_boundaries(np.array([0, 1, 0]), np.array([0, 3]), 2)  # the sentence 0 1 0; end is 2, begin 3
+>>> text.tolist()
+[3, 0, 1, 0, 2]
+>>> _, bigrams = count_ngrams(text, place, vocabulary_size=2, order=2)
+>>> [divmod(key, 4) for key in bigrams.keys.tolist()]  # (prefix, last token), since V + 2 = 4
+[(0, 1), (0, 2), (1, 0), (3, 0)]
 """
 
 from __future__ import annotations
@@ -25,9 +32,9 @@ Discounts = tuple[float, float, float]
 class Level:
     """The n-grams of one length."""
 
-    keys: Ints  # number of the prefix times (V + 2), plus the last token; rising
-    suffixes: Ints  # number, in the level below, of the n-gram without its first token (level 1: none)
-    counts: Ints  # occurrences
+    keys: Ints  # number of the prefix times (V + 2), plus the last token; ascending
+    suffixes: Ints  # number, in the level below, of the n-gram without its first token; empty in level 1
+    counts: Ints  # number of occurrences
     begins: NDArray[np.bool_]  # whether the first token is the begin of a sentence
 
     def __len__(self) -> int:
@@ -36,7 +43,7 @@ class Level:
 
 
 def with_boundaries(tokens: Ints, offsets: Ints, vocabulary_size: int) -> tuple[Ints, Ints]:
-    """Flat sentences with begin and end, and each token's distance from the begin of its sentence."""
+    """Flat sentences with begin and end, and the place of each token in its sentence, where begin has 0."""
     lengths = np.diff(offsets) + 2
     begins = np.concatenate(([0], np.cumsum(lengths)))[:-1]
     place = np.arange(int(lengths.sum())) - np.repeat(begins, lengths)
@@ -48,7 +55,7 @@ def with_boundaries(tokens: Ints, offsets: Ints, vocabulary_size: int) -> tuple[
 
 
 def count_ngrams(text: Ints, place: Ints, *, vocabulary_size: int, order: int) -> list[Level]:
-    """The levels 1 to ``order`` of what ``with_boundaries`` gives."""
+    """The levels 1 to ``order`` of a text, from what ``with_boundaries`` returns."""
     base = vocabulary_size + 2
     tokens = np.arange(base)
     levels = [
@@ -74,10 +81,10 @@ def count_ngrams(text: Ints, place: Ints, *, vocabulary_size: int, order: int) -
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedLevel:
-    """Log probabilities of the n-grams of a level, and what their being a context costs.
+    """The log probabilities of the n-grams of a level, and their back-off weights as contexts.
 
-    ``log_backoffs[c]`` is the log of the probability that context c leaves to tokens never seen behind it, and which
-    the context without its first token shares out. The highest level has none.
+    ``log_backoffs[c]`` is the log of the probability that context c leaves to tokens that were never seen after it; the
+    context without its first token distributes it. The highest level has no back-off weights.
     """
 
     keys: Ints
@@ -87,9 +94,9 @@ class SmoothedLevel:
 
 
 def smooth(levels: Sequence[Level], *, vocabulary_size: int, fallback: Discounts | None = None) -> list[SmoothedLevel]:
-    """Probabilities of every level, interpolated with the level below, the lowest with equal shares for all tokens.
+    """The probabilities of every level, interpolated with the level below; level 1 with a uniform distribution.
 
-    Raises ``InputError`` when the counts of counts of a level give no discounts and there is no ``fallback``.
+    Raises ``InputError`` if the counts of counts of a level give no discounts and there is no ``fallback``.
     """
     smoothed: list[SmoothedLevel] = []
     probs: Floats = np.full(vocabulary_size + 2, 1.0 / (vocabulary_size + 1))
@@ -121,9 +128,9 @@ def smooth(levels: Sequence[Level], *, vocabulary_size: int, fallback: Discounts
 
 
 def _adjusted_counts(levels: Sequence[Level], number: int, vocabulary_size: int) -> Ints:
-    """Occurrences at the highest level; below, after how many different tokens an n-gram occurs.
+    """Occurrences in the highest level; in others, the number of different tokens before the n-gram.
 
-    What stands at the begin of a sentence has nothing on its left: it keeps its occurrences.
+    An n-gram that begins with the begin of a sentence keeps its occurrences, since nothing is before it.
     """
     level = levels[number]
     counts = level.counts
@@ -164,18 +171,19 @@ _ROUNDING = 1e-12
 def prune(
     levels: Sequence[Level], smoothed: Sequence[SmoothedLevel], *, vocabulary_size: int, threshold: float
 ) -> list[SmoothedLevel]:
-    """Entropy pruning (Stolcke 1998): the levels without the n-grams that a model hardly misses.
+    """Entropy pruning (Stolcke 1998): the levels without the n-grams whose removal hardly changes the model.
 
-    An n-gram (c, w) of context c is worth what its removal alone would cost, as relative entropy of the two models:
+    The value of an n-gram (c, w) of context c is the relative entropy of the models with it and without it:
 
         D = -P(c) { p(w | c) [log p(w | c') + log b'(c) - log p(w | c)] + [log b'(c) - log b(c)] b_0(c) }
 
-    c' is c without its first token, b_0(c) the probability that c leaves to tokens never seen behind it, b(c) its
-    back-off weight, b'(c) the weight after the removal. Left out is what raises the perplexity, exp(D) - 1 of it, by
-    less than ``threshold``, unless a longer n-gram that stays begins with it. P(c) is the share of c in the training
-    data: products of shorter levels, which the paper takes, are not it, since Kneser-Ney's are no marginals (Chelba et
-    al. 2010). What stays keeps its probability; back-off weights are computed again, so that the probabilities of a
-    context sum to 1. Single tokens all stay.
+    where c' is c without its first token, b_0(c) the probability that c leaves to tokens never seen after it, b(c) its
+    back-off weight, and b'(c) this weight after the removal. An n-gram is left out if that raises the perplexity by a
+    share exp(D) - 1 of less than ``threshold``, unless a longer n-gram that is kept begins with it. P(c) is the share
+    of c in the training data; the paper's product of probabilities of shorter n-grams would be wrong with Kneser-Ney
+    smoothing, whose shorter n-grams are not marginals (Chelba et al. 2010). N-grams that are kept keep their
+    probability; back-off weights are computed again, so that the probabilities after a context sum to 1. All single
+    tokens are kept.
     """
     base = vocabulary_size + 2
     kept = _chosen(levels, smoothed, base, threshold)
@@ -197,7 +205,7 @@ def prune(
 
 
 def _chosen(levels: Sequence[Level], smoothed: Sequence[SmoothedLevel], base: int, threshold: float) -> list[Kept]:
-    """Which n-grams of each level stay: the longest are asked first."""
+    """Which n-grams of each level are kept, from the longest to the shortest."""
     kept = [np.ones(len(level), np.bool_) for level in levels]
     begins_another = np.zeros(len(levels[-1]), np.bool_)
     total = float(levels[0].counts.sum() - levels[0].counts[base - 1])  # the begin of a sentence is never predicted
@@ -213,7 +221,7 @@ def _chosen(levels: Sequence[Level], smoothed: Sequence[SmoothedLevel], base: in
 
 
 def _costs(own: SmoothedLevel, below: SmoothedLevel, contexts: Ints, suffixes: Ints, shares: Floats) -> Floats:
-    """The relative entropy D of each n-gram, in nats a token of the training data."""
+    """The relative entropy D that removing each n-gram would cause, in nats per token of the training data."""
     probs, shorter = np.exp(own.log_probs), np.exp(below.log_probs)[suffixes]
     left, left_below = (_left(contexts, values, len(shares)) for values in (probs, shorter))
     after = np.log(left[contexts] + probs) - np.log(left_below[contexts] + shorter)
@@ -224,19 +232,22 @@ def _costs(own: SmoothedLevel, below: SmoothedLevel, contexts: Ints, suffixes: I
 
 
 def _back_off_weights(own: SmoothedLevel, contexts: Ints, stays: Kept, shorter: Floats, num_contexts: int) -> Floats:
-    """log b of each context: what is left to others by those that stay, over what the shorter context gives others."""
+    """log b of each context, from the n-grams that are kept.
+
+    b is the probability that they leave to other tokens, over what the shorter context gives these.
+    """
     probs = np.exp(own.log_probs)
     return _log_ratio(*(_left(contexts[stays], values[stays], num_contexts) for values in (probs, shorter)))
 
 
 def _left(contexts: Ints, values: Floats, num_contexts: int) -> Floats:
-    """What is left of 1 in each context; where everything was seen, rounding leaves nothing."""
+    """1 minus the sum of values in each context, where differences within rounding are 0."""
     left = 1 - np.bincount(contexts, values, minlength=num_contexts)
     return np.where(left < _ROUNDING, 0.0, left)
 
 
 def _log_ratio(left: Floats, left_below: Floats) -> Floats:
-    """log of the ratio; 0 where a context leaves nothing, as its weight is then never used."""
+    """log of the ratio, or 0 if a context leaves nothing, since its weight is then never used."""
     some = (left > 0) & (left_below > 0)
     ratio: Floats = np.log(np.where(some, left, 1.0)) - np.log(np.where(some, left_below, 1.0))
     return ratio

@@ -1,4 +1,4 @@
-"""The n-gram model behind the interface of all systems.
+"""The n-gram model: estimation, scores and next words from the smoothed n-grams of ``kneser_ney.py``.
 
 The plain forms are ``tests/models/ngram/plain.py`` and ``plain_pruning.py``.
 """
@@ -28,7 +28,7 @@ from treelm.models.ngram.arpa import read_levels, write_levels
 from treelm.models.ngram.kneser_ney import count_ngrams, prune, smooth, with_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
 
-_SENTENCES = 1 << 16  # encoded together
+_SENTENCES = 1 << 16  # sentences that are encoded together
 
 
 @configuration
@@ -66,9 +66,9 @@ class NGramConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class NGramState(IncrementalState):
-    """Numbers of the n-grams that end where each sentence has been read to; -1 where one was never seen."""
+    """The numbers of the n-grams that end with the last token of each sentence, -1 for those that were never seen."""
 
-    contexts: Tensor  # (n, order - 1): lengths 1, 2, ...
+    contexts: Tensor  # (sentences, order - 1), of lengths 1, 2, ...
 
 
 class NGram(LanguageModel, Counted, BackoffNGrams):
@@ -82,7 +82,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
     config: NGramConfig
 
     def __init__(self, config: NGramConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
-        """Allocate memory for the n-grams that the config counts."""
+        """Allocate buffers for as many n-grams as the config says."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self.config = config
         base = len(vocabulary) + 2
@@ -94,7 +94,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         self.log_probs_1: Tensor = self.log_probs_1 - np.log(base - 1)
 
     def estimate(self, corpus: EncodedCorpus) -> None:
-        """Count and smooth. Raises ``InputError`` for data whose counts give no discounts."""
+        """Count the corpus and smooth. Raises ``InputError`` if the counts give no discounts."""
         batches = [
             corpus.batch(np.arange(start, min(start + _SENTENCES, len(corpus))))
             for start in range(0, len(corpus), _SENTENCES)
@@ -114,7 +114,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
 
     @classmethod
     def read_file(cls, path: Path) -> NGram:
-        """The model of an ARPA file; words that it does not have are its ``<unk>``."""
+        """The model of an ARPA file. Words that are not in the file are its ``<unk>``."""
         levels, vocabulary = read_levels(path)
         sizes = tuple(len(keys) for keys, _, _ in levels)
         model = cls(NGramConfig(order=len(levels), num_ngrams=sizes), vocabulary=vocabulary)
@@ -159,7 +159,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         return scores
 
     def _log_probs(self, tokens: NDArray[np.int64], offsets: NDArray[np.int64]) -> Tensor:
-        """log p of every token and end of flat sentences, in their order."""
+        """log p of every token and end of flat sentences, in their order: (tokens + sentences,)."""
         device = self.log_probs_1.device
         text, place = (
             torch.from_numpy(values).to(device) for values in with_boundaries(tokens, offsets, len(self.vocabulary))
@@ -173,7 +173,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         return log_probs[place > 0]
 
     def _find(self, length: int, contexts: Tensor, tokens: Tensor) -> Tensor:
-        """The numbers of the n-grams of this length that these contexts and tokens make; -1 where there is none."""
+        """The numbers of the n-grams of this length with these contexts and last tokens; -1 where there is none."""
         keys = self.get_buffer(f"keys_{length}")
         if not len(keys):
             return torch.full_like(contexts, -1)
@@ -182,7 +182,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         return torch.where((contexts >= 0) & (keys[numbers] == wanted), numbers, -1)
 
     def _choose(self, length: int, shorter: Tensor, contexts: Tensor, numbers: Tensor) -> Tensor:
-        """log p by n-grams of this length: of those that were seen their own, of others what shorter ones leave."""
+        """log p by n-grams of this length: their own if they were seen, else that of ``shorter`` ones with back-off."""
         log_probs = self.get_buffer(f"log_probs_{length}")
         log_backoffs = self.get_buffer(f"log_backoffs_{length - 1}")
         if not len(log_backoffs):  # all were pruned
@@ -213,7 +213,7 @@ class NGram(LanguageModel, Counted, BackoffNGrams):
         return torch.stack([self._distribution(row) for row in rows.tolist()])
 
     def _distribution(self, contexts: Sequence[int]) -> Tensor:
-        """(V + 1,) after one sentence's contexts of rising length."""
+        """log p of every token and of the end (V + 1,) after the contexts of one sentence, by rising length."""
         base = len(self.vocabulary) + 2
         log_probs = self.log_probs_1[:-1].clone()
         for length, context in enumerate(contexts[: self.config.order - 1], start=2):

@@ -1,7 +1,13 @@
 """The ON-LSTM layer (Shen, Tan, Sordoni & Courville 2019, section 4) over whole segments, with a hand-written gradient.
 
+With cumax(x) = cumulative sums of softmax(x), and the master gates f~ and i~, of which each controls a chunk of units:
+
+    f~ = cumax(W x + U h + b)              (9)     f^ = f w + (f~ - w)            (12)
+    i~ = 1 - cumax(W x + U h + b)          (10)    i^ = i w + (i~ - w)            (13)
+    w = f~ i~                              (11)    c = f^ c_before + i^ g         (14);    h = o tanh(c)
+
 Shapes: T steps, B rows, I size of an input, H of a state, C = H / chunk_size master gates. Unit u belongs to master
-gate u mod C: units of one gate lie C apart, so that all gates of a row meet their units in one contiguous run.
+gate u mod C: units of one gate are C apart, so that all master gates of a row meet one unit each in a contiguous run.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from treelm.models.layers.recurrent import RecurrentCell, RecurrentLayer, State,
 class ONLSTMLayer(RecurrentLayer):
     """One ON-LSTM layer over T steps.
 
-    The 4H + 2C rows of its weights are the gates i, f, o, the candidate g, and the master gates i and f.
+    The 4H + 2C rows of its weights are the gates i, f, o, the candidate g, and the master gates i~ and f~.
     """
 
     def __init__(self, input_size: int, hidden_size: int, chunk_size: int) -> None:
@@ -30,7 +36,7 @@ class ONLSTMLayer(RecurrentLayer):
 
     @torch.no_grad()
     def draw_as_released(self) -> None:
-        """Draw the weights again as the public code does: two linear layers of torch, whose biases act as their sum."""
+        """Draw the weights again as the public code does: as those of two linear layers, whose biases are added."""
         weights = self.weights
         of_input, of_hidden = weights.input_size**-0.5, weights.hidden_size**-0.5
         weights.weight_input.uniform_(-of_input, of_input)
@@ -43,21 +49,21 @@ class ONLSTMLayer(RecurrentLayer):
     ) -> tuple[Tensor, State, Tensor]:
         """inputs (T, B, I) and the state before -> outputs (T, B, H), the state after, and distances (T, B).
 
-        The distance is 1 - the mean of the master forget gates (section 5.1); it has no gradient.
-        ``weight_hidden`` (4H + 2C, H) stands in for the recurrent weight, for example with dropout.
+        The distance is 1 - the mean of the master forget gates (section 5.1); it has no gradient. ``weight_hidden``
+        (4H + 2C, H) replaces the recurrent weight, for example with dropout.
         """
         outputs, after, (distances,) = self.run(inputs, state, weight_hidden)
         return outputs, after, distances
 
 
 class _Tape(NamedTuple):
-    """Values that the gradient of the cell needs, of all steps (T, B, ...) or of one (B, ...)."""
+    """What the gradient of the cell needs, of all steps (T, B, ...) or of one (B, ...)."""
 
-    gates: Tensor  # (4H + 2C) sigmoids i, f, o, tanh of g, and the master gates before cumax
+    gates: Tensor  # (4H + 2C) i, f, o and g after their nonlinearity, and the master gates before cumax
     shares: Tensor  # (2, C) softmax of the master gates
     masters: Tensor  # (2, C) i~ and f~
     overlap: Tensor  # (C) w
-    ordered: Tensor  # (2, H) i and f as they act on the cell
+    ordered: Tensor  # (2, H) i^ and f^
     tanh_cell: Tensor  # (H)
 
 
@@ -69,7 +75,7 @@ class _ONLSTMCell(RecurrentCell):
         return _Tape(gates, *(gates.new_empty(num_steps, num_rows, *shape) for shape in rest))
 
     def step_into(self, step: Tape, cell_before: Tensor, cell: Tensor, hidden: Tensor) -> None:
-        """Eqs. 6-14."""
+        """Eqs. 6-14, of one step."""
         tape = _Tape(*step)
         num_rows, size = cell.shape
         gates, masters = tape.gates, tape.masters
@@ -124,10 +130,10 @@ _CELL = _ONLSTMCell()
 
 
 def _cumax_gradient_into(out: Tensor, d_masters: Tensor, shares: Tensor) -> None:
-    """Turn the gradient of i~ and f~ into that of the master gates, (B, 2, C) each.
+    """out = the gradient by the master gates before cumax, from that by i~ and f~, (B, 2, C) each.
 
-    That of the softmax's k-th share is the sum of those from k on; adding a constant to it changes nothing, so the sum
-    of those before k is subtracted from 0 instead.
+    The gradient by the k-th share of the softmax is the sum of ``d_masters`` from k on. A constant added to all shares
+    makes no difference, so minus the sum of those before k serves as well.
     """
     d_shares = d_masters - _running_sums(d_masters)
     d_shares[:, 0].neg_()
@@ -135,10 +141,9 @@ def _cumax_gradient_into(out: Tensor, d_masters: Tensor, shares: Tensor) -> None
 
 
 def _running_sums(values: Tensor, out: Tensor | None = None) -> Tensor:
-    """Sums of all up to each, over the last dimension n.
+    """Cumulative sums over the last dimension n.
 
-    On a GPU cumulative sums give other bits in every run, and torch refuses them; a product with a triangle of ones
-    does not, and in float64 no setting rounds it.
+    On a GPU torch's are not deterministic. A product with a triangle of ones is, and in float64 no setting rounds it.
     """
     if values.device.type == "cpu":
         return torch.cumsum(values, -1, out=out)
@@ -146,9 +151,9 @@ def _running_sums(values: Tensor, out: Tensor | None = None) -> Tensor:
     return sums.to(values.dtype) if out is None else out.copy_(sums)
 
 
-@cache  # of any number: CUDA graphs go on using them
+@cache  # without a limit, since CUDA graphs refer to them
 def _triangle(size: int, device: torch.device) -> Tensor:
-    """(n, n) float64: column j has ones in its first j + 1 rows."""
+    """The matrix (n, n), float64, whose column j has ones in its first j + 1 rows."""
     return torch.ones(size, size, dtype=torch.float64, device=device).triu()
 
 

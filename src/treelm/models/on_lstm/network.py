@@ -1,6 +1,7 @@
 """The ON-LSTM language model (Shen, Tan, Sordoni & Courville 2019), with the regularisers of AWD-LSTM.
 
-The plain form is ``tests/models/on_lstm/plain.py``.
+The equations of a layer are in ``kernels.py``. The plain form is ``tests/models/on_lstm/plain.py``. Shapes: T steps, B
+rows, H size of a layer's state.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class ONLSTMConfig(AWDConfig):
 
     Raises ``InputError`` for values that make no network.
 
-    The sizes are those of the paper for the Penn Treebank. Weights of master gates are dropped as other recurrent ones.
+    The default sizes are those of the paper for the Penn Treebank. ``weight_dropout`` applies to the recurrent weights
+    of master gates too.
     """
 
     chunk_size: Size = 10

@@ -1,7 +1,12 @@
 """Attention over spans (Peng, Schwartz & Smith 2019): representations, scores and weights of spans, Eqs. 1-6.
 
-Shapes: m longest span, T steps, P = m + T places, B rows, H hidden states, D a direction of the rational RNN. Step t is
-place m + t; the spans that it attends to end at place m - 1 + t, so that all of them lie within the places.
+At every step the model attends to the spans of 1 to m tokens that end just before it: a rational RNN represents each
+span (``RationalRNN``), a scorer compares it with the hidden state (``SpanScorer``), and a gate joins the weighted sum
+with the hidden state (``ResidualGate``).
+
+Shapes: m longest span, T steps, B rows, H size of hidden states, D units of a direction of the rational RNN. Hidden
+states are given with the m states before them, P = m + T places: step t is place m + t, and its spans end at place
+m + t - 1.
 """
 
 from __future__ import annotations
@@ -20,30 +25,30 @@ from treelm.models.palm.config import WithoutGold
 from treelm.models.palm.kernels import weighted_sum
 from treelm.models.scores import Loss
 
-_UNITS = 1 << 22  # of span representations that a chart holds at once
+_UNITS = 1 << 22  # units of span representations that a chart holds at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanAttended:
-    """Outputs and weights of the attention at T steps."""
+    """The outputs and the weights of the attention at T steps."""
 
     outputs: Tensor  # (T, B, H)
-    weights: Tensor  # (T, B, m) of spans of 1 to m tokens; all 0 where no span can be attended to
-    log_weights: Tensor | None  # (T, B, m) -inf for spans that are not there; None: the weights were given
+    weights: Tensor  # (T, B, m) weights of spans of 1 to m tokens; all 0 where there is no span
+    log_weights: Tensor | None  # (T, B, m) -inf for spans that do not exist; None if the weights were given
 
 
 class RationalRNN(nn.Module):
     """Both directions of the rational RNN: f = sigmoid(W_f h + b), u = (1 - f) * tanh(W_u h) (Eq. 1)."""
 
     def __init__(self, input_size: int, size: int) -> None:
-        """``size`` is that of one direction."""
+        """``size`` is the number of units of one direction."""
         super().__init__()
         self.forget_weight = uniform(2 * size, input_size, fan_in=input_size)
         self.forget_bias = nn.Parameter(torch.zeros(2 * size))
         self.update_weight = uniform(2 * size, input_size, fan_in=input_size)
 
     def forward(self, hidden: Tensor, max_span: int) -> Tensor:
-        """hidden (m + T, B, H) -> spans of 1 to m tokens (m, T, B, 2D), the first ones end at place m - 1."""
+        """hidden (m + T, B, H) -> spans of 1 to m tokens (m, T, B, 2D); those of step t end at place m + t - 1."""
         zero = torch.zeros_like(self.forget_bias)
         flat, shape = hidden.flatten(0, 1), (*hidden.shape[:2], len(zero))
         forget = linear(flat, self.forget_weight, self.forget_bias, whole=True).sigmoid().view(shape)
@@ -52,11 +57,12 @@ class RationalRNN(nn.Module):
 
 
 def span_states(forget: Tensor, update: Tensor, max_span: int) -> Tensor:
-    """Both directions' states (m, T, B, 2D) of spans of length 1 to m, from gates and updates (P, B, 2D) (Eqs. 1, 2).
+    """The states (m, T, B, 2D) of spans of length 1 to m in both directions, from f and u (P, B, 2D) (Eqs. 1, 2).
 
-    The first D units are read forwards, c_{i,j} = f_j c_{i,j-1} + u_j, the others backwards, c_{i,j} = f_i c_{i+1,j} +
-    u_i, both from zero. Each length extends the one before to the left, for all ends at once: backwards as it stands,
-    forwards by c_{i,j} = c_{i+1,j} + (f_{i+1} ... f_j) u_i. Nothing is divided, so gates may be 0.
+    The first D units read a span forwards, c_{i,j} = f_j c_{i,j-1} + u_j, the others backwards, c_{i,j} = f_i c_{i+1,j}
+    + u_i, both from zero. Each length extends the spans of the length before by a token on the left, for all ends at
+    once: backwards by the recurrence itself, forwards by c_{i,j} = c_{i+1,j} + (f_{i+1} ... f_j) u_i. There are no
+    divisions, so gates may be 0.
     """
     num_ends = len(forget) - max_span
     (f_ahead, f_back), (u_ahead, u_back) = forget.chunk(2, 2), update.chunk(2, 2)
@@ -71,10 +77,10 @@ def span_states(forget: Tensor, update: Tensor, max_span: int) -> Tensor:
 
 
 class SpanScorer(nn.Module):
-    """s = w_2 . tanh(W_g g + W_h h + b): one hidden layer over a span and the state that looks at it."""
+    """s = w_2 . tanh(W_g g + W_h h + b): one hidden layer over a span g and the hidden state h that attends to it."""
 
     def __init__(self, input_size: int, span_size: int, size: int) -> None:
-        """``size`` counts hidden units."""
+        """``size`` is the number of hidden units."""
         super().__init__()
         fan_in = input_size + span_size
         self.span_weight = uniform(size, span_size, fan_in=fan_in)
@@ -95,7 +101,7 @@ class ResidualGate(nn.Module):
     """h^ = g * MLP([h; a]) + (1 - g) * h, with g = sigmoid(W [h; a] + b) (Eq. 6)."""
 
     def __init__(self, input_size: int, context_size: int, size: int) -> None:
-        """``size`` counts hidden units of the MLP, which are tanh."""
+        """``size`` is the number of hidden units of the MLP, which are tanh."""
         super().__init__()
         joint = input_size + context_size
         self.gate_weight = uniform(input_size, joint, fan_in=joint)
@@ -106,7 +112,7 @@ class ResidualGate(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(input_size))
 
     def forward(self, hidden: Tensor, context: Tensor, dropout: float) -> Tensor:
-        """hidden (T, B, H) and context (T, B, 2D) -> (T, B, H); units of the MLP's output are dropped in training."""
+        """hidden h (T, B, H) and context a (T, B, 2D) -> (T, B, H), with dropout of the MLP's output in training."""
         joint = torch.cat([hidden, context], 2).flatten(0, 1)
         gate = linear(joint, self.gate_weight, self.gate_bias, whole=True).sigmoid().view(hidden.shape)
         inner = linear(joint, self.hidden_weight, self.hidden_bias, whole=True).tanh()
@@ -115,7 +121,7 @@ class ResidualGate(nn.Module):
 
 
 class SpanAttention(nn.Module):
-    """Attention from hidden states (T, B, H) to the spans before them: new hidden states of the same shape."""
+    """Attention from hidden states (T, B, H) to the spans before them, which gives new hidden states (T, B, H)."""
 
     def __init__(
         self,
@@ -126,7 +132,7 @@ class SpanAttention(nn.Module):
         residual_size: int,
         branching: Literal["right", "left"] = "right",
     ) -> None:
-        """Draw the weights. Without a scorer, scores are fixed (see ``scores``)."""
+        """Draw the weights. With ``scorer_size`` None, scores are fixed (see ``scores``)."""
         super().__init__()
         self.rational = RationalRNN(input_size, rational_size)
         self.scorer = None if scorer_size is None else SpanScorer(input_size, 2 * rational_size, scorer_size)
@@ -134,7 +140,7 @@ class SpanAttention(nn.Module):
         self.branching = branching
 
     def scores(self, hidden: Tensor, spans: Tensor) -> Tensor:
-        """(T, B, m) of spans of 1 to m tokens; fixed ones are the length (right) or m + 1 less it (left)."""
+        """The scores of spans of 1 to m tokens (T, B, m). Fixed ones are the length, or m + 1 minus it ("left")."""
         if self.scorer is not None:
             return self.scorer(hidden, spans)  # type: ignore[no-any-return]
         lengths = torch.arange(1, len(spans) + 1, dtype=hidden.dtype, device=hidden.device)
@@ -144,9 +150,10 @@ class SpanAttention(nn.Module):
     def forward(
         self, hidden: Tensor, before: Tensor, available: Tensor, *, given: Tensor | None = None, dropout: float = 0.0
     ) -> SpanAttended:
-        """hidden (T, B, H), the m states before (m, B, H) and how many tokens spans may go back, (T, B) of 0 to m.
+        """Attend from hidden (T, B, H), with the m states ``before`` (m, B, H).
 
-        At each step the spans that end just before it are attended to. ``given`` (T, B, m) stands in for the weights.
+        ``available`` (T, B), 0 to m, says how many tokens spans may go back from each step. ``given`` (T, B, m)
+        replaces the weights.
         """
         spans = self.rational(torch.cat([before, hidden]), len(before))
         log_weights = None
@@ -159,9 +166,9 @@ class SpanAttention(nn.Module):
 
     @torch.no_grad()
     def chart(self, hidden: Tensor, longest: int) -> Tensor:
-        """Scores (T, B, L) of spans of 1 to L tokens that end before each step, from states (T, B, H).
+        """The scores (T, B, L) of spans of 1 to L tokens that end before each step, from states (T, B, H).
 
-        L may be more than the longest span in training. Scores of spans that begin before the text mean nothing.
+        L may be larger than the longest span in training. Scores of spans that begin before the text have no meaning.
         """
         num_steps, num_rows, size = hidden.shape
         padded = torch.cat([hidden.new_zeros(longest, num_rows, size), hidden])
@@ -175,7 +182,7 @@ class SpanAttention(nn.Module):
 
 
 def count_available(reach: Tensor, num_steps: int, max_span: int) -> tuple[Tensor, Tensor]:
-    """Tokens that spans which end just before each step may hold (T, B), and the same after the last step (B,).
+    """The most tokens of spans that end just before each step (T, B), and after the last step (B,).
 
     ``reach`` (B,) is that before the first step.
     """
@@ -184,9 +191,9 @@ def count_available(reach: Tensor, num_steps: int, max_span: int) -> tuple[Tenso
 
 
 def masked_log_softmax(scores: Tensor, available: Tensor) -> Tensor:
-    """log of weights (T, B, m) that sum to 1 over the first ``available`` (T, B) spans; -inf for the others.
+    """log softmax of scores (T, B, m) over the first ``available`` (T, B) spans; -inf for the others.
 
-    Gradients are finite, also where there is no span.
+    Gradients are finite, even where there is no span.
     """
     lengths = torch.arange(1, scores.shape[2] + 1, device=scores.device)
     outside = lengths > available[..., None]
@@ -201,7 +208,7 @@ def _in_reach(gold: Tensor, available: Tensor) -> Tensor:
 
 
 def given_weights(gold: Tensor, available: Tensor, dtype: torch.dtype) -> Tensor:
-    """Equal weights (T, B, m) for the constituents in reach; all 0 where there is none."""
+    """Equal weights (T, B, m) for all gold spans (T, B, m) that are available (T, B); all 0 where there are none."""
     inside = _in_reach(gold, available).to(dtype)
     return inside / inside.sum(2, keepdim=True).clamp(min=1)
 
@@ -214,10 +221,10 @@ def span_cross_entropy(
     *,
     without_gold: WithoutGold = "none",
 ) -> Loss:
-    """Cross-entropy of the attention (T, B, m) to the gold spans in reach, each step's weighted equally.
+    """The cross-entropy of the attention (T, B, m) to the gold spans that are available, equally weighted in each step.
 
-    Steps without one carry no loss, or are taught the shortest span. Steps beyond ``mask`` (T, B) are left out. The
-    count is that of steps with a loss.
+    Steps without gold spans have no loss or, with ``without_gold = "shortest"``, the shortest span as a target. Steps
+    outside of ``mask`` (T, B) are left out. The count is the number of steps with a loss.
     """
     targets = _in_reach(gold, available)
     if without_gold == "shortest":
@@ -231,10 +238,10 @@ def span_cross_entropy(
 
 @torch.no_grad()
 def draw_as_released(embedding: Tensor, stack: LSTMStack, attention: SpanAttention) -> None:
-    """Draw all weights again as the public code does, all biases 0; the paper does not say how it draws them.
+    """Draw all weights again as the public code does, with biases of 0; the paper does not say how they are drawn.
 
-    Word vectors (V, E) are U(-sqrt(3/E), sqrt(3/E)), every gate of an LSTM layer has orthogonal matrices, and the
-    attention's are uniform as in Glorot and Bengio (2010). Layers of the attention that only we have are drawn alike.
+    Word vectors (V, E) are from U(-sqrt(3/E), sqrt(3/E)), the matrices of every gate of an LSTM layer are orthogonal,
+    and those of the attention are uniform (Glorot & Bengio 2010), also where the public code has no such layer.
     """
     _draw_uniform(embedding, 3 / embedding.shape[1])
     for weights in (part for part in stack.modules() if isinstance(part, GateWeights)):

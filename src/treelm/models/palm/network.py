@@ -1,6 +1,7 @@
 """PaLM (Peng, Schwartz & Smith 2019): AWD-LSTM with attention over spans between two layers.
 
-The plain form is ``tests/models/palm/plain.py``.
+The equations of the attention are in ``attention.py``. The plain form is ``tests/models/palm/plain.py``. Shapes: T
+steps, B rows, m longest span, H size of the hidden states that attend.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
 from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
 
-_ROWS = 16  # sentences that are parsed side by side
+_ROWS = 16  # sentences that are parsed together
 _LOOKED_AT = 1000  # sentences that are searched for constituents together
 _TREES = "give brackets or CoNLL-U"
 
@@ -79,23 +80,23 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
 
     @property
     def span_attention(self) -> SpanAttention:
-        """The layer whose weights ``attention`` gives; its weights have that name in files."""
+        """The attention layer. Its parameters are called ``attention`` in files; here that is a method."""
         found = self._modules["attention"]
         assert isinstance(found, SpanAttention)
         return found
 
     def get_submodule(self, target: str) -> nn.Module:
-        """A part by its name in files, where ``attention`` is the layer."""
+        """A part of the model by its name in files, where ``attention`` is the attention layer."""
         first, _, rest = target.partition(".")
         return self.span_attention.get_submodule(rest) if first == "attention" else super().get_submodule(target)
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
-        """Metrics of the attention that predicts a word: mean length of spans, and entropy of their weights."""
+        """Metrics of the attention that predicts a word: the mean length of spans, and the entropy of their weights."""
         return {"attended_length": "first", "attention_entropy_bits": "first"}
 
     def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
-        """Mean length in tokens of the spans that were attended to, and the entropy of their weights."""
+        """The mean length of spans in tokens, weighted by attention, and the entropy of the weights in bits."""
         weights = reading.structure["span_weights"]
         lengths = torch.arange(1, weights.shape[2] + 1, dtype=weights.dtype, device=weights.device)
         metrics = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
@@ -121,7 +122,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         return self._read(inputs, carried, mask, None)
 
     def _read(self, inputs: Tensor, carried: RecurrentState, mask: Tensor | None, gold: Tensor | None) -> StreamOutput:
-        """``gold`` (T, B, m) are the constituents that end before each step."""
+        """``forward``, where ``gold`` (T, B, m) are the constituents that end before each step, if they are known."""
         config = self.config
         following: RecurrentState = {}
         structure: dict[str, Tensor] = {}
@@ -144,7 +145,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
     def _attend(
         self, hidden: Tensor, carried: RecurrentState, gold: Tensor | None
     ) -> tuple[Tensor, RecurrentState, dict[str, Tensor]]:
-        """The attention at hidden states (T, B, H): its outputs, the states that go on, and the structure."""
+        """The attention from hidden states (T, B, H): its outputs, its part of the next state, and the structure."""
         config = self.config
         before = carried["context"].transpose(0, 1)
         available, reach = count_available(carried["reach"], len(hidden), config.max_span)
@@ -162,7 +163,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
     # With trees.
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Raise ``InputError`` for text where trees are needed, and for trees that teach the attention nothing."""
+        """Raise ``InputError`` for text where trees are needed, and for trees from which the attention cannot learn."""
         config, where = self.config, corpus.name(0) if len(corpus) else None
         is_taught = config.is_supervised and (trains or config.objective == "spans")
         if (is_taught or self.is_given_trees) and not corpus.prepared.has_trees:
@@ -180,12 +181,12 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
 
     @property
     def is_given_trees(self) -> bool:
-        """Tell whether the weights of spans are those of given trees."""
+        """Whether the weights of spans are those of given trees."""
         return self.config.attention == "given"
 
     @torch.no_grad()
     def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
-        """Score as ``score`` does; the attention is set by the sentences' trees."""
+        """Score as ``score`` does, with attention to the constituents of the sentences' trees."""
         exact, scores = self.exact(), []
         for batch in encode_with_trees(sentences, self.vocabulary):
             inputs, targets, mask = exact.pad(batch)
@@ -195,10 +196,10 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
 
     @torch.no_grad()
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """Cross-entropies to the gold spans in reach, in nats, over the places where one ends; sentences by themselves.
+        """Cross-entropies to the available gold spans in nats, means over the steps before which one ends.
 
-        Of the attention, of weights spread evenly over the spans in reach, and the least that any could have: at some
-        places several gold spans end.
+        They are that of the attention, that of equal weights for all available spans, and the least possible one, which
+        is above 0 because several gold spans may end before a step. Sentences are read by themselves.
         """
         if self.is_given_trees:
             return {}
@@ -215,10 +216,10 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         return dict(zip(names, (sums / num_places).tolist(), strict=True)) if num_places else {}
 
     def _read_with_end(self, batch: SentenceBatch) -> tuple[StreamOutput, Tensor, Tensor, NDArray[np.bool_], Tensor]:
-        """The reading of sentences with trees, gold spans (T, B, m), and targets, their mask, and steps with spans.
+        """The outputs for sentences with trees, their gold spans (T, B, m), targets, the mask of targets, and of spans.
 
-        A further end is read after each sentence, which is no target: there the spans are looked at that end with the
-        last word.
+        A further end token is read after each sentence, which is not a target: before it the spans end that end with
+        the last word.
         """
         (inputs, targets, _), inside = self.pad(batch), inside_of(batch)
         inputs, targets = self._with_end(inputs), self._with_end(targets)
@@ -228,7 +229,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         return reading, gold, targets, inside, to_device(seen, inputs.device)
 
     def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
-        """Read a segment as every stream model does; given attention is set by the batch's constituents."""
+        """Read a segment as every stream model does, with given attention to the constituents of the batch."""
         if not self.is_given_trees:
             return super().read_segment(batch, carried)
         return self._read_with_trees(batch, carried)[0]
@@ -236,7 +237,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
     def _read_with_trees(
         self, batch: StreamBatch, carried: RecurrentState | None
     ) -> tuple[StreamOutput, Tensor, Tensor | None]:
-        """The reading of a segment, its gold spans (T, B, m), and its mask."""
+        """The outputs for a segment, its gold spans (T, B, m), and its mask."""
         inputs = self._tensor(batch.inputs)
         mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
         if batch.constituents is None:
@@ -247,7 +248,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
     # Losses.
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Losses as of every stream model; with ``span_weight`` or given attention also from the trees of the batch."""
+        """The losses of every stream model; with ``span_weight`` or given attention they depend on trees."""
         if not self._losses_need_trees and (batch.actions is None or not self.reads_constituents):
             return super().losses(batch)
         reading, gold, targets, inside, seen = self._read_with_end(batch)
@@ -256,7 +257,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         return self._with_spans(losses, reading, gold, seen)
 
     def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
-        """Losses as of every stream model; with ``span_weight`` or given attention also from gold constituents."""
+        """The losses of every stream model; with ``span_weight`` or given attention they depend on constituents."""
         if batch.constituents is None and not self._losses_need_trees:
             return super().stream_losses(batch, carried)
         reading, gold, mask = self._read_with_trees(batch, carried)
@@ -267,7 +268,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
 
     @property
     def _losses_need_trees(self) -> bool:
-        """Tell whether there is no loss without trees; evaluation of what they have taught can do without."""
+        """Whether losses need trees. In evaluation, a model that was trained with trees does not."""
         return self.is_given_trees or (self.training and self.config.is_supervised)
 
     def _gold(self, constituents: NDArray[np.int64], inputs: Tensor) -> Tensor:
@@ -275,9 +276,9 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         return to_device(gold_spans(constituents, shape), self.decoder_weight.device)
 
     def _with_spans(self, losses: Losses, reading: StreamOutput, gold: Tensor, mask: Tensor | None) -> Losses:
-        """The losses of words with the term ``spans``, if the attention is taught.
+        """The losses of words with the term ``spans``, if the attention learns from trees.
 
-        With a joint objective it counts in training alone: evaluation's total is that of words.
+        With the joint objective the term counts in training only: in evaluation the total is the loss of words.
         """
         config, structure = self.config, reading.structure
         if not config.is_supervised:
@@ -292,14 +293,14 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         return replace(losses, terms={**losses.terms, "spans": loss}, total=total)
 
     def _with_end(self, tokens: Tensor) -> Tensor:
-        """One more end after tokens (T, B): there the spans are looked at that end with the last word."""
+        """Tokens (T, B) with a further end token, before which the spans end that end with the last word."""
         return torch.cat([tokens, tokens.new_full((1, tokens.shape[1]), self.end)])
 
     # Trees.
 
     @torch.no_grad()
     def structure(self, words: Sequence[str]) -> SpanWeights | None:
-        """The attention over spans of a sentence by itself, read from the zero state; None if it is given by trees."""
+        """The attention over the spans of a sentence, read from the zero state; None if it is given by trees."""
         if self.is_given_trees:
             return None
         names, _ = tokens_of_words(words, self.vocabulary)
@@ -315,7 +316,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         return SpanWeights(tokens=(BOUNDARY, *names, BOUNDARY), weights=tuple(rows), reach=reach)
 
     def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
-        """Weights of the spans that begin at each word and end before the one that looks; the first has none."""
+        """The weights of the spans that begin with each word and end before the word that attends to them."""
         found, tokens = self.structure(words), encode_words([words], self.vocabulary).tokens
         assert found is not None
         weights = np.zeros((1, len(found.weights), len(found.weights)))
@@ -325,10 +326,10 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         return (BOUNDARY, *words, BOUNDARY), [by_words(weights, is_last)]
 
     def span_scores(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The score of every span of each sentence: (n, n), words i to j, both included; -inf where i > j.
+        """The score of every span of each sentence: (n, n), of words i to j, both included; -inf where i > j.
 
-        A span's score is that at the step after it, where the last word is followed by the end token; spans may be
-        longer than in training. Raises ``InputError`` if the attention is given by trees.
+        The score of a span is that at the step after it; the step after the last word reads the end token. Spans may
+        be longer than in training. Raises ``InputError`` if the attention is given by trees.
         """
         require(self, Parser)
         sentences, exact = words_of_each(sentences), self.exact()
@@ -347,7 +348,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
 
     @torch.no_grad()
     def states_before_attention(self, inputs: Tensor) -> Tensor:
-        """Hidden states (T, B, H) that spans are made of, for inputs (T, B) from the zero state; in evaluation mode."""
+        """The hidden states (T, B, H) of which spans are made, for inputs (T, B) from the zero state; no dropout."""
         carried, units = self.init_state(inputs.shape[1]), self.embedding[inputs]
         for index in range(self.config.attention_layer):
             units, _ = self.stack.run_layer(index, units, carried)
@@ -363,7 +364,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
 
 
 def _word_spans(chart: NDArray[np.float64], ends_word: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Turn scores of spans of tokens (steps, L) into those of words. Token s is read at step s + 1."""
+    """Scores of spans of words (n, n), from those of tokens (steps, L). Token s is read at step s + 1."""
     last = np.flatnonzero(ends_word)
     first = np.concatenate(([0], last + 1))[: len(last)]
     lengths = last[None, :] - first[:, None] + 1  # (n, n), of words i to j

@@ -1,4 +1,4 @@
-"""What gold trees say of a batch: the constituents that end before each input (PaLM-S; Peng, Schwartz & Smith 2019).
+"""The gold constituents that end before each input (for PaLM-S; Peng, Schwartz & Smith 2019).
 
 Shapes: m longest span, T steps, B rows.
 """
@@ -17,11 +17,11 @@ from treelm.corpora.stream_batches import non_trivial_spans
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 
-_ROWS = 64  # sentences that are read side by side
+_ROWS = 64  # sentences of a batch
 
 
 def encode_with_trees(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Iterator[SentenceBatch]:
-    """Batches in the order of the sentences. Raises ``InputError`` for a sentence without a tree."""
+    """Batches of the sentences with their trees, in order. Raises ``InputError`` for a sentence without a tree."""
     for start in range(0, len(sentences), _ROWS):
         chosen = sentences[start : start + _ROWS]
         labels: set[str] = set()
@@ -33,18 +33,20 @@ def encode_with_trees(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> 
 
 
 def before_inputs(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(n, 3): step, row and number of tokens of every non-trivial constituent that ends just before this input.
+    """Every non-trivial constituent as (step, row, number of tokens), where it ends just before the input of the step.
 
-    The first input of a sentence is the end token, so what ends with token s ends before the input s + 2.
+    The result is (n, 3). The first input of a sentence is the end token, so a constituent whose last token is s ends
+    before the input s + 2.
     """
     spans = non_trivial_spans(batch, ends_word)
     return np.stack([spans[:, 2] + 1, spans[:, 0], spans[:, 2] - spans[:, 1]], 1)
 
 
 def gold_spans(constituents: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """(T, B, m): whether the span of 1 to m tokens that ends before a step is a constituent.
+    """Whether the spans of 1 to m tokens that end before each step are constituents: ``shape`` is (T, B, m).
 
-    ``constituents`` (n, 3) are step, row and length, as in ``StreamBatch``; longer ones and later steps are left out.
+    ``constituents`` (n, 3) are steps, rows and lengths, as in ``StreamBatch``; longer ones and later steps are left
+    out.
     """
     step, row, length = constituents[(constituents[:, 2] <= shape[2]) & (constituents[:, 0] < shape[0])].T
     gold = np.zeros(shape, np.bool_)

@@ -33,15 +33,15 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
         "zero_state": True,
     },
 }
-"""Values that a variant gives to the fields that are None."""
+"""The values that a variant gives to fields that are None."""
 
 
 @configuration
 class PRPNConfig:
     """Sizes, variant and ablations of a PRPN. Raises ``InputError`` for values that make no network.
 
-    The default sizes are the paper's for words of the Penn Treebank. ``variant`` decides every field that is None, and
-    such fields hold what it decided afterwards. The rows of Table 3 are the three switches at the end.
+    The default sizes are those of the paper for words of the Penn Treebank. ``variant`` sets every field that is None.
+    The ablations of Table 3 are the three switches at the end.
     """
 
     embedding_size: Size = 800

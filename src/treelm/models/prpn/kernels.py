@@ -1,13 +1,17 @@
-"""A layer of the reading network over all steps in one sweep, forward and backward by hand (Eqs. 9-12).
+"""A layer of the reading network over all steps in one sweep, with a hand-written gradient (Eqs. 9-12).
 
-Attention over slots, of which some may be closed, or all: then nothing is attended to. Then an LSTM cell with layer
-normalisation (Ba et al. 2016): gates = LN(W_x x + b_x) + LN(W_h h + b_h), in the order i, f, o, g; c' = f c + i g;
-h' = o tanh(LN(c')). The norm divides by the unbiased standard deviation + 1e-6, as the code that was released with PRPN
-does.
+A step first attends to the states of slots, some of which may be closed; if all are, it attends to nothing. Then
+follows an LSTM cell with layer normalisation (Ba et al. 2016), with gates in the order i, f, o, g:
 
-The states of a layer stand in one tape: (B, N + T, 2H), hidden and cell states side by side, first the N states before
-this segment. What a step may attend to is a view of N consecutive states, so nothing is shifted or copied. Gradients of
-weights are formed after the loop, one product each. Shapes: T steps, B rows, N slots, H hidden units.
+    s = attention of the key over the N states before      [h~; c~] = sum over slots i of s_i [h_i; c_i]
+    gates = LN(W_x x + b_x) + LN(W_h h~ + b_h)             c' = f c~ + i g;    h' = o tanh(LN(c'))
+
+The norm divides by the unbiased standard deviation + 1e-6, as the code that was released with PRPN does.
+
+The states of a layer are stored in one tape (B, N + T, 2H), with hidden and cell states side by side, and the N states
+before this segment first. The states to which a step may attend are a view of N consecutive ones, so nothing is shifted
+or copied. Gradients of weights are formed after the loop, by one product each. Shapes: T steps, B rows, N slots, H
+hidden units.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ EPSILON = 1e-6
 
 
 class Activations(NamedTuple):
-    """Activations that the gradient of a layer needs, of every step: (T, B, ...) each."""
+    """What the gradient of a layer needs, of every step: (T, B, ...) each."""
 
     last_hidden: Tensor  # (H)
     keys: Tensor  # (H)
@@ -43,7 +47,7 @@ class Activations(NamedTuple):
 
     @classmethod
     def empty(cls, gates: Tensor, num_slots: int) -> Activations:
-        """Memory for as many steps and rows as ``gates`` (T, B, 4H) has, allocated at once."""
+        """Allocate memory for all steps and rows of ``gates`` (T, B, 4H)."""
         num_steps, num_rows, width = gates.shape
         size, slots = width // 4, num_slots
         sizes = (size, size, size, slots, slots, 2 * size, width, width, 1, size, 1, size)
@@ -51,9 +55,9 @@ class Activations(NamedTuple):
 
 
 def slot_probabilities(logits: Tensor, log_weights: Tensor, epsilon: float) -> Tensor:
-    """softmax(logits + log_weights) over the last dimension, zeros where all are closed.
+    """softmax(logits + log_weights) over slots, the last dimension; zeros if all slots are closed.
 
-    With ``epsilon``: e^x / (sum e^x + epsilon), where exponents are taken relative to the largest *logit*.
+    With ``epsilon`` it is e^x / (sum e^x + epsilon), where x is relative to the largest *logit*.
     """
     shifted = logits + log_weights
     largest = logits.amax(-1, keepdim=True) if epsilon else shifted.detach().amax(-1, keepdim=True)
@@ -65,7 +69,7 @@ def slot_probabilities(logits: Tensor, log_weights: Tensor, epsilon: float) -> T
 def slot_gradients(
     d_probabilities: Tensor, probabilities: Tensor, logits: Tensor, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of ``slot_probabilities`` in the logits and in the log weights."""
+    """The gradients of ``slot_probabilities`` by the logits and by the log weights."""
     products = d_probabilities * probabilities
     total = products.sum(-1, keepdim=True)
     d_log_weights = torch.addcmul(products, probabilities, total, value=-1)
@@ -78,7 +82,7 @@ def slot_gradients(
 
 
 def normalise(values: Tensor, normalised: Tensor, deviation: Tensor) -> None:
-    """Fill ``normalised`` (n, C) and ``deviation`` (n, 1), to which epsilon has been added, from values (n, C)."""
+    """Normalise values (n, C): fills ``normalised`` (n, C) and ``deviation`` (n, 1), which includes epsilon."""
     # torch.var_mean takes several times as long as these passes together.
     torch.sub(values, values.mean(1, keepdim=True), out=normalised)
     torch.linalg.vector_norm(normalised, dim=1, keepdim=True, out=deviation)
@@ -86,12 +90,15 @@ def normalise(values: Tensor, normalised: Tensor, deviation: Tensor) -> None:
 
 
 def bare_deviation(deviation: Tensor, size: int) -> Tensor:
-    """The deviation (..., 1) of vectors of this size without epsilon, times size - 1: for all steps in one pass."""
+    """``deviation`` (..., 1) of vectors of ``size`` numbers, without epsilon, times size - 1."""
     return (deviation - EPSILON).clamp_min(torch.finfo(deviation.dtype).tiny).mul_(size - 1)
 
 
 def normalise_backward(gradient: Tensor, normalised: Tensor, deviation: Tensor, bare: Tensor) -> None:
-    """Turn the gradient of normalised vectors (n, C) into that of the values, in place."""
+    """Replace the gradient by normalised vectors (n, C) by the gradient by the values.
+
+    ``bare`` is that of ``bare_deviation``.
+    """
     along = (gradient * normalised).sum(1, keepdim=True) * deviation / bare
     gradient.sub_(gradient.mean(1, keepdim=True)).addcmul_(normalised, along, value=-1).div_(deviation)
 
@@ -113,13 +120,13 @@ class _Normalised(torch.autograd.Function):
 
 
 def layer_norm(values: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
-    """LN of vectors (n, C), for all steps at once."""
+    """LN(values) of vectors (n, C), with its gradient."""
     normalised: Tensor = _Normalised.apply(values)  # type: ignore[no-untyped-call]
     return torch.addcmul(shift, gain, normalised)
 
 
 def apply_cell(state: Tensor, step: int, tape: Activations, gain: Tensor, shift: Tensor) -> None:
-    """Fill ``state`` (B, 2H) from the step's gates, which come before their nonlinearities and leave after them."""
+    """Fill ``state`` (B, 2H) from the step's gates, to which nonlinearities are applied in place."""
     size = gain.shape[0]
     gates = tape.gates[step]
     gates[:, : 3 * size].sigmoid_()
@@ -136,7 +143,10 @@ def apply_cell(state: Tensor, step: int, tape: Activations, gain: Tensor, shift:
 def cell_backward(
     d_state: Tensor, step: int, tape: Activations, bare: Tensor, d_gates: Tensor, d_cell_norms: Tensor, gain: Tensor
 ) -> Tensor:
-    """Fill the step's ``d_gates`` (before nonlinearities) and ``d_cell_norms``; returns d of the old cell (B, H)."""
+    """Fill the step's ``d_gates``, by the gates before nonlinearities, and ``d_cell_norms``, by LN(c').
+
+    ``d_state`` (B, 2H) is the gradient by the new state; returns the gradient by the old cell state (B, H).
+    """
     size = gain.shape[0]
     i, f, o, g = tape.gates[step].chunk(4, 1)
     d_i, d_f, d_o, d_g = d_gates[step].chunk(4, 1)
@@ -156,7 +166,7 @@ def cell_backward(
 
 
 class OpenSlots(NamedTuple):
-    """What attention adds to its logits at every step."""
+    """Which slots are open, as what attention adds to its logits at every step."""
 
     log_weights: Tensor  # (T, B, N), added to the logits; -inf where a slot is closed
     epsilon: float = 0.0  # added to the sum of exp(logit - largest logit) that the softmax divides by
@@ -174,11 +184,12 @@ _NUM_MASKS = len(LayerMasks._fields)
 
 
 class ReadingSweep(torch.autograd.Function):
-    """(gates, key inputs, slot terms, memory, weights, dropout masks) -> the tape of states, alone in a tuple.
+    """All steps of a layer: returns the tape of states (B, N + T, 2H), in a tuple of one.
 
-    ``inputs`` (T, B, 4H) is LN(W_x x + b), ``key_inputs`` (T, B, H) the input's part of the key; None when there is no
-    attention. Weights: key (H, H), recurrent (4H, H) and its bias, gain and bias of both norms. ``masks`` are those of
-    ``LayerMasks``, ``epsilon`` that of ``OpenSlots``.
+    ``inputs`` (T, B, 4H) is LN(W_x x + b_x), ``key_inputs`` (T, B, H) the part of the key that depends on inputs, or
+    None without attention, and ``memory`` (B, N, 2H) the states before. Then follow the weights: that of the key (H,
+    H), the recurrent one (4H, H) with its bias, gain and shift of the norms of gates and of cell states.
+    ``log_weights`` and ``epsilon`` are those of ``OpenSlots``, ``masks`` those of ``LayerMasks``.
     """
 
     @staticmethod
@@ -198,7 +209,7 @@ class ReadingSweep(torch.autograd.Function):
         epsilon: float,
         *masks: Tensor | None,
     ) -> tuple[Tensor]:
-        """Step by step; keeps a tape of what the gradient needs."""
+        """Compute step by step, and store what the gradient needs."""
         num_slots, num_rows, dropped = memory.shape[1], memory.shape[0], LayerMasks(*masks)
         states = torch.cat([memory, memory.new_empty(num_rows, len(inputs), memory.shape[2])], 1)
         tape = Activations.empty(inputs, num_slots)
@@ -224,7 +235,7 @@ class ReadingSweep(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of all tensors that ``forward`` was given."""
+        """The gradients by all tensors that ``forward`` has taken."""
         _, key_weight, weight, _, _, *saved = ctx.saved_tensors
         tape = Activations(*saved[_NUM_MASKS:])
         run = _Backward(ctx, tape, gradients[0].clone())
@@ -268,7 +279,7 @@ def _attend(
     terms: OpenSlots,
     masks: LayerMasks,
 ) -> None:
-    """Eqs. 9-12: fills the step's key, logits, probabilities and what it attends to."""
+    """Attention of one step (Eqs. 9-11): fills its key, logits, probabilities and attended states."""
     size = window.shape[2] // 2
     last, key = tape.last_hidden[step], tape.keys[step]
     _masked_into(last, window[:, -1, :size], None if masks.last_hidden is None else masks.last_hidden[step])
@@ -282,10 +293,10 @@ def _attend(
 
 
 class _Backward:
-    """The gradient, step by step from the last one; all sums over steps are left for later."""
+    """The gradient, step by step from the last one; sums over steps are made afterwards."""
 
     def __init__(self, ctx: Any, tape: Activations, d_states: Tensor) -> None:
-        """Take what the forward pass saved, and allocate all gradients."""
+        """Take what the forward pass has stored, and allocate all gradients."""
         self.states, key_weight, weight, self.gate_gain, self.cell_gain, *saved = ctx.saved_tensors
         self.masks = LayerMasks(*saved[:_NUM_MASKS])
         self.tape, self.epsilon, self.d_states = tape, ctx.epsilon, d_states
@@ -301,7 +312,7 @@ class _Backward:
         self.d_attended = torch.empty_like(self.tape.attended[0])
 
     def step(self, step: int) -> None:
-        """Compute all gradients of one step, and their part in those of earlier states."""
+        """Compute the gradients of one step, and add its part to those of earlier states."""
         tape, size, window = self.tape, self.size, slice(step, step + self.num_slots)
         d_state, filled = self.d_states[:, step + self.num_slots], (self.d_gates, self.d_cell_norms)
         d_cell = cell_backward(d_state, step, tape, self.bare_cell[step], *filled, self.cell_gain)

@@ -1,7 +1,8 @@
 """The PRPN: the reading network (Eqs. 9-12, Shen et al. 2018), the predict network (Eqs. 13-14), and the whole.
 
-The predict network has no recurrence of its own, so all steps are computed at once. The plain form is
-``tests/models/prpn/plain.py``. Shapes: T steps, B rows, N slots, H hidden units.
+The parsing network (Eqs. 4-8) is in ``parsing.py``. The predict network has no recurrence of its own, so all its steps
+are computed at once. The plain form is ``tests/models/prpn/plain.py``. Shapes: T steps, B rows, N slots, H hidden
+units, E size of an embedding, L tokens that the parser looks back.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from treelm.models.streams import DistanceParser
 
 
 class GainedNorm(nn.Module):
-    """The gain and the shift of a layer norm."""
+    """The parameters of a layer norm: its gain and its shift."""
 
     def __init__(self, size: int) -> None:
         """Start as plain normalisation."""
@@ -44,10 +45,11 @@ class GainedNorm(nn.Module):
 class ReadingLayer(nn.Module):
     """An LSTM layer whose recurrence attends to earlier states.
 
-    ``forward`` computes what depends on inputs alone; ``ReadingSweep`` does the rest.
+    ``forward`` computes what depends on inputs alone; ``ReadingSweep`` (``kernels.py``) computes the steps::
 
-    key_t = Drop(W_x^k Drop(x_t) + W_h^k Drop(h_{t-1}) + b^k); [h~; c~] = sum over slots of s [h; c] with
-    s = attention(key . h / sqrt(H)), one weight for h and c; then the cell on x_t and h~, c~ (see ``cell``).
+        k_t = Drop(W_x^k Drop(x_t) + W_h^k Drop(h_{t-1}) + b^k)                          (9)
+        s_i = attention(k_t . h_i / sqrt(H)) over open slots i                           (10, 11)
+        [h~; c~] = sum over slots i of s_i [h_i; c_i], then the LSTM cell on x_t         (12)
     """
 
     def __init__(self, config: PRPNConfig, input_size: int, input_dropout: float) -> None:
@@ -68,9 +70,9 @@ class ReadingLayer(nn.Module):
         self._sweep = GraphedFunction(ReadingSweep.apply)
 
     def forward(self, inputs: Tensor, memory: Tensor, slots: OpenSlots | None) -> Tensor:
-        """inputs (T, B, I), the N states before (B, N, 2H) -> all states (B, N + T, 2H).
+        """inputs (T, B, I) and the N states before (B, N, 2H) -> these and all new states (B, N + T, 2H).
 
-        ``slots`` may be None if there is no attention.
+        ``slots`` may be None without attention.
         """
         num_steps, num_rows, _ = inputs.shape
         dropped = dropout(inputs, self.input_dropout, training=self.training).flatten(0, 1)
@@ -112,7 +114,7 @@ class ReadingLayer(nn.Module):
         return LayerMasks(last_hidden=last_hidden, keys=keys, recurrent=recurrent)
 
 
-_CHUNK_STEPS = 128
+_CHUNK_STEPS = 128  # steps for which attention is computed at once
 
 
 class ResidualBlock(nn.Module):
@@ -134,9 +136,10 @@ class ResidualBlock(nn.Module):
 
 
 class PredictNetwork(nn.Module):
-    """tanh(Norm(W Drop(blocks([h_t; m_t])) + b)), m_t attended to among h_{t-N} .. h_{t-1} with the key W_k h_t + b_k.
+    """tanh(Norm(W Drop(blocks([h_t; m_t])) + b)): the vector from which the next token is predicted (Eqs. 13-14).
 
-    Without attention it reads h_t alone.
+    m_t is the sum of the states h_{t-N} .. h_{t-1} by attention with the key W_k h_t + b_k. Without attention the
+    network reads h_t alone.
     """
 
     def __init__(self, config: PRPNConfig) -> None:
@@ -151,7 +154,7 @@ class PredictNetwork(nn.Module):
         self.norm = Norm(config.norm or "layer", config.embedding_size)
 
     def forward(self, tape: Tensor, slots: OpenSlots | None, num_steps: int, kept: Tensor | None) -> Tensor:
-        """The last layer's states (N + T, B, H) -> (T, B, E). ``slots`` may be None if there is no attention."""
+        """The last layer's states (N + T, B, H) -> (T, B, E). ``slots`` may be None without attention."""
         hidden = tape[-num_steps:]
         features = hidden
         if self.key is not None and slots is not None:
@@ -168,7 +171,7 @@ class PredictNetwork(nn.Module):
 
 
 def attend_in_parallel(keys: Tensor, tape: Tensor, slots: OpenSlots) -> Tensor:
-    """Attended states of every step: keys (T, B, H), states (N + T, B, H) -> (T, B, H)."""
+    """The attended states m_t of all steps: keys (T, B, H), states (N + T, B, H) -> (T, B, H)."""
     num_steps, num_slots = len(keys), slots.log_weights.shape[-1]
     chunks = [
         _attend(keys[start:end], tape[start : end + num_slots], slots, slice(start, end))
@@ -179,7 +182,7 @@ def attend_in_parallel(keys: Tensor, tape: Tensor, slots: OpenSlots) -> Tensor:
 
 
 def _attend(keys: Tensor, tape: Tensor, slots: OpenSlots, steps: slice) -> Tensor:
-    """Multiply all keys with all states in one product; the band of each step's own slots is taken out of it."""
+    """Multiply all keys with all states in one product, of which each step takes the band of its own slots."""
     num_steps, num_rows, size = keys.shape
     num_slots = slots.log_weights.shape[-1]
     states = tape[:-1].transpose(0, 1)  # (B, N + T - 1, H)
@@ -194,9 +197,9 @@ def _attend(keys: Tensor, tape: Tensor, slots: OpenSlots, steps: slice) -> Tenso
 class PRPN(DistanceParser, LatentTrees, CouplesSentences):
     """A language model that learns syntactic distances from raw text.
 
-    The parser puts a distance before every token; distances decide by gates which earlier states the reading network
-    may attend to; and the predict network, from a guess of the next distance, which ones the prediction may. The tape
-    of a layer holds hidden and cell states side by side.
+    The parsing network gives every token a distance from the token before. Gates, which compare distances, decide to
+    which earlier states the reading network may attend; with an estimate of the next distance, they decide to which
+    states the predict network may. The tape of a layer holds hidden and cell states side by side.
     """
 
     system: ClassVar[str] = "prpn"
@@ -225,14 +228,16 @@ class PRPN(DistanceParser, LatentTrees, CouplesSentences):
 
     @property
     def hard_gates(self) -> bool:
-        """Compare distances in evaluation with tau = infinity (Appendix D), so that gates are 0 or 1; else with the tau
-        of training. Distances, and so trees, are the same."""
+        """Whether gates are 0 or 1 in evaluation, as with tau = infinity (Appendix D), or those of training.
+
+        Distances, and so trees, are the same.
+        """
         return self._hard_gates
 
     @hard_gates.setter
     def hard_gates(self, value: bool) -> None:
         self._hard_gates = value
-        self.train(self.training)  # a copy of the network with the other gates is dropped
+        self.train(self.training)  # drops the cached copy of the network, which has the other gates
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
@@ -241,8 +246,11 @@ class PRPN(DistanceParser, LatentTrees, CouplesSentences):
 
     @torch.no_grad()
     def distance_shares(self, batch: SentenceBatch | StreamBatch) -> DistanceShares:
-        """Shares of useless distances in a batch, each row from the zero state, as training computes them but without
-        dropout: where the parser normalises by batch, by the statistics of this one. Changes nothing."""
+        """The shares of useless distances in a batch, each row of which begins from the zero state.
+
+        Distances are computed as in training, with batch normalisation by the statistics of this batch, but without
+        dropout. The model does not change.
+        """
         if self.parser is None:
             raise ValueError("without a parsing network there are no distances")
         mask: Tensor | None
@@ -260,18 +268,18 @@ class PRPN(DistanceParser, LatentTrees, CouplesSentences):
         return distance_shares(distances, mask, num_slots=config.num_slots, kind=kind, temperature=config.temperature)
 
     def diagnose_latent_trees(self, batch: SentenceBatch | StreamBatch) -> str:
-        """What is wrong with the distances that the parser finds in a batch, if anything is."""
+        """What is wrong with the distances of a batch, in words; "" if nothing is."""
         return "" if self.parser is None else self.distance_shares(batch).fault
 
     @property
     def decoder_weight(self) -> Tensor:
-        """(V + 1, E)."""
+        """The weight of the softmax (V + 1, E)."""
         return self.embedding if self.decoder is None else self.decoder
 
     def init_state(self, num_rows: int) -> RecurrentState:
-        """Nothing read: states and embeddings of zeros, and infinite distances, which mean that no state is there.
+        """The state before the first token: zeros, and infinite distances, which mark slots without a state.
 
-        ``memory_l`` (B, N, 2H) a layer, ``distances`` (B, N), and ``embeddings`` (B, L, E) unless L = 0.
+        It has ``memory_l`` (B, N, 2H) of each layer, ``distances`` (B, N), and ``embeddings`` (B, L, E) unless L is 0.
         """
         config, new = self.config, self.embedding.new_zeros
         shape = num_rows, config.num_slots, 2 * config.hidden_size
@@ -282,9 +290,10 @@ class PRPN(DistanceParser, LatentTrees, CouplesSentences):
         return carried
 
     def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
-        """Read tokens (T, B). ``structure``: ``distances`` (T, B), unless there is no parser.
+        """Read tokens (T, B). ``structure`` has ``distances`` (T, B), if there is a parsing network.
 
-        ``layers.precision`` alone decides what is multiplied in low precision: distances are compared, and must not be.
+        Autocast is disabled, as distances are compared and must not be rounded; ``layers.precision`` decides what is
+        multiplied in low precision.
         """
         with torch.autocast(inputs.device.type, enabled=False):
             return self._read(inputs, carried, mask)
@@ -292,7 +301,7 @@ class PRPN(DistanceParser, LatentTrees, CouplesSentences):
     def read_structure(
         self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None
     ) -> Mapping[str, Tensor]:
-        """The distances alone, which the parser finds from the embeddings: no state is computed."""
+        """The distances alone, which depend on embeddings only: no state is computed."""
         if self.parser is None:
             return {}
         with torch.autocast(inputs.device.type, enabled=False):
@@ -300,7 +309,7 @@ class PRPN(DistanceParser, LatentTrees, CouplesSentences):
             return {"distances": self.parser(seen, None if mask is None else mask.flatten())[0]}
 
     def _embed(self, inputs: Tensor, carried: RecurrentState) -> tuple[Tensor, Tensor]:
-        """Embeddings (T, B, E), and the same after those that were carried (L + T, B, E)."""
+        """Embeddings of tokens (T, B, E), and the same preceded by those of the L tokens before (L + T, B, E)."""
         embedded = functional.embedding(inputs, self.embedding)
         seen = torch.cat([carried["embeddings"].transpose(0, 1), embedded]) if self.config.look_back else embedded
         return embedded, seen
@@ -309,16 +318,16 @@ class PRPN(DistanceParser, LatentTrees, CouplesSentences):
         config, num_steps = self.config, len(inputs)
         embedded, seen = self._embed(inputs, carried)
         kept = None if mask is None else mask.flatten()
-        # The parsing network: d_t and, from the embeddings or below from h_t, d'_{t+1}.
+        # The parsing network: d_t and, if it depends on embeddings and not on h_t, d'_{t+1}.
         distances, next_distances = torch.zeros_like(embedded[..., 0]), None
         if self.parser is not None:
             distances, next_distances = self.parser(seen, kept)
         tape = torch.cat([carried["distances"].T, distances])
-        # The reading network: the layers' memory tapes, and the last one's hidden states (N + T, B, H).
+        # The reading network: the tape of every layer, and the hidden states (N + T, B, H) of the last one.
         slots = self._slots(tape, None) if config.read_attention else None
         following: RecurrentState = {}
         units = hidden = embedded
-        below = list[Tensor]()  # of the reading network
+        below = list[Tensor]()  # outputs of the layers of the reading network
         for number, layer in enumerate(self.layers):
             states = layer(units, carried[f"memory_{number}"], slots)
             following[f"memory_{number}"] = states[:, -config.num_slots :]
@@ -341,9 +350,9 @@ class PRPN(DistanceParser, LatentTrees, CouplesSentences):
         )
 
     def _slots(self, tape: Tensor, next_distances: Tensor | None) -> OpenSlots:
-        """Slots that may be attended to, from distances (N + T, B): by the reading network, or by the predict network.
+        """The open slots of each step for the reading network, from distances (N + T, B).
 
-        The latter compares with the ``next_distances`` (T, B).
+        With ``next_distances`` (T, B) they are those for the predict network.
         """
         config, kind = self.config, self.config.closeness or "paper"
         temperature = parsing.HARD if self._hard_gates and not self.training else config.temperature

@@ -1,8 +1,16 @@
 """The parsing network: syntactic distances, and the gates that follow from them (Eqs. 4-8, Shen et al. 2018).
 
-Distances come from a few embeddings (Eqs. 7-8); compared, they say which states are open to attention (Eqs. 4-6). Gates
-are computed for all steps at once, in log space, so that products of soft ones cannot underflow. Shapes: T steps, B
-rows, N slots. Slots are in the order of time: slot N - 1 is the state just before, slot N - 1 - k is k older.
+Distances are computed from a few embeddings (Eqs. 7-8). Compared with each other, they say which states are open to
+attention (Eqs. 4-6)::
+
+    alpha_j^t = (hardtanh((d_t - d_j) tau) + 1) / 2                      how far d_t is above d_j                   (6)
+    g_i^t = product of alpha_j^t over i < j < t                          whether state i is open at step t          (5)
+
+For example, with hard gates (tau = infinity) and the distances 5, 1, 3 of three tokens, the next token with distance 4
+may attend to the first state, as 4 > 1 and 4 > 3; with distance 2 it may not, since 2 < 3.
+
+Gates are computed for all steps at once, in log space, so that products of soft ones cannot underflow. Shapes: T steps,
+B rows, N slots. Slots are in the order of time: slot N - 1 is the state just before, slot N - 1 - k is k steps older.
 """
 
 from __future__ import annotations
@@ -22,14 +30,14 @@ from treelm.models.prpn.kernels import OpenSlots
 
 RELEASED_EPSILON = 1e-8
 HARD = 1e30
-"""A temperature that acts as infinity, at which a tie is still one."""
+"""A temperature that acts as infinity, but with which equal distances remain equal."""
 
 
 class Norm(nn.Module):
-    """Normalises vectors: each by itself ("layer"), or each unit over all time steps and rows ("batch").
+    """Normalises each vector by itself ("layer"), or each unit over all time steps and rows ("batch").
 
-    In training "batch" takes mean and variance of what it is given, and keeps running ones (momentum 0.1) for
-    evaluation, as Ioffe & Szegedy (2015) do.
+    In training "batch" takes mean and variance of the vectors, and updates running ones (momentum 0.1) for evaluation
+    (Ioffe & Szegedy 2015).
     """
 
     def __init__(self, kind: NormKind, size: int) -> None:
@@ -46,9 +54,9 @@ class Norm(nn.Module):
     running_variance: Tensor
 
     def forward(self, vectors: Tensor, kept: Tensor | None) -> Tensor:
-        """vectors (n, C) -> (n, C); ``kept`` (n,) is False where vectors are padding and may become anything.
+        """vectors (n, C) -> (n, C); ``kept`` (n,) is False for padding, whose result has no meaning.
 
-        Raises ``InputError`` when statistics are wanted of a single vector.
+        Raises ``InputError`` for the statistics of a single vector.
         """
         if self.kind == "layer":
             return functional.layer_norm(vectors, vectors.shape[1:], self.weight, self.bias)
@@ -67,8 +75,9 @@ class Norm(nn.Module):
 class ParsingNetwork(nn.Module):
     """d_t = act(w . q_t + b), q_t = Drop(ReLU(Norm(W [x_{t-L}; ...; x_t] + b))), x = Drop(embedding).
 
-    The distance before the next token, d'_{t+1}, is a second output. It reads the second half of q_t and d_t the first
-    half if ``next_distance`` is "embeddings"; else it reads the last layer's h_t (Eq. 13), and d_t all of q_t.
+    d_t is the distance before token t. The estimate of the distance before the next token, d'_{t+1}, is a second
+    output. With ``next_distance`` = "embeddings" it is computed from the second half of q_t, and d_t from the first
+    half. With "hidden" it is computed from the last layer's h_t (Eq. 13), and d_t from all of q_t.
     """
 
     def __init__(self, config: PRPNConfig) -> None:
@@ -89,9 +98,9 @@ class ParsingNetwork(nn.Module):
             self.next_bias = uniform(1, fan_in=num_read)
 
     def forward(self, embedded: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """d_t (T, B) and d'_{t+1} (T, B) from embeddings (L + T, B, E); d' is None if it comes from h_t.
+        """Embeddings (L + T, B, E) -> d_t (T, B) and d'_{t+1} (T, B), which is None if it is computed from h_t.
 
-        ``kept`` (T * B,) is False at padding.
+        ``kept`` (T * B,) is False for padding.
         """
         config = self.config
         num_steps, num_rows = len(embedded) - config.look_back, embedded.shape[1]
@@ -116,12 +125,12 @@ class ParsingNetwork(nn.Module):
 
 
 def windows(tape: Tensor, num_slots: int) -> Tensor:
-    """The N values before each step: tape (N + T, B) -> (T, B, N), a view."""
+    """A view of the N values before each step: tape (N + T, B) -> (T, B, N)."""
     return tape[:-1].unfold(0, num_slots, 1)
 
 
 def log_closeness(distance: Tensor, earlier: Tensor, kind: Closeness, temperature: float) -> Tensor:
-    """log alpha (Eq. 6): how far ``distance`` is above the ``earlier`` one, from -inf to 0."""
+    """log alpha (Eq. 6): how far ``distance`` is above ``earlier``, from -inf (not at all) to 0."""
     difference = (distance - earlier) * temperature
     scaled = difference if kind == "paper" else 2 * difference + 1
     alpha = (functional.hardtanh(scaled) + 1) / 2
@@ -130,9 +139,9 @@ def log_closeness(distance: Tensor, earlier: Tensor, kind: Closeness, temperatur
 
 
 def reachable_slots(tape: Tensor, num_slots: int, *, zero_state: bool) -> Tensor:
-    """Slots that hold a state (T, B, N), from distances (N + T, B) that are infinite where nothing was read.
+    """Which slots hold a state (T, B, N), from distances (N + T, B), which are infinite where nothing was read.
 
-    ``zero_state`` adds the state of zeros before the first token.
+    With ``zero_state`` the state of zeros before the first token is one too.
     """
     read = windows(tape, num_slots).isfinite()
     if not zero_state:
@@ -141,9 +150,9 @@ def reachable_slots(tape: Tensor, num_slots: int, *, zero_state: bool) -> Tensor
 
 
 def log_gates(distance: Tensor, earlier: Tensor, kind: Closeness, temperature: float) -> Tensor:
-    """log g_i = sum over j >= i of log alpha_j (Eq. 5): distances (T, B), those before each (T, B, K) -> (T, B, K).
+    """log g (Eq. 5) as sums of log alpha from each slot to the last one: (T, B, K).
 
-    Where nothing was read, values have no meaning.
+    ``distance`` (T, B) is compared with the ``earlier`` ones (T, B, K). Where nothing was read, values have no meaning.
     """
     logs = log_closeness(distance[..., None], earlier.masked_fill(earlier.isinf(), 0.0), kind, temperature)
     parts = list(logs.unbind(-1))
@@ -153,23 +162,25 @@ def log_gates(distance: Tensor, earlier: Tensor, kind: Closeness, temperature: f
 
 
 def open_slots(log_gates: Tensor, reachable: Tensor, form: Attention) -> OpenSlots:
-    """The gates as one form of attention (Eq. 11) wants them."""
+    """The open slots for one form of attention (Eq. 11), from log gates and reachable slots (T, B, N)."""
     epsilon = RELEASED_EPSILON if form == "released" else 0.0
     return OpenSlots(log_gates.masked_fill(~reachable, -torch.inf), epsilon)
 
 
 TIE = 0.01
-"""Distances that differ by less than this over tau are equal: no closeness differs by more than 0.01 from that of a
-tie."""
+"""Distances that differ by less than this over tau count as equal: closeness then differs by at most 0.01 from that
+of equal ones."""
 MOST_EQUAL = 0.5
+"""With a larger share of equal distances, trees and gates are meaningless."""
 MOST_SATURATED = 0.99
+"""With a larger share of saturated gates, the parsing network hardly learns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistanceShares:
-    """Shares, 0 to 1, of distances that are of no use. Not a number where nothing can be compared.
+    """Shares, 0 to 1, of useless distances; nan where nothing can be compared.
 
-    Constant distances make no gates, and saturated ones teach the parser nothing.
+    Gates of constant distances say nothing, and saturated gates have no gradient.
     """
 
     zero: float
@@ -177,8 +188,8 @@ class DistanceShares:
     equal: float
     """Distances that equal the one before as far as gates can tell (``TIE``)."""
     saturated: float
-    """Comparisons with one of the N - 1 distances before (Eq. 6) whose closeness is 0 or 1 as far as float32 can tell:
-    no gradient goes through these."""
+    """Comparisons with one of the N - 1 distances before (Eq. 6) whose closeness is 0 or 1 in float32, so that they
+    have no gradient."""
 
     @property
     def fault(self) -> str:
@@ -194,7 +205,7 @@ class DistanceShares:
 def distance_shares(
     distances: Tensor, mask: Tensor | None, *, num_slots: int, kind: Closeness, temperature: float
 ) -> DistanceShares:
-    """The shares of distances (T, B); ``mask`` (T, B) is False at padding."""
+    """The shares of useless distances among distances (T, B); ``mask`` (T, B) is False for padding."""
     kept = torch.ones_like(distances, dtype=torch.bool) if mask is None else mask
     tape = torch.cat([distances.new_full((num_slots, distances.shape[1]), torch.inf), distances])
     before = windows(tape, num_slots)

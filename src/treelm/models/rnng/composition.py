@@ -14,7 +14,7 @@ the state of the stack before the REDUCE says how much each of their states h_th
 REDUCE pushes e_REDUCE, and S, the, dog stay below it.
 
 LSTM composition needs nothing but the children, so it is computed for a whole batch before the stack (``kernels.py``);
-attention is computed with it (``attention.py``).
+attention needs the stack and is computed with it (``attention.py``). The classes here hold parameters only.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from treelm.models.rnng.config import EMBEDDING_DEVIATION
 class LSTMComposition(nn.Module):
     """e = ReLU(W drop([f; g]) + b): a bidirectional LSTM over the label and the children (Dyer et al. 2016, Sec. 3.4).
 
-    Parameters only; ``kernels.py`` computes it. The forward LSTM reads NT, c_1 ... c_n and f is its last state; the
-    backward LSTM reads NT, c_n ... c_1 and g is its last state.
+    ``kernels.py`` computes it. The forward LSTM reads NT, c_1 ... c_n, and f is its last state; the backward LSTM reads
+    NT, c_n ... c_1, and g is its last state.
     """
 
     def __init__(self, embedding_size: int) -> None:
-        """Build for vectors of size E."""
+        """Draw the parameters for vectors of size E."""
         super().__init__()
         self.forward_lstm = LSTMWeights(embedding_size, embedding_size)
         self.backward_lstm = LSTMWeights(embedding_size, embedding_size)
@@ -42,7 +42,7 @@ class LSTMComposition(nn.Module):
 
 
 class AttentionComposition(nn.Module):
-    """Gated attention over the children (Kuncoro et al. 2017, Sec. 4). Parameters only; ``attention.py`` computes it.
+    """Gated attention over the children (Kuncoro et al. 2017, Sec. 4), which ``attention.py`` computes.
 
     h_i is the state at child i of a bidirectional LSTM over the children, E/2 units a direction; with the stack summary
     s (the network's output before the REDUCE) and per-label vectors o and t:
@@ -51,7 +51,7 @@ class AttentionComposition(nn.Module):
     """
 
     def __init__(self, embedding_size: int, num_labels: int) -> None:
-        """Build for vectors of (even) size E."""
+        """Draw the parameters for vectors of size E, which must be even."""
         super().__init__()
         self.forward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
         self.backward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
@@ -68,7 +68,7 @@ class NoComposition(nn.Module):
     """The action LSTM: REDUCE has an embedding; nothing is popped, so the stack is the history of all actions."""
 
     def __init__(self, embedding_size: int) -> None:
-        """Build for vectors of size E."""
+        """Draw the parameters for vectors of size E."""
         super().__init__()
         self.reduce_embedding = nn.Parameter(torch.empty(embedding_size))
         nn.init.normal_(self.reduce_embedding, std=EMBEDDING_DEVIATION)

@@ -32,7 +32,7 @@ class RNNGConfig(BoundedConfig, DocumentConfig):
 
     bounds: ClassVar[tuple[str, ...]] = ("max_open", "max_consecutive")
     is_binary: ClassVar[bool] = False
-    """Whether constituents have two children each: see ``search/validity.py``."""
+    """Whether constituents have two children each (see ``search/validity.py``)."""
 
     embedding_size: Size = 256
     """Size of word, label and constituent vectors (E)."""
@@ -67,7 +67,7 @@ class RNNGConfig(BoundedConfig, DocumentConfig):
             require(self, "embedding_size", self.embedding_size % 2 == 0, "an even number with attention composition")
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
-        """The open and the consecutive nonterminals of every tree, in the order of this model's actions."""
+        """The most open and the most consecutive nonterminals of each tree, in the model's order of actions."""
         needed = corpus.bounds(self.order)
         return {"max_open": needed.max_open, "max_consecutive": needed.max_consecutive}
 
@@ -122,6 +122,6 @@ class UnsupervisedRNNGConfig(RNNGConfig):
         require(self, "context", self.context == "sentence", '"sentence": it reads no documents')
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
-        """What any binary tree of a sentence may need: one that branches to one side opens all but one at once."""
+        """What any binary tree of each sentence may need: one that branches to one side has n - 1 open nonterminals."""
         most = np.maximum(np.diff(corpus.word_offsets) - 1, 1).astype(np.int16)
         return dict.fromkeys(self.bounds, most)

@@ -1,9 +1,9 @@
 """The scoring of the public code of Noji & Oseki (2021), for comparison with published results.
 
-Its search masks other actions than its training, before the softmax: the root is never closed before the last word, so
-the length of the sentence is known; stacks and actions are bounded by that length; after the last word closing is free,
-and the end of the sentence has no probability. These numbers are not the model's probabilities. The bounds here are
-those of a batch of one sentence (the public code takes them from the longest of a batch).
+Before the softmax, its search masks other actions than its training does: the root is never closed before the last
+word, so that the length of the sentence is known; stacks and actions are bounded by that length; after the last word
+closing is free, and the end of the sentence has no probability. So these scores are not the model's probabilities. The
+bounds here are those of a batch of one sentence; the public code takes them from the longest sentence of a batch.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class ReleasedMachine(StackMachine):
     """The model's machine, with the actions that the public code's search allows."""
 
     def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
-        """``lengths`` are numbers of tokens, by sentence."""
+        """``lengths`` (sentences,) are the numbers of tokens."""
         if weights.config.order != "top-down":
             raise InputError("the released search is top-down, this model in-order", remedy="search by 'beam'")
         super().__init__(weights)
-        self._lengths, self._num_read = lengths, 0  # tokens that every unfinished sentence has read
+        self._lengths, self._num_read = lengths, 0  # tokens that each unfinished sentence has read
         self._stack_size = np.ceil(np.minimum(lengths + 20, 100) / 8).astype(np.int64) * 8
         self._max_actions = np.maximum(100, 5 * lengths)
 
     def valid(self, sentence: Ints, items: Ints) -> Bools:
-        """The mask over actions: (n, A)."""
+        """Which actions the public code allows: (n, A)."""
         config, num_open, depth = self.weights.config, items[:, at.NUM_OPEN], items[:, at.DEPTH]
         in_word = items[:, at.IN_WORD] == 1
         size, left = self._stack_size[sentence], self._lengths[sentence] - self._num_read
@@ -58,10 +58,10 @@ class ReleasedMachine(StackMachine):
 
 
 class ReleasedWordSearch(WordSearch):
-    """The public code's stopping rule: enough analyses have arrived. Nothing is dropped for its score."""
+    """The public code's search, which stops when enough analyses have arrived, and has no floor."""
 
     def __init__(self, beam: Beam, goal: Goal, keep: int) -> None:
-        """Begin with no candidates counted, neither all that arrived nor those from below the action beam."""
+        """Start with counts of 0: of all that arrive, and of those from below the action beam."""
         super().__init__(beam, goal, keep)
         self._count = np.zeros(beam.num_sentences, np.int64)  # arrived
         self._num_forced = np.zeros(beam.num_sentences, np.int64)  # arrived from below the action beam
@@ -81,7 +81,7 @@ class ReleasedWordSearch(WordSearch):
         return (self._count < self._most) & (self._count - self._num_forced < self._sizes.action_beam)
 
     def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
-        """Raise nothing: the public code has no floor."""
+        """Do nothing: the public code has no floor."""
 
 
 class ReleasedBeam(Beam):

@@ -43,11 +43,11 @@ class SearchConfig:
     """Type of the network's weights, states and products while searching: that of the weights, or half precision (the
     paper infers in fp16). Sums over analyses stay float64. Scores in half precision are approximations, no bounds."""
     batch_size: int = 10
-    """Sentences searched side by side; speed and memory only."""
+    """Sentences that are searched side by side; changes speed and memory only."""
     heavy_words: int = 512
-    """Words whose logits bound the normaliser of p(word) from below; speed only."""
+    """Words whose logits bound the normaliser of p(word) from below; changes speed only."""
     max_rows: int = 1 << 11
-    """Stack items after which search drops those out of reach, even within a word; memory only."""
+    """Stack items after which the search drops unused ones even within a word; changes memory only."""
     matmul: Literal["highest", "high", "medium"] = "highest"
     """``torch.set_float32_matmul_precision`` while searching. On a CPU "medium" lets oneDNN do float32 products,
     which keeps a kernel for every shape, so it takes more memory (docs/research/performance.md). Where that would
@@ -79,7 +79,7 @@ class SearchConfig:
         return name if self.precision == "full" else f"{name}, {self.precision}"
 
     def to_json(self) -> dict[str, Any]:
-        """The values that results depend on, by the names of options: the beam, and what is not as usual."""
+        """The settings on which results depend, by the names of options: the beam, and others unless by default."""
         beam = {name: value for name, value in self.beam._asdict().items() if value != math.inf}
         others = {name: own for name, own in OPTIONS.items() if name not in BeamSizes._fields}
         usual = {name: (getattr(self, own), getattr(SearchConfig, own)) for name, own in others.items()}
@@ -87,19 +87,19 @@ class SearchConfig:
 
     @property
     def beam(self) -> BeamSizes:
-        """The sizes of the beam, those that are not given as usual: the one place that decides what is searched."""
+        """The sizes of the beam, where those that are not given are filled in: all else depends on this property."""
         given = {name: value for name in BeamSizes._fields if (value := getattr(self, name)) is not None}
         is_adaptive = self.method == "beam" and ("threshold" in given or not given)
         return (ADAPTIVE if is_adaptive else FIXED)._replace(**given)
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether the beam widens with the doubt, so that it says which words have converged."""
+        """Whether the beam is adaptive, so that it reports which words have converged."""
         return math.isfinite(self.beam.threshold)
 
     @property
     def wider(self) -> str:
-        """Options of a search that finds more. By a larger threshold alone a beam is full sooner, and loses more."""
+        """Options of a wider search. With a larger threshold alone, the beam would be full sooner, and lose more."""
         k, word_beam, _, threshold = self.beam
         widths = f"--action-beam {4 * k} --word-beam {4 * word_beam}"
         beam = f"--threshold {threshold + 1:g} {widths}" if self.is_adaptive else f"--threshold {ADAPTIVE.threshold:g}"
@@ -107,15 +107,15 @@ class SearchConfig:
 
     @property
     def gives_bounds(self) -> bool:
-        """Whether what is found are lower bounds of probabilities: not by sampling, nor with rounded weights."""
+        """Whether scores are lower bounds of probabilities: not by sampling, nor with rounded weights."""
         return self.method != "particles" and self.precision == "full"
 
 
 def with_search_section(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections of a recipe, those of an older one with ``[search]`` instead of fields of ``[evaluation]``.
+    """The sections of a recipe; in older ones, fields of ``[evaluation]`` become those of ``[search]``.
 
-    Two switches that changed speed alone are no longer there, and are dropped. So are the widths in the record of an
-    older run, which has every field: whether somebody asked for them is not known.
+    Two former switches, which changed speed only, are dropped. So are the widths in the record of an older run, which
+    has every field, so that it is not known whether they were asked for.
     """
     evaluation, search = recipe.get("evaluation", {}), recipe.get("search", {})
     if not isinstance(evaluation, Mapping) or not isinstance(search, Mapping):

@@ -1,8 +1,7 @@
 """Second losses from trees: TreeReg and tree planting.
 
-TreeReg (Nandi, Manning & Murty 2024): states at the end of a constituent are to be independent of what is before it.
-
-For the hidden states h of a layer, without that of the start, and a span of tokens a to b, both included:
+TreeReg (Nandi, Manning & Murty 2024) makes the state at the end of a constituent independent of what precedes it. For
+the hidden states h of a layer, without that of the start, and a span of tokens a to b, both included:
 
     SCIN(a, b) = |h_b - (h_b . u) u|,  u = h_{a-1} / |h_{a-1}|;   0 if a is the first token or stands beyond the end
     score(a, k, b) = SCIN(a, k) + SCIN(k + 1, b) + SCIN(k + 1, k + 1) + SCIN(b + 1, b + 1)
@@ -10,8 +9,8 @@ For the hidden states h of a layer, without that of the start, and a span of tok
 
 The last term of the score is the same for all k, so it is left out here: neither losses nor trees look beyond b.
 
-Tree planting (Yoshida et al. 2024): one head's attention is taught how far the next word is from those before it. With
-d(i, j) edges of the tree between words i and j, START a daughter of the root:
+Tree planting (Yoshida et al. 2024) trains the attention of one head to be larger for words that are close to the next
+word in the tree. With d(i, j) edges of the tree between words i and j, where START is a daughter of the root:
 
     t_ij = exp(-d(i, j)) / sum over j < i;   loss = sum over words i of KL(t_i || a_i)
 
@@ -38,10 +37,10 @@ from treelm.trees.tree import Tree
 
 
 def scin_chart(states: Tensor) -> Tensor:
-    """SCIN of all spans, (B, n, n), from hidden states (B, n, d): from one product of all pairs.
+    """SCIN of all spans (B, n, n), from hidden states (B, n, d), by one product of all pairs.
 
-    |h_b - (h_b . u) u|^2 = |h_b|^2 - (h_b . h_{a-1})^2 / |h_{a-1}|^2; it has no gradient where it is lost in rounding.
-    A state of length 0, as dropout leaves of a few units, has no direction: nothing is along it.
+    |h_b - (h_b . u) u|^2 = |h_b|^2 - (h_b . h_{a-1})^2 / |h_{a-1}|^2. There is no gradient where the difference is lost
+    in rounding. A state of zeros, which dropout may leave, has no direction, and nothing is subtracted.
     """
     products = states @ states.transpose(1, 2)
     squares = products.diagonal(dim1=1, dim2=2)
@@ -53,15 +52,15 @@ def scin_chart(states: Tensor) -> Tensor:
 
 
 def split_scores(chart: Tensor, a: Tensor, k: Tensor, b: Tensor, sentence: Tensor) -> Tensor:
-    """score(a, k, b) without its last term, of spans and splits (...) in the charts (B, n, n) of their sentences."""
+    """score(a, k, b) without its last term: (...). ``chart`` (B, n, n) is SCIN, the other arguments have one shape."""
     return chart[sentence, a, k] + chart[sentence, k + 1, b] + chart[sentence, k + 1, k + 1]
 
 
 def treereg_loss(states: Tensor, batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> Loss | None:
     """The loss of a batch from hidden states (B, n, d) of its tokens; None if no constituent has two possible splits.
 
-    The mean over a sentence's constituents counts as often as the sentence has targets: so parts of a batch add up, and
-    the term weighs against that of the words as in a mean over targets.
+    The mean over a sentence's constituents is multiplied with the number of its targets. So parts of a batch add up,
+    and the term has the same weight, relative to that of words, as with means over targets.
     """
     rows, weights, count = list[tuple[int, int, int, int, int]](), list[float](), 0
     splits = list[NDArray[np.int64]]()
@@ -93,9 +92,9 @@ def treereg_loss(states: Tensor, batch: SentenceBatch, ends_word: NDArray[np.boo
 
 
 def greedy_tree(words: tuple[str, ...], chart: NDArray[np.float64], ends_word: NDArray[np.bool_]) -> Tree:
-    """The binary tree that splits where the score is highest, the leftmost of equals first, from the top on.
+    """The binary tree that splits from the top where the score is highest, at the leftmost of equal scores.
 
-    ``chart`` (n, n) is that of the tokens, ``ends_word`` (n,) tells those that end words.
+    ``chart`` (n, n) is SCIN of the tokens; ``ends_word`` (n,) marks those that end words.
     """
     last = np.flatnonzero(ends_word)
     begin = np.append(0, last + 1)
@@ -109,7 +108,7 @@ def greedy_tree(words: tuple[str, ...], chart: NDArray[np.float64], ends_word: N
 
 
 def planted_targets(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """t (B, W, W + 1): of each word, shares of START and of the words before it; rows of padding are 0."""
+    """The targets t (B, W, W + 1) of each word, over START and the words; 0 for later words and for padding."""
     targets = np.zeros((len(batch), int(batch.num_words.max()), int(batch.num_words.max()) + 1))
     for row, (actions, ends) in enumerate(trees_of(batch, ends_word)):
         if len(actions):
@@ -119,7 +118,7 @@ def planted_targets(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArr
 
 
 def words_of_positions(batch: SentenceBatch, ends_word: NDArray[np.bool_], steps: int) -> NDArray[np.int64]:
-    """(2, B, T): the number of the word that a position predicts, and of the one it reads (START is 0); -1: none."""
+    """The word that each position predicts, and the word that it reads, where START is 0; -1 for none: (2, B, T)."""
     found = np.full((2, len(batch), steps), -1, dtype=np.int64)
     found[1, :, 0] = 0
     for row in range(len(batch)):
@@ -131,9 +130,9 @@ def words_of_positions(batch: SentenceBatch, ends_word: NDArray[np.bool_], steps
 
 
 def planting_loss(log_weights: Tensor, batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> Loss | None:
-    """The loss of one head's log attention (B, T, T); None without a word of a tree that has another before it.
+    """The loss of one head's log attention (B, T, T); None if no word of a tree has another one before it.
 
-    The first word of a sentence has only START to look at, and no loss.
+    The first word of a sentence has no loss, as it can look at START only.
     """
     count = sum(max(0, int(ends.sum()) - 1) for actions, ends in trees_of(batch, ends_word) if len(actions))
     if not count:

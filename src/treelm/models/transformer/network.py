@@ -1,8 +1,9 @@
 """The decoder-only Transformer: a language model of sentences and of streams (Radford et al. 2019; Dai et al. 2019).
 
-The plain form is ``tests/models/transformer/plain.py``. Shapes: T steps, B rows, n tokens of a batch without padding,
-D units, N layers, M tokens of memory, S = M + T that may be seen, K first tokens of a row that are kept beside it
-(sinks), V tokens of the vocabulary (the end token is V).
+The equations of a block are in ``layers/attention.py``. The plain form is ``tests/models/transformer/plain.py``.
+Shapes: T steps, B rows, n tokens of a batch without padding, D units, N layers, M tokens of memory, S = M + T tokens
+that may be seen, K first tokens of a row that are kept besides (sinks), V tokens of the vocabulary (the end token is
+V).
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
 PLANTED_HEAD = 0
-"""Head of the last layer whose attention tree planting teaches."""
+"""The head of the last layer that tree planting trains."""
 
 
 class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
     """Embedding, blocks, a last layer norm, softmax over the tied embedding.
 
-    What is carried from segment to segment are the row's first tokens (its sinks), a window of its last M, and how many
-    were read: in training the inputs of each layer, whose keys and values then come from the present weights, else keys
-    and values.
+    With memory, the state that is carried from segment to segment consists of each row's first tokens (its sinks), its
+    last M tokens, and the number of tokens read. A token is stored in training as the inputs of each layer, from which
+    the present weights make keys and values, and in evaluation as keys and values.
     """
 
     system: ClassVar[str] = "transformer"
@@ -94,7 +95,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         return self._memory(num_rows, self.config.sink_tokens + self.config.memory_length)
 
     def _memory(self, num_rows: int, size: int) -> RecurrentState:
-        """An empty memory with room for so many tokens."""
+        """An empty memory with room for ``size`` tokens."""
         names, shape = ("inputs",) if self.training else ("keys", "values"), (num_rows, size, self.config.size)
         length = torch.zeros(num_rows, dtype=torch.int64, device=self.embedding.device)
         layers = range(self.config.num_layers)
@@ -102,17 +103,17 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
 
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
-        """How widely the last layer looks back from a word's first token."""
+        """How widely the last layer looks back from the tokens of a word."""
         return ATTENTION_COLUMNS
 
     def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
-        """The normalised entropies of the last layer's attention, of which ``score_of`` makes columns."""
+        """The normalised attention entropies of the last layer, from which ``score_of`` makes columns."""
         return {ENTROPIES: WordMetric(reading.structure[ENTROPIES].cpu().numpy(), predicts=False)}
 
     def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
-        """Read tokens (T, B). Without memory, ``carried`` is empty and the first token has the place 0; or it grows.
+        """Read tokens (T, B). Without memory, ``carried`` is empty, and the first token has the place 0.
 
-        ``structure`` has ``ENTROPIES`` (T, B, H, 2) where no gradient is wanted.
+        ``structure`` has ``ENTROPIES`` (T, B, H, 2) unless gradients are computed.
         """
         layers = list[Tensor]()
         outputs, following, attention = self._read(inputs, carried, layers)
@@ -124,9 +125,9 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
     def _read(
         self, inputs: Tensor, carried: RecurrentState, layers: list[Tensor] | None = None
     ) -> tuple[Tensor, RecurrentState, tuple[Tensor, Tensor, Tensor, AttentionMask]]:
-        """Outputs (T, B, D) and memory after tokens (T, B); queries, keys, values and mask of the last layer.
+        """Read tokens (T, B): outputs (T, B, D), the memory after them, and what the last layer's attention was given.
 
-        ``layers`` get the outputs (T, B, D) of each block.
+        That is queries, keys, values and mask. The outputs (T, B, D) of each block are appended to ``layers``.
         """
         places = torch.arange(len(inputs), device=inputs.device)
         if self.places is not None and carried:
@@ -148,9 +149,9 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
     def _mask_and_window(
         self, num_steps: int, carried: RecurrentState, device: torch.device
     ) -> tuple[AttentionMask, RecurrentState]:
-        """What a segment sees, and how many tokens of its row are read after it, if there is memory.
+        """The mask of a segment and, if there is memory, the number of tokens that have been read after it.
 
-        The window begins at place 0, so a row that is longer began before that.
+        Places are counted from the first token of the window, so the first tokens of a long row have negative places.
         """
         if not carried:
             return causal_mask(num_steps, self.config, device), {}
@@ -168,7 +169,10 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
     def _with_memory(
         self, block: AttentionBlock, units: Tensor, carried: RecurrentState, following: RecurrentState, layer: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries of a segment (B, T, D), keys and values with those of memory; ``following`` gets the next window."""
+        """Queries of a segment (B, T, D), and its keys and values preceded by those of memory.
+
+        The memory of the next segment is put into ``following``.
+        """
         names, length = (f"inputs.{layer}", f"keys.{layer}", f"values.{layer}"), carried["length"]
         if names[0] in carried:
             seen, following[names[0]] = self._joined(carried[names[0]], units, length)
@@ -180,7 +184,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         return query, key, value
 
     def _joined(self, memory: Tensor, new: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-        """Memory (B, K + M, D) with a segment (B, T, D) behind it, and the memory after that."""
+        """Memory (B, K + M, D) followed by a segment (B, T, D), and the memory after the segment."""
         seen = torch.cat([memory, new], 1)
         sinks, kept = self.config.sink_tokens, seen.detach()
         window = kept[:, new.shape[1] + sinks :]
@@ -193,10 +197,10 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         return seen, torch.cat([first, window], 1)
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Losses of every token and end, as of every stream model; computed without padding but in attention.
+        """The loss of every token and end, as in every stream model; only attention is computed with padding.
 
-        With trees there is the term of a second loss, if the config wants one. It counts in training alone:
-        evaluation's total is that of words.
+        With trees there is the term of a second loss, if the config has one. It counts in training only: in evaluation
+        the total is the loss of words.
         """
         lengths = np.diff(batch.token_offsets) + 1
         inputs = np.insert(batch.tokens, batch.token_offsets[:-1], self.end)
@@ -218,13 +222,13 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         return Losses.of(batch, terms, total)
 
     def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
-        """Losses as of every stream model. Raises ``InputError`` in training if there is a second loss."""
+        """The losses of every stream model. Raises ``InputError`` in training if there is a second loss."""
         if self.training:
             self.check_stream(*batch.inputs.shape)
         return super().stream_losses(batch, carried)
 
     def _is_drawn(self) -> bool:
-        """Whether this batch has the second loss; in training, all shards of an update draw the same."""
+        """Whether this batch has the second loss, drawn at random in training, alike for all parts of an update."""
         if self.config.auxiliary == "none":
             return False
         if not self.training or self.config.auxiliary_share == 1:
@@ -234,7 +238,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         return drawn.item() < self.config.auxiliary_share
 
     def _second_loss(self, batch: SentenceBatch, layers: list[Tensor], packing: Packing) -> Loss | None:
-        """The auxiliary loss of a batch, from the inputs of the first layer and the outputs of all (n, D)."""
+        """The second loss of a batch, from the inputs of the first layer and the outputs of all layers, (n, D) each."""
         config, ends_word = self.config, self.vocabulary.ends_word
         with torch.autocast(packing.places.device.type, enabled=False):
             if config.auxiliary == "treereg":
@@ -246,13 +250,13 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
             return planting_loss(logits.log_softmax(-1), batch, ends_word)
 
     def _embedded(self, vectors: Tensor, places: Tensor) -> Tensor:
-        """Inputs of the first layer: embeddings (..., D) of tokens at these places of their sentences."""
+        """The inputs of the first layer: embeddings (..., D) of tokens at these places of their sentences."""
         if self.places is not None:
             vectors = vectors + self.places[places]
         return dropout(vectors, self.config.dropout, training=self.training)
 
     def _through(self, units: Tensor, packing: Packing | None = None) -> list[Tensor]:
-        """The inputs of the first layer and the outputs of all, of whole sentences: (B, T, D), or packed (n, D)."""
+        """The inputs of the first layer and the outputs of all layers: (B, T, D) or, with ``packing``, (n, D)."""
         mask = causal_mask(packing.shape[1] if packing else units.shape[1], self.config, units.device)
         layers = [units]
         for block in self.blocks.each:
@@ -260,25 +264,26 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         return layers
 
     def _finished(self, units: Tensor) -> Tensor:
+        """The outputs of the network, from those of the last layer."""
         return dropout(self.norm(units), self.config.dropout, training=self.training)
 
     # Word by word.
 
     @torch.no_grad()
     def _start(self, num_sentences: int) -> StreamState:
-        """The state before the first word, after the end token that stands before a sentence."""
+        """The state before the first word, after the end token that precedes every sentence."""
         return self._started(torch.full((1, num_sentences), self.end, device=self.embedding.device))
 
     @torch.no_grad()
     def _start_after(self, sentences: Sequence[Sequence[str]]) -> StreamState:
-        """The state after these sentences; without a bound of memory, all of their tokens stay in view."""
+        """The state after these sentences; without a bound of memory, all of their tokens can be seen."""
         if self.config.memory_length:
             return super()._start_after(sentences)
         tokens = torch.from_numpy(self.in_a_row(encode_words(sentences, self.vocabulary)))
         return self._started(tokens.to(self.embedding.device)[:, None])
 
     def _started(self, inputs: Tensor) -> StreamState:
-        """The state of n sentences after these tokens (T, n), in a memory that has room for no others."""
+        """The state of n sentences after these tokens (T, n), in a memory that is just large enough."""
         exact, num_rows = self.exact(), inputs.shape[1]
         reading = exact.forward(inputs, exact._memory(num_rows, self.config.sink_tokens + len(inputs)))
         return StreamState.begin(num_rows, carried=reading.carried, hidden=reading.outputs[-1])
@@ -292,7 +297,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         sinks, room = self.config.sink_tokens, int(before.carried["length"].max()) + 1
         more = min(room, self.config.memory_length or room) + sinks - before.carried["keys.0"].shape[1]
         carried = before.carried
-        if more > 0:  # memory grows as far as it may
+        if more > 0:  # memory grows up to its bound
             carried = {
                 name: torch.cat([kept[:, :sinks], functional.pad(kept[:, sinks:], (0, 0, more, 0))], 1)
                 for name, kept in carried.items()
@@ -312,7 +317,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
 
     @torch.no_grad()
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """Binary trees, greedily by TreeReg's scores of splits; constituents have the label X."""
+        """Binary trees by TreeReg's scores of splits, chosen greedily; constituents have the label X."""
         exact, trees, batch = self.exact(), list[Tree](), encode_words(sentences, self.vocabulary, needs_words=True)
         for number, words in enumerate(sentences):
             tokens = batch.tokens_of(number)
@@ -324,14 +329,14 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
 
     @torch.no_grad()
     def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
-        """Words and weights of a sentence by itself, the end token before it being the first."""
+        """The words of a sentence, after the end token that precedes it, and the attention weights of each layer."""
         exact, tokens = self.exact(), encode_words([words], self.vocabulary).tokens
         units, is_last = exact._inputs(tokens), np.append(True, self.vocabulary.ends_word[tokens])
         mask = causal_mask(units.shape[1], self.config, units.device)
         return (BOUNDARY, *words), weights_of_layers(exact.blocks.each, units, mask, is_last)
 
     def _inputs(self, tokens: NDArray[np.int64]) -> Tensor:
-        """Inputs of the first layer, of the end token and a sentence's: (1, T, D)."""
+        """The inputs of the first layer for the end token and the tokens of a sentence: (1, T, D)."""
         self._check_length(len(tokens) + 1)
         inputs = torch.tensor([[self.end, *tokens.tolist()]], device=self.embedding.device)
         return self._embedded(self.embedding[inputs], torch.arange(inputs.shape[1], device=inputs.device))
@@ -339,7 +344,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
     # Limits.
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Raise ``InputError`` for sentences longer than learned positions, and for text where trees are to teach."""
+        """Raise ``InputError`` for sentences longer than learned positions, and for text if there is a second loss."""
         if trains and self.config.auxiliary != "none" and not set(corpus.prepared.labels) - {UNPARSED}:
             found = f"sentences without trees with auxiliary = {self.config.auxiliary!r}"
             where = corpus.name(0) if len(corpus) else None
@@ -351,9 +356,9 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
                 self._check_length(int(corpus.num_tokens[index]) + 1, where=corpus.name(index))
 
     def check_stream(self, num_steps: int, num_rows: int) -> None:
-        """Raise ``InputError`` for what cannot be read in a row.
+        """Raise ``InputError`` for streams or packed rows that the model cannot read.
 
-        That is a second loss with streams or packed rows, rows too long for learned positions, and a memory too large.
+        That is so with a second loss, with rows too long for learned positions, and with too large a memory.
         """
         if self.config.auxiliary != "none":
             found = f"batches of rows with auxiliary = {self.config.auxiliary!r}, a loss of whole sentences"
@@ -364,7 +369,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         self._check_memory(num_rows, where="[model]")
 
     def _check_memory(self, num_rows: int, *, where: str | None = None) -> None:
-        """Raise ``InputError`` for a memory that this machine has not: Linux would grant it, and kill who uses it."""
+        """Raise ``InputError`` for more memory than the machine has: Linux would grant it, then kill the process."""
         names = 1 if self.training else 2
         length = self.config.sink_tokens + self.config.memory_length
         num_values = num_rows * length * self.config.size * self.config.num_layers * names
@@ -375,7 +380,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
             raise InputError(found, where=where, remedy=f"make it smaller{', or read fewer rows' * (num_rows > 1)}")
 
     def _check_length(self, num_steps: int, *, where: str | None = None) -> None:
-        """Raise ``InputError`` if the places of so many tokens, the start included, have no vectors."""
+        """Raise ``InputError`` for more tokens, the start included, than places that have vectors."""
         if self.places is not None and num_steps > len(self.places):
             found = f"{num_steps - 1} tokens in a row, of which learned positions take {len(self.places) - 1}"
             raise InputError(found, where=where, remedy="raise max_length, or train with positions = 'relative'")
@@ -384,9 +389,10 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
 def mask_between(
     queries: Tensor, keys: Tensor, config: TransformerConfig, *, first: Tensor | None = None
 ) -> AttentionMask:
-    """The mask of queries at places (B or 1, T) of keys at places (B or 1, S), from the place ``first`` (B,) on.
+    """The mask of queries at places (B or 1, T) and keys at places (B or 1, S).
 
-    ``first`` is where rows begin, 0 without it: from there on come the sinks, which are seen from everywhere.
+    ``first`` (B,), 0 by default, is the place where each row begins. The sinks are the first places from there on,
+    which all queries see.
     """
     distance = queries[:, :, None] - keys[:, None, :]
     hidden = distance < 0
@@ -405,7 +411,7 @@ def mask_between(
 
 
 def causal_mask(num_steps: int, config: TransformerConfig, device: torch.device) -> AttentionMask:
-    """The mask of the T tokens of sentences, each from its start."""
+    """The mask of the T tokens of sentences, which are read from their start."""
     places = torch.arange(num_steps, device=device)[None]
     mask = mask_between(places, places, config)
     is_all = not config.memory_length or num_steps <= config.memory_length + 1
