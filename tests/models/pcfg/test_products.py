@@ -87,9 +87,9 @@ def test_symbols_without_finite_trees_are_in_none_and_a_grammar_of_them_alone_is
     conditioned, log_mass = rules.consistent()
     assert log_mass == pytest.approx(np.log(0.25))
     np.testing.assert_array_equal(conditioned.mass(), 1)
-    found, reading = read_tokens([conditioned], [0, 1])
+    found, prefix = read_tokens([conditioned], [0, 1])
     np.testing.assert_allclose(np.exp(found), [1 / 3, 1 / 3, 1], atol=1e-8)  # two words, and then the end
-    assert reading.next_words().sum() == pytest.approx(1, abs=1e-12)
+    assert prefix.next_words().sum() == pytest.approx(1, abs=1e-12)
     with pytest.raises(InputError, match="no tree of the grammar is finite"):
         replace(rules, root=unit[1]).consistent()
 

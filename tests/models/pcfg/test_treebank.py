@@ -101,13 +101,13 @@ def test_prefixes_are_those_of_the_textbook(model: TreebankPCFG) -> None:
     (rules,) = model.grammars()
     plain = written_out(rules)
     for words in ([4, 1, 3], [1, 1, 2, 4, 3], [3], [2, 4, 1, 2]):
-        found, reading = read_tokens([rules], words)
+        found, prefix = read_tokens([rules], words)
         expected = [plain.prefix(words[:length]).log() for length in range(len(words) + 1)]
         expected.append(plain.probability(words).log())
         np.testing.assert_allclose(found, torch.stack(expected).diff().numpy(), atol=1e-9)
         every = torch.stack([plain.prefix([*words, word]) for word in range(5)]) / plain.prefix(words)
-        np.testing.assert_allclose(reading.next_words()[:-1], every, atol=1e-10)
-        assert reading.next_words().sum() == pytest.approx(1, abs=1e-10)
+        np.testing.assert_allclose(prefix.next_words()[:-1], every, atol=1e-10)
+        assert prefix.next_words().sum() == pytest.approx(1, abs=1e-10)
 
 
 def test_the_parts_of_surprisal_are_expected_values_over_the_tags_of_the_textbook(model: TreebankPCFG) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.models.rnng.worlds import Tokens
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Loss, Losses
-from treelm.models.search.analyses import Analyses, Candidates
+from treelm.models.search.analyses import Analyses, AnalysisTable
 from treelm.models.search.machine import Machine
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Bools, Floats, Ints
@@ -156,7 +156,7 @@ class TableMachine(Machine):
         history = self.histories.append(analyses.history[sources], actions)
         return self._pushed(analyses.sentence[sources], score, analyses.deficit[sources], history, states)
 
-    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+    def shift(self, analyses: AnalysisTable, tokens: Ints) -> Analyses:
         states = [self.grammar.apply(self.rows[top], SHIFT) for top in analyses.top]
         history = self.histories.append(analyses.history, np.full(len(states), SHIFT))
         return self._pushed(analyses.sentence, analyses.score, analyses.deficit, history, states)

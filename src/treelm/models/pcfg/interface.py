@@ -17,7 +17,7 @@ from treelm.errors import InputError
 from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.capabilities import Enumerable, Parser
 from treelm.models.layers.precision import DECIMALS, UntilChanged, one_thread
-from treelm.models.pcfg.reading import MixedReading
+from treelm.models.pcfg.prefixes import MixedPrefix
 from treelm.models.pcfg.rules import Array, Rules
 from treelm.models.scores import ProbabilityMass
 from treelm.trees.tree import Tree
@@ -30,7 +30,7 @@ _MOST_STRINGS = 2000  # sentences that are enumerated
 class GrammarState(IncrementalState):
     """The states of sentences that are read side by side."""
 
-    readings: tuple[MixedReading, ...]
+    prefixes: tuple[MixedPrefix, ...]
 
 
 class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
@@ -92,19 +92,19 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
     # Word by word.
 
     def _start(self, num_sentences: int) -> GrammarState:
-        return GrammarState.begin(num_sentences, readings=(MixedReading.begin(self.grammars()),) * num_sentences)
+        return GrammarState.begin(num_sentences, prefixes=(MixedPrefix.begin(self.grammars()),) * num_sentences)
 
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> GrammarState:
         before = GrammarState.own(state)
         with one_thread():
-            readings = tuple(
-                reading if token is None else reading.extend(token)[0]
-                for reading, token in zip(before.readings, tokens, strict=True)
+            prefixes = tuple(
+                prefix if token is None else prefix.extend(token)[0]
+                for prefix, token in zip(before.prefixes, tokens, strict=True)
             )
-        return before.after(tokens, self.vocabulary, readings=readings)
+        return before.after(tokens, self.vocabulary, prefixes=prefixes)
 
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        found = np.stack([reading.next_words() for reading in GrammarState.own(state).readings])
+        found = np.stack([prefix.next_words() for prefix in GrammarState.own(state).prefixes])
         device = next(iter(self.state_dict().values())).device
         return torch.from_numpy(log(found)).to(device)
 
@@ -113,18 +113,18 @@ class GrammarLM(LanguageModel, Parser, Enumerable, Generic[AnyRules]):
         own = GrammarState.own(state)
         own.check_begun()
         return [
-            self.decode(words, reading.constituents(ended=False))
-            for words, reading in zip(own.words, own.readings, strict=True)
+            self.decode(words, prefix.constituents(ended=False))
+            for words, prefix in zip(own.words, own.prefixes, strict=True)
         ]
 
 
-def read_tokens(grammars: Sequence[Rules], tokens: Sequence[int]) -> tuple[Array, MixedReading]:
+def read_tokens(grammars: Sequence[Rules], tokens: Sequence[int]) -> tuple[Array, MixedPrefix]:
     """log p of every word and of the end of a sentence, and the state at its end."""
-    reading, found = MixedReading.begin(grammars), []
+    prefix, found = MixedPrefix.begin(grammars), []
     for token in tokens:
-        reading, probability = reading.extend(token)
+        prefix, probability = prefix.extend(token)
         found.append(probability)
-    return log(np.array([*found, reading.end])), reading
+    return log(np.array([*found, prefix.end])), prefix
 
 
 def log(probabilities: Array) -> Array:

@@ -384,7 +384,7 @@ class FactoredForm:
 def prefix_log_probs(rules: ProductRules, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """log p(w_1 .. w_j ...) for j = 0 .. n (B, n + 1), and log p(words) (B,), of sentences (B, n), in float64.
 
-    It computes from the cells of a batch what ``reading.py`` computes word by word. Let g_i be the weights of
+    It computes from the cells of a batch what ``prefixes.py`` computes word by word. Let g_i be the weights of
     nonterminals that start at fencepost i, given the words before it, and L the probabilities of first children. Then
 
         h_j = sum over i < j of g_i x cell (i, j), through the rules;    g_j = (I - L)^-1 h_j;

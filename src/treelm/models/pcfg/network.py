@@ -27,8 +27,8 @@ from treelm.models.layers.precision import DECIMALS, one_thread
 from treelm.models.pcfg.config import NeuralPCFGConfig
 from treelm.models.pcfg.interface import GrammarLM
 from treelm.models.pcfg.kernels import cells_of, log_probs, prefix_log_probs
+from treelm.models.pcfg.prefixes import choose_spans
 from treelm.models.pcfg.products import Grammar, ProductRules, rules_of, viterbi
-from treelm.models.pcfg.reading import choose_spans
 from treelm.models.pcfg.rules import Array
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.structures import UsedRule

@@ -8,7 +8,7 @@ is here the left-hand side of a rule, not a lexical head. ::
 
     cell(i, j) = head(sum over k of left(cell(i, k)) * right(cell(k, j)))
 
-All of these are linear. Methods named ``..._back`` are their transposes, which ``reading.py`` needs for derivatives.
+All of these are linear. Methods named ``..._back`` are their transposes, which ``prefixes.py`` needs for derivatives.
 
 Everything is float64 on the CPU, sparse products by torch; the sums of one sentence do not depend on other sentences.
 """

@@ -32,7 +32,7 @@ from treelm.models.capabilities import Counted, LearnsTags
 from treelm.models.layers.precision import DECIMALS, one_thread
 from treelm.models.pcfg.config import TreebankPCFGConfig, TreebankSizes
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
-from treelm.models.pcfg.reading import MixedReading, choose_spans
+from treelm.models.pcfg.prefixes import MixedPrefix, choose_spans
 from treelm.models.pcfg.rules import Array, Ints, MarkovRules
 from treelm.models.scores import Analysis, Loss, Losses, SentenceScore, SubwordAggregation
 from treelm.trees.brackets import UNKNOWN_TAG
@@ -314,13 +314,13 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
         """The two parts of a word's surprisal, if the treebank has tags."""
         return dict.fromkeys(TAG_COLUMNS, "sum") if {*self.tags} - {UNKNOWN_TAG} else {}
 
-    def _columns_of(self, tokens: Sequence[int], reading: MixedReading) -> dict[str, Array]:
+    def _columns_of(self, tokens: Sequence[int], prefix: MixedPrefix) -> dict[str, Array]:
         """The surprisal of each word's tag, and of the word given the tag, in bits.
 
         As the tag is not observed, both are expected values under p(tag | words up to this one). They add up to the
         surprisal of the word and the entropy of its tag.
         """
-        (own,) = reading.readings
+        (own,) = prefix.prefixes
         of_tags, of_words = np.stack(own.of_tags[:-1]), own.rules.words[:, tokens].T
         together = of_tags * of_words
         shares = together / together.sum(1, keepdims=True)
@@ -391,7 +391,7 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
 
     # Whole sentences.
 
-    def _read(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[SentenceScore, MixedReading]]:
+    def _read(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[SentenceScore, MixedPrefix]]:
         """The score of each sentence, and the state at its end."""
         if not sentences:
             return
@@ -399,10 +399,10 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
         for row, words in enumerate(sentences):
             tokens = batch.tokens_of(row).tolist()
             with one_thread():
-                log_probs, reading = read_tokens(grammars, tokens)
-            columns, places = self._columns_of(tokens, reading), np.arange(len(words))
+                log_probs, prefix = read_tokens(grammars, tokens)
+            columns, places = self._columns_of(tokens, prefix), np.arange(len(words))
             score = SentenceScore(log_probs=log_probs, word_of_token=places, is_lower_bound=False, columns=columns)
-            yield score, reading
+            yield score, prefix
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         return [score for score, _ in self._read(sentences)]
@@ -413,7 +413,7 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
     def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         with one_thread():
             pairs = zip(sentences, self._read(sentences), strict=True)
-            expected = ((words, score, reading.constituents(ended=True)) for words, (score, reading) in pairs)
+            expected = ((words, score, prefix.constituents(ended=True)) for words, (score, prefix) in pairs)
             return [Analysis(score=score, tree=self.decode(words, found)) for words, score, found in expected]
 
     def decode(self, words: Sequence[str], expected: Array) -> Tree:

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from treelm.models.layers.devices import to_device
 from treelm.models.pushdown.config import PushdownConfig
-from treelm.models.search.analyses import Analyses, Candidates
+from treelm.models.search.analyses import Analyses, AnalysisTable
 from treelm.models.search.attention import (
     NONE,
     BlockWeights,
@@ -74,13 +74,13 @@ class TapeMachine(Machine):
     def start(self, num_sentences: int) -> Analyses:
         """One analysis for each sentence, before its first token."""
         top, zero = np.zeros(num_sentences, np.int64), np.zeros(num_sentences)
-        return self._read(Candidates(np.arange(num_sentences), zero, zero, top, top - 1))
+        return self._read(AnalysisTable(np.arange(num_sentences), zero, zero, top, top - 1))
 
-    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+    def shift(self, analyses: AnalysisTable, tokens: Ints) -> Analyses:
         """SHIFT one token in each of these analyses; the scores already include it."""
         top = self.rows.shift(analyses.top, tokens)
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
-        new = Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history)
+        new = AnalysisTable(analyses.sentence, analyses.score, analyses.deficit, top, history)
         logits, heights = self.rows.attachment_logits(top)
         items, bound = self.rows.items(top), self.weights.config.max_stack
         before = self.rows.items(items[:, BEFORE])
@@ -96,9 +96,9 @@ class TapeMachine(Machine):
         """The successors of ``analyses[sources]`` by attachments, with their scores."""
         top = self.rows.attach(analyses.top[sources], actions - ITSELF)
         history = self.histories.append(analyses.history[sources], actions)
-        return self._read(Candidates(analyses.sentence[sources], score, analyses.deficit[sources], top, history))
+        return self._read(AnalysisTable(analyses.sentence[sources], score, analyses.deficit[sources], top, history))
 
-    def _read(self, new: Candidates) -> Analyses:
+    def _read(self, new: AnalysisTable) -> Analyses:
         """Analyses whose last token has attached, with log p of SHIFT and, if the stack is one constituent, FINISH."""
         items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         logits = self.weights.finish(outputs)[: len(new), 0].double().cpu()

@@ -16,7 +16,7 @@ from treelm.models.rnng import arena as at
 from treelm.models.rnng.arena import SearchWeights, Stacks
 from treelm.models.rnng.composition import NoComposition
 from treelm.models.rnng.constituents import ConstituentTable
-from treelm.models.search.analyses import Analyses, Candidates
+from treelm.models.search.analyses import Analyses, AnalysisTable
 from treelm.models.search.machine import BINARY_GROUPS, Machine, groups_of_binary_trees
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.validity import (
@@ -59,10 +59,10 @@ class StackMachine(Machine):
     def start(self, num_sentences: int) -> Analyses:
         """One analysis for each sentence, before its first action."""
         top, zero = self.rows.initial(num_sentences), np.zeros(num_sentences)
-        new = Candidates(np.arange(num_sentences), zero, zero, top, np.full(num_sentences, -1))
+        new = AnalysisTable(np.arange(num_sentences), zero, zero, top, np.full(num_sentences, -1))
         return self._scored(new, self.rows.items(top), self.rows.top_states(top))
 
-    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+    def shift(self, analyses: AnalysisTable, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; the scores already include it."""
         top = analyses.top
         items = self.rows.items(top)
@@ -77,7 +77,7 @@ class StackMachine(Machine):
         new[:, at.DEPTH] += 1
         new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
-        return self._pushed(Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history), new)
+        return self._pushed(AnalysisTable(analyses.sentence, analyses.score, analyses.deficit, top, history), new)
 
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
@@ -93,7 +93,7 @@ class StackMachine(Machine):
             new[closes] = self._closed(below[closes], items[closes], analyses.outputs, sources[closes])
             below = new[:, at.BELOW]
         sentence, deficit = analyses.sentence[sources], analyses.deficit[sources]
-        return self._pushed(Candidates(sentence, score, deficit, below, history), new)
+        return self._pushed(AnalysisTable(sentence, score, deficit, below, history), new)
 
     def _opened(self, below: Ints, items: Ints, labels: Ints, own_rows: Ints) -> Ints:
         """The items that NT(labels) pushes as rows ``own_rows`` on rows ``below``, where ``items`` are on top."""
@@ -149,12 +149,12 @@ class StackMachine(Machine):
         if len(child):
             items[child, at.PARTIAL] = self.constituents.extend(items[child, at.PARTIAL], items[child, at.VECTOR])
 
-    def _pushed(self, below: Candidates, items: Ints) -> Analyses:
+    def _pushed(self, below: AnalysisTable, items: Ints) -> Analyses:
         """Push an item on each of the stacks of ``below``."""
         top, states = self.rows.push(below.top, items, self.constituents.vectors)
         return self._scored(replace(below, top=top), items, states)
 
-    def _scored(self, new: Candidates, items: Ints, states: Tensor) -> Analyses:
+    def _scored(self, new: AnalysisTable, items: Ints, states: Tensor) -> Analyses:
         outputs = self.rows.output(states)
         logits = self.weights.actions(outputs)[: len(new), : self.weights.num_actions].double().cpu().numpy()
         log_probs = log_softmax(logits, self.valid(new.sentence, items))

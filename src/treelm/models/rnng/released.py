@@ -16,7 +16,7 @@ from treelm.errors import InputError
 from treelm.models.rnng import arena as at
 from treelm.models.rnng.arena import SearchWeights
 from treelm.models.rnng.machine import StackMachine
-from treelm.models.search.analyses import Analyses, Candidates, Endings, best
+from treelm.models.search.analyses import Analyses, AnalysisTable, Endings, best
 from treelm.models.search.beam import Beam, Goal, WordSearch
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import WordHead
@@ -51,7 +51,7 @@ class ReleasedMachine(StackMachine):
         mask[:, FIRST_NT:] = opens[:, None]
         return mask
 
-    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+    def shift(self, analyses: AnalysisTable, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks: all unfinished sentences read side by side."""
         self._num_read += 1
         return super().shift(analyses, tokens)

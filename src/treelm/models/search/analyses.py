@@ -18,11 +18,11 @@ from torch import Tensor
 from treelm.models.layers.devices import to_device
 from treelm.models.search.rows import Bools, Floats, IntRows, Ints, renumbered, renumbering
 
-Table = TypeVar("Table", bound="Candidates")
+Table = TypeVar("Table", bound="AnalysisTable")
 
 
 @dataclass(frozen=True)
-class Candidates:
+class AnalysisTable:
     """n partial analyses, ordered by sentence."""
 
     sentence: Ints  # (n,)
@@ -50,14 +50,14 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Arrivals(Candidates):
+class Arrivals(AnalysisTable):
     """n analyses that have reached the goal of a search."""
 
     before: Floats  # (n,) score with the action that reaches the goal, but without the token's own log probability
 
 
 @dataclass(frozen=True)
-class Analyses(Candidates):
+class Analyses(AnalysisTable):
     """Partial analyses with the distribution over their next action."""
 
     outputs: Tensor  # (n, E) the vectors from which the word head predicts the next token

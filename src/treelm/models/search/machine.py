@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.search.analyses import Analyses, Candidates, Histories, Layout
+from treelm.models.search.analyses import Analyses, AnalysisTable, Histories, Layout
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
@@ -78,7 +78,7 @@ class Machine(ABC):
         """
 
     @abstractmethod
-    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+    def shift(self, analyses: AnalysisTable, tokens: Ints) -> Analyses:
         """The successors by SHIFT of one token each (n,); the scores of ``analyses`` already include the tokens."""
 
     @property
@@ -167,7 +167,7 @@ def groups_of_binary_trees(needed: Ints) -> Ints:
     return needed.clip(0, BINARY_GROUPS - 1)
 
 
-def by_groups(machine: Machine, analyses: Candidates, num_sentences: int) -> tuple[Ints, Layout]:
+def by_groups(machine: Machine, analyses: AnalysisTable, num_sentences: int) -> tuple[Ints, Layout]:
     """The order of analyses by sentence and group, and their layout in that order: a row for each group."""
     row = analyses.sentence * machine.num_groups + machine.groups(analyses.top)
     order = np.argsort(row, kind="stable")

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.analyses import Analyses, Candidates
+from treelm.models.search.analyses import Analyses, AnalysisTable
 from treelm.models.search.machine import BINARY_GROUPS, Machine, groups_of_binary_trees
 from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded
 from treelm.models.search.validity import (
@@ -45,10 +45,10 @@ class KeyValueMachine(Machine):
         """Open nonterminals of stacks with these tops or, bottom-up, words and constituents on them: (n,)."""
         return self.rows.items(tops)[:, at.NUM_OPEN]
 
-    def _started(self, num_sentences: int) -> Candidates:
+    def _started(self, num_sentences: int) -> AnalysisTable:
         """One analysis for each sentence, before its first action."""
         top, zero = self.rows.starts(num_sentences), np.zeros(num_sentences)
-        return Candidates(np.arange(num_sentences), zero, zero, top, np.full(num_sentences, -1))
+        return AnalysisTable(np.arange(num_sentences), zero, zero, top, np.full(num_sentences, -1))
 
     @staticmethod
     def _pushed_on(top: Ints, old: Ints) -> Ints:
@@ -59,13 +59,13 @@ class KeyValueMachine(Machine):
             new[:, column] = old[:, column] + 1
         return new
 
-    def _shifted(self, analyses: Candidates, new: Ints, tokens: Ints) -> Candidates:
+    def _shifted(self, analyses: AnalysisTable, new: Ints, tokens: Ints) -> AnalysisTable:
         """Push the rows of tokens, whose integers are ``new`` but for those that are the same for all systems."""
         new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = 0, WORD
         new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
         top = self.rows.push_tokens(new, self._rows_of(self.weights.tokens, tokens))
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
-        return Candidates(analyses.sentence, analyses.score, analyses.deficit, top, history)
+        return AnalysisTable(analyses.sentence, analyses.score, analyses.deficit, top, history)
 
     @staticmethod
     def _rows_of(vectors: Tensor, numbers: Ints) -> Tensor:
@@ -98,7 +98,7 @@ class TopDownMachine(KeyValueMachine):
         """One analysis for each sentence, before its first action."""
         return self._scored(self._started(num_sentences))
 
-    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+    def shift(self, analyses: AnalysisTable, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; the scores already include it."""
         new = self._pushed_on(analyses.top, self.rows.items(analyses.top))
         new[:, at.NUM_CHILDREN] += self.weights.ends_word[tokens]
@@ -129,7 +129,7 @@ class TopDownMachine(KeyValueMachine):
         new_top = self.rows.push(new, vectors, taking)
         history = self.histories.append(analyses.history[sources], actions)
         sentence, deficit = analyses.sentence[sources], analyses.deficit[sources]
-        return self._scored(Candidates(sentence, score, deficit, new_top, history))
+        return self._scored(AnalysisTable(sentence, score, deficit, new_top, history))
 
     def _composing(self, closes: Ints, tops: Ints, old: Ints) -> Composing:
         """What the REDUCEs ``closes`` take off the stacks with these tops: everything down to the open nonterminal."""
@@ -154,7 +154,7 @@ class TopDownMachine(KeyValueMachine):
         new[:, at.NUM_CHILDREN] = outer[:, at.NUM_CHILDREN] + 1
         return new
 
-    def _scored(self, new: Candidates) -> Analyses:
+    def _scored(self, new: AnalysisTable) -> Analyses:
         """Analyses with log p of the next action."""
         items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         configuration = Configuration(
@@ -200,7 +200,7 @@ class BottomUpMachine(KeyValueMachine):
         """One analysis for each sentence, before its first action."""
         return self._scored(self._started(num_sentences), np.full(num_sentences, NONE))
 
-    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+    def shift(self, analyses: AnalysisTable, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; the scores already include it."""
         old, own = self.rows.items(analyses.top), len(self.rows) + np.arange(len(analyses))
         new, goes_on = self._pushed_on(analyses.top, old), old[:, at.IN_WORD] == 1
@@ -222,7 +222,7 @@ class BottomUpMachine(KeyValueMachine):
             top[made] = self._compose(top[made], label[made], reach[made])
         label[made] = NONE
         history = self.histories.append(before, actions)
-        new = Candidates(analyses.sentence[sources], score, analyses.deficit[sources], top, history)
+        new = AnalysisTable(analyses.sentence[sources], score, analyses.deficit[sources], top, history)
         return self._scored(new, label)
 
     def _compose(self, top: Ints, label: Ints, reach: Ints) -> Ints:
@@ -251,7 +251,7 @@ class BottomUpMachine(KeyValueMachine):
             top = np.maximum(self.rows.items(first)[:, at.BELOW], 0)
         return lists
 
-    def _scored(self, new: Candidates, label: Ints) -> Analyses:
+    def _scored(self, new: AnalysisTable, label: Ints) -> Analyses:
         """Analyses with log p of the next action; for those with a ``label`` a REACH must follow."""
         items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
         stack = Stack(items[:, NUM_ITEMS], items[:, at.TOP], items[:, NUM_UNARY], items[:, at.IN_WORD] == 1)

@@ -10,7 +10,7 @@ from tests.models.rnng.worlds import Tokens, build_model
 from treelm.models.base import SentenceScore
 from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.network import RNNG
-from treelm.models.search.analyses import Candidates
+from treelm.models.search.analyses import AnalysisTable
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.model import ScoredTree
 from treelm.models.search.rows import Ints
@@ -49,7 +49,7 @@ def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> 
     pushed: list[int] = []
     shift = StackMachine.shift
 
-    def counting(machine: StackMachine, analyses: Candidates, tokens: Ints) -> Any:
+    def counting(machine: StackMachine, analyses: AnalysisTable, tokens: Ints) -> Any:
         pushed.append(len(set(analyses.sentence.tolist())))
         return shift(machine, analyses, tokens)
 

@@ -1,4 +1,4 @@
-"""Reading a sentence word by word: exact probabilities of prefixes, and of every next word.
+"""Prefixes of a sentence, read word by word: exact probabilities of prefixes, and of every next word.
 
 The prefix probability of Jelinek & Lafferty (1991) is linear in the next word, so one product gives it for all words.
 Let g_i be the weights of the symbols that start at fencepost i, given the words before it, and cell (i, k) the inside
@@ -37,7 +37,7 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class Prefix:
     """The state after some words of a sentence. It is never changed: ``extend`` returns a new one."""
 
     rules: Rules
@@ -130,43 +130,43 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class MixedReading:
+class MixedPrefix:
     """The state after some words if a sentence is of one of several grammars, which is drawn before its first word.
 
-    ``weights`` are the probabilities of the grammars given the words.
+    There is a ``Prefix`` for each grammar; ``weights`` are the probabilities of the grammars given the words.
     """
 
-    readings: tuple[Reading, ...]
+    prefixes: tuple[Prefix, ...]
     weights: Array
 
     @classmethod
     def begin(cls, grammars: Sequence[Rules]) -> Self:
         """The state before the first word, where all grammars are equally probable."""
-        return cls(tuple(map(Reading.begin, grammars)), np.full(len(grammars), 1 / len(grammars)))
+        return cls(tuple(map(Prefix.begin, grammars)), np.full(len(grammars), 1 / len(grammars)))
 
     @property
     def end(self) -> float:
         """p(end | words)."""
-        return float(self.weights @ np.array([one.end for one in self.readings]))
+        return float(self.weights @ np.array([one.end for one in self.prefixes]))
 
     def next_words(self) -> Array:
         """p(next word | words) and, last, p(end | words): (V + 1,)."""
-        return self.weights @ np.stack([one.next_words() for one in self.readings])
+        return self.weights @ np.stack([one.next_words() for one in self.prefixes])
 
     def extend(self, word: int) -> tuple[Self, float]:
         """The state after one more word, and p(word | words before)."""
-        of_each = np.array([one.probability_of(word) for one in self.readings])
+        of_each = np.array([one.probability_of(word) for one in self.prefixes])
         probability = float(self.weights @ of_each)
         weights = self.weights * of_each / probability if probability else self.weights
-        return type(self)(tuple(one.extend(word) for one in self.readings), weights), probability
+        return type(self)(tuple(one.extend(word) for one in self.prefixes), weights), probability
 
     def constituents(self, *, ended: bool) -> Array:
-        """The expected number of every symbol over every span: see ``Reading.constituents``."""
+        """The expected number of every symbol over every span: see ``Prefix.constituents``."""
         weights = self.weights
         if ended:
-            weights = weights * np.array([one.end for one in self.readings])
+            weights = weights * np.array([one.end for one in self.prefixes])
             weights = weights / weights.sum()
-        found: Array = np.tensordot(weights, np.stack([one.constituents(ended=ended) for one in self.readings]), 1)
+        found: Array = np.tensordot(weights, np.stack([one.constituents(ended=ended) for one in self.prefixes]), 1)
         return found
 
 
