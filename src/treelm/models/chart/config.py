@@ -1,4 +1,4 @@
-"""Sizes of a chart parser, and the labels and tags that it gives."""
+"""Sizes of a chart parser, and the labels and tags that it predicts."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ class ChartConfig(InventoryConfig):
             found = Counter(chains_of(corpus.actions, corpus.action_offsets))
             frequent = [chain for chain, count in found.items() if count >= self.min_chain_count]
             chains = tuple(sorted(" ".join(corpus.labels[label] for label in chain) for chain in frequent))
-        if not tags and self.tag_weight and len(corpus.tag_names) > 1:  # one alone tells nothing
+        if not tags and self.tag_weight and len(corpus.tag_names) > 1:  # a single tag carries no information
             tags = tuple(sorted(corpus.tag_names))
         return replace(self, chains=chains, tags=tags)

@@ -73,5 +73,5 @@ class PaLMConfig(AWDConfig):
 
     @property
     def is_supervised(self) -> bool:
-        """Tell whether training needs gold trees for its loss."""
+        """Whether the training loss depends on gold trees."""
         return self.span_weight > 0 or self.objective == "spans"

@@ -1,4 +1,4 @@
-"""How a treebank is counted; sizes of an induced grammar and of the networks that give its probabilities."""
+"""How a treebank is counted; the sizes of an induced grammar, and of the networks that compute its probabilities."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TreebankPCFGConfig(InventoryConfig):
 
 
 class TreebankSizes(NamedTuple):
-    """Lengths of what is counted."""
+    """The numbers of constituents, of states, and of entries in the lists of rules."""
 
     constituents: int
     states: int

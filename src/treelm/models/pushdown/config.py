@@ -31,7 +31,7 @@ class PushdownConfig(BoundedConfig):
     num_heads: Size = 4
     """Heads of attention of each layer (H), which share the units."""
     dropout: Dropout = 0.2
-    """Of embeddings, of what each half of a block adds, and of h before all heads; not of attention."""
+    """Dropout of embeddings, of what each half of a block adds, and of h before all heads; not of attention."""
 
     max_distance: Size = 63
     """Distances in tokens above this one share its key."""

@@ -47,7 +47,7 @@ class RNNGConfig(BoundedConfig, DocumentConfig):
     """Probability that a unit is zeroed in training."""
 
     embedding_dropout_by: DropoutUnit = "type"
-    """Draw one dropout mask of each word, label and action vector a batch ("type"), or one each push ("token")."""
+    """Draw one dropout mask for each word, label and action vector of a batch ("type"), or for each push ("token")."""
 
     order: Order = "top-down"
     """Place of NT(X): before its constituent ("top-down"), or after its first child ("in-order", left-corner)."""
@@ -82,20 +82,20 @@ class UnsupervisedRNNGConfig(RNNGConfig):
     is_binary: ClassVar[bool] = True
 
     objective: Objective = "unsupervised"
-    """``unsupervised`` looks at words alone. ``trees`` trains both networks on given trees, made binary by branching
-    right and without their labels: a start, from which an unsupervised run goes on (``start_from``)."""
+    """``unsupervised`` trains on words alone. ``trees`` trains both networks on given trees, which become binary by
+    branching right and lose their labels; an unsupervised run can continue from there (``start_from``)."""
 
     num_samples: Annotated[Size, Field(ge=2)] = 8
-    """Trees that are drawn for each sentence in training; each is compared with the others."""
+    """Trees that are drawn for each sentence in training; the reward of each is compared with the others."""
 
     kl_warmup_steps: Number = 0
     """Updates in which the weight of the divergence between the two networks' trees rises from 0 to 1."""
 
     inference_steps: Number | None = None
-    """Updates after which the inference network rests and the RNNG goes on alone; None: it never rests."""
+    """Updates after which the inference network is frozen and the RNNG is trained alone; None: never."""
 
     inference_embedding_size: Size = 128
-    """Size of the word vectors that the inference network has for itself."""
+    """Size of the inference network's own word vectors."""
 
     inference_hidden_size: Size = 128
     """Units of its LSTM in one direction."""
@@ -107,13 +107,13 @@ class UnsupervisedRNNGConfig(RNNGConfig):
     """Units of the hidden layer that scores spans."""
 
     inference_dropout: Dropout = 0.0
-    """Probability that a unit is zeroed in what its LSTM reads and in its states."""
+    """Probability that a unit is zeroed in the inputs and in the states of its LSTM."""
 
     bound_samples: Size = 100
     """Trees that are drawn for each sentence where ``treelm evaluate`` bounds its probability."""
 
     bound_temperature: Positive = 2.0
-    """Scores of spans are divided by it for these draws: above 1, trees of all kinds are drawn more often."""
+    """Scores of spans are divided by it for these draws; above 1, improbable trees are drawn more often."""
 
     def __post_init__(self) -> None:
         """Check values; raises ``InputError`` naming the field."""

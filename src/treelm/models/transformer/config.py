@@ -26,7 +26,7 @@ class TransformerConfig:
     num_heads: Size = 4
     """Heads of attention of each layer (H), which share the units."""
     dropout: Dropout = 0.1
-    """Of embeddings, of what each half of a block adds, and of hidden states before the softmax; not of attention."""
+    """Dropout of embeddings, of what each half of a block adds, and of hidden states before the softmax."""
 
     positions: Positions = "relative"
     """``relative``: each layer has a table of keys, one for each distance (Dai et al. 2019). ``learned``: a vector for
@@ -41,7 +41,7 @@ class TransformerConfig:
     sentence or segment, and nothing of the one before."""
     sink_tokens: Number = 0
     """First tokens of a sentence or a stream that every token sees besides its memory, however far away (Xiao et al.
-    2024): attention that has nothing to look at falls on them, and probabilities suffer when they leave the window."""
+    2024): they receive the attention that is needed nowhere else, and without them probabilities become worse."""
 
     auxiliary: Auxiliary = "none"
     """Second loss, in training, from gold trees: ``treereg`` (Nandi et al. 2024), by whose scores it then parses, or
@@ -51,9 +51,9 @@ class TransformerConfig:
     auxiliary_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of updates that have the second loss, drawn at random; the papers' "every 10 steps" is 0.1."""
     treereg_layer: int = 3
-    """Layer, from 1, whose outputs TreeReg looks at."""
+    """Layer, from 1, whose outputs TreeReg uses."""
     treereg_units: int = 64
-    """Units of that layer, the first ones, that it looks at."""
+    """Units of that layer, the first ones, that it uses."""
 
     def __post_init__(self) -> None:
         """Check values."""

@@ -59,7 +59,7 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     num_heads: Size = 4
     """Heads of attention of each layer (H), which share the units."""
     dropout: Dropout = 0.2
-    """Of embeddings, of what each half of a block adds, and of h before both softmaxes; not of attention."""
+    """Dropout of embeddings, of what each half of a block adds, and of h before both softmaxes; not of attention."""
 
     order: GrammarOrder = "top-down"
     """``top-down``: brackets open before their constituents. ``bottom-up``: there are no opening brackets, and REDUCE
@@ -78,13 +78,14 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     composer_layers: Size = 1
     """Blocks of this small Transformer (``external``)."""
     masking: bool = True
-    """Hide what stands inside of closed constituents (unless ``none``); else all that was ever read is seen."""
+    """Hide the parts of closed constituents (unless ``composition`` is ``none``); otherwise everything that was read is
+    seen."""
     structured_heads: bool = False
-    """Of every layer, the first head sees what stands before the innermost open nonterminal, the second this
-    nonterminal and what follows (``none``)."""
+    """In every layer, the first head sees what precedes the innermost open nonterminal, the second this nonterminal and
+    what follows (only with ``composition`` = ``none``)."""
     positions: Positions = "depth"
-    """What the distance of two positions is: the difference of their depths in the tree, of their heights on the stack,
-    or of their places among all that was read."""
+    """The distance of two positions: the difference of their depths in the tree, of their heights on the stack, or of
+    their places among all positions."""
     max_distance: Size = 30
     """Distances above this one share its key."""
 
@@ -95,7 +96,7 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     max_stack: Bound = 100
     """Bottom-up, most words and constituents that may be on the stack."""
     max_unary: Bound = 8
-    """Bottom-up, most constituents of one item, one around the other; binary trees have none but one."""
+    """Bottom-up, most constituents of one item, one around the other; binary trees have at most one."""
 
     def __post_init__(self) -> None:
         """Check values."""
