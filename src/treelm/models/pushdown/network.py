@@ -34,7 +34,7 @@ from treelm.models.search.attention import BlockWeights, Product
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, Floats, Ints, widened
 from treelm.models.search.sentences import Searchable
-from treelm.models.search.words import TiedSoftmax
+from treelm.models.search.word_head import TiedSoftmax
 from treelm.models.structures import BOUNDARY, StackTape
 from treelm.trees.transitions import SHIFT
 from treelm.trees.tree import Tree

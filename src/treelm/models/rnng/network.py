@@ -40,7 +40,7 @@ from treelm.models.search.model import GenerativeParser
 from treelm.models.search.options import SearchMethod
 from treelm.models.search.rows import Affine, widened
 from treelm.models.search.sentences import Searchable
-from treelm.models.search.words import TiedSoftmax
+from treelm.models.search.word_head import TiedSoftmax
 
 
 class RNNG(GenerativeParser, DocumentReader, PlansBatches):

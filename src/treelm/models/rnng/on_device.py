@@ -20,7 +20,7 @@ from treelm.models.search.machine import BINARY_GROUPS
 from treelm.models.search.on_device import Rooms
 from treelm.models.search.rows import Affine
 from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Configuration, valid_actions
-from treelm.models.search.words import token_log_probs
+from treelm.models.search.word_head import token_log_probs
 from treelm.trees.transitions import FIRST_NT, REDUCE
 
 # Columns of integers of a row, of which the first are numbers of rows. Names that ``arena.py`` has too mean the same.

@@ -56,7 +56,7 @@ from treelm.models.search.machine import Machine, WordHead, by_groups
 from treelm.models.search.metrics import TokenMetrics, mean_attention, token_metrics
 from treelm.models.search.pruning import PruningStatistics
 from treelm.models.search.rows import Bools, Floats, Ints
-from treelm.models.search.words import shift_scores
+from treelm.models.search.word_head import shift_scores
 from treelm.trees.transitions import REDUCE, SHIFT
 
 WAITS = -1  # instead of a token, for a sentence that reads none at this step

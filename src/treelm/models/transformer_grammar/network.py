@@ -44,7 +44,7 @@ from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, Floats, widened
 from treelm.models.search.sentences import Searchable
-from treelm.models.search.words import TiedSoftmax
+from treelm.models.search.word_head import TiedSoftmax
 from treelm.models.structures import StackAttention
 from treelm.models.transformer_grammar.arena import PointerWeights, SearchWeights
 from treelm.models.transformer_grammar.bottom_up import ReachPlan, items_on_stack

@@ -1,4 +1,4 @@
-"""The softmax over tokens, computed as seldom as possible: a bound says which normalisers can matter.
+"""The head that scores words: the softmax over tokens, computed as seldom as possible by means of bounds.
 
     log p(w) = l_w - log sum_v exp(l_v)  <=  l_w - log sum over some v and w of exp(l_v)
 
