@@ -17,7 +17,7 @@ from treelm.models.layers.few_calls import cell_forward
 from treelm.models.rnng.arena import SearchWeights
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
 from treelm.models.search.machine import BINARY_GROUPS
-from treelm.models.search.on_device import Rooms
+from treelm.models.search.on_device import RowCounts
 from treelm.models.search.rows import Affine
 from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Configuration, valid_actions
 from treelm.models.search.word_head import token_log_probs
@@ -136,7 +136,7 @@ class DeviceStacks:
         vectors = self._weights.tokens[tokens]
         return self._push_child(new, vectors)
 
-    def apply(self, tops: Tensor, actions: Tensor, rooms: Rooms) -> Tensor:
+    def apply(self, tops: Tensor, actions: Tensor, row_counts: RowCounts) -> Tensor:
         """The rows after one action each (m,), none of which is SHIFT or ends the sentence; row 0 for action -1."""
         closes, opens = actions == REDUCE, actions > REDUCE
         # Constituents first, those with most children first; then new nonterminals; then the rest.
@@ -144,10 +144,10 @@ class DeviceStacks:
         order = (2 * closes + opens + lengths).argsort(descending=True, stable=True)
         counts, steps = torch.stack([closes.sum(), opens.sum()]), torch.arange(self._num_read, device=tops.device)
         longer = (lengths[:, None] > steps).sum(0) if self._composes else counts[:0]
-        num_closes, num_opens, *num_longer = rooms(torch.cat([counts, longer]), len(tops))
+        num_closes, num_opens, *num_longer = row_counts(torch.cat([counts, longer]), len(tops))
         pieces = list[int]()
         if self._composes and not self.ends_by_closing:
-            pieces = rooms(((self._items[:, PIECES][tops] * opens)[:, None] > steps).sum(0), len(tops))
+            pieces = row_counts(((self._items[:, PIECES][tops] * opens)[:, None] > steps).sum(0), len(tops))
         first, numbers = self._length, torch.arange(len(order), device=order.device)
         place = torch.empty_like(order).scatter_(0, order, numbers)
         self._height += 1

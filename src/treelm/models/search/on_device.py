@@ -3,9 +3,9 @@
 A GPU computes asynchronously, and the program waits whenever it reads a number back, such as how many analyses are
 left. So analyses stand in matrices with a row for every sentence (``Slots``) instead of flat arrays: places without an
 analysis have a score of -inf, and no operation needs to know how many there are. Only the network, whose rows are
-expensive, must know. ``Rooms`` guesses the number of its rows at every step from the words before; all true counts are
-read back at the end of the word, together with its results. If a guess was too small, the word is searched again with
-counts that are read at every step.
+expensive, must know. ``RowCounts`` guesses the number of its rows at every step from the words before; all true counts
+are read back at the end of the word, together with its results. If a guess was too small, the word is searched again
+with counts that are read at every step.
 
 For example, a word whose search took three steps, with 40, 25 and 3 rows, lets the next word have room for
 40 + 10 + 32 = 82, 63 and 35 rows (a quarter and ``_MARGIN`` more). If it needs at most these, the program waits once.
@@ -55,7 +55,7 @@ class DeviceMachine(Protocol):
     def start(self, num_sentences: int) -> Tensor:
         """The rows of analyses before the first action: (S,)."""
 
-    def apply(self, tops: Tensor, actions: Tensor, rooms: Rooms) -> Tensor:
+    def apply(self, tops: Tensor, actions: Tensor, row_counts: RowCounts) -> Tensor:
         """The rows after one action each (m,), none of which is SHIFT or ends the sentence; row 0 for action -1."""
 
     def shift(self, tops: Tensor, tokens: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class Slots(NamedTuple):
         return Slots(*(part.index_select(0, sentences) for part in self))
 
 
-class Rooms:
+class RowCounts:
     """How many rows a computation needs at each step: guessed and checked at the end, or read back at once."""
 
     def __init__(self) -> None:
@@ -118,10 +118,10 @@ class Rooms:
                 guesses = found[place] + given
                 # The next word may take a few more steps than any before.
                 near = [at < _BEYOND or any(guesses[at - _BEYOND : at + 1]) for at in range(len(counts))]
-                rooms = (
+                with_margin = (
                     guess + guess // 4 + _MARGIN if some else 0 for guess, some in zip(guesses, near, strict=False)
                 )
-                given = [min(most, room) for room in rooms]
+                given = [min(most, room) for room in with_margin]
         self._given.append(given)
         return given
 
@@ -209,9 +209,9 @@ class _Step(NamedTuple):
 class _WordSearch:
     """``beam.WordSearch`` over slots; it also counts what ``pruning.PruningStatistics`` counts for one token."""
 
-    def __init__(self, beam: DeviceBeam, slots: Slots, tokens: Tensor | None, rooms: Rooms, keep: int) -> None:
+    def __init__(self, beam: DeviceBeam, slots: Slots, tokens: Tensor | None, row_counts: RowCounts, keep: int) -> None:
         """Search for SHIFT of ``tokens`` (S,) or, without tokens, for the end; see ``beam.WordSearch`` for ``keep``."""
-        self._machine, self._sizes, self._rooms, self._keep = beam.machine, beam.settings.beam, rooms, keep
+        self._machine, self._sizes, self._row_counts, self._keep = beam.machine, beam.settings.beam, row_counts, keep
         self._tokens, self._num_sentences, self._slots = tokens, len(slots.score), slots
         self._narrow = beam.pruning.narrow
         zero = slots.score.new_zeros(self._num_sentences)
@@ -227,7 +227,7 @@ class _WordSearch:
         slots, going = self._slots, 1
         while going:
             slots = self._step(slots)
-            (going,) = self._rooms((slots.score > -torch.inf).sum()[None], slots.score.numel())
+            (going,) = self._row_counts((slots.score > -torch.inf).sum()[None], slots.score.numel())
 
     def found(self, narrow: float) -> tuple[Tensor, Tensor]:
         """log of the sum of all that arrived (S,), and the share of it within ``narrow`` nats of that sum (S,)."""
@@ -296,7 +296,7 @@ class _WordSearch:
         sources, actions = places // width, torch.where(values > -torch.inf, places % width + 1, -1)
         deficit = torch.maximum(slots.deficit.gather(1, sources), in_play[:, None] - values)
         self.steps.append(_Step(scores, at_goal, slots, sources, actions))
-        tops = machine.apply(slots.top.gather(1, sources).flatten(), actions.flatten(), self._rooms)
+        tops = machine.apply(slots.top.gather(1, sources).flatten(), actions.flatten(), self._row_counts)
         return Slots(values, deficit, tops.view_as(values))
 
     def _counted(self, scores: Tensor, present: Tensor) -> Tensor:
@@ -311,7 +311,7 @@ class _WordSearch:
         if tokens is None:
             return rows
         may = (rows > self._floor[:, None]).view(len(at_goal), self._machine.num_groups, -1).any(1).flatten()
-        index, place = compact(may, self._rooms(may.sum()[None], len(may))[0])
+        index, place = compact(may, self._row_counts(may.sum()[None], len(may))[0])
         wanted = tokens[:, None].expand_as(at_goal).reshape(-1)
         found = self._machine.token_log_probs(slots.top.flatten()[index], wanted[index])
         with_token = at_goal + found[place].view_as(at_goal) if len(index) else torch.full_like(at_goal, -torch.inf)
@@ -375,7 +375,7 @@ class DeviceBeam:
         """Begin before the first token, on a machine of its own."""
         self.machine, self.settings, self.num_sentences = machine, settings, num_sentences
         self.pruning = PruningStatistics(settings, num_sentences)
-        self._reading, self._ending = Rooms(), Rooms()
+        self._reading, self._ending = RowCounts(), RowCounts()
         top = machine.start(num_sentences)[:, None]
         self._device = top.device
         score = torch.zeros_like(top, dtype=torch.float64)
