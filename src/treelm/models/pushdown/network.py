@@ -30,7 +30,7 @@ from treelm.models.pushdown.config import PushdownConfig
 from treelm.models.pushdown.machine import AttachmentWeights, SearchWeights, TapeMachine
 from treelm.models.pushdown.plan import BatchPlan, plan_batch
 from treelm.models.scores import Loss
-from treelm.models.search.attention import BlockWeights, Product
+from treelm.models.search.attention import BlockWeights, Product, frozen
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, Floats, Ints, widened
 from treelm.models.search.sentences import Searchable
@@ -206,7 +206,7 @@ class Pushdown(GenerativeParser, Attention):
             tokens=self.word_embedding.detach(),
             start=self.start_embedding.detach()[None],
             layers=tuple(map(BlockWeights.of, self.blocks.each)),
-            norm=self.norm,
+            norm=frozen(self.norm),
             attachment=AttachmentWeights(
                 scale=head.scale,
                 query_in=Product.linear(head.query_in),

@@ -9,6 +9,7 @@ Shapes: m queries, S rows that a query sees, D units, H heads of d units, R rela
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -79,6 +80,11 @@ class Product:
         return self.affine(rows)[:, : self.num_outputs]
 
 
+def frozen(norm: nn.LayerNorm) -> nn.LayerNorm:
+    """A copy of a layer norm without gradients."""
+    return copy.deepcopy(norm).requires_grad_(False)
+
+
 @dataclass(frozen=True)
 class BlockWeights:
     """The parameters of an ``AttentionBlock``, for queries that are scaled before they meet keys and tables."""
@@ -99,12 +105,12 @@ class BlockWeights:
         assert block.content_bias is not None
         return cls(
             scale=block.scale,
-            attention_norm=block.attention_norm,
+            attention_norm=frozen(block.attention_norm),
             query_key_value=Product.linear(block.query_key_value),
             content_bias=block.content_bias.detach().flatten() * block.scale,
             tables=tuple(_tables(kind, block.scale) for kind in block.relative if isinstance(kind, RelativeKeys)),
             output=Product.linear(block.output),
-            feedforward_norm=block.feedforward_norm,
+            feedforward_norm=frozen(block.feedforward_norm),
             up=Product.linear(block.up),
             down=Product.linear(block.down),
         )

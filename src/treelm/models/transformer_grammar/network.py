@@ -39,7 +39,7 @@ from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
 from treelm.models.scores import SubwordAggregation
-from treelm.models.search.attention import BlockWeights, Product
+from treelm.models.search.attention import BlockWeights, Product, frozen
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, Floats, widened
@@ -257,7 +257,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
             marks=torch.cat(self._marks).detach(),
             layers=tuple(map(BlockWeights.of, self.blocks.each)),
             value_factors=value_factors(self.blocks.each[-1].output, self.config.num_heads),
-            norm=self.norm,
+            norm=frozen(self.norm),
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
             pointer=None
