@@ -63,7 +63,10 @@ MEASURES: dict[str, Measure] = {}
 
 
 def measure(name: str, *, at: Literal["before", "after"], is_whole: bool = False) -> Callable[[Function], Function]:
-    """Register a function as the measure of this name (see ``Measure``)."""
+    """Register a function as the measure of this name (see ``Measure``).
+
+    Give values in bits a name that ends in ``_bits``: ``--log-base`` converts these columns to nats or hartleys.
+    """
 
     def register(function: Function) -> Function:
         MEASURES[name] = Measure(name=name, function=function, at=at, is_whole=is_whole)
