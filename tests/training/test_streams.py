@@ -18,7 +18,7 @@ from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
-from treelm.training.optimizers import WeightAverages, build_optimizer, parameter_groups
+from treelm.training.optimizers import WeightAverages, build_optimizer
 from treelm.training.prepare import Setup, set_up
 from treelm.training.recipe import load_recipe, save_recipe
 from treelm.training.state import AveragingStart
@@ -269,9 +269,12 @@ def test_coupled_weight_decay_of_adam_is_part_of_the_gradient(tmp_path: Path) ->
         assert optimizer.param_groups[0]["weight_decay"] == 0.1
 
 
-def test_a_pattern_that_fits_no_parameter_is_a_user_error(tmp_path: Path) -> None:
+def test_a_pattern_that_fits_no_parameter_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+    recipe = load_recipe(write_text(tmp_path), ['training.no_weight_decay=["bia*"]'])
     with pytest.raises(InputError, match=r"no_weight_decay = 'bia\*' fits no parameter"):
-        parameter_groups(prepare(tmp_path).model, TrainingConfig(no_weight_decay=("bia*",)))
+        train(recipe, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "recipe.toml").exists()
+    train(load_recipe(tmp_path / "my.toml", ["training.max_steps=1"]), tmp_path / "run", quiet=True)
 
 
 def test_finetuning_with_other_sizes_is_a_user_error(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
 from treelm.training.distributed import ProcessGroup
 from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
 from treelm.training.numerics import describe_machine, numerics, random_state, restore_random_state, seed_everything
-from treelm.training.optimizers import ScheduledOptimizer
+from treelm.training.optimizers import ScheduledOptimizer, parameter_groups
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
 from treelm.training.prepare import Setup, set_up
 from treelm.training.progress import progress
@@ -211,6 +211,7 @@ def check_settings(model: LanguageModel, config: TrainingConfig, group: ProcessG
         if not is_right:
             raise InputError(found, where="[training]", remedy=remedy)
 
+    parameter_groups(model, config)  # refuses a no_weight_decay that fits no parameter, before there is a run folder
     needs_dev = {"schedule": "plateau", "optimizer": "nt-asgd", "select_by": "unlabeled_f1"}
     lacking = [f'{name} = "{value}"' for name, value in needs_dev.items() if getattr(config, name) == value]
     lacking += ["stop_after"] if config.stop_after is not None else []
