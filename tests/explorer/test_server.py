@@ -201,7 +201,7 @@ def test_sentences_of_a_text_are_those_of_surprisal() -> None:
     assert sentences_of(text, Limits()) == expected
     first = Sentence(words=tuple(text.splitlines()[0].split()), identifier="1", source="text", line=1)
     of_surprisal = split([stimulus(first, "apart")], "en")
-    assert [one.as_read.words for one in of_surprisal] == expected[:2]
+    assert [one.words for one in of_surprisal] == expected[:2]
     by_line = sentences_of(text, Limits(split_sentences=""))
     assert [len(words) for words in by_line] == [16, 3, 5]
     with pytest.raises(InputError, match="language 'xx'"):

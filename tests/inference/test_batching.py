@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import pytest
@@ -6,7 +6,9 @@ import pytest
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute, Sentences, compute_each, in_process
+from treelm.inference.processes import Sentences, compute_each
+
+Compute = Callable[[Iterable[Sentences]], Iterator[list[int | InputError]]]
 
 
 def sentences(*texts: str) -> list[Sentence]:
@@ -22,6 +24,10 @@ def lengths(batch: Sequence[Sequence[str]]) -> list[int]:
     return [len(words) for words in batch]
 
 
+def here(batches: Iterable[Sentences]) -> Iterator[list[int | InputError]]:
+    return (compute_each(lengths, batch) for batch in batches)
+
+
 def elsewhere(batches: Iterable[Sentences]) -> Iterator[list[int | InputError]]:
     """As processes do that are given several batches before the first is waited for."""
     waiting: list[list[int | InputError]] = []
@@ -33,9 +39,9 @@ def elsewhere(batches: Iterable[Sentences]) -> Iterator[list[int | InputError]]:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 100])
-@pytest.mark.parametrize("compute", [in_process(lengths), elsewhere], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("compute", [here, elsewhere])
 @pytest.mark.parametrize("is_readable", [True, False])
-def test_all_results_before_an_error_come_before_it(batch_size: int, compute: Compute[int], is_readable: bool) -> None:
+def test_all_results_before_an_error_come_before_it(batch_size: int, compute: Compute, is_readable: bool) -> None:
     def stream() -> Iterator[Sentence]:
         yield from sentences("a b c", "a", "a b", "a b c d", "", "a b")
         if not is_readable:
@@ -50,10 +56,10 @@ def test_all_results_before_an_error_come_before_it(batch_size: int, compute: Co
     assert lines == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("compute", [in_process(lengths), elsewhere], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("compute", [here, elsewhere])
 @pytest.mark.parametrize("remembered", [2, 3, 2048])
 def test_the_same_words_are_computed_once_while_they_are_remembered(
-    compute: Compute[int], remembered: int, monkeypatch: pytest.MonkeyPatch
+    compute: Compute, remembered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("treelm.inference.batching._REMEMBERED", remembered)
     computed: list[Sequence[str]] = []
@@ -78,7 +84,7 @@ def test_reads_one_batch_ahead_then_more_but_no_more_than_a_window() -> None:
             read.append(sentence.line)
             yield sentence
 
-    pairs = in_batches(stream(), in_process(lengths), batch_size=2, window=2)  # type: ignore[arg-type]
+    pairs = in_batches(stream(), here, batch_size=2, window=2)  # type: ignore[arg-type]
     next(pairs)
     assert read == [1, 2]
     next(pairs)

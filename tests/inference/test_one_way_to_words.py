@@ -92,7 +92,7 @@ def from_line(text: str, folder: Path) -> Words:
 
 def from_stimulus(text: str, folder: Path) -> Words:
     (found,) = from_sentences(read_sentences(io.BytesIO(f"{text}\n".encode()), format="text"), "as-given")
-    return found.as_read.words
+    return found.words
 
 
 def from_word_lines(text: str, folder: Path) -> Words:
@@ -108,7 +108,7 @@ def from_table(text: str, folder: Path) -> Words:
 
 def only(stimuli: Sequence[Stimulus]) -> Words:
     (found,) = stimuli
-    return found.as_read.words
+    return found.words
 
 
 def from_pairs(text: str, folder: Path, how: Tokenisation = "whitespace") -> Words:

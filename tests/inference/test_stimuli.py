@@ -30,7 +30,7 @@ def test_punctuation_is_read_as_asked(
     assert list(found.sentence.words) == words
     assert [list(own) for own in found.tokens] == tokens
     assert [list(own) for own in found.counts] == counts
-    assert found.as_read.words == tuple(token for own in tokens for token in own)
+    assert found.words == tuple(token for own in tokens for token in own)
 
 
 def test_an_empty_sentence_ends_a_document() -> None:

@@ -7,6 +7,7 @@ import shutil
 import sys
 import webbrowser
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -147,7 +148,7 @@ def _read(folder: Path) -> Path:
     if [row.run for row in rows] != [*names]:
         folder.mkdir(parents=True, exist_ok=True)
         log(f"{', '.join(names)} read a garden path")
-        pair = [one.as_read for one, _ in zip(material.stimuli("summed"), range(2), strict=False)]
+        pair = [replace(one.sentence, words=one.words) for one in islice(material.stimuli("summed"), 2)]
         rows = [
             RunMetrics(
                 name=Path(name).name,
@@ -166,7 +167,7 @@ def _read(folder: Path) -> Path:
         if row.garden_paths is None:
             lm, processes = load(row.run), min(2, usable_cores()) if row.search else 1
             bar = show_progress(f"{row.name}: all items", len({*material.sentences}))
-            with bar as advance, model_workers(type(lm).score, lm, run=row.run, processes=processes) as compute:
+            with bar as advance, model_workers(row.run, processes) as compute:
                 found = score_material(
                     lm, material, name=row.name, batch_size=BATCH, compute=compute, on_sentence=advance
                 )

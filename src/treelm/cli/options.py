@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from treelm.cli.arguments import Positional
 from treelm.cli.files import print_json
@@ -22,10 +22,9 @@ from treelm.models.search.options import BeamSizes, SearchOptions
 
 if TYPE_CHECKING:
     from treelm.corpora.sentence import Sentence
-    from treelm.inference.processes import Compute, Task
+    from treelm.inference.processes import Compute
     from treelm.models.base import LanguageModel
 
-Result = TypeVar("Result")
 RUN_HELP = (
     "Folder of a trained model, the name of one that comes with the package (treelm models), or hf:NAME_OR_FOLDER."
 )
@@ -91,11 +90,11 @@ class ModelOptions(SearchOptions, DeviceSettings):
 class WorkerOptions(ModelOptions, WorkerSettings):
     """Options of computing with a run, in one process or several."""
 
-    def compute(self, task: Task[Result], lm: LanguageModel, run: str) -> AbstractContextManager[Compute[Result]]:
-        """How a task is done with the model of a run: in this process, or in others."""
+    def workers(self, run: str) -> AbstractContextManager[Compute]:
+        """What computes with the model of a run: this process, or several others."""
         from treelm.inference.processes import model_workers
 
-        return model_workers(task, lm, run=run, processes=self.processes, device=self.device)
+        return model_workers(run, self.processes)
 
 
 @dataclass(frozen=True, kw_only=True)

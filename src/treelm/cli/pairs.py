@@ -49,7 +49,7 @@ def main(options: Arguments) -> int:
     results: dict[str, MinimalPairResult] = {}
     for name, (run, lm) in options.load_each(runs).items():
         bar = progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)}))
-        with options.compute(type(lm).score, lm, run) as compute, bar as advance:
+        with options.workers(run) as compute, bar as advance:
             results[name] = score_pairs(
                 lm,
                 pairs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -66,8 +67,9 @@ def main(options: Arguments) -> int:
     sentences = options.read(options.file, skipped, empty_lines=True)
     figure, binarise = options.figure, {"left": binarise_left, "right": binarise_right}.get(options.binarise)
     bar = progress_bar("parsing", None, shares_terminal=options.output == "-")
-    with bar as advance, open_output(options.output) as out, options.compute(annotate, lm, options.run) as compute:
-        for sentence, found in in_batches(sentences, compute, batch_size=options.batch_size, skipped=skipped):
+    with bar as advance, open_output(options.output) as out, options.workers(options.run) as compute:
+        find = partial(compute, lm, annotate)
+        for sentence, found in in_batches(sentences, find, batch_size=options.batch_size, skipped=skipped):
             if found is None:
                 print("null" if options.show == "json" else "", file=out)
             else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -75,26 +74,23 @@ def main(options: Arguments) -> int:
     from treelm.inference.predictors import UNIGRAM
     from treelm.inference.stimulus_advice import advice, long_sentences
     from treelm.inference.surprisal import context_of
-    from treelm.inference.surprisal_table import NamedModel, SurprisalTable, check_columns, measures_of
+    from treelm.inference.surprisal_table import NamedModel, SurprisalTable
     from treelm.io.files import name_of
-    from treelm.models.measures import score_with_measures
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=True)
     check_not_input((options.output, f"{options.output}.json"), [file, *filter(None, [options.frequencies])])
     check_table_name(options.output)
     names = options.names_of(runs, in_columns=True)
-    task = partial(score_with_measures, measures=measures_of(options.columns))
     skipped = skip_list(options)
     models: list[NamedModel] = []
     source, stimuli, number = _read(options, file, skipped)  # before models: a table that cannot be read waits for none
     with ExitStack() as stack:
         for name, run in zip(names, runs, strict=True):
             lm = options.load(run, predicts_words=True)
-            compute = stack.enter_context(options.compute(task, lm, run))
+            compute = stack.enter_context(options.workers(run))
             unigrams = _unigrams(run) if UNIGRAM in options.columns else None
             models.append(NamedModel(name=name, lm=lm, compute=compute, unigrams=unigrams))
         hashes = [model_hash(run) for run in runs] if options.output != "-" else []  # others may be there later
-        check_columns({model.name: model.lm for model in models}, options.columns)
         table = SurprisalTable(models, options, source)
         advance = stack.enter_context(progress_bar("scoring", number, shares_terminal=options.output == "-"))
         frames = table.frames(stimuli, skipped, on_sentence=advance)

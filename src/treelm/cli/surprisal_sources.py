@@ -84,7 +84,7 @@ class SourceOptions(WorkerOptions, TableOptions):
 
         lm = self.load(run, predicts_words=True)
         bar = progress_bar(f"{run}: scoring {material.name}", len(set(material.sentences)))
-        with self.compute(type(lm).score, lm, run) as compute, bar as advance:
+        with self.workers(run) as compute, bar as advance:
             found = score_material(
                 lm,
                 material,

@@ -112,7 +112,7 @@ def _evaluate(options: Arguments, run: str, lm: LanguageModel, suites: list[Suit
     from treelm.io.files import cache_directory
 
     bar = progress_bar("scoring", len(write_sentences(suites)))
-    with options.compute(type(lm).score, lm, run) as compute, bar as advance:
+    with options.workers(run) as compute, bar as advance:
         results = score_suites(
             lm,
             suites,

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
-from treelm.inference.processes import Compute, in_process, model_workers, parse
+from treelm.inference.processes import Compute, Task, in_process, model_workers, parse
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import (
     OwnMetrics,
@@ -89,24 +90,25 @@ def evaluate_sentences(
     protocols: Sequence[SpanProtocol] | None = None,
     baselines: bool = True,
     on_sentence: Callable[[], None] = lambda: None,
-    compute: Compute[Analysis] | None = None,
+    analyse: Task[Analysis] = LanguageModel.analyse,
+    compute: Compute = in_process,
 ) -> Evaluation:
     """Compute perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
     ``skipped`` collects the errors of sentences that are left out; without it, the first one is raised.
     ``on_sentence`` is called after each sentence. ``protocols`` and ``baselines`` are as in ``score_parses``.
-    ``compute`` analyses groups of sentences in other processes. Raises ``InputError`` if some sentences have trees
-    and others have none, and if nothing is left to evaluate.
+    ``analyse`` is the task that gives scores and trees, or trees alone (``parse``), and ``compute`` does it. Raises
+    ``InputError`` if some sentences have trees and others have none, and if nothing is left to evaluate.
     """
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
-    analysed = in_batches(sentences, compute or in_process(lm.analyse), batch_size=batch_size, skipped=skipped)
+    analysed = in_batches(sentences, partial(compute, lm, analyse), batch_size=batch_size, skipped=skipped)
     if has(lm, TreeConditioned):
         groups = ((group, score_with_trees(lm, group)) for group in batched(sentences, batch_size))
         analysed = (
             (sentence, Analysis(score=score, tree=None))
-            for group, scores in groups
-            for sentence, score in zip(group, scores, strict=True)
+            for group, found in groups
+            for sentence, score in zip(group, found, strict=True)
         )
         notes = (*notes, GIVEN_TREES)
     for sentence, analysis in analysed:
@@ -219,13 +221,7 @@ def evaluate_run(
         protocols = [PROTOCOLS[one] for one in settings.protocol]
     trained_on = recipe_of_model(run).data  # those of ``recipe`` may be read with other options
     found = []
-    with model_workers(
-        type(lm).analyse if scores else parse,
-        lm,
-        run=str(run),
-        processes=settings.processes,
-        device=settings.device,
-    ) as compute:
+    with model_workers(str(run), settings.processes) as compute:
         for name in names:
             evaluation = None
             path, options = locate_split(recipe.data, name, settings.format if files else None)
@@ -242,6 +238,7 @@ def evaluate_run(
                     protocols=protocols,
                     baselines=baselines,
                     on_sentence=on_sentence,
+                    analyse=LanguageModel.analyse if scores else parse,
                     compute=compute,
                 )
             if config.stream != "no":

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,14 +24,12 @@ from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, in_process
 from treelm.inference.sentence_rows import numbers_words
 from treelm.io.tables import deduplicate_names, read_rows, table_text
+from treelm.models.base import LanguageModel
 from treelm.models.perplexity import unconverged_note
 from treelm.models.scores import NATS_PER_BIT
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from treelm.models.base import LanguageModel
-    from treelm.models.scores import SentenceScore
 
 TIE = 1e-6  # nats: the probabilities of a pair are called equal if they are as near as that, relatively
 BLIMP_GROUPS = ("UID", "linguistics_term", "field")
@@ -261,7 +260,7 @@ def score_pairs(
     batch_size: int = 16,
     notes: Sequence[str] = (),
     on_sentence: Callable[[], None] = lambda: None,
-    compute: Compute[SentenceScore] | None = None,
+    compute: Compute = in_process,
     skipped: list[InputError] | None = None,
 ) -> MinimalPairResult:
     """Score both sentences of every pair, each with its end; a sentence that occurs in several pairs is scored once.
@@ -282,8 +281,8 @@ def score_pairs(
         sentences.append(Sentence(words=words, text=text, identifier=line, source=source, line=int(line)))
     found: dict[str | None, tuple[float, bool]] = {}  # log p of each text, and whether a word is unknown
     is_lower_bound, flags = False, list[bool]()
-    compute = compute or in_process(lm.score)
-    for sentence, score in in_batches(sentences, compute, batch_size=batch_size, skipped=skipped):
+    score_batches = partial(compute, lm, LanguageModel.score)
+    for sentence, score in in_batches(sentences, score_batches, batch_size=batch_size, skipped=skipped):
         if score is not None:
             classes = (lm.vocabulary.unknown_class(w, sentence_initial=i == 0) for i, w in enumerate(sentence.words))
             found[sentence.text] = float(score.log_probs.sum()), any(one is not None for one in classes)

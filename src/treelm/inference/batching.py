@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, chain, islice, repeat
 from typing import TypeVar
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, check_positive
-from treelm.inference.processes import Compute, Sentences
+from treelm.inference.processes import Sentences
+from treelm.inference.stimuli import Stimulus
 
 Words = tuple[str, ...]
 Item = TypeVar("Item")
+Read = TypeVar("Read", Sentence, Stimulus)
 Result = TypeVar("Result")
 _REMEMBERED = 2048  # different sentences whose results are kept for the same words to come again
 
@@ -43,22 +45,23 @@ def chunks(items: Iterable[Item], sizes: Iterable[int]) -> Iterator[list[Item]]:
 
 
 def in_batches(
-    sentences: Iterable[Sentence],
-    compute: Compute[Result],
+    sentences: Iterable[Read],
+    compute: Callable[[Iterable[Sentences]], Iterator[list[Result | InputError]]],
     *,
     batch_size: int,
     window: int = 16,
     skipped: list[InputError] | None = None,
-) -> Iterator[tuple[Sentence, Result | None]]:
+) -> Iterator[tuple[Read, Result | None]]:
     """Pair every sentence with its result, in input order.
 
-    The same words, as of many readers, are computed once, unless ``_REMEMBERED`` other sentences came since. Up to
-    ``window`` batches are read ahead and sorted by length; the first results come after one batch, and then the number
-    read ahead doubles. An ``InputError`` about a batch is narrowed down to its sentences: with ``skipped`` these are
-    collected and paired with None, without it the error is raised, naming the sentence, after all results before it.
+    ``compute`` gives the results of batches, each result or the error in its place (``compute_each``). The same words,
+    as of many readers, are computed once, unless ``_REMEMBERED`` other sentences came since. Up to ``window`` batches
+    are read ahead and sorted by length; the first results come after one batch, and then the number read ahead doubles.
+    An ``InputError`` about a batch is narrowed down to its sentences: with ``skipped`` these are collected and paired
+    with None, without it the error is raised, naming the sentence, after all results before it.
     """
     check_positive(batch_size=batch_size)
-    groups: deque[tuple[list[Sentence], list[tuple[Words, ...]], list[Words]]] = deque()  # batches, what is forgotten
+    groups: deque[tuple[list[Read], list[tuple[Words, ...]], list[Words]]] = deque()  # batches, what is forgotten
     asked, known = dict[Words, None](), dict[Words, Result | InputError]()
     unreadable: list[InputError] = []
     sizes = accumulate(repeat(batch_size), lambda size, _: min(2 * size, window * batch_size))

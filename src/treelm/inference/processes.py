@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from treelm.errors import InputError
 from treelm.inference.loading import load
@@ -45,30 +45,45 @@ def compute_each(compute: Callable[[Sentences], Sequence[Result]], sentences: Se
         return [result for one in sentences for result in compute_each(compute, [one])]
 
 
-Compute = Callable[[Iterable[Sentences]], Iterator[list[Result | InputError]]]
-"""Function from batches to the results of each, in order, as of ``compute_each``: in this process, or in others."""
+class Compute(Protocol):
+    """Does a task with a model on batches of sentences and gives the results of each batch, in order.
+
+    A sentence that causes an ``InputError`` has that error in place of its result (``compute_each``). This process
+    computes in ``in_process``, others in what ``model_workers`` yields.
+    """
+
+    def __call__(
+        self, lm: LanguageModel, task: Task[Result], batches: Iterable[Sentences], /
+    ) -> Iterator[list[Result | InputError]]:
+        """Yield the results of each batch."""
 
 
-def in_process(compute: Callable[[Sentences], Sequence[Result]]) -> Compute[Result]:
+def in_process(
+    lm: LanguageModel, task: Task[Result], batches: Iterable[Sentences], /
+) -> Iterator[list[Result | InputError]]:
     """Compute batches in this process, each when its results are asked for."""
-    return lambda batches: map(partial(compute_each, compute), batches)
+    return map(partial(compute_each, partial(task, lm)), batches)
 
 
 @contextmanager
-def model_workers(
-    task: Task[Result], lm: LanguageModel, *, run: str, processes: int = 1, device: DeviceName | None = None
-) -> Iterator[Compute[Result]]:
-    """Yield a function that does a task on batches: with ``lm`` itself, or in several processes that load its run.
+def model_workers(run: str, processes: int = 1) -> Iterator[Compute]:
+    """Yield what computes with the model of a run: in this process, or in several, each of which loads the run.
 
-    Their models get the present ``runtime_settings`` of ``lm`` and, without ``device``, its device.
+    The models of other processes are on the device of the one that a task is to be done with, and have its present
+    ``runtime_settings``. Raises ``InputError`` for fewer processes than one, and for one that is killed.
     """
     if processes == 1:
-        yield in_process(partial(task, lm))
+        yield in_process
         return
     with worker_pool(processes, **_WORKER) as pool:
-        settings = {name: getattr(lm, name) for name in lm.runtime_settings}
-        model = run, device or device_of(lm), settings
-        yield partial(pool, partial(_compute_in_worker, *model, task))
+
+        def compute(
+            lm: LanguageModel, task: Task[Result], batches: Iterable[Sentences], /
+        ) -> Iterator[list[Result | InputError]]:
+            settings = {name: getattr(lm, name) for name in lm.runtime_settings}
+            return pool(partial(_compute_in_worker, run, device_of(lm), settings, task), batches)
+
+        yield compute
 
 
 _load_once = lru_cache(maxsize=1)(load)

@@ -35,10 +35,14 @@ class Stimulus:
     shown: tuple[bool, ...] = ()  # whether a word has a row in a table; empty: all have
 
     @property
-    def as_read(self) -> Sentence:
-        """The sentence as the model reads it."""
-        words = tuple(token for word in self.tokens for token in word)
-        return replace(self.sentence, words=words, tree=None, tags=None)
+    def words(self) -> tuple[str, ...]:
+        """What the model reads: the tokens of all words in a row."""
+        return tuple(token for word in self.tokens for token in word)
+
+    @property
+    def where(self) -> str:
+        """``file:line`` of the sentence, as error messages name it."""
+        return self.sentence.where
 
 
 def stimulus(

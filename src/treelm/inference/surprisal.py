@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress, groupby
@@ -43,29 +42,22 @@ def score_stimuli(
     measures: Sequence[Measure] = (),
     batch_size: int = 16,
     skipped: list[InputError] | None = None,
-    compute: Compute[SentenceScore] | None = None,
+    compute: Compute = in_process,
 ) -> Iterator[tuple[Stimulus, SentenceScore | None]]:
-    """Score stimuli in their order; None and an error in ``skipped`` is for those that cannot be (``in_batches``).
+    """Yield each stimulus with its score, in input order.
 
-    With ``context="document"`` a model that keeps its context reads the sentences of a document in a row. ``measures``
-    add a column each. ``compute`` (``model_workers`` of ``score_with_measures``) scores in other processes.
+    A stimulus that cannot be scored has None, and ``skipped`` collects its error; without ``skipped`` the error is
+    raised (``in_batches``). With ``context="document"`` a model that can reads the sentences of a document in a row,
+    in this process; all else is scored where ``compute`` does it. Each of the ``measures`` adds a column to the scores.
     """
     if context_of(lm, context) == "document":
         for _, group in groupby(stimuli, key=lambda one: one.document):
             document = list(group)
-            sentences = [one.as_read.words for one in document]
-            yield from zip(document, score_with_measures(lm, sentences, measures, in_document=True), strict=True)
+            scores = score_with_measures(lm, [one.words for one in document], measures, in_document=True)
+            yield from zip(document, scores, strict=True)
         return
-    waiting = deque[Stimulus]()
-
-    def as_read() -> Iterator[Sentence]:
-        for one in stimuli:
-            waiting.append(one)
-            yield one.as_read
-
-    compute = compute or in_process(partial(score_with_measures, lm, measures=measures))
-    for _, score in in_batches(as_read(), compute, batch_size=batch_size, skipped=skipped):
-        yield waiting.popleft(), score
+    score = partial(compute, lm, partial(score_with_measures, measures=measures))
+    yield from in_batches(stimuli, score, batch_size=batch_size, skipped=skipped)
 
 
 def word_frame(
@@ -88,7 +80,7 @@ def word_frame(
         "first": lambda values: values[first],
         "last": lambda values: values[np.append(first, len(word))[1:] - 1],
     }
-    tokens = [(position == 0, token) for one in stimuli for position, token in enumerate(one.as_read.words)]
+    tokens = [(position == 0, token) for one in stimuli for position, token in enumerate(one.words)]
     unknown: dict[int, str] = {}
     for number, (is_initial, token) in zip(word.tolist(), compress(tokens, counts), strict=True):
         if found_class := lm.vocabulary.unknown_class(token, sentence_initial=is_initial):

@@ -31,7 +31,7 @@ from treelm.inference.predictors import (
     Unigrams,
     word_length,
 )
-from treelm.inference.processes import Compute
+from treelm.inference.processes import Compute, in_process
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.settings import LOG_BASES, TableSettings
 from treelm.inference.stimuli import Punctuation, Stimulus, check_documents, table_stimuli
@@ -59,11 +59,11 @@ _FRAME, _LINE = "data frame", "\0line"  # the source of rows that are given in P
 
 @dataclass(frozen=True, kw_only=True)
 class NamedModel:
-    """A model in a table. ``unigrams`` are of its training corpus, ``compute`` scores elsewhere (``model_workers``)."""
+    """A model in a table, where it computes, and the counts of the words that it was trained on."""
 
     name: str
     lm: LanguageModel
-    compute: Compute[SentenceScore] | None = None
+    compute: Compute = in_process
     unigrams: Unigrams | None = None
 
 

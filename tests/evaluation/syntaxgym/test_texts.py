@@ -14,7 +14,8 @@ from tests.evaluation.toys import Searches, ToyLM
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import Suite
-from treelm.inference.processes import in_process
+from treelm.inference.processes import Task
+from treelm.models.base import LanguageModel
 from treelm.models.perplexity import unconverged_note
 
 TEXTS = ["b+d a c", "a c", "a b+d a", "a b+d", "c"]
@@ -41,10 +42,10 @@ def suite_of(texts: Sequence[str], folder: Path) -> Suite:
 def test_texts_are_scored_in_dictionary_order(tmp_path: Path) -> None:
     lm, seen = ToyLM(), list[str]()
 
-    def score(groups: Iterable[Sequence[Sequence[str]]]) -> Iterator[Any]:
+    def score(lm: LanguageModel, task: Task, groups: Iterable[Sequence[Sequence[str]]]) -> Iterator[Any]:
         for group in groups:
             seen.extend(" ".join(words) for words in group)
-            yield lm.score(group)
+            yield task(lm, group)
 
     (result,) = score_suites(lm, [suite_of(TEXTS, tmp_path)], tokenisation="whitespace", compute=score)
     assert seen == sorted(TEXTS)
@@ -66,12 +67,12 @@ def test_an_interrupted_call_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     lm, seen, suite = ToyLM(), list[str](), suite_of(TEXTS, tmp_path)
     keep = (MetricCache(tmp_path / "kept"), "weights")
 
-    def score(groups: Iterable[Sequence[Sequence[str]]]) -> Iterator[Any]:
+    def score(lm: LanguageModel, task: Task, groups: Iterable[Sequence[Sequence[str]]]) -> Iterator[Any]:
         for group in groups:
             if len(seen) == 4:
                 raise KeyboardInterrupt
             seen.extend(" ".join(words) for words in group)
-            yield lm.score(group)
+            yield task(lm, group)
 
     def scored(**options: Any) -> Any:
         return score_suites(lm, [suite], tokenisation="whitespace", batch_size=1, with_end=True, **options)[0].regions
@@ -82,7 +83,7 @@ def test_an_interrupted_call_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     again = scored(compute=score, keep=keep)
     assert seen == sorted(TEXTS)[4:]
     pandas.testing.assert_frame_equal(again, scored(), check_exact=True)
-    scored(compute=in_process(lm.score), keep=(keep[0], "others"))
+    scored(keep=(keep[0], "others"))
     assert len(list((tmp_path / "kept").iterdir())) == 4
 
 

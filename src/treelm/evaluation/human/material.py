@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.processes import Compute
+from treelm.inference.processes import Compute, in_process
 from treelm.inference.settings import Context
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.surprisal import BITS, score_stimuli, word_frame
@@ -91,7 +91,7 @@ def score_material(
     context: Context = "sentence",
     normalise: Callable[[str], str] = str,
     batch_size: int = 16,
-    compute: Compute[SentenceScore] | None = None,
+    compute: Compute = in_process,
     on_sentence: Callable[[], None] = lambda: None,
 ) -> Surprisals:
     """Score the words of a material by a model, sentence by sentence, or document by document (``context``).

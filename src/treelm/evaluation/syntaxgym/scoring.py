@@ -17,13 +17,13 @@ from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.syntaxgym.suites import Condition, Metric, Suite
 from treelm.inference.batching import batched
 from treelm.inference.processes import Compute, in_process
+from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Searching
 from treelm.models.scores import sentence_surprisal
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from treelm.models.base import LanguageModel
     from treelm.models.scores import SentenceScore
 
 
@@ -185,7 +185,7 @@ def score_suites(
     with_end: bool = False,
     batch_size: int = 16,
     on_sentence: Callable[[], None] = lambda: None,
-    compute: Compute[SentenceScore] | None = None,
+    compute: Compute = in_process,
     keep: tuple[MetricCache, str] | None = None,
 ) -> list[SuiteResult]:
     """Score every sentence of suites once, and evaluate their predictions.
@@ -208,7 +208,7 @@ def score_suites(
         found |= kept or {}
     for _ in found:
         on_sentence()
-    scores = (compute or in_process(lm.score))([words[text] for text in group] for group, _ in todo)
+    scores = compute(lm, LanguageModel.score, ([words[text] for text in group] for group, _ in todo))
     for (texts, origin), scored in zip(todo, scores, strict=True):
         found_now = zip(texts, without_errors(scored, None), strict=True)
         own = {text: _plain(words[text], score, lm) for text, score in found_now}
